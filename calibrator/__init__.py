@@ -80,22 +80,12 @@ from calibrator.text.transcript import (
 )
 
 if TYPE_CHECKING:
-    from calibrator.baselines.asked_judge import judge_prompt, judged_in
-    from calibrator.baselines.stated import stated_in, stated_prompt
-    from calibrator.benchmarks.answered import Answered
-    from calibrator.benchmarks.registry import Benchmark, known_benchmarks
-    from calibrator.benchmarks.splits import CollectedSplit, split_collected
-    from calibrator.benchmarks.tasks import Task, load_tasks
-    from calibrator.calls.notes.notes import call_notes
-    from calibrator.calls.reasons import call_doubts
+    from calibrator.checkpoints.extras import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
     from calibrator.commands.app import cli
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
     from calibrator.errors import install_command
-    from calibrator.evidence.fact_file import FactFile, load_facts
-    from calibrator.extras import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
-    from calibrator.grading.rubric import rubric_messages, verdict_in
     from calibrator.llm.exporting import export_weights
     from calibrator.llm.serving.token_prompts import (
         TokenPrompts,
@@ -114,7 +104,12 @@ if TYPE_CHECKING:
     from calibrator.metrics.gains import Gain, gains
     from calibrator.metrics.intervals import Interval, auroc_interval, holds_chance
     from calibrator.metrics.sampling import Stratum, estimated_share, wilson
+    from calibrator.metrics.workflow_tables import workflow_report
+    from calibrator.metrics.workflows import Outcome
     from calibrator.pinocchio import Pinocchio
+    from calibrator.readers.calls.notes.notes import call_notes
+    from calibrator.readers.calls.reasons import call_doubts
+    from calibrator.readers.evidence.facts.fact_file import FactFile, load_facts
     from calibrator.recalibration.curves import By, Kind, Of, Recalibration, group_key
     from calibrator.recalibration.fit import Observed, fit_observed
     from calibrator.recalibration.judge_prior import weigh_by_prior
@@ -143,16 +138,11 @@ if TYPE_CHECKING:
     from calibrator.tuning.fine_tuning import TunableCheckpoint, check_output
     from calibrator.tuning.last_layer import Read, Readings
     from calibrator.tuning.trial import TUNING_STEPS, TuningTrial, try_tuning
-    from calibrator.workflows.workflow_tables import workflow_report
-    from calibrator.workflows.workflows import Outcome
 
 _LAZY = {
     "Agreement": "calibrator.metrics.agreement",
-    "Answered": "calibrator.benchmarks.answered",
-    "Benchmark": "calibrator.benchmarks.registry",
     "By": "calibrator.recalibration.curves",
-    "CollectedSplit": "calibrator.benchmarks.splits",
-    "FactFile": "calibrator.evidence.fact_file",
+    "FactFile": "calibrator.readers.evidence.facts.fact_file",
     "Gain": "calibrator.metrics.gains",
     "IMAGE_REASONS": "calibrator.text.images",
     "ImageLimits": "calibrator.text.images",
@@ -160,10 +150,10 @@ _LAZY = {
     "Kind": "calibrator.recalibration.curves",
     "Label": "calibrator.metrics.agreement",
     "LabelledSignals": "calibrator.recalibration.signals",
-    "ON_A_GPU": "calibrator.extras",
+    "ON_A_GPU": "calibrator.checkpoints.extras",
     "Observed": "calibrator.recalibration.fit",
     "Of": "calibrator.recalibration.curves",
-    "Outcome": "calibrator.workflows.workflows",
+    "Outcome": "calibrator.metrics.workflows",
     "Pinocchio": "calibrator.pinocchio",
     "Progress": "calibrator.commands.progress",
     "ROWS_HELP": "calibrator.commands.terminal",
@@ -176,7 +166,6 @@ _LAZY = {
     "SignalWeights": "calibrator.recalibration.signals",
     "Stratum": "calibrator.metrics.sampling",
     "TUNING_STEPS": "calibrator.tuning.trial",
-    "Task": "calibrator.benchmarks.tasks",
     "TokenPrompts": "calibrator.llm.serving.token_prompts",
     "Weighed": "calibrator.recalibration.signals",
     "Trial": "calibrator.recalibration.trial",
@@ -184,8 +173,8 @@ _LAZY = {
     "TuningTrial": "calibrator.tuning.trial",
     "agreement_of": "calibrator.metrics.agreement",
     "auroc_interval": "calibrator.metrics.intervals",
-    "call_doubts": "calibrator.calls.reasons",
-    "call_notes": "calibrator.calls.notes.notes",
+    "call_doubts": "calibrator.readers.calls.reasons",
+    "call_notes": "calibrator.readers.calls.notes.notes",
     "check_checkpoint": "calibrator.loading",
     "check_device": "calibrator.loading",
     "check_output": "calibrator.tuning.fine_tuning",
@@ -204,18 +193,14 @@ _LAZY = {
     "gains": "calibrator.metrics.gains",
     "group_key": "calibrator.recalibration.curves",
     "copies_in": "calibrator.rows.copies",
-    "has_gpu_and_torch": "calibrator.extras",
+    "has_gpu_and_torch": "calibrator.checkpoints.extras",
     "holds_chance": "calibrator.metrics.intervals",
     "install_command": "calibrator.errors",
-    "judge_prompt": "calibrator.baselines.asked_judge",
-    "judged_in": "calibrator.baselines.asked_judge",
     "keeping": "calibrator.rows.kept_scores",
-    "known_benchmarks": "calibrator.benchmarks.registry",
-    "load_facts": "calibrator.evidence.fact_file",
+    "load_facts": "calibrator.readers.evidence.facts.fact_file",
     "load_facts_for": "calibrator.loading",
     "load_labelled": "calibrator.rows.selection",
     "load_scorer": "calibrator.loading",
-    "load_tasks": "calibrator.benchmarks.tasks",
     "load_token_prompts": "calibrator.llm.serving.token_prompts",
     "locate_images": "calibrator.text.images",
     "name_elsewhere": "calibrator.llm.serving.token_prompts",
@@ -224,22 +209,17 @@ _LAZY = {
     "recalibration_files": "calibrator.recalibration.versions",
     "refuse": "calibrator.commands.terminal",
     "resolve_recalibrations": "calibrator.recalibration.versions",
-    "rubric_messages": "calibrator.grading.rubric",
     "score_items": "calibrator.rows.scores",
-    "split_collected": "calibrator.benchmarks.splits",
-    "stated_in": "calibrator.baselines.stated",
-    "stated_prompt": "calibrator.baselines.stated",
-    "torch_sees_gpu": "calibrator.extras",
+    "torch_sees_gpu": "calibrator.checkpoints.extras",
     "trial": "calibrator.recalibration.trial",
     "try_tuning": "calibrator.tuning.trial",
     "unseen": "calibrator.recalibration.trial",
-    "verdict_in": "calibrator.grading.rubric",
     "version_of": "calibrator.loading",
     "versions_named": "calibrator.recalibration.versions",
     "weigh_by_prior": "calibrator.recalibration.judge_prior",
     "weighed": "calibrator.recalibration.signals",
     "wilson": "calibrator.metrics.sampling",
-    "workflow_report": "calibrator.workflows.workflow_tables",
+    "workflow_report": "calibrator.metrics.workflow_tables",
     "writer": "calibrator.commands.terminal",
 }
 
@@ -272,14 +252,11 @@ __all__ = [
     "TUNING_STEPS",
     "WITH_OTHERS",
     "Agreement",
-    "Answered",
     "Batcher",
-    "Benchmark",
     "By",
     "CalibratorError",
     "CallNotes",
     "CheckpointError",
-    "CollectedSplit",
     "FactFile",
     "FakeScorer",
     "FieldDoubt",
@@ -317,7 +294,6 @@ __all__ = [
     "SignalWeights",
     "Signals",
     "Stratum",
-    "Task",
     "Ticket",
     "TokenPrompts",
     "ToolUse",
@@ -361,17 +337,13 @@ __all__ = [
     "install_command",
     "is_call",
     "is_tool_use",
-    "judge_prompt",
-    "judged_in",
     "keeping",
-    "known_benchmarks",
     "knows_others",
     "knows_signals",
     "load_facts",
     "load_facts_for",
     "load_labelled",
     "load_scorer",
-    "load_tasks",
     "load_token_prompts",
     "locate_images",
     "message_text",
@@ -388,19 +360,14 @@ __all__ = [
     "recalibration_files",
     "refuse",
     "resolve_recalibrations",
-    "rubric_messages",
     "score_items",
     "score_tickets",
     "split_asides",
-    "split_collected",
-    "stated_in",
-    "stated_prompt",
     "tool_call",
     "torch_sees_gpu",
     "trial",
     "try_tuning",
     "unseen",
-    "verdict_in",
     "version_of",
     "versions_named",
     "weigh_by_prior",

@@ -10,7 +10,7 @@ from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.scorer import FakeScorer, Scorer
 
 if TYPE_CHECKING:
-    from calibrator.evidence.fact_file import FactFile
+    from calibrator.readers.evidence.facts.fact_file import FactFile
 
 FAKE = "fake:"
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # also with a number, as in `cuda:1`
@@ -59,7 +59,7 @@ def load_facts_for(name: str, path: Path) -> FactFile:
     Raises CheckpointError for a checkpoint that compares no reply with facts, HubError, and
     InputError for a file that cannot be used.
     """
-    from calibrator.evidence.fact_file import load_facts
+    from calibrator.readers.evidence.facts.fact_file import load_facts
 
     card = checkpoint_card(name)
     if card is not None and not card.get("evidence_sha256"):

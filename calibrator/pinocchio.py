@@ -22,7 +22,7 @@ from calibrator.text.replies import other_reply, plain, reply_messages
 from calibrator.text.transcript import Question, depiction, message_text, read_question
 
 if TYPE_CHECKING:
-    from calibrator.evidence.fact_file import FactFile
+    from calibrator.readers.evidence.facts.fact_file import FactFile
 
 _ARGUMENTS = frozenset(
     {
@@ -61,7 +61,7 @@ class Pinocchio:
         self._scorer = recalibrated(loaded, _files("recalibration", recalibration))
         self._facts: FactFile | None = None
         if facts is not None:
-            from calibrator.evidence.fact_file import load_facts
+            from calibrator.readers.evidence.facts.fact_file import load_facts
 
             self._facts = load_facts(Path(_path("facts", facts)))
         self._variants: dict[str, Scorer] = {}

@@ -14,7 +14,7 @@ from pinocchio.packages import PACKAGES, has_lab, place_of
 if TYPE_CHECKING:
     import typer
 
-_QUICK = {"serve": "proxy.commands.serve", "hook": "proxy.commands.policies.hook"}
+_QUICK = {"serve": "proxy.commands.starting.serve", "hook": "proxy.commands.policies.hook"}
 GC_THRESHOLDS = 50_000, 20, 50  # high, as nearly all imported objects stay alive
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     _import_structlog()
     from pinocchio.help import grouped
     from pinocchio.options import options
-    from proxy.listener.logs import configure_logs
+    from proxy.http.listener.logs import configure_logs
 
     configure_logs("warning")  # to stderr, as machines read stdout
     cli = _commands(only=sys.argv[1] if sys.argv[1:2] in (["serve"], ["hook"]) else None)

@@ -17,51 +17,24 @@ from typing import TYPE_CHECKING
 import structlog
 
 from calibrator import Scorer
-from proxy.admission import ALIVE, READY, Guest
 from proxy.config.sections import CalibratorConfig
 from proxy.config.setup import Setup
-from proxy.desk.figures import figures_of
+from proxy.desk.figures.figures import figures_of
 from proxy.desk.listening import AdminSocket, DeskServer
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
-from proxy.exchange.conversations import Conversations
 from proxy.exchange.exchange import Exchange
-from proxy.exchange.metrics import Metrics
-from proxy.exchange.stream_results import Results
 from proxy.gate.key_hash import presented
 from proxy.gate.live_work import GONE
 from proxy.gate.rate_limits import Buckets, TakesRequests
 from proxy.gate.secret_keys import masked
-from proxy.generation import Generation, Parts
+from proxy.generations.generation import Generation, Parts
+from proxy.generations.reloading import Reloading, Standing
+from proxy.holds.conversations import Conversations
+from proxy.holds.stream_results import Results
 from proxy.holds.waiting import Verdicts
-from proxy.learning.drift_watch import DriftWatch
-from proxy.listener.endpoint import Endpoint, send_reply
-from proxy.optional.parts import (
-    courier_of,
-    guardrails_server,
-    link_pages_of,
-    refuse_websocket,
-    telemetry_of,
-)
-from proxy.policy_context.traffic import Traffic
-from proxy.reloading import Reloading, Standing
-from proxy.routes import end_with_key, refuse
-from proxy.scoring.images import Images
-from proxy.scoring.loader import (
-    NOTHING_LOADED,
-    Preloaded,
-)
-from proxy.scoring.scoring import Scoring
-from proxy.store.database import LazyEngine
-from proxy.store.notifications import DECIDED, KEYS, Notifications
-from proxy.store.owned_ids import OwnedIds
-from proxy.store.record.reader import OwnRecord
-from proxy.store.record.writer import Records
-from proxy.store.retention import Retention
-from proxy.store.reviews.audit_writer import AuditWriter
-from proxy.store.reviews.held_replies import Store
-from proxy.store.verdicts.feedback import FeedbackStore
-from proxy.wire.caller import CALLER
-from proxy.wire.http import (
+from proxy.http.listener.endpoint import Endpoint, send_reply
+from proxy.http.wire.caller import CALLER
+from proxy.http.wire.http import (
     CLIENT,
     JSON,
     KNOWN,
@@ -78,11 +51,38 @@ from proxy.wire.http import (
     error_reply,
     request_of,
 )
-from proxy.workers.peers import Peers
+from proxy.http.workers.peers import Peers
+from proxy.learning.drift_watch import DriftWatch
+from proxy.learning.traffic import Traffic
+from proxy.observe.metrics import Metrics
+from proxy.optional.parts import (
+    courier_of,
+    guardrails_server,
+    link_pages_of,
+    refuse_websocket,
+    telemetry_of,
+)
+from proxy.routes.admission import ALIVE, READY, Guest
+from proxy.routes.routes import end_with_key, refuse
+from proxy.scoring.images import Images
+from proxy.scoring.loader import (
+    NOTHING_LOADED,
+    Preloaded,
+)
+from proxy.scoring.scoring import Scoring
+from proxy.store.database.database import LazyEngine
+from proxy.store.database.notifications import DECIDED, KEYS, Notifications
+from proxy.store.database.owned_ids import OwnedIds
+from proxy.store.record.reader import OwnRecord
+from proxy.store.record.writer import Records
+from proxy.store.retention import Retention
+from proxy.store.reviews.audit_writer import AuditWriter
+from proxy.store.reviews.held_replies import Store
+from proxy.store.verdicts.feedback import FeedbackStore
 
 if TYPE_CHECKING:
     from proxy.desk.notify.webhooks import Courier
-    from proxy.guardrails.listening import GuardrailsServer
+    from proxy.optional.guardrails.listening import GuardrailsServer
 
 log = structlog.get_logger()
 
@@ -351,8 +351,8 @@ class App:
         await self._own(scope, receive, send)
 
     def _load_own(self) -> ASGIApplication:
-        from proxy.interrupted_calls import InterruptedCalls
-        from proxy.results_api import create_api
+        from proxy.holds.interrupted_calls import InterruptedCalls
+        from proxy.routes.results_api import create_api
 
         parts, engine = self._parts, self._feedback_engine.get
         record = None if parts.records is None else OwnRecord(engine)

@@ -28,16 +28,24 @@ MAY_IMPORT = {
     "calibrator": {"calibrator": "all"},
 }
 
+# The lab collects answers through a proxy's upstreams.
+ON_THE_PROXY = (
+    "calibrator.lab.collecting",
+    "calibrator.lab.commands.collect",
+    "calibrator.lab.commands.elicit",
+)
+
 MODEL_AND_TRAINING = [
     "calibrator.checkpoints.devices",
-    "calibrator.evidence.training.*",
+    "calibrator.lab.training.fits.evidence.*",
     "calibrator.llm.*",
-    "calibrator.studies.elicitations",
-    "calibrator.studies.mc_dropout",
-    "calibrator.training.stages.gram_lists",
-    "calibrator.training.stages.knowledge",
-    "calibrator.training.stages.piece_vectors",
-    "calibrator.training.stages.tower",
+    "calibrator.lab.training.llm.*",
+    "calibrator.lab.studies.elicitations",
+    "calibrator.lab.studies.mc_dropout",
+    "calibrator.lab.training.stages.gram_lists",
+    "calibrator.lab.training.stages.knowledge",
+    "calibrator.lab.training.stages.piece_vectors",
+    "calibrator.lab.training.stages.tower",
 ]
 
 # Libraries that only the named modules may import.
@@ -47,25 +55,35 @@ ONLY_IN = {
     "peft": MODEL_AND_TRAINING,
     "accelerate": MODEL_AND_TRAINING,
     "PIL": MODEL_AND_TRAINING,
-    "ray": ["calibrator.cluster.ray_scoring", "proxy.ray_serve"],
-    "pyarrow": ["calibrator.cluster.ray_scoring"],
+    "ray": ["calibrator.lab.cluster.ray_scoring", "proxy.scoring.server.ray_serve"],
+    "pyarrow": ["calibrator.lab.cluster.ray_scoring"],
     "litellm": ["proxy.upstreams.translation.*", "proxy.scoring.engines.decisions"],
     "websockets": [
-        "proxy.passthrough.websockets",
-        "proxy.passthrough.websocket_session",
-        "proxy.listener.websocket_protocol",
+        "proxy.optional.websockets.websockets",
+        "proxy.optional.websockets.websocket_session",
+        "proxy.http.listener.websocket_protocol",
     ],
-    "pyflakes": ["calibrator.evidence.computed.code.flakes"],
+    "pyflakes": ["calibrator.readers.evidence.computed.code.flakes"],
     "jwt": ["proxy.desk.access.issuer"],
-    "mcp": ["proxy.commands.mcp.server"],
-    "opentelemetry": ["proxy.telemetry.otel"],
+    "mcp": ["proxy.optional.mcp.server"],
+    "opentelemetry": ["proxy.observe.otel"],
     "aiohttp": [],
     "hatchling": ["calibrator.kernel.hatch_hook"],
     "sqlalchemy": ["proxy.store.*"],
     "alembic": ["proxy.store.*"],
     "psycopg": ["proxy.store.*"],
-    "fastapi": ["proxy.results_api", "proxy.listener.fastapi_errors", "proxy.desk.*"],
-    "starlette": ["proxy.results_api", "proxy.listener.fastapi_errors", "proxy.desk.*"],
+    "fastapi": [
+        "proxy.routes.results_api",
+        "proxy.http.listener.fastapi_errors",
+        "proxy.desk.*",
+        "proxy.optional.chat.link_pages",
+    ],
+    "starlette": [
+        "proxy.routes.results_api",
+        "proxy.http.listener.fastapi_errors",
+        "proxy.desk.*",
+        "proxy.optional.chat.link_pages",
+    ],
     "jinja2": ["proxy.desk.console.*"],
     "markdown_it": ["proxy.desk.console.*"],
     "nh3": ["proxy.desk.console.*"],
@@ -91,128 +109,45 @@ ROOMS: dict[str, set[str]] = {
         "reading",
     },
     "calibrator.errors": set(),
-    "calibrator.workflows": set(),
     "calibrator.metrics": set(),
     "calibrator.kernel": set(),
     "calibrator.scorer": set(),
     "calibrator.batching": {"errors", "scorer"},
-    "calibrator.extras": {"errors"},
     "calibrator.text": {"errors", "kernel", "scorer"},
     "calibrator.rows": {"errors", "metrics", "scorer", "text"},
-    "calibrator.corruptions": {"rows", "text"},
-    "calibrator.selecting": {"errors", "rows"},
-    "calibrator.grading": {"corruptions"},
-    "calibrator.baselines": {"errors", "extras", "metrics", "rows", "scorer", "text"},
     "calibrator.recalibration": {"errors", "metrics", "rows", "scorer"},
-    "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
-    "calibrator.features": {"errors", "extras", "kernel", "recalibration", "scorer", "text"},
-    "calibrator.evidence": {"checkpoints", "errors", "features", "recalibration", "scorer", "text"},
-    "calibrator.llm": {
-        "checkpoints",
-        "errors",
-        "metrics",
-        "recalibration",
-        "rows",
-        "scorer",
-        "text",
-    },
-    "calibrator.calls": {"errors", "features", "rows", "scorer", "text"},
-    "calibrator.inspection": {
-        "corruptions",
-        "errors",
-        "features",
-        "kernel",
-        "recalibration",
-        "rows",
-        "text",
-    },
-    "calibrator.knowledge": {"features", "recalibration", "rows", "text"},
-    "calibrator.opinion": {
-        "corruptions",
-        "errors",
-        "features",
-        "recalibration",
-        "rows",
-        "scorer",
-        "text",
-    },
+    "calibrator.features": {"errors", "kernel", "recalibration", "scorer", "text"},
+    "calibrator.llm": {"checkpoints", "errors", "scorer", "text"},
+    "calibrator.readers": {"errors", "features", "kernel", "recalibration", "scorer", "text"},
     "calibrator.embedded": {
-        "calls",
         "checkpoints",
         "errors",
-        "evidence",
         "features",
-        "inspection",
         "kernel",
-        "knowledge",
-        "opinion",
+        "readers",
         "recalibration",
         "scorer",
         "text",
     },
-    "calibrator.sensitivity": {"calls", "corruptions", "metrics", "results", "rows", "scorer"},
-    "calibrator.evaluation": {
-        "baselines",
-        "errors",
-        "evidence",
-        "extras",
-        "metrics",
-        "recalibration",
-        "results",
-        "rows",
-        "scorer",
-        "sensitivity",
-    },
-    "calibrator.benchmarks": {"errors", "evaluation", "grading", "metrics", "rows", "text"},
     "calibrator.loading": {
         "checkpoints",
         "embedded",
         "errors",
-        "evidence",
         "llm",
+        "readers",
         "recalibration",
         "scorer",
     },
-    "calibrator.training": {
-        "calls",
+    "calibrator.lab.cluster": {
         "checkpoints",
-        "embedded",
         "errors",
-        "extras",
-        "features",
-        "inspection",
-        "knowledge",
-        "metrics",
-        "opinion",
-        "recalibration",
-        "rows",
-        "scorer",
-        "text",
-    },
-    "calibrator.cluster": {"checkpoints", "errors", "loading", "recalibration", "rows", "scorer"},
-    "calibrator.pinocchio": {"errors", "evidence", "llm", "loading", "scorer", "text"},
-    "calibrator.studies": {
-        "baselines",
-        "calls",
-        "checkpoints",
-        "embedded",
-        "errors",
-        "evaluation",
-        "features",
-        "inspection",
-        "llm",
         "loading",
-        "metrics",
-        "opinion",
         "recalibration",
-        "results",
         "rows",
         "scorer",
-        "sensitivity",
-        "text",
-        "training",
     },
+    "calibrator.pinocchio": {"errors", "llm", "loading", "readers", "scorer", "text"},
     "calibrator.tuning": {
         "checkpoints",
         "embedded",
@@ -224,102 +159,124 @@ ROOMS: dict[str, set[str]] = {
         "rows",
         "scorer",
     },
-    "calibrator.reporting": {
-        "baselines",
+    "calibrator.commands": {
         "errors",
-        "evaluation",
+        "lab.cluster",
+        "loading",
         "metrics",
-        "results",
-        "sensitivity",
-        "studies",
-    },
-    "calibrator.paper": {
-        "baselines",
-        "errors",
-        "evaluation",
-        "metrics",
+        "readers",
         "recalibration",
-        "reporting",
-        "results",
         "rows",
         "scorer",
-        "studies",
-        "workflows",
     },
-    "calibrator.commands": {
-        "benchmarks",
+    "calibrator.lab.data": {"errors", "features", "metrics", "readers", "rows", "scorer", "text"},
+    "calibrator.lab.training": {
         "checkpoints",
-        "cluster",
         "embedded",
         "errors",
-        "evaluation",
-        "evidence",
-        "extras",
+        "features",
+        "lab.data",
+        "llm",
+        "metrics",
+        "readers",
+        "recalibration",
+        "rows",
+        "scorer",
+        "text",
+    },
+    "calibrator.lab.judging": {
+        "checkpoints",
+        "errors",
+        "lab.data",
+        "metrics",
+        "readers",
+        "recalibration",
+        "rows",
+        "scorer",
+        "text",
+    },
+    "calibrator.lab.studies": {
+        "checkpoints",
+        "embedded",
+        "errors",
+        "features",
+        "lab.data",
+        "lab.judging",
+        "lab.training",
         "llm",
         "loading",
         "metrics",
-        "opinion",
-        "paper",
+        "readers",
         "recalibration",
-        "reporting",
-        "results",
         "rows",
         "scorer",
-        "selecting",
-        "sensitivity",
-        "studies",
         "text",
-        "training",
     },
-    "calibrator.lab": {"commands"},
+    "calibrator.lab.reporting": {"errors", "lab.judging", "lab.studies", "metrics", "rows"},
+    "calibrator.lab.paper": {
+        "errors",
+        "lab.data",
+        "lab.judging",
+        "lab.reporting",
+        "lab.studies",
+        "metrics",
+        "recalibration",
+        "rows",
+        "scorer",
+    },
+    "calibrator.lab.collecting": {"lab.data", "lab.judging"},
+    "calibrator.lab.commands": {
+        "checkpoints",
+        "commands",
+        "embedded",
+        "errors",
+        "lab.collecting",
+        "lab.data",
+        "lab.judging",
+        "lab.paper",
+        "lab.reporting",
+        "lab.studies",
+        "lab.training",
+        "loading",
+        "metrics",
+        "readers",
+        "recalibration",
+        "rows",
+        "scorer",
+        "text",
+    },
+    "calibrator.lab": {"lab.commands"},
     "proxy.errors": set(),
-    "proxy.wire": {"errors"},
-    "proxy.workers": {"wire"},
-    "proxy.formats": {"errors", "wire"},
-    "proxy.store": {"errors", "wire"},
-    "proxy.config": {"errors", "store", "wire"},
-    "proxy.listener": {"errors", "wire"},
-    "proxy.upstreams": {"config", "errors", "formats", "store", "wire"},
-    "proxy.collecting": {"errors", "upstreams", "wire"},
-    "proxy.gate": {"errors", "listener", "wire"},
-    "proxy.policy_context": {"config", "errors", "store", "upstreams"},
-    "proxy.learning": {"errors", "formats", "policy_context", "store", "wire"},
-    "proxy.scoring": {"config", "errors", "formats", "gate", "listener", "upstreams", "wire"},
-    "proxy.exchange": {
+    "proxy.http": {"errors"},
+    "proxy.formats": {"errors", "http"},
+    "proxy.store": {"errors", "http"},
+    "proxy.config": {"errors", "http", "store"},
+    "proxy.upstreams": {"config", "errors", "formats", "http", "store"},
+    "proxy.gate": {"errors", "http"},
+    "proxy.learning": {"config", "errors", "formats", "http", "store", "upstreams"},
+    "proxy.scoring": {"config", "errors", "formats", "gate", "http", "upstreams"},
+    "proxy.exchange": {"errors", "formats", "gate", "http", "scoring", "store"},
+    "proxy.optional.websockets": {
         "config",
         "errors",
+        "exchange",
+        "gate",
+        "http",
+        "scoring",
+        "store",
+        "upstreams",
+    },
+    "proxy.observe": {"config", "errors", "exchange", "http", "scoring"},
+    "proxy.holds": {
+        "config",
+        "errors",
+        "exchange",
         "formats",
         "gate",
+        "http",
+        "observe",
         "scoring",
         "store",
-        "upstreams",
-        "wire",
-        "workers",
-    },
-    "proxy.ray_serve": {"config", "errors", "scoring", "wire"},
-    "proxy.holds": {"config", "errors", "exchange", "formats", "gate", "scoring", "store", "wire"},
-    "proxy.interrupted_calls": {"errors", "exchange", "formats", "gate", "holds", "store", "wire"},
-    "proxy.results_api": {
-        "errors",
-        "exchange",
-        "gate",
-        "interrupted_calls",
-        "learning",
-        "listener",
-        "store",
-        "wire",
-    },
-    "proxy.passthrough": {
-        "config",
-        "errors",
-        "exchange",
-        "gate",
-        "holds",
-        "listener",
-        "scoring",
-        "store",
-        "upstreams",
-        "wire",
     },
     "proxy.completions": {
         "config",
@@ -328,106 +285,95 @@ ROOMS: dict[str, set[str]] = {
         "formats",
         "gate",
         "holds",
-        "passthrough",
-        "policy_context",
+        "http",
+        "learning",
         "scoring",
         "store",
         "upstreams",
-        "wire",
     },
-    "proxy.routes": {"completions", "errors", "formats", "gate", "listener", "passthrough", "wire"},
-    "proxy.telemetry": {"config", "errors", "exchange", "scoring", "upstreams", "wire"},
-    "proxy.admission": {"config", "errors", "gate", "routes", "store", "upstreams", "wire"},
-    "proxy.generation": {
-        "admission",
+    "proxy.optional.mcp": {"scoring"},
+    "proxy.optional.scores": {"config", "observe"},
+    "proxy.routes": {
         "completions",
         "config",
-        "exchange",
+        "errors",
+        "formats",
         "gate",
         "holds",
-        "passthrough",
-        "policy_context",
+        "http",
+        "learning",
+        "store",
+        "upstreams",
+    },
+    "proxy.generations": {
+        "completions",
+        "config",
+        "errors",
+        "gate",
+        "holds",
+        "http",
+        "learning",
+        "observe",
+        "optional.websockets",
         "routes",
         "scoring",
         "store",
-        "telemetry",
         "upstreams",
-        "wire",
-        "workers",
     },
-    "proxy.reloading": {"config", "errors", "gate", "generation", "store", "wire", "workers"},
     "proxy.desk": {
         "config",
         "errors",
-        "exchange",
         "formats",
         "gate",
-        "generation",
+        "generations",
         "holds",
+        "http",
         "learning",
-        "listener",
-        "reloading",
+        "observe",
         "store",
-        "wire",
     },
-    "proxy.guardrails": {
+    "proxy.optional.guardrails": {
         "completions",
         "config",
         "errors",
         "exchange",
         "formats",
         "gate",
+        "generations",
         "holds",
-        "listener",
-        "reloading",
+        "http",
+        "observe",
         "scoring",
-        "wire",
     },
+    "proxy.optional.chat": {"config", "desk", "errors", "formats", "http", "store"},
     "proxy.optional": {
         "config",
         "desk",
         "errors",
-        "exchange",
-        "guardrails",
-        "passthrough",
-        "reloading",
-        "telemetry",
-        "wire",
+        "generations",
+        "http",
+        "observe",
+        "optional.chat",
+        "optional.guardrails",
+        "optional.scores",
+        "optional.websockets",
     },
     "proxy.app": {
-        "admission",
         "config",
         "desk",
         "errors",
         "exchange",
         "gate",
-        "generation",
-        "guardrails",
+        "generations",
         "holds",
-        "interrupted_calls",
+        "http",
         "learning",
-        "listener",
+        "observe",
         "optional",
-        "policy_context",
-        "reloading",
-        "results_api",
+        "optional.guardrails",
         "routes",
         "scoring",
         "store",
-        "wire",
-        "workers",
-    },
-    "proxy.multiprocess": {
-        "app",
-        "config",
-        "desk",
-        "errors",
-        "gate",
-        "listener",
-        "reloading",
-        "scoring",
-        "wire",
-        "workers",
     },
     "proxy.startup": {
         "app",
@@ -435,30 +381,28 @@ ROOMS: dict[str, set[str]] = {
         "desk",
         "errors",
         "gate",
-        "listener",
-        "multiprocess",
+        "generations",
+        "http",
+        "learning",
         "optional",
-        "policy_context",
         "scoring",
         "store",
         "upstreams",
     },
     "proxy.commands": {
-        "collecting",
         "config",
         "desk",
         "errors",
         "formats",
         "gate",
+        "http",
         "learning",
-        "listener",
-        "policy_context",
+        "optional.mcp",
+        "optional.scores",
         "scoring",
         "startup",
         "store",
-        "telemetry",
         "upstreams",
-        "wire",
     },
     "pinocchio.help": set(),
     "pinocchio.options": set(),
@@ -473,7 +417,17 @@ ROOMS: dict[str, set[str]] = {
     "pinocchio.__main__": {"help", "options", "packages"},
 }
 
-MAX_FILES = 15
+MAX_ENTRIES = 15
+OPTIONAL_PARTS = "proxy.optional.parts"
+OPTIONAL = tuple(
+    f"proxy.optional.{name}" for name in ("chat", "guardrails", "mcp", "scores", "websockets")
+)
+THEMES = {
+    "proxy/actions",  # what a policy does to a reply
+    "proxy/streams",
+    "calibrator/lab/judging/baselines/polygraph",
+    "calibrator/lab/judging/sensitivity/unseen",
+}
 MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc"}
@@ -556,6 +510,8 @@ def test_packages_know_each_other_only_as_the_design_says(package: str) -> None:
             if target not in PACKAGES:
                 continue
             allowed = MAY_IMPORT[package].get(target)
+            if module.name.startswith(ON_THE_PROXY):
+                allowed = "all" if target in ("proxy", "calibrator") else "root"
             doors = {target, "calibrator.lab"} if package == "pinocchio" else {target}
             is_deep = imported in names() - doors or imported.rpartition(".")[0] in names() - doors
             if allowed is None or (allowed == "root" and is_deep):
@@ -654,8 +610,13 @@ def folder_of(module: Module) -> str:
 
 
 def room_of(module: Module) -> str:
-    parts = folder_of(module).split(".")
-    return module.name if len(parts) == 1 else ".".join(parts[:2])
+    """Return the room of a module; the lab and the optional parts are made of rooms."""
+    folder = folder_of(module)
+    parts = folder.split(".")
+    if len(parts) == 1:
+        return module.name
+    is_nested = folder.startswith(("calibrator.lab.", "proxy.optional."))
+    return ".".join(parts[: 3 if is_nested else 2])
 
 
 @cache
@@ -730,14 +691,56 @@ def test_rooms_are_entered_by_their_doors() -> None:
         assert missing == set(), f"{folder} offers {missing}, which nobody has"
 
 
-def test_no_folder_has_more_than_fifteen_files() -> None:
-    """Of the product, its tests and its scripts."""
-    sizes = {}
-    for top in (*PACKAGES, "tests", "scripts"):
-        for folder in [ROOT / top, *(path for path in (ROOT / top).rglob("*") if path.is_dir())]:
-            if not {"__pycache__", "node_modules"} & set(folder.parts):
-                sizes[folder] = sum(path.is_file() for path in folder.iterdir())
-    assert {str(path): size for path, size in sizes.items() if size > MAX_FILES} == {}
+def entries_of(folder: Path) -> list[Path]:
+    """Return the files and folders in a folder, without what Python and Node keep there."""
+    kept = {"__pycache__", "node_modules"}
+    return [path for path in folder.iterdir() if not kept & set(path.parts)]
+
+
+def folders_of(top: str) -> list[Path]:
+    """Return a folder at the root and all folders in it."""
+    below = (ROOT / top).rglob("*")
+    kept = {"__pycache__", "node_modules"}
+    return [ROOT / top, *(path for path in below if path.is_dir() and not kept & set(path.parts))]
+
+
+def test_folders_are_small() -> None:
+    """Fifteen entries are the most in a folder of the product, its subfolders among them."""
+    sizes = {
+        str(folder): len(entries_of(folder))
+        for package in PACKAGES
+        for folder in folders_of(package)[1:]
+    }
+    assert {folder: size for folder, size in sizes.items() if size > MAX_ENTRIES} == {}
+
+
+@pytest.mark.parametrize(("package", "most"), {"proxy": 20, "calibrator": 18}.items())
+def test_packages_have_few_rooms(package: str, most: int) -> None:
+    """The folders and modules at the top of a package can be learnt in a minute."""
+    plain = {"__init__.py", "README.md", "py.typed"}
+    found = sorted(path.name for path in entries_of(ROOT / package) if path.name not in plain)
+    assert len(found) <= most, found
+
+
+def test_folders_of_tests_and_scripts_are_small() -> None:
+    """Fifteen files are the most in a folder of the tests and the scripts."""
+    sizes = {
+        str(folder): sum(path.is_file() for path in entries_of(folder))
+        for top in ("tests", "scripts")
+        for folder in folders_of(top)
+    }
+    assert {folder: size for folder, size in sizes.items() if size > MAX_ENTRIES} == {}
+
+
+def test_tests_mirror_the_packages() -> None:
+    """A folder of tests is named as the folder that it tests, or after a theme of its own."""
+    tops = ("proxy", "calibrator", "policies")
+    mirrored = {str(path.relative_to(ROOT)) for top in tops for path in folders_of(top)}
+    folders = [path for top in tops for path in folders_of(f"tests/{top}")]
+    found = {
+        str(folder.relative_to(ROOT / "tests")) for folder in folders if [*folder.glob("test_*.py")]
+    }
+    assert found - mirrored - THEMES == set()
 
 
 def test_no_private_method_is_overridden_elsewhere() -> None:
@@ -764,3 +767,64 @@ def test_no_private_method_is_overridden_elsewhere() -> None:
                     if method.startswith("_") and not method.startswith("__")
                 ]
     assert overridden == []
+
+
+def place_of(module: Module) -> str:
+    """Return the folder of a module; a module at the top of a package has its own place."""
+    return room_of(module) if "." not in folder_of(module) else folder_of(module)
+
+
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    """A folder and a folder in it count as two."""
+    below: dict[str, set[str]] = {}
+    for module in in_rooms():
+        places = {place_of(used) for used, _ in uses(module) if "." in used.name}
+        below.setdefault(place_of(module), set()).update(places - {place_of(module)})
+    while leaves := {place for place, used in below.items() if not used & set(below)}:
+        below = {place: used for place, used in below.items() if place not in leaves}
+    assert below == {}
+
+
+LAB_IS_NAMED_IN = {
+    "calibrator.commands.score",  # `--engine ray`
+    "pinocchio.__main__",  # adds the lab's commands, if they are there
+}
+
+
+def test_nothing_that_serves_imports_the_lab() -> None:
+    """An installation without `calibrator/lab` serves, scores, recalibrates and tunes."""
+    users = {
+        module.name
+        for module in modules()
+        if not module.name.startswith("calibrator.lab")
+        and any(used.name.startswith("calibrator.lab") for used, _ in uses(module))
+    }
+    assert users == LAB_IS_NAMED_IN
+
+
+def loaded_at_once(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of modules that are loaded with a module itself, not for types alone."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_optional_parts_are_loaded_when_they_are_needed() -> None:
+    """The module that makes them and commands name them, inside functions or for types."""
+    users, early = set(), set()
+    for module in modules():
+        own = ".".join(folder_of(module).split(".")[:3])
+        parts = {
+            used.name
+            for used, _ in uses(module)
+            if used.name.startswith("proxy.optional.") and used.name != OPTIONAL_PARTS
+        }
+        if not {part for part in parts if not part.startswith(own)} or own in OPTIONAL:
+            continue
+        users.add(module.name)
+        early |= {name for name in loaded_at_once(module.tree) if name.startswith(tuple(OPTIONAL))}
+    allowed = ("proxy.commands.", "proxy.generations.generation", OPTIONAL_PARTS)
+    assert {user for user in users if not user.startswith(allowed)} == set()
+    assert early == set()

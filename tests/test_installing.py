@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from calibrator.checkpoints.extras import check_installed, is_installed
 from calibrator.errors import MissingExtraError, install_command
-from calibrator.extras import check_installed, is_installed
 from tests.running.live_proxy import ROOT, environment, until
 
 EDITABLE = f"-e '{ROOT}[train]'"

@@ -14,9 +14,9 @@ import yaml
 
 from policies import load_policy, parse_policy
 from proxy import errors
-from proxy.admission import ALIVE, READY
 from proxy.config.sections import Config, load_config
-from proxy.reloading import NEEDS_RESTART
+from proxy.generations.reloading import NEEDS_RESTART
+from proxy.routes.admission import ALIVE, READY
 from tests.running.live_proxy import ROOT, ProxyProcess, environment, until
 from tests.running.warm_cli import Program, run_warm, shell_command
 

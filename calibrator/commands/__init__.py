@@ -1,3 +1,3 @@
 """The commands for researchers, one file each."""
 
-__all__ = ["app", "lab_app", "progress", "recalibrate", "terminal"]
+__all__ = ["app", "progress", "recalibrate", "score", "terminal"]

@@ -225,7 +225,7 @@ def _fit(
 
 
 def _report(rows: Sequence[Row], scores: Scores, by: Any, as_json: bool) -> None:
-    from calibrator.evaluation.recalibration_study import LABELS, MIN_ROWS, SPLITS, mean_of, study
+    from calibrator.recalibration.study import LABELS, MIN_ROWS, SPLITS, mean_of, study
 
     found = study(rows, scores.confidence, by)
     if not found:

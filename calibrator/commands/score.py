@@ -30,7 +30,7 @@ from calibrator.rows.files import check_readable
 from calibrator.rows.row_fields import SAMPLE
 
 if TYPE_CHECKING:
-    from calibrator.evidence.fact_file import FactFile
+    from calibrator.readers.evidence.facts.fact_file import FactFile
     from calibrator.rows.rows import ImageUse, Row
     from calibrator.rows.shards import Options
     from calibrator.scorer import Item
@@ -172,7 +172,7 @@ def _score_on_ray(
     with sentences(), resumable():
         if find_spec("calibrator.lab") is None:
             raise ClusterError("--engine ray needs calibrator/lab, which this installation lacks")
-        from calibrator.cluster.ray_scoring import Calibrating, score_files
+        from calibrator.lab.cluster.ray_scoring import Calibrating, score_files
         from calibrator.rows.shards import begin
 
         if output is None:

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.calls import read_reply
 from calibrator.checkpoints.checkpoint import CheckpointConfig
 from calibrator.embedded import evidence
 from calibrator.embedded.call_scores import score_of
@@ -37,9 +36,10 @@ from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.successors import Predecessors
 from calibrator.features.tower import TowerRow, tower_row
 from calibrator.features.weights import Floats
-from calibrator.inspection import DOUBTED, Inspected, inspect
 from calibrator.kernel import kernel_name, together
-from calibrator.opinion import OpinionReader
+from calibrator.readers.calls import read_reply
+from calibrator.readers.inspection import DOUBTED, Inspected, inspect
+from calibrator.readers.opinion import OpinionReader
 from calibrator.recalibration.curves import probability, sigmoid
 from calibrator.scorer import Item, Score, ToolUse, known_name, nothing
 from calibrator.text.addressed_text import stripped

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from calibrator.calls import MOST_REASONS, ReadReply, argument_doubts, notes_of, reasons
-from calibrator.inspection import DOUBTED
+from calibrator.readers.calls import MOST_REASONS, ReadReply, argument_doubts, notes_of, reasons
+from calibrator.readers.inspection import DOUBTED
 from calibrator.recalibration.curves import sigmoid
 from calibrator.scorer import CALLS, CallNotes, Score, ToolUse
 

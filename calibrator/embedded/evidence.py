@@ -12,21 +12,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calibrator.evidence.acts import Act, fit, has_only_its_text, recognise, without_quotation
-from calibrator.evidence.computed import (
+from calibrator.features.weights import Array
+from calibrator.readers.evidence.acts import (
+    Act,
+    fit,
+    has_only_its_text,
+    recognise,
+    without_quotation,
+)
+from calibrator.readers.evidence.computed import (
     ValueSupport,
     Verdict,
     support_of_values,
     suspect,
     verify,
 )
-from calibrator.evidence.context import Cutter, Judgement, Support, own_document
-from calibrator.evidence.context.pieces import documents_of
-from calibrator.evidence.conversation import Conversation, read_conversation
-from calibrator.evidence.facts import check_facts, needs_facts
-from calibrator.evidence.finding import Finding
-from calibrator.evidence.task.familiarity import TaskFamiliarity
-from calibrator.features.weights import Array
+from calibrator.readers.evidence.context import Cutter, Judgement, Support, own_document
+from calibrator.readers.evidence.context.pieces import documents_of
+from calibrator.readers.evidence.conversation import Conversation, read_conversation
+from calibrator.readers.evidence.facts import check_facts, needs_facts
+from calibrator.readers.evidence.finding import Finding
+from calibrator.readers.evidence.task.familiarity import TaskFamiliarity
 from calibrator.recalibration.curves import log_odds, probability
 from calibrator.scorer import CALLS, COMPUTED, CONTEXT, FACTS, LIKENESS, Item, Score, Unsupported
 from calibrator.text.restated_question import without_question

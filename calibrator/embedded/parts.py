@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from calibrator.calls import CallTrees
 from calibrator.checkpoints.checkpoint import EVIDENCE, WEIGHTS, CheckpointConfig, read_config
 from calibrator.embedded.familiarity import Familiarity
 from calibrator.errors import CheckpointError
@@ -16,9 +15,10 @@ from calibrator.features.abilities import Abilities
 from calibrator.features.forest import Forest
 from calibrator.features.tower import Tower
 from calibrator.features.weights import Array, check_names, read_weights
-from calibrator.inspection import Inspector
-from calibrator.knowledge import Knowledge
-from calibrator.opinion import SecondStage
+from calibrator.readers.calls import CallTrees
+from calibrator.readers.inspection import Inspector
+from calibrator.readers.knowledge import Knowledge
+from calibrator.readers.opinion import SecondStage
 from calibrator.text.layout import load_tokenizer
 
 

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.embedded.evidence import Checked
-from calibrator.evidence.context.comparison import FEATURES
 from calibrator.features.tower import TowerRow
 from calibrator.features.traits import TRAITS
 from calibrator.features.weights import Array, Floats, under
+from calibrator.readers.evidence.context.comparison import FEATURES
 from calibrator.recalibration.curves import log_odds
 from calibrator.scorer import ACTS
 

@@ -12,7 +12,6 @@ __all__ = [
     "topics",
     "tower",
     "traits",
-    "tree_fitting",
     "trees",
     "weights",
 ]

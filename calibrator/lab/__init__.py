@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calibrator.commands.lab_app import cli
+    from calibrator.lab.commands.app import cli
 
 __all__ = ["cli"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "cli":
-        from calibrator.commands.lab_app import cli
+        from calibrator.lab.commands.app import cli
 
         return cli
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

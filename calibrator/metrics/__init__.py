@@ -11,4 +11,5 @@ __all__ = [
     "rankings",
     "sampling",
     "validation",
+    "workflows",
 ]

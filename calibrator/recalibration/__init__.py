@@ -1,3 +1,3 @@
 """Turn scores into confidences: curves, their fit, trials and versions."""
 
-__all__ = ["curves", "fit", "recalibrated_scorer", "signals", "trial", "versions"]
+__all__ = ["curves", "fit", "recalibrated_scorer", "signals", "study", "trial", "versions"]

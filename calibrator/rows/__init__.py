@@ -3,10 +3,11 @@
 __all__ = [
     "copies",
     "files",
+    "groups",
     "kept_scores",
+    "results",
     "row_fields",
     "rows",
-    "run_folder",
     "scores",
     "selection",
     "shards",

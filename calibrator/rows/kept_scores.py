@@ -51,11 +51,11 @@ FOLDER_VARIABLE = "PINOCCHIO_CACHE"
 UNUSED_DAYS = 30
 JUDGING_ROOMS = (
     "calibrator/commands/",
-    "calibrator/evaluation/",
-    "calibrator/paper/",
-    "calibrator/reporting/",
-    "calibrator/selecting/",
-    "calibrator/sensitivity/",
+    "calibrator/lab/judging/evaluation/",
+    "calibrator/lab/paper/",
+    "calibrator/lab/reporting/",
+    "calibrator/lab/data/selecting/",
+    "calibrator/lab/judging/sensitivity/",
 )
 DIGEST_LETTERS = 32  # 128 bits, so no two rows of a file share a digest
 

@@ -7,6 +7,7 @@ __all__ = [
     "images",
     "layout",
     "looking_for",
+    "options",
     "replies",
     "restated_question",
     "transcript",

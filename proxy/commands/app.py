@@ -10,12 +10,9 @@ from __future__ import annotations
 import typer
 
 from proxy.commands import audit, export, keys, recalibrate, tune
-from proxy.commands.check import check
 from proxy.commands.checkup.doctor import doctor
-from proxy.commands.collecting.collect import collect
-from proxy.commands.collecting.elicit import elicit
 from proxy.commands.drift import drift
-from proxy.commands.mcp.command import mcp
+from proxy.commands.mcp import mcp
 from proxy.commands.policies.certify import certify
 from proxy.commands.policies.explain import explain
 from proxy.commands.policies.hook import hook
@@ -25,9 +22,10 @@ from proxy.commands.policies.schema import schema
 from proxy.commands.policies.test import run_fixtures
 from proxy.commands.reviews import feedback, fetch, figures, verdict
 from proxy.commands.reviews.reviews import reviews
-from proxy.commands.serve import serve
+from proxy.commands.starting.check import check
 from proxy.commands.starting.init import init
 from proxy.commands.starting.migrate import migrate
+from proxy.commands.starting.serve import serve
 from proxy.commands.top import top
 
 cli = typer.Typer(no_args_is_help=True)
@@ -35,8 +33,6 @@ for command in (
     init,
     serve,
     check,
-    collect,
-    elicit,
     doctor,
     top,
     migrate,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policies import counted
-from proxy.commands.exits import ConfigOption, stop
-from proxy.commands.opened_record import opened_record
+from proxy.commands.opening.exits import ConfigOption, stop
+from proxy.commands.opening.opened_record import opened_record
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from proxy.store.chain.verification import Findings
+    from proxy.store.verification import Findings
 
 cli = typer.Typer(no_args_is_help=True, help="Check whether somebody has changed the record.")
 
@@ -38,8 +38,8 @@ def verify_record(
 ) -> None:
     """Recompute the chain: exit status 0, or 1 with what was changed, removed or inserted."""
     from proxy.config.setup import load_store_config
-    from proxy.store.chain.chain import KEY_VARIABLE, chain_key, has_key_file
-    from proxy.store.chain.verification import is_head, verify
+    from proxy.store.database.chain import KEY_VARIABLE, chain_key, has_key_file
+    from proxy.store.verification import is_head, verify
 
     if head is not None and not is_head(head):  # a typing error must not look like tampering
         message = f"--head must be SEQUENCE:MAC, as `audit head` printed it, not {head!r}"
@@ -62,7 +62,7 @@ def verify_record(
 
 
 def _tell(found: Findings) -> None:
-    from proxy.store.chain.chain import KEY_VARIABLE
+    from proxy.store.database.chain import KEY_VARIABLE
 
     rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
     if found.entries == 0:
@@ -113,7 +113,7 @@ def _tell(found: Findings) -> None:
 @cli.command("head")
 def print_head(config: ConfigOption = None) -> None:
     """Print the last entry; keep it where nobody with write access to the store can change it."""
-    from proxy.store.chain.verification import head_of
+    from proxy.store.verification import head_of
 
     with opened_record(config) as record:
         head = head_of(record.engine)
@@ -134,9 +134,9 @@ def declare_cuts(
     declared: changed or removed rows stay broken.
     """
     from proxy.config.setup import load_store_config
-    from proxy.store.chain.chain import DECLARED, Chain, chain_key
-    from proxy.store.chain.verification import undeclared_cuts
-    from proxy.store.verdicts.verdicts import reading
+    from proxy.store.database.chain import DECLARED, Chain, chain_key
+    from proxy.store.database.verdicts import reading
+    from proxy.store.verification import undeclared_cuts
 
     if not by.strip() or not why.strip():
         raise stop(ExitStatus.UNUSABLE_INPUT, "--by and --why need a name and a reason")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from policies import counted
-from proxy.commands.exits import ConfigOption, plain
-from proxy.commands.opened_record import JsonOption, opened_record
+from proxy.commands.opening.exits import ConfigOption, plain
+from proxy.commands.opening.opened_record import JsonOption, opened_record
 
 if TYPE_CHECKING:
     from proxy.learning.drift import Standing

@@ -28,8 +28,8 @@ import typer
 
 from calibrator import file_option
 from policies import counted
-from proxy.commands.exits import ConfigOption, calibrator_errors_told, stop
-from proxy.commands.opened_record import opened_record, seconds
+from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, stop
+from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
 
@@ -46,7 +46,7 @@ class Dtype(StrEnum):
 
 if TYPE_CHECKING:
     from calibrator import Question
-    from proxy.store.record.exported import Exported, Given
+    from proxy.store.exported import Exported, Given
     from proxy.store.verdicts.feedback import Given as Volunteered
 
 cli = typer.Typer()
@@ -73,7 +73,7 @@ def export(
     if context.invoked_subcommand is not None:
         return
     from calibrator import check_target
-    from proxy.store.record.exported import with_content, without_content
+    from proxy.store.exported import with_content, without_content
 
     with calibrator_errors_told():
         check_target(output)
@@ -128,8 +128,8 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
     from proxy.desk.edits.editable import surface_of
     from proxy.formats import NoAnswerError
     from proxy.formats.conversation import format_of
+    from proxy.http.wire.json_splice import json_object
     from proxy.store.reviews.held_replies import state_name
-    from proxy.wire.json_splice import json_object
 
     held = exported.held
     format, completion = format_of(surface_of(held)), json_object(held.reply)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from proxy.commands.exits import ConfigOption, errors_told, existing_store, stop
+from proxy.commands.opening.exits import ConfigOption, errors_told, existing_store, stop
 from proxy.commands.reviews.reviews import JsonOption
 from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
     from proxy.config.setup import Setup
-    from proxy.store.client_keys import ClientKey, KeyStore
+    from proxy.store.database.client_keys import ClientKey, KeyStore
 
 cli = typer.Typer(no_args_is_help=True, help="Create, list and revoke client keys.")
 
@@ -73,7 +73,7 @@ def create(
 ) -> None:
     """Make a client key and print it, this once; running proxies know it within a second."""
     from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
-    from proxy.store.client_keys import ROLES, ClientKey
+    from proxy.store.database.client_keys import ROLES, ClientKey
 
     if role not in ROLES:
         message = f"--role must be one of {', '.join(ROLES)}, not {role!r}"
@@ -144,7 +144,7 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
     from proxy.config.sections import NAME
     from proxy.config.setup import problem_of
     from proxy.gate.secret_keys import ATTACH
-    from proxy.startup import check_models
+    from proxy.startup.startup import check_models
 
     problem = problem_of(key, setup)
     if key.name is not None and (not NAME.fullmatch(key.name) or key.name.startswith("key_")):
@@ -172,7 +172,7 @@ def _names(listed: str | None) -> str | None:
 def _problem_of_names(key: ClientKey) -> str | None:
     """Return a sentence about invalid surfaces of a caller or queues of a reviewer, or None."""
     from policies import nearest
-    from proxy.config.allowed_surfaces import SURFACES
+    from proxy.config.settings.allowed_surfaces import SURFACES
 
     for name in key.surfaces.split(",") if key.surfaces is not None else ():
         if name not in SURFACES:
@@ -213,8 +213,8 @@ def _with_store(config: Path | None, work: Callable[[KeyStore], T], *, may_make:
     Policies are not read: a mistake in one must not keep a key from being revoked.
     """
     from proxy.config.setup import load_store_config
-    from proxy.startup import check_store
-    from proxy.store.client_keys import KeyStore
+    from proxy.startup.startup import check_store
+    from proxy.store.database.client_keys import KeyStore
 
     with errors_told():
         config_of_store = load_store_config(config)

@@ -12,8 +12,8 @@ import typer
 
 from calibrator import ROWS_HELP, file_option, refuse
 from policies import counted
-from proxy.commands.exits import ConfigOption, calibrator_errors_told, errors_told, stop
-from proxy.commands.opened_record import opened_record, seconds
+from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, stop
+from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _learn(
     Ends the process with NOT_PROMOTED where it is not better.
     """
     from calibrator import check_target
-    from proxy.policy_context.domains import NONE_PICKS, picks_curves
+    from proxy.learning.domains import NONE_PICKS, picks_curves
 
     check_target(output)
     whole = _configured(config)
@@ -217,9 +217,9 @@ def _learnt_curve(
 ) -> tuple[Learnt, Recalibration | None]:
     """Fit a curve for numbers of one kind; return it and the one that is in force for them."""
     from calibrator import resolve_recalibrations
+    from proxy.learning.domains import Domains
     from proxy.learning.labels import read_labels
     from proxy.learning.recalibrating import learn_recalibration, name_with_others
-    from proxy.policy_context.domains import Domains
     from proxy.scoring.engines.opening import known_name
     from proxy.upstreams.router import Router
 
@@ -251,9 +251,9 @@ def _learnt_signals(
 ) -> tuple[Learnt, SignalWeights | None]:
     """Fit weights of signals; return them and those that are in force."""
     from calibrator import resolve_recalibrations
+    from proxy.learning.domains import Domains
     from proxy.learning.labels import read_labels
     from proxy.learning.signals import learn_signals
-    from proxy.policy_context.domains import Domains
     from proxy.scoring.engines.opening import known_name
     from proxy.upstreams.router import Router
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from proxy.commands.exits import ConfigOption, errors_told, plain, stop
+from proxy.commands.opening.exits import ConfigOption, errors_told, plain, stop
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:

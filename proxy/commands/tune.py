@@ -12,8 +12,8 @@ import typer
 
 from calibrator import ROWS_HELP, refuse
 from policies import counted
-from proxy.commands.exits import ConfigOption, calibrator_errors_told, errors_told, stop
-from proxy.commands.opened_record import opened_record, seconds
+from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, stop
+from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _in_use(
 ) -> tuple[TunableCheckpoint, Recalibration | None]:
     """Return the checkpoint to start from, and the recalibration if it is the configured one."""
     from calibrator import TunableCheckpoint, check_output, resolve_recalibrations
-    from proxy.config.engines import InProcess
+    from proxy.config.settings.engines import InProcess
     from proxy.config.setup import load_store_config
 
     if output is not None:

@@ -11,4 +11,5 @@ __all__ = [
     "random_audit",
     "recording",
     "services",
+    "surfaces",
 ]

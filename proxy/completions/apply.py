@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import NoReturn
 
 from policies import Block, Clarify, Deliver, Hold
-from proxy.completions import replacements
 from proxy.completions.further_calls.clarify import written_question
 from proxy.completions.job import Job
+from proxy.completions.sending import replacements
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange.answer import Answer, outgoing
-from proxy.exchange.mcp_approvals import approving_items
 from proxy.exchange.outcome import Outcome
 from proxy.formats import Json
 from proxy.holds.held import comes_later, postpone
-from proxy.store.owned_ids import WITHHELD
+from proxy.holds.mcp_approvals import approving_items
+from proxy.http.wire.http import Reply
+from proxy.store.database.owned_ids import WITHHELD
 from proxy.store.reviews.held_replies import BLOCKED, RELEASED
-from proxy.wire.http import Reply
 
 
 async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:

@@ -14,9 +14,9 @@ from functools import partial
 
 from proxy.completions.further_calls.fallbacks import send_or_fall_back
 from proxy.completions.further_calls.parallel_calls import SeveralCalls
-from proxy.completions.heartbeats import is_done
 from proxy.completions.job import Job
-from proxy.completions.live_stream import Finished, LiveStream, ShortWay, Withholding
+from proxy.completions.sending.heartbeats import is_done
+from proxy.completions.sending.live_stream import Finished, LiveStream, ShortWay, Withholding
 from proxy.errors import ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.exchange.answer import (
     UNDECIDED,
@@ -31,11 +31,11 @@ from proxy.exchange.call import Call
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import answer_from
 from proxy.holds.ownership import is_stored
+from proxy.http.wire.headers import Headers, to_client, to_upstream, without
+from proxy.http.wire.http import Reply
+from proxy.http.wire.upstream import Arriving, UpstreamReply, UpstreamRequest
 from proxy.scoring.scoring import Status
 from proxy.upstreams.router import Way
-from proxy.upstreams.upstream import Arriving, UpstreamReply, UpstreamRequest
-from proxy.wire.headers import Headers, to_client, to_upstream, without
-from proxy.wire.http import Reply
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ from policies import (
 )
 from proxy.errors import BadRequestError
 from proxy.exchange.request import DECISIVE, CompletionRequest
-from proxy.policy_context.traffic import Traffic
-from proxy.wire.bounded_cache import LONGEST
+from proxy.http.wire.bounded_cache import LONGEST
+from proxy.learning.traffic import Traffic
 
 STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
 _PASSTHROUGH: Final = StreamMode("passthrough")

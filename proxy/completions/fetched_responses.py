@@ -17,16 +17,16 @@ from proxy.completions.flow import complete
 from proxy.completions.job import Job
 from proxy.completions.services import Services
 from proxy.exchange.exchange import Exchange
-from proxy.exchange.openings import conversation_under
 from proxy.exchange.request import CompletionRequest, tags_of
 from proxy.formats import RESPONSES
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import fetch_held
 from proxy.holds.named_ids import NO_IDS
-from proxy.wire.headers import DOMAIN, without
-from proxy.wire.http import Reply, Request
-from proxy.wire.json_splice import json_object
-from proxy.wire.spelling import ANY_ID, id_at, names_in
+from proxy.holds.openings import conversation_under
+from proxy.http.wire.headers import DOMAIN, without
+from proxy.http.wire.http import Reply, Request
+from proxy.http.wire.json_splice import json_object
+from proxy.http.wire.spelling import ANY_ID, id_at, names_in
 
 _RESPONSE = ("v1", "responses", ANY_ID)
 _CANCEL = (*_RESPONSE, "cancel")

@@ -19,10 +19,10 @@ from proxy.completions.call_upstream import (
 from proxy.completions.escalate import escalate, is_escalated
 from proxy.completions.further_calls.judging import Judging
 from proxy.completions.further_calls.opinions import Opinions
-from proxy.completions.heartbeats import is_done, late, pings_until
 from proxy.completions.job import Job
-from proxy.completions.live_stream import Finished
 from proxy.completions.recording import GoingOn, Recording
+from proxy.completions.sending.heartbeats import is_done, late, pings_until
+from proxy.completions.sending.live_stream import Finished
 from proxy.completions.services import Services
 from proxy.errors import ProxyError
 from proxy.exchange.answer import Answer
@@ -31,10 +31,10 @@ from proxy.exchange.request import read_at_once, read_completion_request
 from proxy.formats import RESPONSES, Format
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import resumed
+from proxy.http.wire.encoding import decoded
+from proxy.http.wire.headers import header, to_client, without
+from proxy.http.wire.http import Reply, Request, Writer
 from proxy.scoring.scoring import Status
-from proxy.wire.encoding import decoded
-from proxy.wire.headers import header, to_client, without
-from proxy.wire.http import Reply, Request, Writer
 
 Parse = Callable[[Services, Exchange], Awaitable[Job]]
 

@@ -13,18 +13,18 @@ from typing import Any
 
 from calibrator import Question, depiction
 from proxy.completions.services import Services
+from proxy.completions.surfaces import Surfaces
 from proxy.errors import UpstreamBrokenError
 from proxy.exchange.answer import is_event_stream, unscorable_reason
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome
 from proxy.formats import MEMBER, Choice, Json
-from proxy.passthrough.surfaces import Surfaces
+from proxy.http.wire.encoding import decoded
+from proxy.http.wire.headers import DOMAIN, to_client, without
+from proxy.http.wire.http import Reply, Request
+from proxy.http.wire.json_splice import json_object, with_member
+from proxy.http.wire.upstream import UpstreamReply
 from proxy.scoring.scoring import Confidence, least_sure
-from proxy.upstreams.upstream import UpstreamReply
-from proxy.wire.encoding import decoded
-from proxy.wire.headers import DOMAIN, to_client, without
-from proxy.wire.http import Reply, Request
-from proxy.wire.json_splice import json_object, with_member
 
 PATH = "/v1/images/generations"
 

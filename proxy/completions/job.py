@@ -16,23 +16,23 @@ from policies import Decision, Facts, StreamMode
 from proxy.completions.further_calls.calls import Calls
 from proxy.completions.further_calls.judging import Judgement, Judging
 from proxy.completions.further_calls.opinions import Opinions, others_of
-from proxy.completions.live_stream import LiveStream
+from proxy.completions.sending.live_stream import LiveStream
 from proxy.completions.services import Services
 from proxy.exchange.answer import Answer, Unread, read_answer
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome, summarise
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import RESPONSES, Json
-from proxy.formats.called import without_calls
-from proxy.formats.logprobs import summary
+from proxy.formats.base.logprobs import summary
+from proxy.formats.events.called import without_calls
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier
 from proxy.holds.held import outcome_from
+from proxy.http.wire.headers import Headers
+from proxy.http.wire.http import Request
+from proxy.http.wire.spelling import path_after_v1
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.scoring.scoring import Status
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
-from proxy.wire.headers import Headers
-from proxy.wire.http import Request
-from proxy.wire.spelling import path_after_v1
 
 
 @dataclass(slots=True)

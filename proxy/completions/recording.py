@@ -11,8 +11,8 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome, joined
 from proxy.formats import Json
 from proxy.gate.key_hash import hash_key
+from proxy.http.wire.json_splice import dumps
 from proxy.scoring.scoring import Status
-from proxy.wire.json_splice import dumps
 
 
 class Recording:

@@ -9,19 +9,19 @@ from proxy.completions.decide import Governing
 from proxy.completions.random_audit import Audit
 from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import Config
-from proxy.exchange.conversations import Conversations
-from proxy.exchange.stream_results import Results
+from proxy.holds.conversations import Conversations
 from proxy.holds.hold import Holding
 from proxy.holds.ownership import Ownership, ownership_of
+from proxy.holds.stream_results import Results
 from proxy.holds.waiting import Verdicts
-from proxy.policy_context.domains import Domains
+from proxy.http.wire.headers import POLICY
+from proxy.http.wire.http import Request
+from proxy.learning.domains import Domains
 from proxy.scoring.deadlines import Deadlines
 from proxy.scoring.recalibrated import Scores
 from proxy.store.record.writer import Records
 from proxy.store.reviews.held_replies import Store
 from proxy.upstreams.router import Router
-from proxy.wire.headers import POLICY
-from proxy.wire.http import Request
 
 
 @dataclass(slots=True)

@@ -1,16 +1,3 @@
 """The settings of `proxy.yaml`, read once, strictly, into immutable values."""
 
-__all__ = [
-    "allowed_surfaces",
-    "engines",
-    "file_watcher",
-    "guardrails",
-    "images",
-    "policy_book",
-    "problems",
-    "sections",
-    "setup",
-    "telemetry",
-    "upstreams",
-    "workers",
-]
+__all__ = ["file_watcher", "policy_book", "sections", "setup"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from proxy.wire.worker_threads import Worker
+from proxy.http.wire.worker_threads import Worker
 
 EVERY_S = 0.25
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from policies import Policy, load_policy, pack_names
 from proxy.config.sections import load_policy_of
 from proxy.errors import BadRequestError
-from proxy.wire.headers import POLICY, Headers
+from proxy.http.wire.headers import POLICY, Headers
 
 
 class PolicyBook:

@@ -23,17 +23,17 @@ from pydantic import (
 
 from calibrator import CheckpointError, check_device
 from policies import InvalidDocumentError, Policy, Problem, load_document, load_policy
-from proxy.config.allowed_surfaces import SURFACES
-from proxy.config.desk.admin import AdminConfig
-from proxy.config.desk.webhooks import WebhookConfig, webhook_problems
-from proxy.config.engines import ENGINES, Engine, InProcess, ScoringServer
-from proxy.config.guardrails import GuardrailsConfig
-from proxy.config.images import ImagesConfig
-from proxy.config.problems import hint, problem_of, sentence
-from proxy.config.section import Secret, Section, Size
-from proxy.config.telemetry import TelemetryConfig
-from proxy.config.upstreams import ModelRoute, UpstreamConfig, fallback_problems
-from proxy.config.workers import Workers, WorkersConfig
+from proxy.config.settings.admin import AdminConfig
+from proxy.config.settings.allowed_surfaces import SURFACES
+from proxy.config.settings.engines import ENGINES, Engine, InProcess, ScoringServer
+from proxy.config.settings.guardrails import GuardrailsConfig
+from proxy.config.settings.images import ImagesConfig
+from proxy.config.settings.problems import hint, problem_of, sentence
+from proxy.config.settings.section import Secret, Section, Size
+from proxy.config.settings.telemetry import TelemetryConfig
+from proxy.config.settings.upstreams import ModelRoute, UpstreamConfig, fallback_problems
+from proxy.config.settings.webhooks import WebhookConfig, webhook_problems
+from proxy.config.settings.workers import Workers, WorkersConfig
 from proxy.errors import ExitStatus, StartupError
 
 DEFAULT_FILE = Path("proxy.yaml")

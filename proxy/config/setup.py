@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from policies import InvalidDocumentError, Policy, nearest
 from proxy.config.policy_book import PolicyBook
-from proxy.config.problems import located
 from proxy.config.sections import Config, find_config, load_config, load_config_policy
+from proxy.config.settings.problems import located
 from proxy.errors import ExitStatus, StartupError
-from proxy.store.client_keys import ClientKey
+from proxy.store.database.client_keys import ClientKey
 
 if TYPE_CHECKING:
     from calibrator import FactFile, Recalibrations

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.desk.access.guard import stays, visitor_of
 from proxy.desk.access.sessions import Visitor
-from proxy.desk.desk import MOST_ON_A_PAGE, Desk, State, Verdict
+from proxy.desk.decisions.desk import MOST_ON_A_PAGE, Desk, State, Verdict
+from proxy.desk.decisions.standing import LikeThis, end, told
 from proxy.desk.notify.feed import Feed
-from proxy.desk.standing import LikeThis, end, told
+from proxy.http.wire.json_splice import dumps
 from proxy.learning.feedback import keep_feedback
 from proxy.learning.second_opinions import read_second_opinions
-from proxy.wire.json_splice import dumps
 
 Who = Annotated[Visitor, Depends(visitor_of)]
 Id = Annotated[str, Path(description="Of a held reply, or of one drawn to be audited.")]

@@ -15,15 +15,15 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from proxy.desk.access.guard import Guard, demand_visitor, visitor_of
-from proxy.desk.access.login import login_routes
 from proxy.desk.access.sessions import Door
 from proxy.desk.api import review_routes
 from proxy.desk.console import routes
-from proxy.desk.desk import Desk
+from proxy.desk.decisions.desk import Desk
+from proxy.desk.login import login_routes
 from proxy.desk.notify.feed import Feed
 from proxy.errors import BadRequestError, ProxyError
-from proxy.listener.fastapi_errors import envelope, only_known_parameters, unknown
-from proxy.wire.http import Receive, Scope, Send, place
+from proxy.http.listener.fastapi_errors import envelope, only_known_parameters, unknown
+from proxy.http.wire.http import Receive, Scope, Send, place
 
 if TYPE_CHECKING:
     from proxy.desk.access.single_sign_on import SingleSignOn

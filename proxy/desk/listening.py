@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from calibrator import install_command
-from proxy.config.desk.admin import AdminConfig
 from proxy.config.sections import Config
+from proxy.config.settings.admin import AdminConfig
 from proxy.desk.access.local_token import write_local_token
 from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
-from proxy.generation import Parts
-from proxy.listener.server import SecondServer
-from proxy.reloading import Reloading
-from proxy.wire.http import Receive, Scope, Send
+from proxy.generations.generation import Parts
+from proxy.generations.reloading import Reloading
+from proxy.http.listener.server import SecondServer
+from proxy.http.wire.http import Receive, Scope, Send
 
 if TYPE_CHECKING:
     from starlette.routing import Route
 
     from proxy.desk.access.single_sign_on import SingleSignOn
-    from proxy.desk.desk import Desk
+    from proxy.desk.decisions.desk import Desk
 
 log = structlog.get_logger(__name__)
 
@@ -268,13 +268,13 @@ class DeskServer:
         """Make the application; called once, by the first request, on another thread."""
         from proxy.desk.access.sessions import Door
         from proxy.desk.application import DeskApplication
-        from proxy.desk.desk import Desk, Verdict
-        from proxy.desk.exposition import drain_route, metrics_route
-        from proxy.desk.gauges import Decided, Gauges
+        from proxy.desk.decisions.desk import Desk, Verdict
+        from proxy.desk.figures.exposition import drain_route, metrics_route
+        from proxy.desk.figures.gauges import Decided, Gauges
         from proxy.desk.notify.feed import Feed
-        from proxy.store.client_keys import KeyStore
+        from proxy.store.database.client_keys import KeyStore
+        from proxy.store.queue import ReviewQueue
         from proxy.store.reviews.held_replies import HELD, HeldReply
-        from proxy.store.reviews.queue import ReviewQueue
 
         config, admin = self._config, self._config.admin
         token = admin.token.get_secret_value() or self._admin.local_token or ""

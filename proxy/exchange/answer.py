@@ -18,16 +18,14 @@ from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
-from proxy.formats.called import noted, tool_calls
+from proxy.formats.base.openai import error_alone, is_error, is_failed
+from proxy.formats.events.called import noted, tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
-from proxy.formats.messages_stream import answering_model
-from proxy.formats.openai import error_alone, is_error, is_failed
-from proxy.scoring.scoring import Confidence, Status, least_sure
-from proxy.upstreams.upstream import UpstreamReply, too_large
-from proxy.wire.bounded_cache import LONGEST, remembers
-from proxy.wire.encoding import can_decode, decoded
-from proxy.wire.headers import Headers, to_client, without
-from proxy.wire.json_splice import (
+from proxy.formats.messages.messages_stream import answering_model
+from proxy.http.wire.bounded_cache import LONGEST, remembers
+from proxy.http.wire.encoding import can_decode, decoded
+from proxy.http.wire.headers import Headers, to_client, without
+from proxy.http.wire.json_splice import (
     Pieces,
     TooManyValuesError,
     dumps,
@@ -35,8 +33,17 @@ from proxy.wire.json_splice import (
     replace_member,
     with_member,
 )
-from proxy.wire.large_json import has_many, large_object, object_read_once
-from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
+from proxy.http.wire.large_json import has_many, large_object, object_read_once
+from proxy.http.wire.sse import (
+    MAX_EVENTS,
+    Event,
+    EventReader,
+    EventTooLargeError,
+    data_of,
+    hides_data,
+)
+from proxy.http.wire.upstream import UpstreamReply, too_large
+from proxy.scoring.scoring import Confidence, Status, least_sure
 
 READ_AT_ONCE = 2_000  # events read before other tasks may run
 EVENT_STREAM = b"text/event-stream"

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from proxy.errors import ProxyError
 from proxy.exchange.answer import Answer, Unread
 from proxy.exchange.outcome import shown
-from proxy.upstreams.upstream import UpstreamReply
+from proxy.http.wire.upstream import UpstreamReply
 
 Purpose = Literal["answer", "clarification", "second_opinion", "judge"]
 INPUT_TOKENS: Final = (  # Anthropic counts cached tokens separately

@@ -18,13 +18,13 @@ from proxy.errors import ProxyError
 from proxy.exchange.outcome import Outcome, shown
 from proxy.exchange.polls import AskedAgain
 from proxy.gate.key_hash import hash_key, presented
-from proxy.scoring.findings import NOTHING, Findings
+from proxy.http.wire.http import Request
+from proxy.http.wire.json_splice import dumps
+from proxy.scoring.engines.findings import NOTHING, Findings
 from proxy.scoring.scoring import Status
 from proxy.store.record.facts import written
 from proxy.store.record.writer import Records
 from proxy.store.reviews.polls import Poll
-from proxy.wire.http import Request
-from proxy.wire.json_splice import dumps
 
 if TYPE_CHECKING:
     from proxy.exchange.call import Call

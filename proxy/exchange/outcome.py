@@ -11,11 +11,11 @@ from urllib.parse import quote
 from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, CallNotes, FieldDoubt, Mark
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
-from proxy.scoring.findings import LONG_TEXT, NOTHING, Findings, unsupported_values
+from proxy.http.wire import headers as names
+from proxy.http.wire.headers import Headers
+from proxy.http.wire.json_splice import dumps
+from proxy.scoring.engines.findings import LONG_TEXT, NOTHING, Findings, unsupported_values
 from proxy.scoring.scoring import TRUNCATED, Confidence, Evidence, Status, least_sure
-from proxy.wire import headers as names
-from proxy.wire.headers import Headers
-from proxy.wire.json_splice import dumps
 
 DIGITS = 4
 _WITHHOLDING = ("hold", "block", "clarify")  # actions that replace the reply

@@ -1,7 +1,7 @@
 """A request for a completion, parsed; upstream gets the client's own bytes.
 
 A body that is too large once decompressed, or has too many JSON values, is refused here. One that
-is too large as it arrives is refused in `listener/endpoint.py`.
+is too large as it arrives is refused in `http/listener/endpoint.py`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any, Final, ParamSpec, TypeVar
 from calibrator import NotScorableError, Question
 from policies import Facts, OfferedTools, ToolCall
 from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
-from proxy.exchange.allowance import Share, take_share
 from proxy.exchange.project import project_of
 from proxy.formats import Choice, Format
-from proxy.formats.called import offered_tools, read_calls, tool_calls
-from proxy.wire.caller import ANYONE, Caller
-from proxy.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded, most_of
-from proxy.wire.headers import DOMAIN, TAGS
-from proxy.wire.http import Request
-from proxy.wire.json_splice import (
+from proxy.formats.events.called import offered_tools, read_calls, tool_calls
+from proxy.gate.allowance import Share, take_share
+from proxy.http.wire.caller import ANYONE, Caller
+from proxy.http.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded, most_of
+from proxy.http.wire.headers import DOMAIN, TAGS
+from proxy.http.wire.http import Request
+from proxy.http.wire.json_splice import (
     RepeatedMemberError,
     TooManyValuesError,
     _object,
@@ -34,8 +34,8 @@ from proxy.wire.json_splice import (
     replace_member,
     separators,
 )
-from proxy.wire.large_json import MAX_REQUEST_VALUES, check_members, has_many, loads_counted
-from proxy.wire.worker_threads import apart
+from proxy.http.wire.large_json import MAX_REQUEST_VALUES, check_members, has_many, loads_counted
+from proxy.http.wire.worker_threads import apart
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -1,14 +1,12 @@
 """The formats that are scored, each in its own module; those in `FORMATS` have routes.
 
 A new surface needs a class with the methods of `Format` in `format.py`, an entry in `FORMATS`, and
-a name in `config/allowed_surfaces.py`, by which keys are limited and metrics are counted.
+a name in `config/settings/allowed_surfaces.py`, by which keys are limited and metrics are counted.
 """
 
 from __future__ import annotations
 
-from proxy.formats.chat import ChatFormat
-from proxy.formats.completions import CompletionsFormat
-from proxy.formats.format import (
+from proxy.formats.base.format import (
     MEMBER,
     Assembler,
     Choice,
@@ -18,8 +16,10 @@ from proxy.formats.format import (
     NoAnswerError,
     Sight,
 )
-from proxy.formats.messages import MessagesFormat
-from proxy.formats.responses import ResponsesFormat
+from proxy.formats.chat import ChatFormat
+from proxy.formats.completions import CompletionsFormat
+from proxy.formats.messages.messages import MessagesFormat
+from proxy.formats.responses.responses import ResponsesFormat
 
 CHAT = ChatFormat()
 COMPLETIONS = CompletionsFormat()
@@ -41,15 +41,8 @@ __all__ = [
     "Json",
     "NoAnswerError",
     "Sight",
-    "called",
     "chat",
     "conversation",
-    "edits",
-    "format",
-    "logprobs",
     "messages",
-    "messages_stream",
-    "openai",
     "responses",
-    "responses_items",
 ]

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
-from proxy.formats.called import has_call
-from proxy.formats.edits import (
+from proxy.formats.base.edits import (
     Changes,
     Editable,
     EditableCall,
@@ -18,6 +17,21 @@ from proxy.formats.edits import (
     uncut,
     wanted_of,
 )
+from proxy.formats.base.format import (
+    MEMBER,
+    NOTHING,
+    NOTICE_GAP,
+    Assembler,
+    Choice,
+    Ending,
+    Json,
+    Sight,
+    last_users_text,
+    text_of,
+    turns_in,
+)
+from proxy.formats.base.openai import ChoicesFormat, ChunkAssembler, includes_usage
+from proxy.formats.events.called import has_call
 from proxy.formats.events.markers import Marks
 from proxy.formats.events.merging import (
     GrowingCalls,
@@ -35,23 +49,9 @@ from proxy.formats.events.uniform_events import (
     parted,
     plain_objects,
 )
-from proxy.formats.format import (
-    MEMBER,
-    NOTHING,
-    NOTICE_GAP,
-    Assembler,
-    Choice,
-    Ending,
-    Json,
-    Sight,
-    last_users_text,
-    text_of,
-    turns_in,
-)
-from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
-from proxy.wire.json_rewrite import Place
-from proxy.wire.json_splice import dumps, json_object
-from proxy.wire.sse import DONE, Event, event_bytes
+from proxy.http.wire.json_rewrite import Place
+from proxy.http.wire.json_splice import dumps, json_object
+from proxy.http.wire.sse import DONE, Event, event_bytes
 
 _OBJECT = "chat.completion"
 _ROLE = frozenset({"role"})

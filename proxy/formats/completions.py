@@ -7,11 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
-from proxy.formats.called import has_call
-from proxy.formats.edits import Editable, EditableText, WantedJson, uncut, wanted_of
-from proxy.formats.events.markers import Marks
-from proxy.formats.events.merging import index_of, joined, merge
-from proxy.formats.format import (
+from proxy.formats.base.edits import Editable, EditableText, WantedJson, uncut, wanted_of
+from proxy.formats.base.format import (
     MEMBER,
     MOST_TOKENS,
     NOTHING,
@@ -23,10 +20,13 @@ from proxy.formats.format import (
     Json,
     Sight,
 )
-from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
-from proxy.wire.json_rewrite import Place
-from proxy.wire.json_splice import dumps
-from proxy.wire.sse import DONE, event_bytes
+from proxy.formats.base.openai import ChoicesFormat, ChunkAssembler, includes_usage
+from proxy.formats.events.called import has_call
+from proxy.formats.events.markers import Marks
+from proxy.formats.events.merging import index_of, joined, merge
+from proxy.http.wire.json_rewrite import Place
+from proxy.http.wire.json_splice import dumps
+from proxy.http.wire.sse import DONE, event_bytes
 
 _OBJECT = "text_completion"  # of chunks too
 

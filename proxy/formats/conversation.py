@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from calibrator import has_asides, is_call, split_asides, tool_call
 from proxy.formats import FORMATS, Format, Json, NoAnswerError
-from proxy.formats.called import seems_call
-from proxy.wire.json_splice import dumps, json_object
+from proxy.formats.events.called import seems_call
+from proxy.http.wire.json_splice import dumps, json_object
 
 PartKind = Literal["text", "thought", "image", "call", "note"]
 

@@ -1,9 +1,10 @@
 """Checks on who may send requests, how often, and from where.
 
-`proxy/admission.py` combines these parts and admits a request.
+`proxy/routes/admission.py` combines these parts and admits a request.
 """
 
 __all__ = [
+    "allowance",
     "host_check",
     "key_hash",
     "live_work",

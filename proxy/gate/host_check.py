@@ -11,9 +11,9 @@ import ipaddress
 from urllib.parse import urlsplit
 
 from proxy.errors import HostNotAllowedError
-from proxy.listener.request_heads import is_host
-from proxy.wire.bounded_cache import remembers
-from proxy.wire.headers import Headers, name_of
+from proxy.http.listener.request_heads import is_host
+from proxy.http.wire.bounded_cache import remembers
+from proxy.http.wire.headers import Headers, name_of
 
 _OF_BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 

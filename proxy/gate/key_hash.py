@@ -7,8 +7,8 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from proxy.gate.secret_keys import FIELDS
-from proxy.wire.bounded_cache import remembers
-from proxy.wire.http import Request
+from proxy.http.wire.bounded_cache import remembers
+from proxy.http.wire.http import Request
 
 KEY_FIELDS: Final = FIELDS | {
     *(b"x-goog-api-key", b"ocp-apim-subscription-key", b"x-auth-token"),

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from proxy.errors import BadRequestError, InvalidKeyError
-from proxy.wire.http import Scope
+from proxy.http.wire.http import Scope
 
 PREFIX: Final = "sk-pinocchio-"
 FIELDS: Final = frozenset({b"authorization", b"x-api-key", b"api-key"})

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from proxy.gate.rate_limits import MINUTE_S, Rate
-from proxy.wire.bounded_cache import remembers
+from proxy.http.wire.bounded_cache import remembers
 
 SLOTS: Final = 2**17  # 4 MB of addresses; unused pages take no memory
 LOOKED_AT: Final = 16  # slots that are searched for a bucket

@@ -1,8 +1,22 @@
 """Held replies: how they are stored, bound to their request, waited for and fetched.
 
-Reviewers decide at the desk (`desk/desk.py`). `desk/listening.py` then calls `Verdicts.hear` to
-wake the requests that wait here; decisions made in other processes are found by polling the store.
-`Holding.standing` returns the state of a hold, and `completions/apply.py` sends it.
+Reviewers decide at the desk (`desk/decisions/desk.py`). `desk/listening.py` then calls
+`Verdicts.hear` to wake the requests that wait here; decisions made in other processes are found by
+polling the store. `Holding.standing` returns the state of a hold, and `completions/apply.py` sends
+it.
 """
 
-__all__ = ["binding", "held", "hold", "kept_scores", "named_ids", "ownership", "waiting"]
+__all__ = [
+    "binding",
+    "conversations",
+    "held",
+    "hold",
+    "interrupted_calls",
+    "kept_scores",
+    "mcp_approvals",
+    "named_ids",
+    "openings",
+    "ownership",
+    "stream_results",
+    "waiting",
+]

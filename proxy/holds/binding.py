@@ -26,10 +26,10 @@ from calibrator import messages_without_asides
 from policies import Action, Decision, Escalate, Hold, Policy
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import Format, Json
-from proxy.formats.called import tool_calls
-from proxy.formats.format import own_instructions
+from proxy.formats.base.format import own_instructions
+from proxy.formats.events.called import tool_calls
+from proxy.http.wire.json_splice import json_object
 from proxy.store.reviews.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
-from proxy.wire.json_splice import json_object
 
 log = structlog.get_logger(__name__)
 

@@ -12,20 +12,20 @@ from policies import Hold
 from proxy.config.sections import AttachConfig
 from proxy.errors import BlockedByPolicyError, NotFoundError
 from proxy.exchange.answer import Answer
-from proxy.exchange.conversations import Conversations, going_on_with
-from proxy.exchange.mcp_approvals import approving_items
 from proxy.exchange.outcome import DIGITS, Outcome, choice_member, findings_member, shown
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import FORMATS, MEMBER, RESPONSES, Choice, Format, Json
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier, may_go_out
+from proxy.holds.conversations import Conversations, going_on_with
 from proxy.holds.kept_scores import HELD_BEFORE, kept_score, score_to_keep
+from proxy.holds.mcp_approvals import approving_items
+from proxy.http.wire import headers as names
+from proxy.http.wire.headers import Headers
+from proxy.http.wire.http import Reply, Request
+from proxy.http.wire.json_splice import add_member, dumps, json_object, replace_member
 from proxy.scoring.scoring import Confidence, Status
 from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, RELEASED, HeldReply, Store
-from proxy.wire import headers as names
-from proxy.wire.headers import Headers
-from proxy.wire.http import Reply, Request
-from proxy.wire.json_splice import add_member, dumps, json_object, replace_member
 
 PLACEHOLDER_TEXT = (
     "This answer is held for review by a colleague; it will be available once it is approved."

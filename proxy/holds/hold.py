@@ -10,17 +10,20 @@ import structlog
 from policies import Hold, Policy
 from proxy.errors import StoreError
 from proxy.exchange.answer import Answer
-from proxy.exchange.conversations import Conversations
 from proxy.exchange.exchange import is_known
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import RESPONSES, Format, Json
-from proxy.formats.called import tool_calls
-from proxy.formats.responses_items import has_server_calls
+from proxy.formats.events.called import tool_calls
+from proxy.formats.responses.responses_items import has_server_calls
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Approvals, Earlier, may_go_out
+from proxy.holds.conversations import Conversations
 from proxy.holds.held import held_reply, new_held_id
 from proxy.holds.waiting import Verdicts
+from proxy.http.wire.headers import without
+from proxy.http.wire.http import Request
+from proxy.http.wire.json_splice import json_object
 from proxy.store.reviews.held_replies import (
     EXPIRED,
     HELD,
@@ -29,9 +32,6 @@ from proxy.store.reviews.held_replies import (
     HeldReply,
     Store,
 )
-from proxy.wire.headers import without
-from proxy.wire.http import Request
-from proxy.wire.json_splice import json_object
 
 log = structlog.get_logger(__name__)
 

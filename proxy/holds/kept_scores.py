@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from calibrator import read_notes
 from proxy.exchange.outcome import Outcome
-from proxy.scoring.findings import findings_from, findings_values
+from proxy.http.wire.json_splice import dumps, json_object
+from proxy.scoring.engines.findings import findings_from, findings_values
 from proxy.scoring.scoring import Confidence, Status
-from proxy.wire.json_splice import dumps, json_object
 
 HELD_BEFORE: Final = "held_before"  # the reason where no number was stored
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from proxy.errors import BadRequestError
-from proxy.wire.json_splice import TooManyValuesError
-from proxy.wire.large_json import has_many, loads_large
-from proxy.wire.worker_threads import apart
+from proxy.http.wire.json_splice import TooManyValuesError
+from proxy.http.wire.large_json import has_many, loads_large
+from proxy.http.wire.worker_threads import apart
 
 COLLECTIONS: Final = (
     *(("chat", "completions"), ("responses",), ("conversations",), ("messages", "batches")),

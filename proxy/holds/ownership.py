@@ -21,13 +21,13 @@ from proxy.formats import CHAT, RESPONSES
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import held_format
 from proxy.holds.named_ids import Place, ids_in_body, ids_in_form, ids_in_query, place_in
-from proxy.store.owned_ids import WITHHELD, OwnedIds, Owner
+from proxy.http.wire.encoding import can_decode, decoded
+from proxy.http.wire.http import Request
+from proxy.http.wire.json_splice import json_object
+from proxy.http.wire.spelling import is_listed, names_in, shows_answers
+from proxy.http.wire.sse import data_of
+from proxy.store.database.owned_ids import WITHHELD, OwnedIds, Owner
 from proxy.store.reviews.held_replies import RELEASED, Store
-from proxy.wire.encoding import can_decode, decoded
-from proxy.wire.http import Request
-from proxy.wire.json_splice import json_object
-from proxy.wire.spelling import is_listed, names_in, shows_answers
-from proxy.wire.sse import data_of
 
 _UNDECIDED_READS: Final = ((("conversations",), "items"), (("responses",), "input_items"))
 _BATCHES: Final = (("batches",), ("messages", "batches"))

@@ -5,7 +5,9 @@ request waits for any of this.
 """
 
 __all__ = [
+    "certificates",
     "certifying",
+    "domains",
     "drift",
     "drift_watch",
     "feedback",
@@ -13,5 +15,6 @@ __all__ = [
     "recalibrating",
     "second_opinions",
     "signals",
+    "traffic",
     "tuning",
 ]

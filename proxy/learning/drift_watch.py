@@ -7,8 +7,8 @@ from typing import Final
 import structlog
 
 from proxy.errors import StoreError
-from proxy.store.verdicts.verdicts import Findings
-from proxy.wire.worker_threads import Worker
+from proxy.http.wire.worker_threads import Worker
+from proxy.store.database.verdicts import Findings
 
 log = structlog.get_logger(__name__)
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from calibrator import Gain, gains, knows_others, knows_signals
 from proxy.learning.labels import stood_for, weights_of
-from proxy.store.record.second_opinions import Heard, heard
-from proxy.store.record.statistics import Labelled, Window, labelled
 from proxy.store.record.writer import DAY_S
+from proxy.store.verdicts.second_opinions import Heard, heard
+from proxy.store.verdicts.statistics import Labelled, Window, labelled
 
 LEAST: Final = 30
 """The least labels for a measurement."""

@@ -33,10 +33,10 @@ from calibrator import (
 from policies import counted
 from proxy.formats import NoAnswerError
 from proxy.formats.conversation import format_of
+from proxy.http.wire.json_splice import json_object
 from proxy.learning.labels import Labels
 from proxy.learning.recalibrating import NotLearntError, own_score, usable
 from proxy.store.verdicts.labels import LabelledReply, labelled, totals
-from proxy.wire.json_splice import json_object
 
 Floats = NDArray[np.float64]
 

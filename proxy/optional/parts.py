@@ -10,29 +10,29 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from proxy.config.sections import Config
-from proxy.config.telemetry import TelemetryConfig
+from proxy.config.settings.telemetry import TelemetryConfig
 from proxy.errors import ProxyError
-from proxy.exchange.metrics import Metrics
-from proxy.reloading import Reloading
-from proxy.wire.http import Receive, Scope, Send
+from proxy.generations.reloading import Reloading
+from proxy.http.wire.http import Receive, Scope, Send
+from proxy.observe.metrics import Metrics
 
 if TYPE_CHECKING:
-    from proxy.desk.desk import Desk
+    from proxy.desk.decisions.desk import Desk
     from proxy.desk.listening import LinkPagesOf
     from proxy.desk.notify.webhooks import Courier
-    from proxy.guardrails.listening import GuardrailsServer
-    from proxy.telemetry.telemetry import ScoreReceiver, Telemetry
+    from proxy.observe.telemetry import ScoreReceiver, Telemetry
+    from proxy.optional.guardrails.listening import GuardrailsServer
 
 
 def telemetry_of(config: TelemetryConfig, metrics: Metrics) -> Telemetry | None:
     """Return the telemetry, or None where none is configured; raises StartupError."""
     if not config.is_on:
         return None
-    from proxy.telemetry.telemetry import Telemetry
+    from proxy.observe.telemetry import Telemetry
 
     receivers: list[ScoreReceiver] = []
     if config.langfuse is not None or config.phoenix is not None:
-        from proxy.telemetry.scores import score_keepers
+        from proxy.optional.scores.scores import score_keepers
 
         receivers += score_keepers(config)
     return Telemetry(config, metrics, receivers)
@@ -44,7 +44,7 @@ def courier_of(config: Config, desk_url: str | None) -> Courier:
 
     if not any(each.is_chat or each.reviewer is not None for each in config.webhooks):
         return Courier(config, desk_url)
-    from proxy.desk.notify.chat import Chat
+    from proxy.optional.chat.chat import Chat
 
     return Courier(config, desk_url, Chat(config.admin, desk_url))
 
@@ -53,8 +53,8 @@ def link_pages_of(config: Config) -> LinkPagesOf:
     """Return the function that makes the pages of links in chat messages."""
 
     def routes(desk: Desk, on_link: Callable[[str], None]) -> list[Any]:
-        from proxy.desk.access.links import Signer
-        from proxy.desk.console.link_pages import LinkPages
+        from proxy.optional.chat.link_pages import LinkPages
+        from proxy.optional.chat.links import Signer
 
         return LinkPages(desk, Signer(config.admin.link_keys), config.webhooks, on_link).routes()
 
@@ -64,7 +64,7 @@ def link_pages_of(config: Config) -> LinkPagesOf:
 def check_guardrails(config: Config) -> None:
     """Refuse a listener for other gateways that would not be safe; raises StartupError."""
     if config.guardrails is not None:
-        from proxy.guardrails import listening
+        from proxy.optional.guardrails import listening
 
         listening.check_guardrails(config.guardrails)
 
@@ -76,7 +76,7 @@ def bind_guardrails(config: Config) -> tuple[socket.socket | None, list[str]]:
     """
     if config.guardrails is None:
         return None, []
-    from proxy.guardrails import listening
+    from proxy.optional.guardrails import listening
 
     opened = listening.bind_guardrails(config.guardrails)
     return opened, listening.greeting_of(opened)
@@ -86,13 +86,13 @@ def guardrails_server(
     opened: socket.socket, config: Config, holder: Reloading, metrics: Metrics
 ) -> GuardrailsServer:
     """Return the server of an open socket for other gateways."""
-    from proxy.guardrails.listening import GuardrailsServer
+    from proxy.optional.guardrails.listening import GuardrailsServer
 
     return GuardrailsServer(opened, config, holder, metrics)
 
 
 async def refuse_websocket(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer the handshake of a WebSocket with an error."""
-    from proxy.passthrough.websockets import refuse
+    from proxy.optional.websockets.websockets import refuse
 
     await refuse(error, scope, receive, send)

@@ -14,8 +14,8 @@ from typing import Final
 import httpx
 
 from calibrator import NotScorableError
-from proxy.config.images import FetchConfig
-from proxy.wire.public_addresses import AddressRefusedError, checked_address
+from proxy.config.settings.images import FetchConfig
+from proxy.http.public_addresses import AddressRefusedError, checked_address
 
 MOST_AT_ONCE: Final = 16
 MOST_REDIRECTS: Final = 3

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from calibrator import ImageLimits, NotScorableError, QueueFullError, checked_image, locate_images
-from proxy.config.images import ImagesConfig
+from proxy.config.settings.images import ImagesConfig
 
 if TYPE_CHECKING:
     from proxy.scoring.image_fetching import ImageFetcher

@@ -18,8 +18,8 @@ from calibrator import (
     Scorer,
     load_scorer,
 )
-from proxy.config.engines import InProcess
 from proxy.config.sections import NO_CALIBRATOR, CalibratorConfig, Config, StandInConfig
+from proxy.config.settings.engines import InProcess
 from proxy.config.setup import refusal_placed
 from proxy.errors import ExitStatus, StartupError
 

@@ -37,10 +37,10 @@ from calibrator import (
     reads_tool_use,
 )
 from proxy.formats import Choice
-from proxy.formats.called import unread_part
+from proxy.formats.events.called import unread_part
 from proxy.scoring.arrivals import Arrivals
 from proxy.scoring.deadlines import Deadlines
-from proxy.scoring.findings import (
+from proxy.scoring.engines.findings import (
     NOTHING,
     UNFAMILIAR_TASK,
     Findings,

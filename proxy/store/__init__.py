@@ -3,14 +3,4 @@
 Only this package uses SQLAlchemy. `database.py` opens the databases for the other modules.
 """
 
-__all__ = [
-    "client_keys",
-    "condition",
-    "database",
-    "notifications",
-    "owned_ids",
-    "patience",
-    "retention",
-    "schema",
-    "tables",
-]
+__all__ = ["condition", "database", "exported", "patience", "queue", "retention", "verification"]

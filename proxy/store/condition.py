@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.database import cause, engine_as_it_is
-from proxy.store.schema import LATEST, revision_of, version_table
-from proxy.store.tables import path_of, place_of
+from proxy.store.database.database import cause, engine_as_it_is
+from proxy.store.database.schema import LATEST, revision_of, version_table
+from proxy.store.database.tables import path_of, place_of
 
 HELD_BYTES: Final = 2**20  # the size of a long held reply
 
@@ -69,7 +69,7 @@ def try_to_hold(url: str) -> None:
     SQLite writes nothing to the disk before a commit, so the reply is also written to a temporary
     file beside the database, which shows whether there is room. Raises StoreError.
     """
-    from proxy.store.reviews.queue import ReviewQueue
+    from proxy.store.queue import ReviewQueue
 
     reply, path = random.randbytes(HELD_BYTES), path_of(url)  # incompressible
     queue = ReviewQueue(url)

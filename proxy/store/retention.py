@@ -16,14 +16,14 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.chain.chain import audit_chain, note_change, note_deletion
-from proxy.store.database import LazyEngine, cause
+from proxy.http.wire.worker_threads import Worker
+from proxy.store.database.chain import audit_chain, note_change, note_deletion
+from proxy.store.database.database import LazyEngine, cause
+from proxy.store.queue import ReviewQueue
 from proxy.store.record.writer import DAY_S, exchanges, first_id
 from proxy.store.reviews.held_replies import HELD, escalate_some, expire_some, held_replies
 from proxy.store.reviews.outbox import Outbox
 from proxy.store.reviews.polls import polls
-from proxy.store.reviews.queue import ReviewQueue
-from proxy.wire.worker_threads import Worker
 
 log = structlog.get_logger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Literal
 
 import structlog
 
-from proxy.config.upstreams import BreakerConfig
+from proxy.config.settings.upstreams import BreakerConfig
 from proxy.errors import UpstreamClosedError, UpstreamError
-from proxy.upstreams.upstream import Upstream, UpstreamReply, UpstreamRequest
+from proxy.http.wire.upstream import Upstream, UpstreamReply, UpstreamRequest
 
 log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from proxy.upstreams.upstream import Upstream, UpstreamReply, UpstreamRequest
+from proxy.http.wire.upstream import Upstream, UpstreamReply, UpstreamRequest
 
 
 class SpokenUpstream:

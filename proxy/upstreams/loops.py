@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from proxy.config.problems import located
 from proxy.config.sections import Config
+from proxy.config.settings.problems import located
 from proxy.errors import ExitStatus, StartupError, UpstreamLoopError
-from proxy.store.tables import path_of, place_of
-from proxy.wire.headers import VIA, name_of
-from proxy.wire.http import Scope
+from proxy.http.wire.headers import VIA, name_of
+from proxy.http.wire.http import Scope
+from proxy.store.database.tables import path_of, place_of
 
 _MARK: Final = re.compile(rb"[0-9a-f]{16}")
 _MOST_MARKS: Final = 16  # a longer chain of proxies counts as a loop

@@ -13,12 +13,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from proxy.errors import ProxyError, UnknownModelError, UpstreamError
-from proxy.upstreams.anthropic import KEY_HEADERS
+from proxy.http.wire.encoding import can_decode, decoded
+from proxy.http.wire.headers import header, without
+from proxy.http.wire.http import JSON, Reply, Request
+from proxy.http.wire.json_splice import json_object, replace_member
 from proxy.upstreams.router import Router
-from proxy.wire.encoding import can_decode, decoded
-from proxy.wire.headers import header, without
-from proxy.wire.http import JSON, Reply, Request
-from proxy.wire.json_splice import json_object, replace_member
+from proxy.upstreams.translation.anthropic import KEY_HEADERS
 
 KEYLESS_S: Final = 3.0  # seconds to wait for the list of an upstream without a key
 _NO_KEY: Final = (401, 403)

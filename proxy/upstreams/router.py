@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.config.sections import Config
-from proxy.config.upstreams import FallbackConfig, UpstreamConfig
+from proxy.config.settings.upstreams import FallbackConfig, UpstreamConfig
 from proxy.errors import UnknownModelError
-from proxy.upstreams.anthropic import AnthropicRelay, with_v1, without_v1
+from proxy.http.pool.pool import Pool
+from proxy.http.wire.bounded_cache import remembers
+from proxy.http.wire.upstream import Upstream
 from proxy.upstreams.breaker import Breaker, BreakingUpstream
 from proxy.upstreams.by_format import SpokenUpstream
-from proxy.upstreams.pool.pool import Pool
-from proxy.upstreams.upstream import Upstream
-from proxy.wire.bounded_cache import remembers
+from proxy.upstreams.translation.anthropic import AnthropicRelay, with_v1, without_v1
 
 if TYPE_CHECKING:
     from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from policies import InvalidDocumentError, load_document
 from proxy.config.sections import Config
-from proxy.config.upstreams import UpstreamConfig
+from proxy.config.settings.upstreams import UpstreamConfig
 from proxy.upstreams.loops import address_of
 
 _VARIABLE: Final = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")

@@ -18,21 +18,21 @@ from typing import Any, Final
 ROOT: Final = str(Path(__file__).parents[2]) + "/"
 OTHER: Final = "other"  # work of the event loop and the server
 ROOMS: Final = (
-    ("listener", ("proxy/listener/",)),
-    ("gate", ("proxy/gate/", "proxy/admission.py", "proxy/app.py")),
-    ("gate", ("proxy/generation.py", "proxy/routes.py")),
-    ("request", ("proxy/exchange/request.py", "proxy/exchange/openings.py", "proxy/holds/")),
-    ("request", ("proxy/exchange/conversations.py", "proxy/completions/flow.py:parse_request")),
+    ("listener", ("proxy/http/listener/",)),
+    ("gate", ("proxy/gate/", "proxy/routes/admission.py", "proxy/app.py")),
+    ("gate", ("proxy/generations/generation.py", "proxy/routes/routes.py")),
+    ("request", ("proxy/exchange/request.py", "proxy/holds/openings.py", "proxy/holds/")),
+    ("request", ("proxy/holds/conversations.py", "proxy/completions/flow.py:parse_request")),
     ("upstream", ("proxy/upstreams/", "proxy/completions/call_upstream.py")),
-    ("upstream", ("proxy/completions/live_stream.py", "proxy/exchange/answer.py")),
+    ("upstream", ("proxy/completions/sending/live_stream.py", "proxy/exchange/answer.py")),
     ("scoring", ("proxy/scoring/", "calibrator/", "proxy/completions/job.py:Job.score")),
     ("scoring", ("proxy/completions/job.py:Job._score",)),
-    ("decision", ("policies/", "proxy/policy_context/", "proxy/completions/decide.py")),
+    ("decision", ("policies/", "proxy/learning/", "proxy/completions/decide.py")),
     ("decision", ("proxy/completions/apply.py", "proxy/exchange/outcome.py")),
     ("decision", ("proxy/completions/job.py:Job.decide", "proxy/completions/job.py:Job.outcome")),
     ("record", ("proxy/store/", "proxy/completions/recording.py", "proxy/exchange/exchange.py")),
-    ("record", ("proxy/exchange/metrics.py", "proxy/exchange/series.py")),
-    ("telemetry", ("proxy/telemetry/",)),
+    ("record", ("proxy/observe/metrics.py", "proxy/observe/series.py")),
+    ("telemetry", ("proxy/observe/",)),
     ("flow", ("proxy/completions/",)),
 )
 """The rooms of a request with their places, specific places before general ones."""

@@ -35,8 +35,8 @@ ROOM = str(ROOT / "proxy") + "/"
 PACKAGES = tuple(str(ROOT / name) + "/" for name in ("proxy", "policies", "calibrator"))
 SCORER = "calibrator/batching.py"  # a thread that runs it is the scorer's
 WARM_UP = 4  # requests before the traced one
-TO_UPSTREAM = ("upstreams/pool/connection.py", "start")  # writes a request
-TO_CLIENT = ("listener/http_cycle.py", "write_whole")  # writes a whole reply
+TO_UPSTREAM = ("http/pool/connection.py", "start")  # writes a request
+TO_CLIENT = ("http/listener/http_cycle.py", "write_whole")  # writes a whole reply
 FROM_SOCKETS = ("data_received", "on_headers_complete")
 
 

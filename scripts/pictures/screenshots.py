@@ -23,10 +23,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from calibrator import version_of
 from policies import Facts, decide, load_policy
-from proxy.store.database import open_engine
+from proxy.store.database.database import open_engine
+from proxy.store.database.verdicts import Findings
 from proxy.store.record.writer import COLUMNS, exchanges
 from proxy.store.reviews.held_replies import HeldReply, held_replies
-from proxy.store.verdicts.verdicts import Findings
 from proxy.upstreams.demo.answers import DemoRow
 from proxy.upstreams.demo.demo import rows
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from calibrator.evaluation.advice import Ranking  # noqa: E402
+from calibrator.lab.judging.evaluation.advice import Ranking  # noqa: E402
 from calibrator.metrics.intervals import auroc_interval  # noqa: E402
 from calibrator.metrics.metrics import expected_auroc  # noqa: E402
 from calibrator.recalibration.curves import logit, sigmoid  # noqa: E402

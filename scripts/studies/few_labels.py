@@ -21,8 +21,8 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from calibrator.baselines.fitted import TOKEN  # noqa: E402
-from calibrator.baselines.tfidf import INVERSE_PENALTY, document  # noqa: E402
+from calibrator.lab.judging.baselines.fitted import TOKEN  # noqa: E402
+from calibrator.lab.judging.baselines.tfidf import INVERSE_PENALTY, document  # noqa: E402
 from calibrator.metrics.metrics import Floats, auroc, ece  # noqa: E402
 from calibrator.recalibration.fit import fit_trusting_platt  # noqa: E402
 from calibrator.rows.rows import Row  # noqa: E402

@@ -16,9 +16,9 @@ from typing import get_args
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from calibrator.benchmarks.answered import Answered  # noqa: E402
-from calibrator.benchmarks.tasks import Task  # noqa: E402
-from calibrator.grading.graders import GraderName  # noqa: E402
+from calibrator.lab.data.benchmarks.answered import Answered  # noqa: E402
+from calibrator.lab.data.benchmarks.tasks import Task  # noqa: E402
+from calibrator.lab.data.grading.graders import GraderName  # noqa: E402
 from calibrator.rows.selection import load_labelled  # noqa: E402
 
 

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from calibrator.paper.pages import markdown_of
-from calibrator.paper.tables import Table, table_of
+from calibrator.lab.paper.pages import markdown_of
+from calibrator.lab.paper.sections.tables import Table, table_of
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "study.md"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import nullcontext
 
 from proxy.completions.call_upstream import live_pieces
-from proxy.completions.live_stream import Finished, LiveStream
+from proxy.completions.sending.live_stream import Finished, LiveStream
 from proxy.formats import CHAT, Format
 
 MB = 2**20

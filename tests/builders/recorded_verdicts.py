@@ -20,10 +20,10 @@ from calibrator.recalibration.curves import Recalibration
 from calibrator.rows.rows import parse_row
 from calibrator.rows.scores import score_items
 from calibrator.scorer import Scorer
+from proxy.store.database.verdicts import Findings
 from proxy.store.record.writer import COLUMNS, Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply
-from proxy.store.verdicts.verdicts import Findings
 
 DAY_S = 86_400
 

@@ -26,10 +26,10 @@ from calibrator.recalibration.curves import Recalibration, logit, sigmoid
 from calibrator.recalibration.signals import SignalWeights
 from calibrator.recalibration.versions import resolve_recalibrations
 from calibrator.scorer import Signals
+from proxy.store.database.verdicts import Findings
 from proxy.store.record.writer import COLUMNS, Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply
-from proxy.store.verdicts.verdicts import Findings
 from tests.running.live_proxy import run_cli
 
 DAY_S = 86_400

@@ -34,7 +34,7 @@ def save_tiny(folder: Path, **changes: Any) -> Path:
 
     from calibrator.features.tower import PREFIX as TOWER
     from calibrator.features.traits import TRAITS
-    from calibrator.training.stages.tower import TowerConfig, TowerModel, export
+    from calibrator.lab.training.stages.tower import TowerConfig, TowerModel, export
 
     torch.manual_seed(1)
     center, spread = torch.zeros(TRAITS), torch.ones(TRAITS)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED
+from calibrator.lab.training.rows.addressing import FAMILIES, addressed
 from calibrator.scorer import Scorer
-from calibrator.training.addressing import FAMILIES, addressed
 from tests.builders.attacks import ATTACKS, UNSEEN_ATTACKS, WRONG, attacked
 
 Floats = NDArray[np.float64]

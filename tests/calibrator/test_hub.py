@@ -22,7 +22,7 @@ SCORE = (
     "print(judge.name, judge.score(question='2+2?', answer='4'))"
 )
 BEGINNING = (
-    "import sys; from calibrator.llm.training.config import LlmTrainConfig, beginning\n"
+    "import sys; from calibrator.lab.training.llm.config import LlmTrainConfig, beginning\n"
     "beginning(LlmTrainConfig(data=(), base=sys.argv[1]))"
 )
 VERSION = "import sys; from calibrator import version_of; print(version_of(sys.argv[1]))"

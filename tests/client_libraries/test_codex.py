@@ -1,7 +1,7 @@
 """Codex's requests, as its sources write them, under the pack `coding-agent`: scored and gated.
 
 Codex itself is not run. It asks over HTTP once its WebSocket was refused
-(`tests/proxy/passthrough/test_websocket_refusal.py`).
+(`tests/proxy/optional/websockets/test_websocket_refusal.py`).
 """
 
 from __future__ import annotations

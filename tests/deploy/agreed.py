@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.admission import PROBES
-from proxy.commands.exits import DEFAULT_PORT
+from proxy.commands.opening.exits import DEFAULT_PORT
 from proxy.config.sections import Config
 from proxy.desk.listening import DEFAULT_PORT as DESK_PORT
 from proxy.desk.listening import GRACE_S as DESK_GRACE_S
-from proxy.store.chain.chain import KEY_VARIABLE
+from proxy.routes.admission import PROBES
+from proxy.store.database.chain import KEY_VARIABLE
 from tests.running.live_proxy import ROOT
 
 DEPLOY: Final = ROOT / "deploy"

@@ -18,7 +18,7 @@ import yaml
 import pinocchio
 from proxy.config.setup import load_setup
 from proxy.errors import StartupError
-from proxy.startup import check_exposure, check_setup
+from proxy.startup.startup import check_exposure, check_setup
 from tests.conftest import StartProxy
 from tests.deploy import agreed
 from tests.deploy.agreed import DEPLOY

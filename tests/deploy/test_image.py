@@ -20,7 +20,7 @@ from proxy.config.sections import load_config
 from proxy.config.setup import load_setup
 from proxy.desk.listening import check_admin
 from proxy.errors import ExitStatus, StartupError
-from proxy.startup import check_exposure
+from proxy.startup.startup import check_exposure
 from tests.conftest import StartProxy
 from tests.deploy import agreed
 from tests.deploy.agreed import DEPLOY, DOCKERFILE

@@ -18,11 +18,11 @@ import pytest
 import yaml
 
 from policies import Certificate, Labelled, Scope, certify
-from proxy.config.desk.admin import LINKS
+from proxy.config.settings.admin import LINKS
 from proxy.scoring.scoring import Status
+from proxy.store.database.verdicts import Findings, Withdrawal
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
-from proxy.store.verdicts.verdicts import Findings, Withdrawal
-from tests.proxy.telemetry.otlp_receiver import OtlpReceiver
+from tests.proxy.observe.otlp_receiver import OtlpReceiver
 from tests.running.desk_client import DESK, TOKEN, decide, desk_url
 from tests.running.live_proxy import ROOT, HearingScorer, LiveProxy, free_port, until
 from tests.servers.faulty_upstream import FaultyUpstream

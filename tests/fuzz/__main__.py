@@ -6,7 +6,7 @@ import argparse
 import random
 import sys
 
-from proxy.listener.logs import configure_logs
+from proxy.http.listener.logs import configure_logs
 from tests.fuzz import fuzzing
 
 

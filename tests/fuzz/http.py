@@ -17,10 +17,10 @@ from typing import Any
 
 import h11
 
-from proxy.listener.http_protocol import HttpProtocol
+from proxy.http.listener.http_protocol import HttpProtocol
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.http_requests import one_stream, pieces
-from tests.proxy.listener.http_recorder import Recorder, Seen, connect, serving
+from tests.proxy.http.listener.http_recorder import Recorder, Seen, connect, serving
 from tests.running.nginx import Nginx
 
 SILENT_S, SURELY_SILENT_S = 0.03, 1.0  # after which nothing more is said

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import structlog
 
-from proxy.formats.openai import OF_ERRORS, is_error, is_failed
+from proxy.formats.base.openai import OF_ERRORS, is_error, is_failed
 from tests.running.live_proxy import OBSERVE, LiveProxy
 from tests.servers.undecided import PATHS, SECRET, AnyUpstream
 

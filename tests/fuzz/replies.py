@@ -21,8 +21,8 @@ from typing import Any
 import h11
 
 from proxy.errors import UpstreamError
-from proxy.upstreams.pool.pool import Pool
-from proxy.upstreams.upstream import UpstreamRequest
+from proxy.http.pool.pool import Pool
+from proxy.http.wire.upstream import UpstreamRequest
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.http_replies import one_reply
 from tests.running.nginx import Nginx

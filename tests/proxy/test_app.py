@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from calibrator import extras
+from calibrator.checkpoints import extras
 from proxy.config.sections import Config
-from proxy.startup import gpu_line
+from proxy.startup.startup import gpu_line
 from proxy.upstreams.demo.demo import EMBEDDED_AUROC, first_question
 from tests.running.live_proxy import (
     ROOT,

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from proxy.listener.logs import configure_logs
+from proxy.http.listener.logs import configure_logs
 from tests.fuzz import fuzzing, http
 
 CASES = {"checkpoints": 6, "desk": 10, "replies": 15}  # those that take most of it: 0.1 s a case

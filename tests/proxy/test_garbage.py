@@ -17,7 +17,7 @@ import uvicorn
 
 from calibrator import FakeScorer
 from proxy.config.sections import Config
-from proxy.listener.sockets import server_settings
+from proxy.http.listener.sockets import server_settings
 from proxy.store import retention
 from tests.running.live_proxy import create_app
 

@@ -16,10 +16,10 @@ import pytest
 from calibrator import NotScorableError
 from proxy.exchange.answer import Answer
 from proxy.formats import CHAT, COMPLETIONS, FORMATS, MESSAGES, RESPONSES, Format, NoAnswerError
-from proxy.formats.called import tool_calls
-from proxy.wire.headers import to_client, to_upstream
-from proxy.wire.json_splice import add_inner_member, replace_member, with_member
-from proxy.wire.sse import EventReader, event_bytes
+from proxy.formats.events.called import tool_calls
+from proxy.http.wire.headers import to_client, to_upstream
+from proxy.http.wire.json_splice import add_inner_member, replace_member, with_member
+from proxy.http.wire.sse import EventReader, event_bytes
 
 MANY = 10_000
 MOST_S = 2.5  # of CPU; what is linear takes a tenth of it on a quiet machine

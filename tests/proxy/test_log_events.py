@@ -26,22 +26,22 @@ from proxy.desk.notify.feed import Feed
 from proxy.desk.notify.webhooks import Courier
 from proxy.errors import StoreError, UpstreamError
 from proxy.holds.waiting import Verdicts
-from proxy.listener.endpoint import Endpoint
-from proxy.multiprocess import _Configuration
-from proxy.policy_context.traffic import Traffic
-from proxy.store.database import open_engine
-from proxy.store.owned_ids import OwnedIds
+from proxy.http.listener.endpoint import Endpoint
+from proxy.http.wire.http import Reply
+from proxy.http.workers.board import Board
+from proxy.http.workers.channel import Channel, Message, packed
+from proxy.http.workers.peers import Peers
+from proxy.http.workers.supervisor import RefusedError
+from proxy.learning.traffic import Traffic
+from proxy.observe.outbox import Outbox
+from proxy.startup.multiprocess import _Configuration
+from proxy.store.database.database import open_engine
+from proxy.store.database.owned_ids import OwnedIds
+from proxy.store.database.verdicts import Withdrawal
+from proxy.store.queue import ReviewQueue
 from proxy.store.retention import Retention
 from proxy.store.reviews.held_replies import Store
-from proxy.store.reviews.queue import ReviewQueue
-from proxy.store.verdicts.verdicts import Withdrawal
-from proxy.telemetry.outbox import Outbox
 from proxy.upstreams.translation.errors import error_reply
-from proxy.wire.http import Reply
-from proxy.workers.board import Board
-from proxy.workers.channel import Channel, Message, packed
-from proxy.workers.peers import Peers
-from proxy.workers.supervisor import RefusedError
 from tests.proxy.store.test_store import REPLY
 from tests.running.client_keys import OWN_KEY, make_key
 from tests.running.databases import execute

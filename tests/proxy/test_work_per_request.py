@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from scripts.checks.counted_work import CountedWork
-from tests.proxy.telemetry.otlp_receiver import OtlpReceiver
+from tests.proxy.observe.otlp_receiver import OtlpReceiver
 from tests.running.live_proxy import Json, LiveProxy, question
 from tests.servers.faulty_upstream import FaultyUpstream
 

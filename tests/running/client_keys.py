@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
-from proxy.store.client_keys import ClientKey, KeyStore
+from proxy.store.database.client_keys import ClientKey, KeyStore
 from tests.running.live_proxy import PATIENCE_S, question, until
 
 OWN_KEY = "sk-upstreams-own"

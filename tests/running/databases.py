@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from proxy.store.tables import path_of
+from proxy.store.database.tables import path_of
 
 
 def execute(url: str, *statements: str, **values: Any) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
-from proxy.store.client_keys import ClientKey, KeyStore, Role
+from proxy.store.database.client_keys import ClientKey, KeyStore, Role
 from tests.running.live_proxy import PATIENCE_S, LiveProxy, error_of
 
 HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"

@@ -12,7 +12,7 @@ from ray.serve import Application
 
 from calibrator import CalibratorError, Item, Score, Scorer
 from proxy.config.sections import CalibratorConfig
-from proxy.ray_serve import Entry, Replica
+from proxy.scoring.server.ray_serve import Entry, Replica
 
 
 @dataclass

@@ -23,8 +23,8 @@ from typing import Any
 import httpx
 
 from proxy.holds.binding import AGAIN_S
+from proxy.store.database.tables import path_of
 from proxy.store.reviews.held_replies import HELD, RELEASED
-from proxy.store.tables import path_of
 from tests.running.databases import execute
 from tests.running.live_proxy import PATIENCE_S, ProxyProcess, question
 from tests.running.reviewing import decide

@@ -27,13 +27,13 @@ from openai import OpenAI
 from calibrator import FieldDoubt, Item, NotScorableError, Score, Scorer, Unsupported
 from policies import Policy, load_policy, parse_policy
 from proxy.app import App, create_app_of
-from proxy.config.desk.admin import AdminConfig
 from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import Config
+from proxy.config.settings.admin import AdminConfig
 from proxy.config.setup import Setup
 from proxy.desk.listening import AdminSocket, bind_admin
-from proxy.guardrails.listening import bind_guardrails
-from proxy.listener.sockets import server_settings
+from proxy.http.listener.sockets import server_settings
+from proxy.optional.guardrails.listening import bind_guardrails
 from proxy.scoring.loader import load_fact_file, load_recalibrations, recalibrations_of_stand_in
 from tests.running.warm_cli import WarmProcess, run_warm
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from tests.proxy.listener.http_recorder import Seen
+from tests.proxy.http.listener.http_recorder import Seen
 from tests.running.live_proxy import free_port, until
 
 CONFIG = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from proxy.store.queue import ReviewQueue
 from proxy.store.retention import Retention
 from proxy.store.reviews.held_replies import HELD
-from proxy.store.reviews.queue import ReviewQueue
 
 
 @contextmanager

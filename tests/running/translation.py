@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from proxy.errors import ProxyError
+from proxy.http.wire.headers import Headers
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
-from proxy.wire.headers import Headers
 
 Json = dict[str, Any]
 

@@ -18,9 +18,9 @@ import httpx
 
 from calibrator import Scorer
 from proxy.config.sections import Config
-from proxy.listener.sockets import server_settings
+from proxy.http.listener.sockets import server_settings
+from proxy.http.wire.http import ASGIApplication
 from proxy.scoring.server.app import scoring_app
-from proxy.wire.http import ASGIApplication
 from tests.running.live_proxy import until
 from tests.running.served import Served
 from tests.servers.raw_server import Peer, RawServer

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.util import LRUCache
 
-from proxy.store import schema
+from proxy.store.database import schema
 
 MOST = 2_000  # statements of a kind of database
 

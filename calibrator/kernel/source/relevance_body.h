@@ -1,4 +1,4 @@
-/* Included by `wide.c` and `narrow.c`: what `calibrator/inspection/relevance.py` computes of two lists of pieces, its
+/* Included by `wide.c` and `narrow.c`: what `calibrator/readers/inspection/relevance.py` computes of two lists of pieces, its
    sums in the same order. */
 
 typedef struct {

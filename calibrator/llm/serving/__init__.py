@@ -11,6 +11,5 @@ __all__ = [
     "probe",
     "prompts",
     "released_api",
-    "states",
     "token_prompts",
 ]

@@ -27,10 +27,10 @@ from transformers import DynamicCache
 
 from calibrator.llm.layers.graphs import Graphs, Pass
 from calibrator.llm.layers.last_layer import LastLayer, reading
-from calibrator.llm.layers.positions import positions_of
 from calibrator.llm.layers.replace import text_model_of
 from calibrator.llm.serving.batches import Batch, Budget, ModelRow, plan
 from calibrator.llm.serving.pixels import Pixels
+from calibrator.llm.serving.positions import positions_of
 from calibrator.llm.serving.prefixes import Prefix
 from calibrator.llm.serving.probe import Probe, features_of
 

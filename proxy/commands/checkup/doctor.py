@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 import typer
 
 from policies import counted
-from proxy.commands.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, plain, stop
-from proxy.commands.opened_record import JsonOption
+from proxy.commands.opening.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, plain, stop
+from proxy.commands.opening.opened_record import JsonOption
 from proxy.errors import ExitStatus, ProxyError, StartupError, StoreError
 
 if TYPE_CHECKING:
+    from proxy.config.settings.telemetry import OtelConfig
+    from proxy.config.settings.upstreams import UpstreamConfig
     from proxy.config.setup import Setup
-    from proxy.config.telemetry import OtelConfig
-    from proxy.config.upstreams import UpstreamConfig
     from proxy.store.condition import Condition
     from proxy.upstreams.router import Router
 
@@ -94,7 +94,7 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[F
     `url` is that of the running proxy. The calibrator is loaded where `scores` is True.
     """
     from proxy.config.setup import load_setup
-    from proxy.startup import check_setup, with_files
+    from proxy.startup.startup import check_setup, with_files
 
     try:
         setup = load_setup(config)
@@ -150,9 +150,9 @@ async def _ask_upstreams(patient: Patient) -> list[Finding]:
 
 async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Finding:
     """Request an upstream's list of models, over the connection and with the key of requests."""
+    from proxy.http.pool.forward_proxy import forward_proxy_for
+    from proxy.http.wire.upstream import UpstreamRequest
     from proxy.upstreams.loops import address_of, meant_address
-    from proxy.upstreams.pool.forward_proxy import forward_proxy_for
-    from proxy.upstreams.upstream import UpstreamRequest
 
     about = f"upstream {name}"
     if section.demo:
@@ -258,9 +258,9 @@ def _workers(patient: Patient) -> Iterator[Finding]:
 
 
 def _store(patient: Patient) -> Iterator[Finding]:
-    from proxy.store.chain.chain import KEY_VARIABLE, chain_key
     from proxy.store.condition import condition_of, try_to_hold
-    from proxy.store.tables import path_of, place_of
+    from proxy.store.database.chain import KEY_VARIABLE, chain_key
+    from proxy.store.database.tables import path_of, place_of
 
     url = patient.setup.config.store
     path = path_of(url)
@@ -311,7 +311,7 @@ def _clock(patient: Patient) -> Iterator[Finding]:
 
 
 def _limits(patient: Patient) -> Iterator[Finding]:
-    from proxy.listener.open_files import connections_for, raise_file_limit
+    from proxy.http.listener.open_files import connections_for, raise_file_limit
 
     limits = patient.setup.config.limits
     files = raise_file_limit()  # raised as a proxy does
@@ -327,7 +327,7 @@ def _limits(patient: Patient) -> Iterator[Finding]:
         yield Finding("ok", "limits", f"{files:,} open files: room for {most}")
     if not _is_current(patient):
         return
-    from proxy.store.reviews.queue import ReviewQueue
+    from proxy.store.queue import ReviewQueue
 
     queue = ReviewQueue(patient.setup.config.store)
     try:
@@ -346,7 +346,7 @@ def _is_current(patient: Patient) -> bool:
 
 def _keys(patient: Patient) -> Iterator[Finding]:
     from proxy.config.setup import problems_of
-    from proxy.store.client_keys import KeyStore
+    from proxy.store.database.client_keys import KeyStore
 
     setup, now = patient.setup, time.time()
     if not setup.config.needs_keys:
@@ -399,7 +399,7 @@ def _certificates(patient: Patient) -> Iterator[Finding]:
 
 
 def _withdrawn(patient: Patient) -> frozenset[str]:
-    from proxy.store.verdicts.verdicts import Findings
+    from proxy.store.database.verdicts import Findings
 
     if not _is_current(patient):
         return frozenset()
@@ -427,7 +427,7 @@ def _oidc(patient: Patient) -> Iterator[Finding]:
 
 def _telemetry(patient: Patient) -> Iterator[Finding]:
     """Yield whether the receivers of telemetry answer; a project without traces may not exist."""
-    from proxy.telemetry.scores import UnreadableScoresError, score_keepers
+    from proxy.optional.scores.scores import UnreadableScoresError, score_keepers
 
     config = patient.setup.config.telemetry
     if config.otel is not None:

@@ -14,8 +14,8 @@ import typer
 
 from calibrator import file_option, refuse
 from policies import counted
-from proxy.commands.exits import ConfigOption, errors_told
-from proxy.commands.opened_record import opened_record, seconds
+from proxy.commands.opening.exits import ConfigOption, errors_told
+from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.commands.policies.options import (
     NOT_CERTIFIED,
     SCORED_ROWS_HELP,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxy.commands.exits import NAME_SHOWN, ConfigOption, plain, stop
-from proxy.commands.opened_record import (
+from proxy.commands.opening.exits import NAME_SHOWN, ConfigOption, plain, stop
+from proxy.commands.opening.opened_record import (
     NOT_CONFIGURED,
     JsonOption,
     RequestId,
@@ -23,9 +23,9 @@ from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
     from policies import Decision, Explanation, Facts, Policy
+    from proxy.store.database.verdicts import Findings
     from proxy.store.record.reader import Recorded
     from proxy.store.reviews.polls import Standing
-    from proxy.store.verdicts.verdicts import Findings
 
 
 def explain(
@@ -72,7 +72,7 @@ def explain(
 
 def _with_held_arguments(recorded: Recorded, findings: Findings) -> Recorded:
     """Return the record with its calls' arguments, if the reply that was held is still stored."""
-    from proxy.desk.waiting_calls import with_arguments
+    from proxy.desk.decisions.waiting_calls import with_arguments
     from proxy.store.record.facts import NOT_KEPT
     from proxy.store.reviews.polls import stored_reply
 

@@ -25,7 +25,7 @@ from calibrator import (
     score_items,
 )
 from policies import Exchange, Facts, Labelled, facts_from_values
-from proxy.formats.called import noted, tool_calls
+from proxy.formats.events.called import noted, tool_calls
 
 UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason"})
 """Facts that a labelled row does not have, unless it carries them under `facts`.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from policies import counted
-from proxy.commands.exits import ConfigOption, stop
-from proxy.commands.opened_record import Since, opened_record, seconds
+from proxy.commands.opening.exits import ConfigOption, stop
+from proxy.commands.opening.opened_record import Since, opened_record, seconds
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calibrator import refuse
-from proxy.commands.exits import ConfigOption
-from proxy.commands.opened_record import recorded_exchanges
+from proxy.commands.opening.exits import ConfigOption
+from proxy.commands.opening.opened_record import recorded_exchanges
 from proxy.commands.policies.options import (
     SCORED_ROWS_HELP,
     Calibrator,

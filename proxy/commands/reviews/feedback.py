@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from policies import counted
-from proxy.commands.exits import ConfigOption, calibrator_errors_told, stop, user
-from proxy.commands.opened_record import opened_record
+from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, stop, user
+from proxy.commands.opening.opened_record import opened_record
 from proxy.errors import BadRequestError, ExitStatus
 
 cli = typer.Typer()

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policies import counted
-from proxy.commands.exits import ConfigOption, errors_told, stop
-from proxy.commands.opened_record import Since, opened_record, seconds
+from proxy.commands.opening.exits import ConfigOption, errors_told, stop
+from proxy.commands.opening.opened_record import Since, opened_record, seconds
 from proxy.commands.reviews.reviews import reviews
 from proxy.commands.reviews.verdict import give
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from proxy.store.reviews.queue import ReviewQueue
-    from proxy.store.verdicts.verdicts import Findings
-    from proxy.telemetry.scores import ForeignVerdict
+    from proxy.optional.scores.scores import ForeignVerdict
+    from proxy.store.database.verdicts import Findings
+    from proxy.store.queue import ReviewQueue
 
 
 @reviews.command("fetch")
@@ -35,8 +35,8 @@ def fetch(
     was sent there, is the verdict of whoever gave it.
     """
     from proxy.config.setup import load_store_config
-    from proxy.store.reviews.queue import ReviewQueue
-    from proxy.telemetry.scores import UnreadableScoresError, score_keepers
+    from proxy.optional.scores.scores import UnreadableScoresError, score_keepers
+    from proxy.store.queue import ReviewQueue
 
     start = max(0.0, time.time() - seconds(since))
     with errors_told():

@@ -11,8 +11,8 @@ from typing import Any
 import typer
 
 from policies import counted
-from proxy.commands.exits import ConfigOption
-from proxy.commands.opened_record import JsonOption, Since, opened_record, seconds
+from proxy.commands.opening.exits import ConfigOption
+from proxy.commands.opening.opened_record import JsonOption, Since, opened_record, seconds
 from proxy.commands.reviews.reviews import reviews
 
 

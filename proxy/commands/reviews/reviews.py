@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from proxy.commands.exits import (
+from proxy.commands.opening.exits import (
     NAME_SHOWN,
     AsOption,
     ConfigOption,
@@ -24,14 +24,14 @@ from proxy.commands.exits import (
     stop,
     user,
 )
-from proxy.commands.opened_record import NOT_CONFIGURED
+from proxy.commands.opening.opened_record import NOT_CONFIGURED
 from proxy.errors import BadRequestError, DecidedError, ExitStatus, NotFoundError, StartupError
 
 if TYPE_CHECKING:
-    from proxy.desk.desk import Desk
-    from proxy.desk.standing import LikeThis
+    from proxy.desk.decisions.desk import Desk
+    from proxy.desk.decisions.standing import LikeThis
+    from proxy.store.queue import Listed
     from proxy.store.reviews.held_replies import HeldReply
-    from proxy.store.reviews.queue import Listed
 
 reviews = typer.Typer(no_args_is_help=True, help="List, read, approve and reject held replies.")
 LabelOption = Annotated[
@@ -67,7 +67,7 @@ def list_reviews(
 
     A terminal shows a part of each id; other commands take it in place of the whole one.
     """
-    from proxy.desk.basis import score_facts
+    from proxy.desk.decisions.basis import score_facts
     from proxy.store.reviews.held_replies import STATE_NAMES, state_name, stored_state
 
     if (stored := stored_state(state)) is None:
@@ -164,7 +164,7 @@ def approve(
     ] = None,
 ) -> None:
     """Let the client fetch the reply."""
-    from proxy.desk.standing import LikeThis
+    from proxy.desk.decisions.standing import LikeThis
 
     wish = None if like_this is None else LikeThis(like_this * 60, uses, any_of or ())
     _decide(id, config, "approve", reviewer, correct, note, revision, wish)
@@ -177,7 +177,7 @@ def list_standing(
     as_json: JsonOption = False,
 ) -> None:
     """List approvals that cover further calls."""
-    from proxy.desk.standing import told
+    from proxy.desk.decisions.standing import told
 
     with _desk(config) as desk:
         found = [told(each) for each in desk.queue.standing(is_all=is_all)]
@@ -199,7 +199,7 @@ def list_standing(
 @reviews.command("revoke")
 def revoke(id: str, config: ConfigOption = None, reviewer: AsOption = None) -> None:
     """End an approval that covers further calls."""
-    from proxy.desk.standing import end
+    from proxy.desk.decisions.standing import end
 
     with _desk(config) as desk:
         ended = end(desk.queue, id, reviewer or user())
@@ -228,7 +228,7 @@ def _decide(
     revision: str | None = None,
     like_this: LikeThis | None = None,
 ) -> None:
-    from proxy.desk.desk import Verdict
+    from proxy.desk.decisions.desk import Verdict
 
     given = Verdict(verdict, correct, None, note, revision, like_this)
     with _desk(config) as desk:
@@ -251,8 +251,8 @@ def _approvals(told: dict[str, Any] | None) -> str:
 def _desk(config: Path | None) -> Iterator[Desk]:
     """Open the desk on the configured store; end the process where it refuses something."""
     from proxy.config.setup import load_setup, load_store_config
-    from proxy.desk.desk import Desk
-    from proxy.store.reviews.queue import ReviewQueue
+    from proxy.desk.decisions.desk import Desk
+    from proxy.store.queue import ReviewQueue
 
     with errors_told():
         store = existing_store(load_store_config(config).store)
@@ -269,8 +269,8 @@ def _desk(config: Path | None) -> Iterator[Desk]:
 
 
 def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
-    from proxy.desk.basis import score_facts
-    from proxy.desk.desk import approvals_of
+    from proxy.desk.decisions.basis import score_facts
+    from proxy.desk.decisions.desk import approvals_of
     from proxy.store.reviews.approvals import revision_of
     from proxy.store.reviews.held_replies import state_name
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.commands.exits import plain
+from proxy.commands.opening.exits import plain
 
 if TYPE_CHECKING:
     from proxy.store.reviews.held_replies import HeldReply

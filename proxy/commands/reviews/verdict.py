@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from policies import counted
-from proxy.commands.exits import (
+from proxy.commands.opening.exits import (
     NAME_SHOWN,
     AsOption,
     ConfigOption,
@@ -19,14 +19,14 @@ from proxy.commands.exits import (
     stop,
     user,
 )
-from proxy.commands.opened_record import RequestId, opened_record
+from proxy.commands.opening.opened_record import RequestId, opened_record
 from proxy.commands.reviews.reviews import reviews
 from proxy.errors import BadRequestError, ExitStatus
 
 if TYPE_CHECKING:
-    from proxy.store.reviews.queue import ReviewQueue
+    from proxy.store.database.verdicts import Findings
+    from proxy.store.queue import ReviewQueue
     from proxy.store.verdicts.feedback import Feedback
-    from proxy.store.verdicts.verdicts import Findings
 
 MOST_TOLD: Final = 20  # printed lines about replies that are not on record
 
@@ -42,8 +42,8 @@ def verdict(
 ) -> None:
     """Label a recorded reply; verdicts are counted in replays and watch certificates."""
     from proxy.config.setup import load_store_config
+    from proxy.store.queue import ReviewQueue
     from proxy.store.record.reader import find
-    from proxy.store.reviews.queue import ReviewQueue
 
     is_correct, by = label == "correct", reviewer or user()
     with opened_record(config) as findings:
@@ -70,8 +70,8 @@ def verdicts(
     Nothing is stored where a line cannot be read. Exit status 1 where a reply is not on record.
     """
     from proxy.config.setup import load_store_config
+    from proxy.store.queue import ReviewQueue
     from proxy.store.record.reader import find
-    from proxy.store.reviews.queue import ReviewQueue
 
     by, missing, count = reviewer or user(), list[str](), 0
     with calibrator_errors_told():

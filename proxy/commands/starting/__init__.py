@@ -1,3 +1,3 @@
 """Commands for the start: `init` at first, `migrate` after an upgrade."""
 
-__all__ = ["init", "migrate"]
+__all__ = ["check", "init", "migrate", "serve"]

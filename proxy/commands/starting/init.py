@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from proxy.commands.exits import stop
+from proxy.commands.opening.exits import stop
 from proxy.errors import ExitStatus
 
 IN_WHEEL, IN_CLONE = (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from proxy.commands.exits import ConfigOption, errors_told
+from proxy.commands.opening.exits import ConfigOption, errors_told
 
 
 def migrate(config: ConfigOption = None) -> None:
     """Make the store's tables, or bring them up to this version, as `serve` does at its start."""
     from proxy.config.setup import load_store_config
-    from proxy.startup import check_folder
-    from proxy.store.database import open_engine
-    from proxy.store.schema import LATEST
-    from proxy.store.tables import place_of
+    from proxy.startup.startup import check_folder
+    from proxy.store.database.database import open_engine
+    from proxy.store.database.schema import LATEST
+    from proxy.store.database.tables import place_of
 
     with errors_told():
         url = load_store_config(config).store

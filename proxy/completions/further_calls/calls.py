@@ -19,11 +19,11 @@ from proxy.exchange.answer import Answer, Unread, unscorable_reason
 from proxy.exchange.call import Call, Purpose
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.request import NOTHING, CompletionRequest
+from proxy.http.wire.encoding import decode
+from proxy.http.wire.headers import Headers, to_upstream, with_header, without
+from proxy.http.wire.json_splice import dumps
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.upstreams.router import Router
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
-from proxy.wire.encoding import decode
-from proxy.wire.headers import Headers, to_upstream, with_header, without
-from proxy.wire.json_splice import dumps
 
 log = structlog.get_logger(__name__)
 

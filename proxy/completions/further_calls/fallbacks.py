@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 
 from proxy.completions.further_calls.calls import IDEMPOTENCY, Calls
-from proxy.config.upstreams import FallbackConfig
+from proxy.config.settings.upstreams import FallbackConfig
 from proxy.errors import ProxyError, UpstreamError, UpstreamTimeoutError
 from proxy.exchange.answer import is_success
 from proxy.exchange.call import Call
 from proxy.holds.named_ids import ids_in_body
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 
 
 async def send_or_fall_back(

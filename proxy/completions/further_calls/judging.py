@@ -21,7 +21,7 @@ from proxy.completions.further_calls.calls import Calls
 from proxy.exchange.answer import Answer
 from proxy.exchange.request import NOTHING
 from proxy.formats import Choice
-from proxy.formats.logprobs import Token, tokens_of
+from proxy.formats.base.logprobs import Token, tokens_of
 
 INSTRUCTIONS: Final = (
     "You are given what a user asked an assistant, and the assistant's answer, each between marks "

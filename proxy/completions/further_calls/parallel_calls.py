@@ -10,7 +10,7 @@ from proxy.completions.further_calls.calls import Calls
 from proxy.exchange.answer import is_event_stream
 from proxy.exchange.call import Call
 from proxy.exchange.exchange import SharedClock
-from proxy.upstreams.upstream import UpstreamReply
+from proxy.http.wire.upstream import UpstreamReply
 
 
 class SeveralCalls:

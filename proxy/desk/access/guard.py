@@ -20,14 +20,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from proxy.config.desk.admin import LINKS
+from proxy.config.settings.admin import LINKS
 from proxy.desk.access.sessions import Door, Visitor
 from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError, StoreError
 from proxy.gate.host_check import check_host
-from proxy.listener.endpoint import send_reply
-from proxy.store.reviews.queue import SEEN_QUEUES
-from proxy.wire.http import CLIENT, ASGIApplication, Message, Receive, Scope, Send, error_reply
-from proxy.wire.session_cookie import NAME, SECURE_NAME
+from proxy.http.listener.endpoint import send_reply
+from proxy.http.wire.http import CLIENT, ASGIApplication, Message, Receive, Scope, Send, error_reply
+from proxy.http.wire.session_cookie import NAME, SECURE_NAME
+from proxy.store.queue import SEEN_QUEUES
 
 LOGOUT: Final = "/pinocchio/logout"
 

@@ -21,7 +21,7 @@ import httpx
 import jwt
 import structlog
 
-from proxy.config.desk.oidc import OidcConfig
+from proxy.config.settings.oidc import OidcConfig
 from proxy.errors import NotAllowedError, ProxyError
 from proxy.gate.host_check import is_loopback
 

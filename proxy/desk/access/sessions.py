@@ -22,7 +22,7 @@ import structlog
 from proxy.errors import InvalidKeyError, RateLimitedError, StoreError
 from proxy.gate.rate_limits import Buckets
 from proxy.gate.secret_keys import PREFIX, digest_of
-from proxy.store.client_keys import ClientKey, KeyStore
+from proxy.store.database.client_keys import ClientKey, KeyStore
 from proxy.store.patience import Patience
 
 log = structlog.get_logger(__name__)

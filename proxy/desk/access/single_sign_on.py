@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import structlog
 
-from proxy.config.desk.oidc import EVERYBODY, OidcConfig
+from proxy.config.settings.oidc import EVERYBODY, OidcConfig
 from proxy.desk.access.issuer import Issuer, LoginRefusedError, claim
 from proxy.desk.access.sessions import ATTEMPT_S, Visitor
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import BaseRoute
 
-    from proxy.desk.desk import Desk
+    from proxy.desk.decisions.desk import Desk
 
-__all__ = ["link_pages", "login_page", "routes"]
+__all__ = ["login_page", "pages", "reviews", "routes", "shown"]
 
 
 def routes(desk: Desk) -> list[BaseRoute]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from proxy.desk.console.shown import Field, fields_of
 from proxy.errors import UnusableEditError
-from proxy.formats.edits import Editable, EditableCall
+from proxy.formats.base.edits import Editable, EditableCall
 
 
 @dataclass(frozen=True, slots=True)

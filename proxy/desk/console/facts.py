@@ -17,12 +17,13 @@ from proxy.desk.console.cards import calibrator_cards
 from proxy.desk.console.pages import rendered
 from proxy.desk.console.rules import policy_views, source_of
 from proxy.desk.console.shell import Handler, page, told
-from proxy.desk.desk import Desk
-from proxy.desk.unseen import one_line
+from proxy.desk.decisions.desk import Desk
+from proxy.desk.decisions.unseen import one_line
 from proxy.errors import NotFoundError
 from proxy.learning.drift import FALSE_ALARM_RATE, standing
 from proxy.learning.second_opinions import LABELS_FOR_DAYS, second_opinions
-from proxy.store.record.statistics import (
+from proxy.store.record.writer import DAY_S
+from proxy.store.verdicts.statistics import (
     LOOKED_AT,
     MOST_OF_A_SLICE,
     Asked,
@@ -34,7 +35,6 @@ from proxy.store.record.statistics import (
     names,
     sample,
 )
-from proxy.store.record.writer import DAY_S
 
 WINDOWS: Final = (1, 7, 30)  # days
 ACTIONS: Final = ("deliver", "annotate", "hold", "escalate", "clarify", "block")

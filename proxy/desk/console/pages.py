@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, Response
 
 from policies import counted
 from proxy.desk.console import text
-from proxy.desk.unseen import one_line, visible
+from proxy.desk.decisions.unseen import one_line, visible
 from proxy.store.reviews.held_replies import state_name
 
 HERE: Final = Path(__file__).parent

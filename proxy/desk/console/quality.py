@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from calibrator import Interval, wilson
 from policies import SeenConversations
 from proxy.learning.labels import stood_for, weights_of
-from proxy.store.record.statistics import Labelled, Sample, Sampled
+from proxy.store.verdicts.statistics import Labelled, Sample, Sampled
 
 BANDS: Final = 10
 STEPS: Final = 100  # between the thresholds 0 and 1

@@ -17,18 +17,18 @@ from starlette.routing import Route
 
 from proxy.desk.access.guard import checked_form, visitor_of
 from proxy.desk.access.sessions import Visitor
-from proxy.desk.basis import in_words, marked, score_facts
 from proxy.desk.console.claims import Claims
 from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, told
 from proxy.desk.console.shown import MOST_TURNS, before_the_request, shown
-from proxy.desk.desk import STATES, Desk, Verdict, approvals_of
+from proxy.desk.decisions.basis import in_words, marked, score_facts
+from proxy.desk.decisions.desk import STATES, Desk, Verdict, approvals_of
+from proxy.desk.decisions.standing import LikeThis, end
+from proxy.desk.decisions.standing import told as told_standing
+from proxy.desk.decisions.unseen import one_line
+from proxy.desk.decisions.waiting_calls import calls_in
 from proxy.desk.edits.editable import editable, surface_of
-from proxy.desk.standing import LikeThis, end
-from proxy.desk.standing import told as told_standing
-from proxy.desk.unseen import one_line
-from proxy.desk.waiting_calls import calls_in
 from proxy.errors import BadRequestError, ProxyError
 from proxy.formats.conversation import answered, asked, tools_of
 from proxy.store.reviews.approvals import approved_by, has_approved

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from policies import InvalidDocumentError, Policy, load_policy, rule_slug
-from proxy.store.record.statistics import Sampled
+from proxy.store.verdicts.statistics import Sampled
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from proxy.desk.access.guard import LOGOUT, visitor_of
 from proxy.desk.console.pages import rendered
-from proxy.desk.desk import Desk
+from proxy.desk.decisions.desk import Desk
 from proxy.errors import ProxyError
 
 Handler = Callable[[Request], Response]

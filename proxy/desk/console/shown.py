@@ -11,8 +11,8 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from proxy.desk.console import text
-from proxy.desk.unseen import one_line
-from proxy.desk.waiting_calls import AMBIGUOUS, WaitingCall, plain_arguments
+from proxy.desk.decisions.unseen import one_line
+from proxy.desk.decisions.waiting_calls import AMBIGUOUS, WaitingCall, plain_arguments
 from proxy.formats.conversation import Part, Turn
 
 MOST_SHOWN: Final = 20_000

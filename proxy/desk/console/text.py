@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markupsafe import Markup, escape
 
-from proxy.desk.unseen import visible
+from proxy.desk.decisions.unseen import visible
 
 MOST_FORMATTED = 12_000
 """Characters of a text that are read as markdown; with more a reply could keep the server busy."""

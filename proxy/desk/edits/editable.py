@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from proxy.formats.base.edits import Editable
 from proxy.formats.conversation import format_of
-from proxy.formats.edits import Editable
 from proxy.holds.held import held_format
+from proxy.http.wire.json_splice import json_object
 from proxy.store.reviews.held_replies import HeldReply
-from proxy.wire.json_splice import json_object
 
 
 def surface_of(held: HeldReply) -> str | None:

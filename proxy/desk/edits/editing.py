@@ -18,11 +18,11 @@ from proxy.desk.edits.editable import editable, surface_of
 from proxy.desk.edits.schema_check import SchemaChecks
 from proxy.errors import UnusableEditError
 from proxy.formats import Format, Json
+from proxy.formats.base.edits import Editable, EditableCall, tool_schemas
 from proxy.formats.conversation import format_of
-from proxy.formats.edits import Editable, EditableCall, tool_schemas
+from proxy.http.wire.json_rewrite import Place, rewritten
+from proxy.http.wire.json_splice import dumps, json_object
 from proxy.store.reviews.held_replies import HeldReply
-from proxy.wire.json_rewrite import Place, rewritten
-from proxy.wire.json_splice import dumps, json_object
 
 _BOTH = {"text", "tool_calls"}
 _CALL = {"name", "arguments", "id"}

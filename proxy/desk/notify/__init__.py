@@ -3,4 +3,4 @@
 `webhooks.py` delivers messages; `webhook_messages.py` has their content and signature.
 """
 
-__all__ = ["chat", "feed", "webhooks"]
+__all__ = ["feed", "webhook_messages", "webhooks"]

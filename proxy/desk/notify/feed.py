@@ -25,9 +25,9 @@ from typing import Any, Final
 import structlog
 
 from proxy.errors import RateLimitedError, StoreError
+from proxy.http.wire.json_splice import dumps
+from proxy.store.queue import MOST_TURNS, ReviewQueue
 from proxy.store.reviews.events import Event
-from proxy.store.reviews.queue import MOST_TURNS, ReviewQueue
-from proxy.wire.json_splice import dumps
 
 log = structlog.get_logger(__name__)
 

@@ -14,8 +14,8 @@ import time
 from typing import Any, Final
 from urllib.parse import quote
 
+from proxy.http.wire.json_splice import dumps, json_object
 from proxy.store.reviews.events import Event
-from proxy.wire.json_splice import dumps, json_object
 
 _SECRET_PREFIX: Final = "whsec_"
 

@@ -19,16 +19,16 @@ from typing import Any, Final, Protocol, TypeVar
 import httpx
 import structlog
 
-from proxy.config.desk.webhooks import WebhookConfig
 from proxy.config.sections import Config
+from proxy.config.settings.webhooks import WebhookConfig
 from proxy.desk.notify.webhook_messages import as_json, signature
 from proxy.errors import StoreError
+from proxy.http.public_addresses import AddressRefusedError, checked_address
+from proxy.http.wire.http import place
+from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.events import Event
 from proxy.store.reviews.held_replies import AUDIT, RELEASED, HeldReply
 from proxy.store.reviews.outbox import Delivery, Outbox
-from proxy.store.reviews.queue import ReviewQueue
-from proxy.wire.http import place
-from proxy.wire.public_addresses import AddressRefusedError, checked_address
 
 log = structlog.get_logger(__name__)
 

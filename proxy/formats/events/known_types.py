@@ -3,7 +3,7 @@
 `text` is part of what the model says, `call` of a call of a tool, `result` of a tool's result, and
 `other` is none of these. `tests/proxy/formats/test_known_types.py` compares the tables with the
 types of the installed SDKs, so that their new types are classified here before customers use them.
-The members of unknown types are examined: see `proxy.formats.called.may_hold_part`.
+The members of unknown types are examined: see `proxy.formats.events.called.may_hold_part`.
 """
 
 from __future__ import annotations

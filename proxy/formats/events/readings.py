@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.formats.called import has_call
-from proxy.wire.json_splice import (
+from proxy.formats.events.called import has_call
+from proxy.http.wire.json_splice import (
     RepeatedMemberError,
     check_repeated,
     json_object,
     object_without_repeats,
 )
-from proxy.wire.sse import DONE, Event
+from proxy.http.wire.sse import DONE, Event
 
 AMBIGUOUS: Final = "ambiguous"
 _PARTS: Final = frozenset(

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from proxy.formats.events.merging import Pieces
-from proxy.wire.json_splice import loads
+from proxy.http.wire.json_splice import loads
 
 LEARNT_FROM = 2  # events: usually one with the role, then one with text
 TRIES = 3  # events read one by one: another may come before these

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calibrator import CalibratorError, Item, NotScorableError, Score
-from proxy.config.engines import Decisions
+from proxy.config.settings.engines import Decisions
 from proxy.scoring.engines.errors import BUSY, TIMEOUT, EngineError, checked
 from proxy.upstreams.translation.clients import shared_clients
 from proxy.upstreams.translation.litellm_upstream import load_litellm

@@ -1,6 +1,6 @@
 """JSON over HTTP to one engine; all transport errors become EngineError here.
 
-The connections are those of `proxy/upstreams/pool/pool.py`. A request for scores changes nothing at
+The connections are those of `proxy/http/pool/pool.py`. A request for scores changes nothing at
 the engine, so it is sent once more if its kept connection turns out to be closed.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from calibrator import CalibratorError
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
+from proxy.http.pool.pool import Pool
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.scoring.engines.errors import BUSY, TIMEOUT, EngineError
-from proxy.upstreams.pool.pool import Pool
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 
 MAX_ANSWER = 16 * 2**20  # bytes
 _TOO_MANY, _UNAVAILABLE = 429, 503

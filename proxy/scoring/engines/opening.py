@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from calibrator import CheckpointError
-from proxy.config.engines import Decisions, InProcess, ScoringServer, Sglang, TokenIds
+from proxy.config.settings.engines import Decisions, InProcess, ScoringServer, Sglang, TokenIds
 
 if TYPE_CHECKING:
     from calibrator import Scorer

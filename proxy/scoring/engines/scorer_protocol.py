@@ -52,9 +52,9 @@ from calibrator import (
     basis_with,
 )
 from proxy.errors import BadRequestError
+from proxy.http.wire.json_splice import parse_json_object
 from proxy.scoring.engines.errors import BUSY, EngineError, checked, field_of
-from proxy.scoring.findings import read_unsupported, unsupported_values
-from proxy.wire.json_splice import parse_json_object
+from proxy.scoring.engines.findings import read_unsupported, unsupported_values
 
 SCORER_PATH = "/pinocchio/v1/scorer"
 SCORE_PATH = "/pinocchio/v1/score"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibrator import Item, Score
-from proxy.config.engines import ScoringServer, can_stand_in_a_header
+from proxy.config.settings.engines import ScoringServer, can_stand_in_a_header
 from proxy.scoring.engines.errors import EngineError, field_of
 from proxy.scoring.engines.json_client import JsonClient
 from proxy.scoring.engines.scorer_protocol import SCORE_PATH, SCORER_PATH, items_body, read_scores

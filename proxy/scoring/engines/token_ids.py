@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from calibrator import Item, Score, load_token_prompts
-from proxy.config.engines import TokenIds
+from proxy.config.settings.engines import TokenIds
 from proxy.scoring.engines.errors import EngineError, checked, field_of
 from proxy.scoring.engines.json_client import JsonClient
 

@@ -30,8 +30,8 @@ from calibrator import (
     Scorer,
     Ticket,
 )
-from proxy.config.engines import ScoringServer
 from proxy.config.sections import NO_CALIBRATOR, Config, find_config
+from proxy.config.settings.engines import ScoringServer
 from proxy.config.setup import load_store_config
 from proxy.errors import (
     BodyTooLargeError,
@@ -43,9 +43,11 @@ from proxy.errors import (
     StartupError,
 )
 from proxy.gate.host_check import check_local, is_loopback
-from proxy.listener.endpoint import Endpoint, send_reply
-from proxy.listener.logs import configure_logs
-from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
+from proxy.http.listener.endpoint import Endpoint, send_reply
+from proxy.http.listener.logs import configure_logs
+from proxy.http.listener.sockets import bind, server_settings, settle_memory, url_of
+from proxy.http.wire.headers import Headers, header
+from proxy.http.wire.http import CLIENT, JSON, Receive, Reply, Request, Scope, Send, error_reply
 from proxy.scoring.engines.scorer_protocol import (
     DEADLINE,
     LOADING,
@@ -57,8 +59,6 @@ from proxy.scoring.engines.scorer_protocol import (
 )
 from proxy.scoring.loader import check_calibrator, scorer_loader
 from proxy.scoring.scoring import Scoring, described
-from proxy.wire.headers import Headers, header
-from proxy.wire.http import CLIENT, JSON, Receive, Reply, Request, Scope, Send, error_reply
 
 log = structlog.get_logger(__name__)
 

@@ -1,3 +1,3 @@
 """The record of exchanges: written in batches, read by pages and commands."""
 
-__all__ = ["exported", "facts", "reader", "second_opinions", "statistics", "writer"]
+__all__ = ["facts", "reader", "writer"]

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from policies import Exchange, Facts, Policy
+from proxy.store.database.verdicts import reading, verdicts
 from proxy.store.record.facts import facts_in
 from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import held_replies
 from proxy.store.reviews.polls import poll_by
-from proxy.store.verdicts.verdicts import reading, verdicts
 
 MOST_RECENT: Final = 50_000
 """How many exchanges are read to find recent confidences."""

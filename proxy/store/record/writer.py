@@ -20,11 +20,11 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.chain.chain import Alike, by_types, note_rows
-from proxy.store.database import cause, may_pass, open_engine, storable
+from proxy.http.wire.worker_threads import ShedCounter, Worker
+from proxy.store.database.chain import Alike, by_types, note_rows
+from proxy.store.database.database import cause, may_pass, open_engine, storable
+from proxy.store.database.tables import metadata
 from proxy.store.reviews.polls import Poll, put_polls
-from proxy.store.tables import metadata
-from proxy.wire.worker_threads import ShedCounter, Worker
 
 log = structlog.get_logger(__name__)
 

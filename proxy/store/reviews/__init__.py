@@ -7,7 +7,6 @@ __all__ = [
     "held_replies",
     "outbox",
     "polls",
-    "queue",
     "standing",
     "used_links",
 ]

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from proxy.store.chain.chain import note_change
-from proxy.store.notifications import DECIDED, notify
+from proxy.store.database.chain import note_change
+from proxy.store.database.notifications import DECIDED, notify
+from proxy.store.database.verdicts import keep_label
 from proxy.store.reviews.events import happened
 from proxy.store.reviews.held_replies import HELD, RELEASED, HeldReply, held_replies
 from proxy.store.reviews.standing import Standing, agreed, give
-from proxy.store.verdicts.verdicts import keep_label
 
 APPROVED, EDITED = "approved", "edited"  # events of a reply that stays held
 _DIGITS: Final = 16  # hexadecimal digits of a revision

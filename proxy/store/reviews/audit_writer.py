@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.chain.chain import note_change
-from proxy.store.database import LazyEngine, cause
+from proxy.http.wire.worker_threads import ShedCounter, Worker
+from proxy.store.database.chain import note_change
+from proxy.store.database.database import LazyEngine, cause
+from proxy.store.database.tables import metadata
 from proxy.store.reviews.events import noted, review_events
 from proxy.store.reviews.held_replies import AUDIT, HELD, HeldReply, row_of
-from proxy.store.tables import metadata
-from proxy.wire.worker_threads import ShedCounter, Worker
 
 held_replies = metadata.tables["held_replies"]
 AT_ONCE = 50  # rows in a transaction, during which other writers wait

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from proxy.store.tables import path_of
+from proxy.store.database.tables import path_of
 
 _IS_BOUND = "SELECT 1 FROM held_replies WHERE request_digest = ? LIMIT 1"
 

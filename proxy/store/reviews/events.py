@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from proxy.store.tables import metadata
+from proxy.store.database.tables import metadata
 
 review_events = sa.Table(
     "review_events",

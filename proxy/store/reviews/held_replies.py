@@ -19,14 +19,14 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError, TooManyHeldError
-from proxy.store.chain.chain import note_change
-from proxy.store.client_keys import client_keys
-from proxy.store.database import cause, open_async_engine, open_engine, storable
+from proxy.http.wire.caller import ANYONE, Caller
+from proxy.store.database.chain import note_change
+from proxy.store.database.client_keys import client_keys
+from proxy.store.database.database import cause, open_async_engine, open_engine, storable
+from proxy.store.database.tables import metadata, place_of
 from proxy.store.reviews.bound_replies import BoundReplies
 from proxy.store.reviews.events import happened, noted, review_events
 from proxy.store.reviews.standing import Call, candidates, matching, use
-from proxy.store.tables import metadata, place_of
-from proxy.wire.caller import ANYONE, Caller
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine

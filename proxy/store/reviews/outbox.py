@@ -18,10 +18,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.database import LazyEngine, cause
+from proxy.store.database.database import LazyEngine, cause
+from proxy.store.database.tables import metadata
+from proxy.store.database.verdicts import reading
 from proxy.store.reviews.events import Event, event_columns, review_events
-from proxy.store.tables import metadata
-from proxy.store.verdicts.verdicts import reading
 
 deliveries = sa.Table(
     "webhook_deliveries",

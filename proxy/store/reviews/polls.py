@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from proxy.store.database.tables import metadata
+from proxy.store.database.verdicts import reading
 from proxy.store.reviews.held_replies import HeldReply
-from proxy.store.tables import metadata
-from proxy.store.verdicts.verdicts import reading
 
 polls = sa.Table(
     "polls",

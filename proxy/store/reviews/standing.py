@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from proxy.store.chain.chain import note_change
-from proxy.store.tables import metadata
+from proxy.store.database.chain import note_change
+from proxy.store.database.tables import metadata
 
 standing_approvals = sa.Table(
     "standing_approvals",

@@ -13,11 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from proxy.store.database import insert_into, storable
+from proxy.store.database.database import insert_into, storable
+from proxy.store.database.tables import metadata
+from proxy.store.database.verdicts import reading
 from proxy.store.reviews.approvals import person_of
 from proxy.store.reviews.events import KEPT_S
-from proxy.store.tables import metadata
-from proxy.store.verdicts.verdicts import reading
 
 used_links = sa.Table(
     "used_links",

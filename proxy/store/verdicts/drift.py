@@ -17,11 +17,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from calibrator import PRIOR, WITH_OTHERS, knows_others, without_signals
 from proxy.errors import StoreError
-from proxy.store.database import cause, insert_into
+from proxy.store.database.database import cause, insert_into
+from proxy.store.database.tables import metadata
+from proxy.store.database.verdicts import reading, verdicts
 from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import AUDIT
-from proxy.store.tables import metadata
-from proxy.store.verdicts.verdicts import reading, verdicts
 
 monitors = sa.Table(
     "drift_monitors",

@@ -16,13 +16,13 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.chain.chain import note_change
-from proxy.store.database import cause, insert_into, storable
+from proxy.store.database.chain import note_change
+from proxy.store.database.database import cause, insert_into, storable
+from proxy.store.database.tables import metadata
+from proxy.store.database.verdicts import reading
 from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import held_replies
 from proxy.store.reviews.polls import polls
-from proxy.store.tables import metadata
-from proxy.store.verdicts.verdicts import reading
 
 feedback = sa.Table(
     "feedback",

@@ -16,13 +16,13 @@ from typing import Any, Final, Literal, NamedTuple
 import sqlalchemy as sa
 
 from policies import Facts
+from proxy.http.wire.json_splice import json_object
+from proxy.store.database.tables import metadata
+from proxy.store.database.verdicts import reading, verdicts
 from proxy.store.record.facts import facts_in
 from proxy.store.record.reader import READ_AT_ONCE
 from proxy.store.record.writer import conversation_of_row, exchanges, first_id
 from proxy.store.reviews.held_replies import AUDIT
-from proxy.store.tables import metadata
-from proxy.store.verdicts.verdicts import reading, verdicts
-from proxy.wire.json_splice import json_object
 
 held_replies = metadata.tables["held_replies"]
 

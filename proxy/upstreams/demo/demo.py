@@ -16,6 +16,10 @@ from uuid import uuid4
 
 from proxy.errors import BadRequestError, NotFoundError, ProxyError
 from proxy.formats import CHAT, FORMATS, Format
+from proxy.http.wire.headers import Headers, encoded
+from proxy.http.wire.json_splice import json_object
+from proxy.http.wire.sse import DONE, event_bytes
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.upstreams.demo.answers import (
     EMBEDDED_AUROC,
     DemoRow,
@@ -29,10 +33,6 @@ from proxy.upstreams.demo.answers import (
 )
 from proxy.upstreams.demo.judge import JUDGE, judged_choice
 from proxy.upstreams.demo.structured_output import formatted
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
-from proxy.wire.headers import Headers, encoded
-from proxy.wire.json_splice import json_object
-from proxy.wire.sse import DONE, event_bytes
 
 __all__ = ["EMBEDDED_AUROC", "DemoRow", "DemoUpstream", "first_question", "questions", "rows"]
 

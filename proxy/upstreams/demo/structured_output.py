@@ -7,8 +7,8 @@ from functools import reduce
 from typing import Any
 
 from proxy.errors import BadRequestError
+from proxy.http.wire.json_splice import json_object
 from proxy.upstreams.demo.answers import Json, dumped, words_of
-from proxy.wire.json_splice import json_object
 
 
 def formatted(content: str, response_format: Json) -> str:

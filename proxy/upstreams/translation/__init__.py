@@ -1,3 +1,3 @@
 """Translation by litellm, for upstreams that do not speak OpenAI's format."""
 
-__all__ = ["clients", "litellm_upstream"]
+__all__ = ["anthropic", "clients", "litellm_upstream"]

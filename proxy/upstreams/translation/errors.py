@@ -19,10 +19,10 @@ import httpx
 import structlog
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
-from proxy.upstreams.upstream import UpstreamReply
-from proxy.wire.headers import Headers, encoded
-from proxy.wire.http import place
-from proxy.wire.json_splice import json_object
+from proxy.http.wire.headers import Headers, encoded
+from proxy.http.wire.http import place
+from proxy.http.wire.json_splice import json_object
+from proxy.http.wire.upstream import UpstreamReply
 
 log = structlog.get_logger(__name__)
 

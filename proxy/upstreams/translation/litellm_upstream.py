@@ -19,8 +19,12 @@ from typing import Any, Literal
 import httpx
 
 from proxy.errors import BadRequestError, NotFoundError, UnknownModelError, UpstreamError
-from proxy.upstreams.anthropic import AnthropicRelay, with_v1
-from proxy.upstreams.pool.pool import CONNECT_TIMEOUT_S, Pool
+from proxy.http.pool.pool import CONNECT_TIMEOUT_S, Pool
+from proxy.http.wire.bounded_cache import remembers
+from proxy.http.wire.headers import VIA, header
+from proxy.http.wire.json_splice import parse_json_object, replace_member
+from proxy.http.wire.upstream import Upstream, UpstreamReply, UpstreamRequest
+from proxy.upstreams.translation.anthropic import AnthropicRelay, with_v1
 from proxy.upstreams.translation.clients import shared_clients, watched
 from proxy.upstreams.translation.errors import error_reply
 from proxy.upstreams.translation.messages import MESSAGES, MessagesUpstream
@@ -31,10 +35,6 @@ from proxy.upstreams.translation.replies import (
     told,
     translated_reply,
 )
-from proxy.upstreams.upstream import Upstream, UpstreamReply, UpstreamRequest
-from proxy.wire.bounded_cache import remembers
-from proxy.wire.headers import VIA, header
-from proxy.wire.json_splice import parse_json_object, replace_member
 
 Json = dict[str, Any]
 

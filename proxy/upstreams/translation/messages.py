@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from proxy.errors import BadRequestError, UpstreamBrokenError
 from proxy.formats.events.merging import index_of
-from proxy.formats.messages import error_type
-from proxy.formats.messages_stream import named_event
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
-from proxy.wire.headers import header, without
-from proxy.wire.json_splice import dumps, json_object, parse_json_object
-from proxy.wire.sse import EventReader
+from proxy.formats.messages.messages import error_type
+from proxy.formats.messages.messages_stream import named_event
+from proxy.http.wire.headers import header, without
+from proxy.http.wire.json_splice import dumps, json_object, parse_json_object
+from proxy.http.wire.sse import EventReader
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 
 Json = dict[str, Any]
 

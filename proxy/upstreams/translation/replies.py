@@ -17,6 +17,10 @@ from typing import Any
 import httpx
 
 from proxy.errors import UpstreamBrokenError, UpstreamError
+from proxy.http.wire.headers import Headers
+from proxy.http.wire.json_splice import json_object
+from proxy.http.wire.sse import DONE, EventReader, event_bytes
+from proxy.http.wire.upstream import UpstreamReply
 from proxy.upstreams.translation.errors import (
     broken_off,
     error_answer,
@@ -24,10 +28,6 @@ from proxy.upstreams.translation.errors import (
     kept_headers,
     no_answer,
 )
-from proxy.upstreams.upstream import UpstreamReply
-from proxy.wire.headers import Headers
-from proxy.wire.json_splice import json_object
-from proxy.wire.sse import DONE, EventReader, event_bytes
 
 Json = dict[str, Any]
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.commands.lab_app import cli
 from calibrator.errors import install_command
+from calibrator.lab.commands.app import cli
 from proxy.commands.recalibrate import cli as recalibrating
 from tests.builders.labelled_rows import raw_rows, write
 from tests.builders.pictures import PNG, data_url

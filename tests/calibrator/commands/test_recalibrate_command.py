@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator import Item, load_scorer, opinion_of
-from calibrator.commands.lab_app import cli
+from calibrator.lab.commands.app import cli
 from calibrator.recalibration.curves import load_named, logit, recalibration_of, sigmoid
 from calibrator.recalibration.versions import resolve_recalibrations
 from proxy.commands.recalibrate import cli as recalibrating

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from calibrator.features.difficulty import BOUNDS, PREFIX, Difficulty
 from calibrator.features.ngrams import Ids
+from calibrator.lab.training.stages.difficulty import WIDTH, fit_difficulty
 from calibrator.recalibration.curves import sigmoid
-from calibrator.training.stages.difficulty import WIDTH, fit_difficulty
 
 PIECES = 120  # the first half means one thing, the other half another
 UNHELD = 50  # of each half, the pieces from here on stand in no question of training

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from calibrator.features.traits import traits_of
-from calibrator.inspection.wanted import wanted
-from calibrator.inspection.working import working
+from calibrator.readers.inspection.wanted import wanted
+from calibrator.readers.inspection.working import working
 
 LINES = Path(__file__).with_name("features_of_texts.jsonl").read_text("utf-8").splitlines()
 

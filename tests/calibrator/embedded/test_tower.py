@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from calibrator.features.ngrams import PARTS, grams_of
 from calibrator.features.tower import BUCKETS, PREFIX, Tower, TowerRow, tower_row
-from calibrator.training.stages.tower import (
+from calibrator.lab.training.stages.tower import (
     TowerConfig,
     TowerData,
     TowerModel,

@@ -20,7 +20,8 @@ from calibrator.features.packing import packed_planes, quartered, whole_numbers
 from calibrator.features.tower import Bags
 from calibrator.features.traits import word_counts
 from calibrator.features.trees import Trees
-from calibrator.inspection.relevance import (
+from calibrator.kernel import compiled
+from calibrator.readers.inspection.relevance import (
     COSINES,
     END,
     OF_MEANS,
@@ -29,7 +30,6 @@ from calibrator.inspection.relevance import (
     _beginnings,
     relevance,
 )
-from calibrator.kernel import compiled
 from calibrator.scorer import Item
 from calibrator.text.looking_for import Reading, Shape, Sought
 from tests.calibrator.kernel.kernels import CLOSE, numpy_alone, texts

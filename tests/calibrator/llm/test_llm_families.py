@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from calibrator.errors import TrainingError
-from calibrator.llm.training.config import LlmTrainConfig
-from calibrator.llm.training.train import train_llm
+from calibrator.lab.training.llm.config import LlmTrainConfig
+from calibrator.lab.training.llm.train import train_llm
 from calibrator.loading import load_scorer
 from calibrator.rows.selection import Selection
 from calibrator.scorer import Item
 from tests.builders.sums import write_sums
 from tests.builders.tiny_models import small_tokenizer
-from tests.calibrator.llm.test_llm_train import silent
+from tests.calibrator.lab.training.llm.test_llm_train import silent
 
 SIZES: dict[str, Any] = {
     "hidden_size": 32,

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from calibrator import Batcher, CheckpointError, Item, load_scorer, version_of
-from calibrator.llm.training.config import LlmTrainConfig
+from calibrator.lab.training.llm.config import LlmTrainConfig
 from calibrator.rows.selection import Selection
 from tests.builders.tiny_models import OfFamily, write_tiny_adapter
 from tests.conftest import StartProxy
@@ -68,7 +68,7 @@ def test_the_embedded_calibrator_has_one_precision() -> None:
 
 def test_training_learns_which_word_is_right(tiny_bases: OfFamily, tmp_path: Path) -> None:
     """B05, B10: where one word decides, replies to new questions are ranked by it."""
-    from calibrator.llm.training.train import train_llm
+    from calibrator.lab.training.llm.train import train_llm
 
     words = ("Ann", "Bob")
     rows = [

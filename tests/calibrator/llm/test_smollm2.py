@@ -10,14 +10,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from calibrator.llm.training.config import LlmTrainConfig
-from calibrator.llm.training.train import train_llm
+from calibrator.lab.training.llm.config import LlmTrainConfig
+from calibrator.lab.training.llm.train import train_llm
 from calibrator.loading import load_scorer
 from calibrator.metrics.metrics import auroc
 from calibrator.rows.selection import Selection
 from calibrator.scorer import Item
 from tests.builders.sums import sums, write_sums
-from tests.calibrator.llm.test_llm_train import silent
+from tests.calibrator.lab.training.llm.test_llm_train import silent
 from tests.conftest import StartProxy
 from tests.running.live_proxy import question
 

@@ -15,7 +15,6 @@ from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
 from calibrator import CheckpointError, FakeScorer, Item, JudgingError
-from calibrator.evaluation.recalibration_study import LABELS, mean_of, study
 from calibrator.metrics.metrics import auroc, ece
 from calibrator.recalibration.curves import (
     Isotonic,
@@ -43,6 +42,7 @@ from calibrator.recalibration.fit import (
     observed_rows,
 )
 from calibrator.recalibration.recalibrated_scorer import Recalibrated
+from calibrator.recalibration.study import LABELS, mean_of, study
 from calibrator.recalibration.versions import Recalibrations
 from calibrator.rows.rows import Row, parse_row
 

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator import FieldDoubt, Item, Score, Unsupported
-from calibrator.commands.lab_app import cli
+from calibrator.lab.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.rows.kept_scores import (
     JUDGING_ROOMS,
@@ -92,7 +92,7 @@ def test_another_budget_has_scores_of_its_own() -> None:
 def test_code_that_only_shows_numbers_has_no_part_in_them() -> None:
     """Pages and commands may change without a score being made again; what scores may not."""
     assert code_digest() != code_digest(is_whole=True)
-    assert {"calibrator/commands/", "calibrator/paper/"} <= set(JUDGING_ROOMS)
+    assert {"calibrator/commands/", "calibrator/lab/paper/"} <= set(JUDGING_ROOMS)
     scoring = "calibrator/embedded/", "calibrator/features/", "calibrator/text/"
     assert not any(room.startswith(JUDGING_ROOMS) for room in scoring)
 

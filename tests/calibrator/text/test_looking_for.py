@@ -7,10 +7,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator.corruptions import options
 from calibrator.features import checks, traits
 from calibrator.features.traits import _FINAL, _HEDGE, _REFUSAL
-from calibrator.inspection import sums, wanted, working
+from calibrator.readers.inspection import sums, wanted, working
+from calibrator.text import options
 from calibrator.text.addressed_text import _IN_FAVOUR
 from calibrator.text.looking_for import Reading, Several, at_lines, beyond_ascii
 

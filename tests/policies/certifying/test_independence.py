@@ -12,15 +12,15 @@ import pytest
 from calibrator import FakeScorer
 from policies import Certificate, Facts, Labelled, Scope, SeenConversations, certify, parse_policy
 from policies.deciding.policy import certified
-from proxy.exchange.openings import Openings
 from proxy.exchange.request import CompletionRequest
 from proxy.formats.chat import ChatFormat
+from proxy.holds.openings import Openings
+from proxy.learning.certificates import CertifiedPolicy
 from proxy.learning.certifying import audited_labels
 from proxy.learning.drift import look, standing
 from proxy.learning.labels import read_labels
-from proxy.policy_context.certificates import CertifiedPolicy
+from proxy.store.database.verdicts import Findings
 from proxy.store.record.writer import COLUMNS, Records
-from proxy.store.verdicts.verdicts import Findings
 from tests.builders.conversing_traffic import (
     Asked,
     agents,
@@ -35,7 +35,7 @@ from tests.builders.conversing_traffic import (
 )
 from tests.builders.recorded_verdicts import label
 from tests.builders.recorded_verdicts import record as saved
-from tests.proxy.policy_context.test_certified import GATE
+from tests.proxy.learning.test_certified import GATE
 from tests.running.databases import execute
 
 Traffic = Callable[..., Iterator[Asked]]

@@ -20,19 +20,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calibrator import Item, Score, extras
+from calibrator import Item, Score
+from calibrator.checkpoints import extras
 from policies import Certificate, Labelled, Scope, certify
 from proxy.commands.app import cli
 from proxy.commands.checkup import doctor as doctor_module
 from proxy.commands.checkup.canary import tried
 from proxy.commands.checkup.machine import Machine, Processes, cores, free_memory
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
-from proxy.store.client_keys import ClientKey, KeyStore
-from proxy.store.database import open_engine
-from proxy.store.verdicts.verdicts import Findings, Withdrawal
+from proxy.store.database.client_keys import ClientKey, KeyStore
+from proxy.store.database.database import open_engine
+from proxy.store.database.verdicts import Findings, Withdrawal
 from tests.conftest import StartProxy
-from tests.proxy.telemetry.otlp_receiver import OtlpReceiver
-from tests.proxy.telemetry.score_servers import LangfuseServer, PhoenixServer
+from tests.proxy.observe.otlp_receiver import OtlpReceiver
+from tests.proxy.optional.scores.score_servers import LangfuseServer, PhoenixServer
 from tests.running.live_proxy import ROOT, free_port
 
 Json = dict[str, Any]

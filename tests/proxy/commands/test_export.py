@@ -18,7 +18,7 @@ import calibrator.lab
 from proxy.commands.app import cli as on_policies
 from proxy.commands.export import cli
 from proxy.commands.recalibrate import cli as recalibrating
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.database.verdicts import Findings
 from tests.conftest import StartProxy
 from tests.proxy.actions.test_actions import WEATHER
 from tests.proxy.store.test_retention import Retention
@@ -205,7 +205,7 @@ def test_a_store_is_read_in_pages(
     proxy: LiveProxy, store_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each reply once, in the order of time, however many there are."""
-    monkeypatch.setattr("proxy.store.record.exported.PAGE", 2)
+    monkeypatch.setattr("proxy.store.exported.PAGE", 2)
     for number in range(7):
         proxy.ask(f"{number} p=0.9")
     proxy.ask("no completion", "status-500")

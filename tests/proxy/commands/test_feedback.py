@@ -13,12 +13,12 @@ import pytest
 
 from calibrator import load_scorer
 from proxy.learning.labels import POPULATIONS, read_labels
+from proxy.store.database.verdicts import Findings
 from proxy.store.record.reader import verdicts_after
-from proxy.store.record.statistics import labelled as labelled_facts
 from proxy.store.verdicts.drift import judged_after
 from proxy.store.verdicts.feedback import Feedback, FeedbackStore, feedback_counts
 from proxy.store.verdicts.labels import all_verdicts
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.verdicts.statistics import labelled as labelled_facts
 from tests.builders.recorded_verdicts import record
 from tests.conftest import StartProxy
 from tests.running.client_keys import bearer, make_key
@@ -194,8 +194,8 @@ def test_volunteered_labels_move_no_estimate(findings: Findings, store_url: str)
 
 def test_it_is_part_of_the_chain(findings: Findings, store_url: str) -> None:
     """A label that somebody changes later is found."""
-    from proxy.store.chain.chain import chain_key
-    from proxy.store.chain.verification import verify
+    from proxy.store.database.chain import chain_key
+    from proxy.store.verification import verify
 
     ids = record(store_url, rows(3), load_scorer("fake:0.7"))
     store = FeedbackStore(lambda: findings.engine)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.listener.logs import TerminalLines
+from proxy.http.listener.logs import TerminalLines
 from tests.conftest import StartProxy
 from tests.running.live_proxy import ROOT, ProxyProcess, environment, run_cli
 from tests.servers.faulty_upstream import FaultyUpstream
@@ -83,7 +83,7 @@ def test_login_files_are_removed_when_the_proxy_ends(tmp_path: Path) -> None:
     """The login link's file and that of the user's commands are gone once the process has ended."""
     code = (
         "import pathlib; from proxy.desk.listening import bind_admin\n"
-        "from proxy.config.desk.admin import AdminConfig\n"
+        "from proxy.config.settings.admin import AdminConfig\n"
         "bind_admin(AdminConfig(port=0)).greeting(is_terminal=False)\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
         "print(len([*folder.glob('pinocchio-login-*'), *folder.glob('desk/*')]))"

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.commands.drift import drift
 from proxy.commands.reviews.figures import show_agreement, show_estimate
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.database.verdicts import Findings
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic
 
 Printed = pytest.CaptureFixture[str]

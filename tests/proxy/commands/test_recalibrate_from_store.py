@@ -21,11 +21,11 @@ from calibrator.recalibration.curves import (
 from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
 from policies import Facts, load_certificate
 from proxy.config.sections import Config
-from proxy.config.upstreams import ModelRoute
+from proxy.config.settings.upstreams import ModelRoute
+from proxy.learning.domains import Domains
 from proxy.learning.labels import read_labels
 from proxy.learning.recalibrating import Learnt, NotLearntError, learn_recalibration
-from proxy.policy_context.domains import Domains
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.database.verdicts import Findings
 from proxy.upstreams.router import Router
 from tests.builders.simulated_traffic import (
     CALIBRATOR,

@@ -17,9 +17,9 @@ from policies import Certificate, Labelled, Scope, certify
 from proxy.commands.app import cli as on_policies
 from proxy.commands.app import cli as on_records
 from proxy.commands.app import cli as serving
-from proxy.commands.exits import user
+from proxy.commands.opening.exits import user
+from proxy.store.database.verdicts import Findings, Withdrawal
 from proxy.store.verdicts.labels import all_verdicts
-from proxy.store.verdicts.verdicts import Findings, Withdrawal
 from tests.running.client_keys import ask_with, make_key, wait_until_known
 from tests.running.live_proxy import LiveProxy, ProxyProcess, until
 from tests.servers.faulty_upstream import FaultyUpstream

@@ -12,7 +12,7 @@ THREADS = "OPENBLAS_NUM_THREADS"
 # what would serve imports numpy and counts, as the calibrator does when it is loaded
 COUNTS = """\
 import sys
-import proxy.startup
+import proxy.startup.startup
 import pinocchio.__main__ as command
 
 def count(*given):
@@ -21,7 +21,7 @@ def count(*given):
     print("threads", max((found["num_threads"] for found in threadpool_info()), default=1))
 
 assert "numpy" not in sys.modules
-proxy.startup.serve = count
+proxy.startup.startup.serve = count
 sys.argv = ["pinocchio", "serve"]
 command.main()
 """

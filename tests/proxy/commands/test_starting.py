@@ -8,7 +8,7 @@ from pathlib import Path
 
 from policies import load_policy, parse_policy
 from proxy.config.sections import Config, load_config
-from proxy.store import schema
+from proxy.store.database import schema
 from tests.running.databases import execute
 from tests.running.live_proxy import run_cli
 

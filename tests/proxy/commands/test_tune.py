@@ -25,7 +25,7 @@ from calibrator.tuning.last_layer import fit_tuned
 from calibrator.tuning.trial import TuningTrial
 from proxy.learning.recalibrating import NotLearntError
 from proxy.learning.tuning import Gathered, gather, learn_tuning
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.database.verdicts import Findings
 from tests.builders.recorded_verdicts import label, record
 from tests.builders.tiny_checkpoint import save_tiny
 from tests.running.live_proxy import LiveProxy, run_cli, until

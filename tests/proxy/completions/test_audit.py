@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 from policies import InvalidDocumentError
 from proxy.config.sections import load_config
 from proxy.learning.labels import read_labels
-from proxy.store.record import statistics
+from proxy.store.database.verdicts import Findings
+from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
-from proxy.store.reviews.queue import ReviewQueue
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.verdicts import statistics
 from tests.conftest import StartProxy
 from tests.running.client_keys import ask_with, make_key, wait_until_known
 from tests.running.desk_client import API, DESK, logged_in

@@ -9,8 +9,8 @@ import pytest
 
 from proxy.completions.recording import Recording
 from proxy.exchange.exchange import CLIENT_LEFT, Exchange
+from proxy.http.wire.http import Request
 from proxy.store.record.writer import Records, exchanges
-from proxy.wire.http import Request
 
 COLUMNS = [column.name for column in exchanges.columns]
 

@@ -16,12 +16,12 @@ import sqlalchemy as sa
 
 from policies import Decision, Facts, Hold, parse_policy, strictest, with_asked
 from policies import decide as decide_by
-from proxy.desk.desk import Desk, Verdict
+from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.errors import DecidedError, NotAllowedError
+from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.approvals import approved_by, person_of, revision_of
 from proxy.store.reviews.events import review_events
 from proxy.store.reviews.held_replies import HELD, REJECTED, RELEASED, HeldReply, Store
-from proxy.store.reviews.queue import ReviewQueue
 from tests.conftest import StartProxy
 from tests.proxy.desk.test_webhooks import config, running, soon
 from tests.proxy.store.test_store import REPLY

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.desk.gauges import MOST_QUEUES, _bounded
+from proxy.desk.figures.gauges import MOST_QUEUES, _bounded
 from proxy.desk.notify.webhooks import MOST_WAIT_S, _failure
-from proxy.exchange.series import OTHER
+from proxy.observe.series import OTHER
 from tests.conftest import StartProxy
 from tests.running.desk_client import DESK, scraped
 

@@ -22,11 +22,11 @@ from proxy.config.setup import Setup
 from proxy.desk.access.guard import is_for_strangers
 from proxy.desk.access.sessions import Door
 from proxy.desk.application import DeskApplication
-from proxy.desk.desk import Desk
+from proxy.desk.decisions.desk import Desk
 from proxy.desk.notify.feed import Feed
-from proxy.store.client_keys import KeyStore
-from proxy.store.reviews.queue import ReviewQueue
-from proxy.wire.http import Message
+from proxy.http.wire.http import Message
+from proxy.store.database.client_keys import KeyStore
+from proxy.store.queue import ReviewQueue
 from tests.conftest import StartProxy
 from tests.running.client_keys import bearer, make_key, wait_until_known
 from tests.running.desk_client import DESK, HOLD, TOKEN, browser, desk_url, logged_in

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from pinocchio.desk import Desk, DeskError
-from proxy.config.desk.admin import AdminConfig
+from proxy.config.settings.admin import AdminConfig
 from proxy.desk.access.sessions import ATTEMPTS_A_MINUTE
 from proxy.desk.console.shell import PAGES
 from proxy.desk.listening import DEFAULT_PORT, bind_admin

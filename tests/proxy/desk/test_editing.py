@@ -19,9 +19,9 @@ from proxy.desk.edits import schema_check
 from proxy.desk.edits.editable import editable
 from proxy.desk.edits.editing import edited
 from proxy.errors import UnusableEditError
-from proxy.formats.edits import tool_schemas
+from proxy.formats.base.edits import tool_schemas
+from proxy.http.wire.json_rewrite import REMOVED, rewritten
 from proxy.store.reviews.held_replies import HeldReply
-from proxy.wire.json_rewrite import REMOVED, rewritten
 from tests.proxy.store.test_store import REPLY
 
 WEATHER = {

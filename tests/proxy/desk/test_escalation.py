@@ -19,9 +19,9 @@ from structlog.testing import capture_logs
 from policies import Hold, InvalidDocumentError, parse_policy
 from proxy.config.policy_book import PolicyBook
 from proxy.holds.binding import Approvals
+from proxy.store.queue import ReviewQueue
 from proxy.store.retention import Retention
 from proxy.store.reviews.held_replies import HELD, RELEASED, HeldReply, Store
-from proxy.store.reviews.queue import ReviewQueue
 from tests.conftest import StartProxy
 from tests.proxy.desk.test_approvals import HELD_REPLY, events_of, put, queues
 from tests.proxy.desk.test_webhooks import config, running, soon

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from proxy.desk.desk import Desk, Verdict
+from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.desk.notify.feed import MISSED, MOST_WAITING, MOST_WATCHERS, Feed
 from proxy.errors import DecidedError, NotFoundError, RateLimitedError
-from proxy.store.chain.chain import KEY_VARIABLE
+from proxy.http.wire.caller import Caller
+from proxy.store.database.chain import KEY_VARIABLE
+from proxy.store.database.tables import all_tables
+from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.held_replies import AUDIT, EXPIRED, HELD, RELEASED, HeldReply, Store
-from proxy.store.reviews.queue import ReviewQueue
-from proxy.store.tables import all_tables
-from proxy.wire.caller import Caller
 from tests.conftest import StartProxy
 from tests.proxy.store.test_store import REPLY
 from tests.running import reviewing
@@ -384,9 +384,9 @@ def test_a_rehearsal_leaves_nothing_behind(queue: ReviewQueue, monkeypatch: Any)
 
 BESIDE = """
 import sys, threading
-from proxy.desk.desk import Desk, Verdict
+from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.errors import DecidedError
-from proxy.store.reviews.queue import ReviewQueue
+from proxy.store.queue import ReviewQueue
 
 url, id = sys.argv[1:]
 desk, barrier, won = Desk(ReviewQueue(url)), threading.Barrier(25), []

@@ -25,9 +25,9 @@ from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.commands.checkup.doctor import examine
-from proxy.config.desk.admin import AdminConfig
-from proxy.config.desk.oidc import OidcConfig
 from proxy.config.sections import load_config
+from proxy.config.settings.admin import AdminConfig
+from proxy.config.settings.oidc import OidcConfig
 from proxy.desk.access import issuer as issuer_module
 from proxy.desk.access.issuer import Issuer, IssuerError, LoginRefusedError
 from proxy.desk.access.single_sign_on import visitor_of

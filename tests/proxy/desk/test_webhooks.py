@@ -18,14 +18,14 @@ from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.config.sections import Config, load_config
-from proxy.desk.desk import Desk, Verdict
-from proxy.desk.notify.chat import Chat
+from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.desk.notify.webhook_messages import link, signature
 from proxy.desk.notify.webhooks import MOST_ATTEMPTS, Courier
+from proxy.optional.chat.chat import Chat
+from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.events import Event
 from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
 from proxy.store.reviews.outbox import delivery_counts
-from proxy.store.reviews.queue import ReviewQueue
 from tests.conftest import StartProxy
 from tests.proxy.store.test_store import REPLY
 from tests.running.databases import execute

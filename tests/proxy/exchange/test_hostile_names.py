@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.exits import plain, plain_json
-from proxy.store.database import open_engine
+from proxy.commands.opening.exits import plain, plain_json
+from proxy.store.database.database import open_engine
 from tests.conftest import StartProxy
 from tests.running.live_proxy import LiveProxy, error_of, run_cli, until
 

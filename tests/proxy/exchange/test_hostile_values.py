@@ -23,8 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from proxy.commands.app import cli
+from proxy.http.listener.logs import without_escapes
 from proxy.learning.drift import look
-from proxy.listener.logs import without_escapes
 from tests.running.desk_client import API, DESK, TOKEN, desk_url
 from tests.running.live_proxy import ROOT, LiveProxy, environment, question, until
 from tests.servers.faulty_upstream import FaultyUpstream
@@ -158,7 +158,7 @@ def _look_at_the_desk(proxy: LiveProxy, reviews: list[str]) -> None:
 def test_a_log_on_a_terminal_has_no_escapes(tmp_path: Path) -> None:
     """Names that clients choose are shown with their escapes, without a space in them too."""
     program = (
-        "import structlog; from proxy.listener.logs import configure_logs;"
+        "import structlog; from proxy.http.listener.logs import configure_logs;"
         "configure_logs('info');"
         f"structlog.get_logger().info('request', model={ESCAPES!r}, path='/v1/{ESCAPES}')"
     ).encode("unicode_escape")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from policies import parse_policy, replay
-from proxy.store.database import open_engine
+from proxy.store.database.database import open_engine
 from proxy.store.record.reader import Recorded, find, since
 from tests.conftest import StartProxy
 from tests.proxy.exchange.test_findings import BASIS, FOUND, SUPPORT, found_by

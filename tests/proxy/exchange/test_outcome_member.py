@@ -15,9 +15,9 @@ from policies.deciding.decision import Decision, Shadowed
 from proxy.exchange.exchange import new_request_id
 from proxy.exchange.outcome import Outcome, summarise
 from proxy.formats import Choice
-from proxy.scoring.findings import Findings, findings_of
+from proxy.http.wire.json_splice import dumps
+from proxy.scoring.engines.findings import Findings, findings_of
 from proxy.scoring.scoring import Confidence, Evidence, OtherAnswer, Status
-from proxy.wire.json_splice import dumps
 
 LABELS = "version: 1\nname: p\nmode: enforce\nrules: []\ndefault: {annotate: {label: 'un\"sure'}}\n"
 STEPS = 10_000  # of a confidence, as it is shown

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 from proxy.commands.app import cli as on_records
 from proxy.exchange.polls import AskedAgain
 from proxy.learning.drift import look, standing
+from proxy.store.database.verdicts import Findings
 from proxy.store.record.reader import since
-from proxy.store.record.statistics import Window, latest, sample
 from proxy.store.retention import Retention
 from proxy.store.reviews.held_replies import RELEASED
 from proxy.store.verdicts.labels import totals
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.verdicts.statistics import Window, latest, sample
 from tests.proxy.actions.test_actions import decide
 from tests.proxy.holds.test_approvals import HOLD, ask, asked
 from tests.proxy.holds.test_holds import REVIEW_ID

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.called import tool_calls
+from proxy.formats.events.called import tool_calls
 
 PAY = {"name": "pay", "arguments": '{"amount":1}'}
 SEND = {"name": "send", "arguments": '{"to":"a"}'}

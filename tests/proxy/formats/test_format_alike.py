@@ -12,8 +12,8 @@ from proxy.formats import CHAT
 from proxy.formats.events.merging import Pieces
 from proxy.formats.events.readings import is_event_ambiguous
 from proxy.formats.events.uniform_events import alike, parted
-from proxy.wire.json_splice import dumps
-from proxy.wire.sse import Event, EventReader, event_bytes
+from proxy.http.wire.json_splice import dumps
+from proxy.http.wire.sse import Event, EventReader, event_bytes
 
 HEAD = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 

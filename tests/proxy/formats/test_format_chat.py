@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from proxy.formats import CHAT, Choice
 from proxy.formats.chat import ChatAssembler
-from proxy.wire.json_splice import dumps, json_object
-from proxy.wire.sse import DONE, Event, EventReader, event_bytes
+from proxy.http.wire.json_splice import dumps, json_object
+from proxy.http.wire.sse import DONE, Event, EventReader, event_bytes
 
 Json = dict[str, Any]
 WITH_USAGE = {"stream_options": {"include_usage": True}}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from calibrator import NotScorableError
 from proxy.formats import COMPLETIONS
 from proxy.formats.completions import CompletionsAssembler
-from proxy.wire.json_splice import dumps
-from proxy.wire.sse import EventReader, event_bytes
+from proxy.http.wire.json_splice import dumps
+from proxy.http.wire.sse import EventReader, event_bytes
 
 Json = dict[str, Any]
 WITH_USAGE = {"stream_options": {"include_usage": True}}

@@ -13,10 +13,10 @@ from calibrator import NotScorableError
 from calibrator.text import transcript
 from proxy.errors import BlockedByPolicyError, ProxyError, UpstreamTimeoutError
 from proxy.formats import MESSAGES
-from proxy.formats.format import Sight
-from proxy.formats.messages import AFTER_LOOKED_AT, HISTORY_LOOKED_AT
-from proxy.formats.messages_stream import MessagesAssembler
-from proxy.wire.sse import Event, EventReader
+from proxy.formats.base.format import Sight
+from proxy.formats.messages.messages import AFTER_LOOKED_AT, HISTORY_LOOKED_AT
+from proxy.formats.messages.messages_stream import MessagesAssembler
+from proxy.http.wire.sse import Event, EventReader
 from tests.servers.messages_upstream import VENDOR_EVENTS, events_for
 
 Json = dict[str, Any]

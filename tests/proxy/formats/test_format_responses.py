@@ -17,12 +17,12 @@ from openai.types.responses import ResponseStreamEvent
 
 from calibrator import NotScorableError
 from proxy.completions.call_upstream import live_pieces
-from proxy.completions.live_stream import Finished, LiveStream
+from proxy.completions.sending.live_stream import Finished, LiveStream
 from proxy.errors import HeldForReviewError
 from proxy.formats import RESPONSES, Choice, NoAnswerError
-from proxy.formats.responses_items import as_items, chat_messages, recent
-from proxy.formats.responses_stream import ResponsesAssembler
-from proxy.wire.sse import DONE, Event, EventReader, event_bytes
+from proxy.formats.responses.responses_items import as_items, chat_messages, recent
+from proxy.formats.responses.responses_stream import ResponsesAssembler
+from proxy.http.wire.sse import DONE, Event, EventReader, event_bytes
 from tests.servers.responses_upstream import (
     events_of,
     function_call,

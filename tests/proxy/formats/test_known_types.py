@@ -19,10 +19,10 @@ from proxy.formats.events.known_types import (
     RESPONSE_EVENTS,
     KindOfType,
 )
-from proxy.formats.messages_stream import answering_model
-from proxy.formats.messages_stream import may_call as may_block_call
-from proxy.formats.responses_stream import may_call as may_item_call
-from proxy.wire.sse import Event
+from proxy.formats.messages.messages_stream import answering_model
+from proxy.formats.messages.messages_stream import may_call as may_block_call
+from proxy.formats.responses.responses_stream import may_call as may_item_call
+from proxy.http.wire.sse import Event
 
 ROOT = Path(__file__).parents[3]
 NEWEST = ROOT / ".venv-clients" / "newest" / "bin" / "python"

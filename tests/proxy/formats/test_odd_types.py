@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.called import tool_calls
+from proxy.formats.events.called import tool_calls
 from tests.builders.undecided_replies import events_of, stream, written
 from tests.running.live_proxy import LiveProxy
 from tests.servers.faulty_upstream import EVENTS, JSON, Response

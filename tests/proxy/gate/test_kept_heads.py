@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.test_reload import HOLD, Running
+from tests.proxy.generations.test_reload import HOLD, Running
 from tests.running.client_keys import OWN_KEY, bearer, make_key, revoke_key, wait_until_known
 from tests.running.live_proxy import LiveProxy, question, until
 from tests.servers.faulty_upstream import FaultyUpstream

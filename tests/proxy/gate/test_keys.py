@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from proxy.gate.secret_keys import BROWSER_KEY, PREFIX
-from proxy.store.database import open_engine
+from proxy.store.database.database import open_engine
 from tests.conftest import StartProxy
 from tests.running.client_keys import (
     NOTICED_WITHIN_S,

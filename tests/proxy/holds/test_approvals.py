@@ -18,15 +18,15 @@ from structlog.testing import capture_logs
 
 from policies import Facts, parse_policy
 from policies import decide as decide_on
-from proxy.completions.replacements import refused_text
+from proxy.completions.sending.replacements import refused_text
 from proxy.exchange.answer import Answer
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import CHAT, MESSAGES, RESPONSES, Choice, Format
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Approvals, digest_of_calls, digest_of_request
+from proxy.http.wire.http import Request
+from proxy.http.wire.json_splice import parse_json_object
 from proxy.store.reviews.held_replies import REJECTED, RELEASED, Store
-from proxy.wire.http import Request
-from proxy.wire.json_splice import parse_json_object
 from tests.conftest import StartProxy
 from tests.proxy.actions.test_actions import ACTION, WEATHER, decide, held_rows, policy
 from tests.proxy.holds.test_holds import REVIEW_ID, make_late, verdict

@@ -16,18 +16,18 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from proxy.desk.desk import Desk, Verdict
-from proxy.desk.standing import LikeThis, end
+from proxy.desk.decisions.desk import Desk, Verdict
+from proxy.desk.decisions.standing import LikeThis, end
 from proxy.errors import BadRequestError, NotFoundError
+from proxy.store.queue import SEEN_QUEUES, ReviewQueue
 from proxy.store.reviews.held_replies import Store
-from proxy.store.reviews.queue import SEEN_QUEUES, ReviewQueue
 from proxy.store.reviews.standing import MOST_LISTED, covers, pattern_of, standing_approvals
 from tests.conftest import StartProxy
 from tests.proxy.actions.test_actions import WEATHER, policy
 from tests.proxy.desk.test_approvals import put
 from tests.proxy.holds.test_holds import REVIEW_ID
+from tests.proxy.http.workers.several import running
 from tests.proxy.store.test_store import REPLY
-from tests.proxy.workers.several import running
 from tests.running.desk_client import (
     API,
     DESK,

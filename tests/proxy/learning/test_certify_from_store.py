@@ -11,7 +11,7 @@ from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
 from policies import Labelled, Scope, load_certificate, parse_policy
 from proxy.learning.certifying import audited_labels
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.database.verdicts import Findings
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic
 
 RULED = """

@@ -14,6 +14,7 @@ from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
 from proxy.learning.drift import look, standing
 from proxy.learning.drift_watch import DriftWatch
+from proxy.store.database.verdicts import Findings
 from proxy.store.verdicts.drift import (
     Monitor,
     MonitorKey,
@@ -23,7 +24,6 @@ from proxy.store.verdicts.drift import (
     read_monitors,
     write_monitors,
 )
-from proxy.store.verdicts.verdicts import Findings
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic, overconfident
 from tests.running.live_proxy import until
 

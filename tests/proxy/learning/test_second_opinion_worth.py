@@ -11,9 +11,9 @@ import pytest
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
 from proxy.learning.second_opinions import SecondOpinions, read_second_opinions
-from proxy.store.record.second_opinions import heard
-from proxy.store.record.statistics import Window
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.database.verdicts import Findings
+from proxy.store.verdicts.second_opinions import heard
+from proxy.store.verdicts.statistics import Window
 from tests.builders.simulated_traffic import Traffic
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from calibrator.metrics.metrics import Floats
 from proxy.learning.drift import look, standing
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.database.verdicts import Findings
 from tests.builders.simulated_traffic import Traffic, overconfident, usual_truth
 from tests.proxy.learning.test_drift import harder
 

@@ -22,8 +22,8 @@ from structlog.testing import capture_logs
 
 from calibrator import NotScorableError, QueueFullError
 from policies import InvalidDocumentError
-from proxy.config.images import FetchConfig, ImagesConfig
 from proxy.config.sections import load_config
+from proxy.config.settings.images import FetchConfig, ImagesConfig
 from proxy.scoring.image_fetching import MOST_AT_ONCE, MOST_REDIRECTS, ImageFetcher
 from proxy.scoring.images import MOST_HELD, Images
 from tests.builders.pictures import JPEG, PNG, data_url

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from calibrator import Item, NotScorableError, Question, Score, Scorer, UnavailableError
 from proxy.formats import Choice
-from proxy.scoring.findings import findings_of
+from proxy.scoring.engines.findings import findings_of
 from proxy.scoring.priority import NICENESS
 from proxy.scoring.scoring import Confidence, Scoring, Status
 from tests.running.live_proxy import FailingScorer, SlowScorer, WordScorer, until

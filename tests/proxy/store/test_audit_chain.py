@@ -18,14 +18,14 @@ from typer.testing import CliRunner, Result
 
 from proxy.commands.audit import cli
 from proxy.exchange.exchange import new_request_id
-from proxy.store.chain.chain import KEY_VARIABLE, audit_chain, key_file, mac_of
-from proxy.store.client_keys import ClientKey, KeyStore
-from proxy.store.database import open_engine
+from proxy.store.database.chain import KEY_VARIABLE, audit_chain, key_file, mac_of
+from proxy.store.database.client_keys import ClientKey, KeyStore
+from proxy.store.database.database import open_engine
+from proxy.store.database.tables import path_of
+from proxy.store.database.verdicts import Findings, Withdrawal
+from proxy.store.queue import ReviewQueue
 from proxy.store.record.writer import Records
 from proxy.store.reviews.held_replies import REJECTED, RELEASED, Store
-from proxy.store.reviews.queue import ReviewQueue
-from proxy.store.tables import path_of
-from proxy.store.verdicts.verdicts import Findings, Withdrawal
 from tests.proxy.store.test_records import row
 from tests.proxy.store.test_store import REPLY
 from tests.running.databases import execute
@@ -348,7 +348,7 @@ def test_another_key_fits_nothing(url: str, run: Run, monkeypatch: pytest.Monkey
 WRITER = """
 import json, sys
 from proxy.store.record.writer import Records
-from proxy.store.reviews.queue import ReviewQueue
+from proxy.store.queue import ReviewQueue
 records = Records(sys.argv[1], every_s=0.001, most_rows=3)
 records.open()
 for row in json.loads(sys.argv[2]):

@@ -24,9 +24,9 @@ from typer.testing import CliRunner, Result
 
 from proxy.commands.audit import cli
 from proxy.exchange.exchange import new_request_id
-from proxy.store.chain.chain import BEGUN, CUT, KEY_VARIABLE, audit_chain, note_change
-from proxy.store.client_keys import client_keys
-from proxy.store.database import open_engine
+from proxy.store.database.chain import BEGUN, CUT, KEY_VARIABLE, audit_chain, note_change
+from proxy.store.database.client_keys import client_keys
+from proxy.store.database.database import open_engine
 from proxy.store.record.writer import Records
 from tests.proxy.store.test_records import row
 from tests.running.live_proxy import ROOT, environment, until

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.holds import waiting
-from proxy.store.client_keys import ClientKey, KeyStore
+from proxy.store.database.client_keys import ClientKey, KeyStore
 from proxy.store.reviews.held_replies import HELD, RELEASED
 from tests.running.databases import execute
 from tests.running.live_proxy import LiveProxy, question, until
@@ -31,7 +31,7 @@ LISTENING = (
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits looks into the store itself so seldom that this test sees none of it."""
     monkeypatch.setattr(waiting, "TOLD_ASK_EVERY_S", NEVER_S)
-    monkeypatch.setattr("proxy.reloading.TOLD_LOOK_EVERY_S", NEVER_S)
+    monkeypatch.setattr("proxy.generations.reloading.TOLD_LOOK_EVERY_S", NEVER_S)
 
 
 @pytest.fixture

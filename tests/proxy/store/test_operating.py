@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from proxy.commands.audit import cli
-from proxy.store.database import open_engine
+from proxy.store.database.database import open_engine
 from tests.running.databases import execute
 from tests.running.desk_client import DESK, HOLD, decide, make_key
 from tests.running.live_proxy import ROOT, LiveProxy, until

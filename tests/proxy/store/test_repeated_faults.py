@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from proxy.commands.audit import cli
-from proxy.store.chain.chain import KEY_VARIABLE
+from proxy.store.database.chain import KEY_VARIABLE
 from tests.proxy.test_faults import desk_of, locked, no_space
 from tests.running.databases import execute
 from tests.running.desk_client import TOKEN, scraped, value

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.store.chain.chain import KEY_VARIABLE, chain_key
-from proxy.store.chain.verification import Findings, verify
-from proxy.store.database import open_engine
+from proxy.store.database.chain import KEY_VARIABLE, chain_key
+from proxy.store.database.database import open_engine
 from proxy.store.record.writer import Records
 from proxy.store.retention import Retention
 from proxy.store.reviews import held_replies
@@ -24,6 +23,7 @@ from proxy.store.reviews.held_replies import (
     HeldReply,
     Store,
 )
+from proxy.store.verification import Findings, verify
 from tests.conftest import StartProxy
 from tests.proxy.actions.test_actions import decide, policy
 from tests.proxy.store.test_records import row
@@ -98,7 +98,7 @@ def test_lists_of_deleted_rows_are_emptied(
     """Entries whose exchanges are all gone stay in the chain, without their lists."""
     then = time.time() - 31 * DAY_S
     with monkeypatch.context() as patch:
-        patch.setattr("proxy.store.chain.chain.time.time", lambda: then)
+        patch.setattr("proxy.store.database.chain.time.time", lambda: then)
         record(store_url, f"req_{int((then - 1) * 1_000):012x}")
     record(store_url, id_of_age(0))
     retention.forget()

@@ -20,12 +20,12 @@ from structlog.testing import capture_logs
 
 from calibrator import install_command
 from proxy.errors import StoreError
-from proxy.store import schema
-from proxy.store.client_keys import KeyStore
-from proxy.store.database import open_engine
-from proxy.store.reviews.queue import ReviewQueue
-from proxy.store.tables import metadata
-from proxy.store.verdicts.verdicts import Findings
+from proxy.store.database import schema
+from proxy.store.database.client_keys import KeyStore
+from proxy.store.database.database import open_engine
+from proxy.store.database.tables import metadata
+from proxy.store.database.verdicts import Findings
+from proxy.store.queue import ReviewQueue
 from tests.running.databases import execute
 from tests.running.live_proxy import ROOT, environment
 from tests.running.postgres import PASSWORD, PostgresServer
@@ -182,7 +182,7 @@ def test_there_is_one_line_of_revisions() -> None:
 def test_a_start_on_an_up_to_date_database_does_without_alembic(tmp_path: Path) -> None:
     """Neither that nor making a new one imports it; the driver of PostgreSQL stays out too."""
     code = (
-        "import sys, proxy.app; from proxy.store.database import open_engine\n"
+        "import sys, proxy.app; from proxy.store.database.database import open_engine\n"
         f"[open_engine('sqlite:///{tmp_path}/held.db').dispose() for _ in range(2)]\n"
         "heavy = {'alembic', 'psycopg', 'mako', 'sqlalchemy.dialects.postgresql'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
@@ -219,7 +219,7 @@ def test_without_the_driver_the_error_says_how_to_get_it() -> None:
     """An installation without the extra tells the one command that it needs."""
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
-        "from proxy.store.database import open_engine\n"
+        "from proxy.store.database.database import open_engine\n"
         "open_engine('postgresql://u:p@127.0.0.1/x')"
     )
     done = subprocess.run(

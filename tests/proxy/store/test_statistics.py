@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from proxy.store.database import open_engine
-from proxy.store.record.statistics import (
+from proxy.store.database.database import open_engine
+from proxy.store.database.verdicts import Findings
+from proxy.store.record.writer import COLUMNS, exchanges
+from proxy.store.verdicts.statistics import (
     MOST_OF_A_SLICE,
     Asked,
     Window,
@@ -21,8 +23,6 @@ from proxy.store.record.statistics import (
     names,
     sample,
 )
-from proxy.store.record.writer import COLUMNS, exchanges
-from proxy.store.verdicts.verdicts import Findings
 from tests.running.databases import execute
 
 NOW = 1_795_000_000.0

@@ -13,7 +13,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from proxy.errors import StoreError
-from proxy.store.database import open_engine
+from proxy.store.database.database import open_engine
 from proxy.store.reviews.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 from tests.running.databases import execute
 from tests.running.postgres import PASSWORD

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.completions.live_stream import Finished, LiveStream, ShortWay
+from proxy.completions.sending.live_stream import Finished, LiveStream, ShortWay
 from proxy.exchange.exchange import Clock
 from proxy.formats import CHAT, COMPLETIONS, Format
-from proxy.upstreams.pool.connection import Connection, HttpReply
-from proxy.wire.http import Client
-from proxy.wire.json_splice import dumps
-from proxy.wire.outlet import Bursts
-from proxy.wire.sse import event_bytes
+from proxy.http.pool.connection import Connection, HttpReply
+from proxy.http.wire.http import Client
+from proxy.http.wire.json_splice import dumps
+from proxy.http.wire.outlet import Bursts
+from proxy.http.wire.sse import event_bytes
 from tests.builders.live_streams import live
 
 HEAD = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.completions import heartbeats
+from proxy.completions.sending import heartbeats
 from tests.builders.calling_streams import CALLING, calling_body
 from tests.builders.scripted_streams import (
     CALLS,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.config.upstreams import BreakerConfig
+from proxy.config.settings.upstreams import BreakerConfig
 from proxy.errors import UpstreamClosedError
 from proxy.upstreams.breaker import Breaker
 from tests.running.live_proxy import LiveProxy, error_of, free_port, until

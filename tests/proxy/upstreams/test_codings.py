@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import UpstreamBrokenError
-from proxy.upstreams.pool.pool import Pool
-from proxy.upstreams.upstream import UpstreamRequest
+from proxy.http.pool.pool import Pool
+from proxy.http.wire.upstream import UpstreamRequest
 from tests.servers.raw_server import Peer, RawServer
 
 REFUSED = {

@@ -13,9 +13,9 @@ from openai.types import Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import BaseModel
 
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.upstreams.demo.answers import find_answers
 from proxy.upstreams.demo.demo import DemoUpstream, first_question, questions, rows
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 
 Json = dict[str, Any]
 

@@ -247,7 +247,7 @@ def test_the_start_names_the_line(tmp_path: Path) -> None:
 def test_the_greeting_says_where_requests_go(tmp_path: Path) -> None:
     """Each upstream with its address, its models, and whose key goes there; never a key."""
     from proxy.config.setup import load_setup
-    from proxy.startup import greeting
+    from proxy.startup.startup import greeting
 
     path = tmp_path / "proxy.yaml"
     path.write_text(
@@ -279,7 +279,7 @@ def test_the_greeting_says_where_requests_go(tmp_path: Path) -> None:
 def test_the_built_in_upstream_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a configuration too: the variables of OpenAI's clients are named."""
     from proxy.config.setup import load_setup
-    from proxy.startup import greeting
+    from proxy.startup.startup import greeting
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -296,7 +296,7 @@ def test_the_built_in_upstream_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_a_change_to_itself_is_refused(tmp_path: Path) -> None:
     """A running proxy keeps its configuration where the new one would send requests back."""
     from proxy.errors import StartupError
-    from proxy.startup import reload_setup
+    from proxy.startup.startup import reload_setup
 
     path = tmp_path / "proxy.yaml"
     path.write_text(

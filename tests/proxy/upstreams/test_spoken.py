@@ -11,13 +11,13 @@ import pytest
 
 from policies import InvalidDocumentError
 from proxy.config.sections import load_config
+from proxy.config.settings.upstreams import UpstreamConfig
 from proxy.config.setup import load_setup
-from proxy.config.upstreams import UpstreamConfig
 from proxy.errors import ExitStatus, StartupError
-from proxy.startup import check_setup
+from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
+from proxy.startup.startup import check_setup
 from proxy.upstreams.router import open_upstream
 from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
-from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 from tests.running.messages_client import HEADERS, asked
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.messages_upstream import MessagesUpstream

@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from proxy.config.upstreams import FallbackConfig
+from proxy.config.settings.upstreams import FallbackConfig
 from tests.running.live_proxy import (
     OBSERVE,
     LiveProxy,

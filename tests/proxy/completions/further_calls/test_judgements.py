@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.completions.further_calls.judging import by_log_probabilities, by_words
 from proxy.formats import RESPONSES, Choice
-from proxy.formats.logprobs import LOWEST, summary, tokens_of
+from proxy.formats.base.logprobs import LOWEST, summary, tokens_of
 
 
 def said(text: Any, *tops: dict[str, float], **more: Any) -> Choice:

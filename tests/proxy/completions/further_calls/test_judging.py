@@ -19,7 +19,7 @@ from calibrator.scorer import Signals
 from policies import parse_policy
 from proxy.completions.decide import Governing
 from proxy.errors import BadRequestError
-from proxy.policy_context.traffic import Traffic
+from proxy.learning.traffic import Traffic
 from tests.builders.scripted_streams import recorded
 from tests.conftest import StartProxy
 from tests.running.live_proxy import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator import version_of
-from proxy.desk.basis import in_words, is_learnt_here, marked, meaning
+from proxy.desk.decisions.basis import in_words, is_learnt_here, marked, meaning
 
 HUNDRED = "Of a hundred replies like this, about 41 are correct."
 SHIPPED = version_of("embedded")  # with the curve that it was shipped with

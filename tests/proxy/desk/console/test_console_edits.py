@@ -8,7 +8,7 @@ import pytest
 
 from proxy.desk.console.edits import content_of, form_of
 from proxy.errors import UnusableEditError
-from proxy.formats.edits import Editable, EditableCall, EditableText
+from proxy.formats.base.edits import Editable, EditableCall, EditableText
 
 Kind = Literal["string", "object", "text"]
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from proxy.learning.drift import look
-from proxy.store.database import open_engine
+from proxy.store.database.database import open_engine
 from tests.conftest import StartProxy
 from tests.running.browser import Visit, look_at, visiting
 from tests.running.databases import execute

@@ -14,7 +14,7 @@ from proxy.desk.console.cards import calibrator_cards
 from proxy.desk.console.pages import count
 from proxy.desk.console.quality import Weighed, bands, ece, over_time, tradeoff, warnings, weighed
 from proxy.desk.console.rules import policy_views
-from proxy.store.record.statistics import Labelled, Sample, Sampled, Window
+from proxy.store.verdicts.statistics import Labelled, Sample, Sampled, Window
 
 
 def seen(confidence: float | None, weight: float = 1.0, at: int = 0, **facts: Any) -> Sampled:

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.desk.console import text
 from proxy.desk.console.shown import MOST_SHOWN, fields_of, shown
-from proxy.desk.unseen import visible
+from proxy.desk.decisions.unseen import visible
 from proxy.formats.conversation import Part, Turn
 
 

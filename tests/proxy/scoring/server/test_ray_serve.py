@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own modules use what others deprecate
     from ray.serve.schema import ServeDeploySchema
 
-    from proxy.ray_serve import BATCH_CHARACTERS, Replica, app, padded_characters
+    from proxy.scoring.server.ray_serve import BATCH_CHARACTERS, Replica, app, padded_characters
 
 
 DEPLOY = ROOT / "deploy" / "ray"
@@ -37,7 +37,7 @@ def test_the_configuration_is_one_of_ray_serves(name: str) -> None:
     given = config_of(name)
     read = ServeDeploySchema.model_validate(given)
     (application,) = read.applications
-    assert application.import_path == "proxy.ray_serve:app"
+    assert application.import_path == "proxy.scoring.server.ray_serve:app"
     deployment = app(application.args)._bound_deployment
     assert [each.name for each in application.deployments] == [deployment.name]
     assert given == _only_known(read.model_dump(warnings=False), given)

@@ -17,9 +17,9 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from proxy.errors import BadRequestError, NotFoundError, UnknownModelError
-from proxy.upstreams.pool.pool import Pool
+from proxy.http.pool.pool import Pool
+from proxy.http.wire.upstream import UpstreamRequest
 from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
-from proxy.upstreams.upstream import UpstreamRequest
 from tests.running.translation import HELLO, PATH, Json, answer, listening, opened, refused, request
 from tests.servers.anthropic_server import KEY, SERVED, VERSION, AnthropicServer, serving
 
@@ -471,7 +471,7 @@ def test_loading_litellm_is_silent_and_offline(tmp_path: Path) -> None:
     code = f"""
 import asyncio, logging, os, sys
 from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
-from proxy.upstreams.upstream import UpstreamRequest
+from proxy.http.wire.upstream import UpstreamRequest
 os.chdir({str(tmp_path)!r})
 def audit(event, arguments):
     assert event not in ("socket.connect", "socket.getaddrinfo"), arguments

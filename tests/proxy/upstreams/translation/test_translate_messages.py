@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import BadRequestError, UpstreamBrokenError
+from proxy.http.wire.upstream import UpstreamRequest
 from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 from proxy.upstreams.translation.messages import _TRANSLATED, _CallsInOrder, _to_chat
-from proxy.upstreams.upstream import UpstreamRequest
 from tests.conftest import StartProxy
 from tests.running.live_proxy import LiveProxy, RawReply, members_in, post_raw
 from tests.running.messages_client import (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.errors import UnknownModelError
+from proxy.http.wire.upstream import UpstreamRequest
 from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
-from proxy.upstreams.upstream import UpstreamRequest
 from tests.running.translation import (
     HELLO,
     PATH,

@@ -1,8 +1,0 @@
-"""The knowledge of a small encoder about short factual replies.
-
-Other packages use `Knowledge`, which serves; training needs the modules named below.
-"""
-
-from calibrator.knowledge.knowledge import PREFIX, Knowledge
-
-__all__ = ["PREFIX", "Knowledge", "knowledge", "lessons", "pairs"]

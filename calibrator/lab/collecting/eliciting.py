@@ -1,0 +1,140 @@
+"""Asks models about existing replies: their stated confidence, a judge's verdict, and more samples.
+
+Each answer becomes a field of its row, by which `pinocchio study --out` compares these methods with
+the calibrator (paper I01, I06 to I12).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from calibrator import Row, message_text
+from calibrator.lab.collecting.asking import Ask, Asking
+from calibrator.lab.collecting.kept_answers import KeptAnswers
+from calibrator.lab.judging.baselines.asked_judge import judge_prompt, judged_in
+from calibrator.lab.judging.baselines.stated import stated_in, stated_prompt
+
+if TYPE_CHECKING:
+    from proxy.upstreams.router import Router
+
+Json = dict[str, Any]
+SURE: Final[Json] = {"temperature": 0}
+TEMPERATURE: Final = 0.7  # temperature of samples (I08)
+
+
+@dataclass(frozen=True, slots=True)
+class Elicitation:
+    """The questions that are asked about each row.
+
+    `model` answers instead of the row's own model where it is given. `samples` is the number of
+    further answers of that model to the question alone.
+    """
+
+    is_stated: bool = False
+    judge: str = ""
+    samples: int = 0
+    model: str = ""
+    temperature: float = TEMPERATURE
+
+    def models(self, rows: Sequence[Row]) -> list[str]:
+        """Return every model that will be asked, each once."""
+        asked = [self.model] if self.model else [row.model or "" for row in rows]
+        named = asked if self.is_stated or self.samples else []
+        return list(dict.fromkeys([*named, *([self.judge] if self.judge else [])]))
+
+    def asks(self, row: Row) -> list[Ask]:
+        """Return the requests of a row: the stated confidence, the judge, then the samples."""
+        model, found = self.model or row.model or "", []
+        if self.is_stated:
+            text = stated_prompt(row.question, row.answer)
+            found.append(Ask(model, [{"role": "user", "content": text}], SURE))
+        if self.judge:
+            text = judge_prompt(row.question, row.answer)
+            found.append(Ask(self.judge, [{"role": "user", "content": text}], SURE))
+        beside = {"temperature": self.temperature}
+        asked = _asked(row)
+        return [*found, *(Ask(model, asked, beside, n + 1) for n in range(self.samples))]
+
+
+@dataclass
+class Elicited:
+    """The rows with their new fields, and counts of what failed."""
+
+    rows: list[Json]
+    failed: Mapping[str, int]
+    retries: int
+    unread: int = 0  # stated confidences without a number
+    missing: int = 0  # requests without an answer
+    counts: Counter[str] = field(default_factory=Counter)  # how many rows have each new field
+
+
+async def elicit(
+    rows: Sequence[Row],
+    wanted: Elicitation,
+    router: Router,
+    kept_at: Path,
+    bar: Callable[[str, int], Any],
+    concurrency: int,
+) -> Elicited:
+    """Send the requests that are not answered yet, and return the rows with the new fields.
+
+    Answers are kept at `kept_at`. Raises StartupError for a refused key, or where another process
+    has that file.
+    """
+    asks = [wanted.asks(row) for row in rows]
+    every = [ask for each in asks for ask in each]
+    with KeptAnswers(kept_at) as kept:
+        asking = Asking(router, kept, concurrency)
+        with bar("asking", len({ask.key for ask in every})) as shown:
+            await asking.ask_all(every, shown.advance)
+        found = Elicited([], asking.failed, asking.retries)
+        for row, its in zip(rows, asks, strict=True):
+            found.rows.append(_with_answers(row, wanted, [_text(kept, ask) for ask in its], found))
+    return found
+
+
+def _asked(row: Row) -> list[Json]:
+    messages = row.raw.get("messages")
+    if isinstance(messages, list) and messages:
+        return messages
+    return [{"role": "user", "content": row.question}]
+
+
+def _text(kept: KeptAnswers, ask: Ask) -> str | None:
+    answer = kept.get(ask.key)
+    return None if answer is None else message_text(answer["message"])
+
+
+def _with_answers(
+    row: Row, wanted: Elicitation, texts: Sequence[str | None], found: Elicited
+) -> Json:
+    """Return a row as it was read, with a field for each of its answers.
+
+    `texts` are in the order of `Elicitation.asks`; missing answers add no field. Counts are added
+    to `found`.
+    """
+    left, told = list(texts), dict(row.raw)
+    found.missing += sum(text is None for text in texts)
+    if wanted.is_stated and (text := left.pop(0)) is not None:
+        stated = stated_in(text)
+        found.unread += stated is None
+        if stated is not None:
+            told["verbalized_confidence"] = stated
+            found.counts["verbalized_confidence"] += 1
+    if wanted.judge and (text := left.pop(0)) is not None:
+        told |= {"judged": judged_in(text), "judge": wanted.judge}
+        found.counts["judged"] += 1
+    if wanted.samples and (samples := [text for text in left if text is not None]):
+        told["samples"] = samples
+        found.counts["samples"] += 1
+    return told
+
+
+def lines_of(found: Elicited) -> str:
+    """Return the rows as JSON lines."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows)

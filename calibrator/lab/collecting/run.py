@@ -1,0 +1,244 @@
+"""One collection: every task goes to every model, judges grade the answers, rows are written.
+
+The folder has `answers.jsonl` and `verdicts.jsonl`, which grow, and files that each run rewrites:
+`rows.jsonl` (all labelled rows), `train.jsonl`, `test.jsonl` and `report.json`. These depend on
+tasks and answers alone, so runs that were killed end with the same files as a single run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from calibrator.lab.collecting.asking import Ask, Asking, TooExpensiveError
+from calibrator.lab.collecting.bill import Line, Price, bill
+from calibrator.lab.collecting.kept_answers import KeptAnswers
+from calibrator.lab.data.benchmarks.answered import Answered
+from calibrator.lab.data.benchmarks.splits import CollectedSplit, split_collected
+from calibrator.lab.data.benchmarks.tasks import Task
+from calibrator.lab.data.grading.rubric import rubric_messages, verdict_in
+
+if TYPE_CHECKING:
+    from proxy.upstreams.router import Router
+
+Json = dict[str, Any]
+ANSWERS, VERDICTS = "answers.jsonl", "verdicts.jsonl"
+JUDGING: Final = {"temperature": 0}
+AGAIN: Final = (
+    False,
+    True,
+)  # an unreadable judge is asked once more, for the verdict alone
+
+
+class Bar(Protocol):
+    """A progress bar."""
+
+    def advance(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to collect, and the limits for it."""
+
+    tasks: Sequence[Task]
+    models: Sequence[str]
+    judges: Sequence[str] = ()
+    beside: Mapping[str, Any] = field(default_factory=dict)  # members of each request
+    judge_beside: Mapping[str, Any] = field(default_factory=lambda: JUDGING)
+    band: tuple[float, float] = (0.2, 0.8)
+    concurrency: int = 8
+    attempts: int = 6
+    timeout_s: float = 300.0
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    max_cost: float | None = None
+
+    @cached_property
+    def asks(self) -> list[tuple[Task, Ask]]:
+        """The requests of every task to every model."""
+        return [
+            (task, Ask(model, task.messages, self.beside))
+            for task in self.tasks
+            for model in self.models
+        ]
+
+    def judgement(self, answered: Answered, judge: str, *, is_again: bool) -> Ask:
+        """Return the request in which a judge grades an answer.
+
+        `is_again` asks for the verdict alone.
+        """
+        task = answered.task
+        asked = task.question or json.dumps(task.messages, ensure_ascii=False)
+        messages = rubric_messages(asked, answered.text, task.gold, task.rubric, is_again=is_again)
+        return Ask(judge, messages, self.judge_beside)
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The result of a run."""
+
+    rows: list[Json]
+    split: CollectedSplit
+    unlabelled: int  # answers without a readable verdict
+    failed: Mapping[str, int]  # calls without an answer, by model and reason
+    retries: int
+    lines: list[Line]  # the bill
+
+
+async def collect(
+    wanted: Wanted, router: Router, folder: Path, bar: Callable[[str, int], Any]
+) -> Collected:
+    """Send the requests that are not answered yet, and write the folder's files.
+
+    `bar` makes a progress bar of a title and a number of steps. Raises StartupError for a refused
+    key or a folder in use, and TooExpensiveError past `max_cost`.
+    """
+    asks = wanted.asks
+    with KeptAnswers(folder / ANSWERS) as answers, KeptAnswers(folder / VERDICTS) as verdicts:
+        spending = _Spending(wanted, answers, verdicts)
+        failed: Counter[str] = Counter()
+        retries = 0
+        rounds: list[tuple[KeptAnswers, str, Callable[[], list[Ask]]]] = [
+            (answers, "asking", lambda: [ask for _, ask in asks])
+        ]
+        for is_again in AGAIN if wanted.judges else ():
+            rounds.append((verdicts, "judging", _judging(wanted, answers, verdicts, is_again)))
+        for kept, title, made in rounds:
+            asked = made()
+            if not asked:
+                continue
+            asking = Asking(
+                router,
+                kept,
+                wanted.concurrency,
+                wanted.attempts,
+                wanted.timeout_s,
+                spending.note,
+                failed,
+            )
+            with bar(title, len(asked)) as shown:
+                await asking.ask_all(asked, shown.advance)
+            retries += asking.retries
+        answered = answered_of(wanted, answers)
+        told = [each.row(_verdicts(wanted, each, verdicts)) for each in answered]
+        rows = [row for row in told if row is not None]
+        given = [*spending.given(asks)]
+        unlabelled = len(told) - len(rows)
+    found = split_collected(rows, wanted.band)
+    collected = Collected(rows, found, unlabelled, failed, retries, bill(given, wanted.prices))
+    write(folder, collected)
+    return collected
+
+
+class _Spending:
+    """The cost of the answers of this run, which may not exceed `max_cost`."""
+
+    def __init__(self, wanted: Wanted, *kept: KeptAnswers) -> None:
+        self._wanted = wanted
+        self._kept = kept
+        self._spent = 0.0
+
+    def note(self, ask: Ask, answer: Json) -> None:
+        """Add the cost of an answer; raises TooExpensiveError once the run has cost `max_cost`."""
+        price = self._wanted.prices.get(ask.model)
+        if price is not None:
+            self._spent += price.of(answer["prompt_tokens"], answer["completion_tokens"])
+        if self._wanted.max_cost is not None and self._spent >= self._wanted.max_cost:
+            raise TooExpensiveError(f"{self._spent:.2f} USD")
+
+    def given(self, asks: Sequence[tuple[Task, Ask]]) -> Iterable[Mapping[str, Any]]:
+        """Return all answers that the rows depend on, including those of earlier runs."""
+        answers, verdicts = self._kept
+        found = {ask.key: answers.get(ask.key) for _, ask in asks}
+        for each in answered_of(self._wanted, answers):
+            for ask in _judgements(self._wanted, each):
+                found[ask.key] = verdicts.get(ask.key)
+        return [each for each in found.values() if each is not None]
+
+
+def answered_of(wanted: Wanted, answers: KeptAnswers) -> list[Answered]:
+    """Return the answered tasks, in the order of the tasks and not of the answers."""
+    found = ((task, ask, answers.get(ask.key)) for task, ask in wanted.asks)
+    return [Answered(task, ask.model, kept["message"]) for task, ask, kept in found if kept]
+
+
+def _judgements(wanted: Wanted, answered: Answered) -> list[Ask]:
+    if answered.rule_grade is not None:
+        return []
+    return [
+        wanted.judgement(answered, judge, is_again=is_again)
+        for judge in wanted.judges
+        for is_again in AGAIN
+    ]
+
+
+def _judging(
+    wanted: Wanted, answers: KeptAnswers, verdicts: KeptAnswers, is_again: bool
+) -> Callable[[], list[Ask]]:
+    """Return a function that lists the requests to judges.
+
+    With `is_again` these are about the verdicts that could not be read the first time.
+    """
+
+    def made() -> list[Ask]:
+        asks = []
+        for each in answered_of(wanted, answers):
+            if each.rule_grade is not None:
+                continue
+            for judge in wanted.judges:
+                first = wanted.judgement(each, judge, is_again=False)
+                said = _said(verdicts, first)
+                if not is_again:
+                    asks.append(first)
+                elif said is not None and verdict_in(said) is None:
+                    asks.append(wanted.judgement(each, judge, is_again=True))
+        return asks
+
+    return made
+
+
+def _verdicts(wanted: Wanted, answered: Answered, verdicts: KeptAnswers) -> dict[str, bool | None]:
+    """Return each judge's verdict, by its name: the first that can be read, or None."""
+    found: dict[str, bool | None] = dict.fromkeys(wanted.judges)
+    if answered.rule_grade is not None:
+        return found
+    for judge in wanted.judges:
+        for is_again in AGAIN:
+            said = _said(verdicts, wanted.judgement(answered, judge, is_again=is_again))
+            if said is not None and found[judge] is None:
+                found[judge] = verdict_in(said)
+    return found
+
+
+def _said(verdicts: KeptAnswers, ask: Ask) -> str | None:
+    kept = verdicts.get(ask.key)
+    content = kept["message"].get("content") if kept else None
+    return content if isinstance(content, str) else None
+
+
+def write(folder: Path, found: Collected) -> None:
+    """Write the rows, both sides of the split and the report, each file in one step."""
+    report = {
+        **found.split.report,
+        "rows": len(found.rows),
+        "unlabelled": found.unlabelled,
+        "cost": [asdict(line) for line in found.lines],
+    }
+    files = {
+        "rows.jsonl": found.rows,
+        "train.jsonl": found.split.train,
+        "test.jsonl": found.split.test,
+    }
+    for name, rows in files.items():
+        _replace(folder / name, "".join(f"{json.dumps(row)}\n" for row in rows))
+    _replace(folder / "report.json", json.dumps(report, indent=1) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    beside = path.with_name(f"{path.name}.partial")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

@@ -1,0 +1,3 @@
+"""The researchers' commands."""
+
+__all__ = ["app"]

@@ -1,0 +1,307 @@
+"""`pinocchio collect`: labelled replies made from questions and models (paper, data)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calibrator import Progress
+from policies import counted
+from proxy.commands.opening.exits import (
+    ConfigOption,
+    calibrator_errors_told,
+    errors_told,
+    plain,
+    stop,
+)
+from proxy.errors import ExitStatus, StartupError
+
+if TYPE_CHECKING:
+    from calibrator import RowError
+    from calibrator.lab.collecting.bill import Price
+    from calibrator.lab.collecting.run import Collected, Wanted
+    from proxy.upstreams.router import Router
+
+FAILED, INTERRUPTED = 1, 130
+NAMED = 3  # the most unusable lines that are printed
+MODES = "JSON members of each request, such as '{\"temperature\": 0}'."
+
+Sources = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[BENCHMARK=]FILE",
+        help='JSON lines or CSV with questions: {"question": "..", "gold": ".."}; before `=` the '
+        "benchmark whose columns and prompt they have (--list).",
+    ),
+]
+Models = Annotated[list[str] | None, typer.Option("--model", help="A model that answers; repeat.")]
+Judges = Annotated[
+    list[str] | None,
+    typer.Option("--judge", help="A model that grades by rubrics; the first one's label counts."),
+]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="The folder of the data set.")]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option("--price", help="MODEL=PROMPT,COMPLETION in dollars for a million tokens."),
+]
+Most = Annotated[int | None, typer.Option(min=1, help="At most this many questions of each file.")]
+Beside = Annotated[str, typer.Option("--with", help=MODES)]
+AsItIs = Annotated[
+    bool, typer.Option("--as-it-is", help="Add no prompt for the form of the answer.")
+]
+Band = Annotated[
+    tuple[float, float],
+    typer.Option(help="Accuracies between which a benchmark is trained and tested on."),
+]
+Concurrency = Annotated[int, typer.Option(min=1, max=256, help="Calls at a time.")]
+Attempts = Annotated[int, typer.Option(min=1, help="Attempts for each call.")]
+Timeout = Annotated[float, typer.Option(min=0.1, help="Time for one attempt.")]
+ExpectTokens = Annotated[int, typer.Option(min=1, help="Tokens of a reply, for the estimate.")]
+MaxCost = Annotated[
+    float | None, typer.Option(min=0, help="End the run once it has cost this many dollars.")
+]
+Estimate = Annotated[
+    bool, typer.Option("--estimate", help="Say what it would cost, and ask nobody.")
+]
+ListAll = Annotated[
+    bool, typer.Option("--list", help="List the benchmarks that are known by name.")
+]
+
+
+def collect(
+    sources: Sources = None,
+    model: Models = None,
+    output: Output = None,
+    judge: Judges = None,
+    config: ConfigOption = None,
+    questions: Most = None,
+    beside: Beside = "{}",
+    as_it_is: AsItIs = False,
+    band: Band = (0.2, 0.8),
+    concurrency: Concurrency = 8,
+    attempts: Attempts = 6,
+    timeout_s: Timeout = 300.0,
+    price: Prices = None,
+    expect_tokens: ExpectTokens = 500,
+    max_cost: MaxCost = None,
+    estimate: Estimate = False,
+    list_all: ListAll = False,
+) -> None:
+    """Collect answers of models to questions, grade them, and split them by question.
+
+    Answers are kept as they come: the same command goes on after an interruption or a crash.
+    """
+    from calibrator.lab.data.benchmarks.tasks import load_tasks
+
+    if list_all:
+        _list()
+        return
+    with errors_told(), calibrator_errors_told():
+        if not sources or not model or (output is None and not estimate):
+            raise _unusable("collect needs a FILE with questions, --model and --output")
+        tasks, bad = load_tasks(sources, is_as_it_is=as_it_is, most=questions)
+        _name(bad)
+        wanted = _wanted(
+            tasks=tasks,
+            models=list(dict.fromkeys(model)),
+            judges=list(dict.fromkeys(judge or ())),
+            beside=_members(beside),
+            band=band,
+            concurrency=concurrency,
+            attempts=attempts,
+            timeout_s=timeout_s,
+            prices=_prices(price or ()),
+            max_cost=max_cost,
+        )
+        router = _router(config, wanted)
+        _estimate(wanted, output, expect_tokens)
+        if estimate or output is None:
+            return
+        found = _run(wanted, router, output)
+    _tell(found, output)
+    if bad or found.failed or found.unlabelled:
+        raise typer.Exit(FAILED)
+
+
+def _wanted(**values: Any) -> Wanted:
+    """Return the settings of the run; raises StartupError for those with a useless result."""
+    from calibrator.lab.collecting.run import Wanted
+
+    low, high = values["band"]
+    if not 0 <= low < high <= 1:
+        raise _unusable("--band wants two accuracies from 0 to 1, the lower one first")
+    wanted = Wanted(**values)
+    judged = sorted({task.benchmark for task in wanted.tasks if task.grader == "rubric"})
+    if judged and not wanted.judges:
+        raise _unusable(f"{', '.join(judged)}: a model grades these answers; name it with --judge")
+    return wanted
+
+
+def _prices(given: Sequence[str]) -> dict[str, Price]:
+    from calibrator.lab.collecting.bill import price_of
+
+    try:
+        return dict(map(price_of, given))
+    except ValueError as error:
+        raise _unusable(str(error)) from error
+
+
+def _unusable(text: str) -> StartupError:
+    return StartupError(ExitStatus.UNUSABLE_INPUT, text)
+
+
+def _members(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or {"model", "messages", "stream", "n"} & set(found):
+        raise _unusable("--with must be a JSON object, without model, messages, stream and n")
+    return found
+
+
+def _router(config: Path | None, wanted: Wanted) -> Router:
+    """Return a router of the configured upstreams; raises StartupError for an unknown model."""
+    from proxy.config.setup import load_store_config
+    from proxy.errors import UnknownModelError
+    from proxy.upstreams.router import Router
+
+    router = Router(load_store_config(config))
+    for model in (*wanted.models, *wanted.judges):
+        try:
+            router.name_for(model)
+        except UnknownModelError as error:
+            raise _unusable(error.message) from error
+    return router
+
+
+def _estimate(wanted: Wanted, folder: Path | None, expected_tokens: int) -> None:
+    """Print what is still to be asked and its cost; raises StartupError above --max-cost."""
+    from calibrator.lab.collecting.bill import estimate, sentence, total
+    from calibrator.lab.collecting.kept_answers import keys_in
+    from calibrator.lab.collecting.run import ANSWERS
+    from calibrator.lab.data.benchmarks.answered import Answered
+
+    asks = [ask for _, ask in wanted.asks]
+    done = keys_in(folder / ANSWERS) if folder is not None else frozenset()
+    left = [ask for ask in {each.key: each for each in asks}.values() if ask.key not in done]
+    judged = [
+        wanted.judgement(
+            Answered(task, ask.model, {"content": "x" * 4 * expected_tokens}), judge, is_again=False
+        )
+        for task, ask in wanted.asks
+        for judge in wanted.judges
+        if task.grader == "rubric" and ask.key not in done
+    ]
+    lines = estimate([*left, *judged], wanted.prices, expected_tokens)
+    _say(sentence(lines, f"estimate for {counted(len(wanted.tasks), 'question')}"))
+    if len(left) < len(asks):
+        _say(f"{len(asks) - len(left):,} of {len(asks):,} answers are there already")
+    if wanted.max_cost is not None and total(lines) > wanted.max_cost:
+        text = f"that is more than --max-cost {wanted.max_cost:g}; ask fewer --questions"
+        raise _unusable(text)
+
+
+def _run(wanted: Wanted, router: Router, folder: Path) -> Collected:
+    from calibrator.lab.collecting.asking import TooExpensiveError
+    from calibrator.lab.collecting.run import collect as run
+
+    folder.mkdir(parents=True, exist_ok=True)
+
+    async def collected() -> Collected:
+        try:
+            return await run(wanted, router, folder, Progress)
+        finally:
+            await router.aclose()
+
+    try:
+        return asyncio.run(collected())
+    except TooExpensiveError as error:
+        text = f"ended at --max-cost: {error} paid in this run; what was answered is kept"
+        raise stop(ExitStatus.FAILED, text) from error
+    except KeyboardInterrupt as error:
+        _say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def _tell(found: Collected, folder: Path) -> None:
+    """Print the rows of each benchmark, the split, the bill, and what failed."""
+    from calibrator.lab.collecting.bill import sentence
+
+    if not found.split.train and not found.split.test:
+        _say(_why_empty(found))
+    for each in found.split.counted:
+        band = "" if each.is_in_band else ", out of the band: neither trained nor tested on"
+        typer.echo(
+            f"{plain(each.benchmark)}: {counted(each.rows, 'reply', 'replies')} of "
+            f"{counted(each.models, 'model')} to {counted(each.questions, 'question')}, "
+            f"{each.accuracy:.3f} right, {each.answer_format}, graded by {plain(each.graded_by)}; "
+            f"{each.refusals} refused, {each.empty} empty, {each.no_answer} without an answer{band}"
+        )
+    proof = found.split.proof
+    typer.echo(
+        f"split: {counted(len(found.split.train), 'row')} to "
+        f"{counted(proof['train_questions'], 'question')} to train on, "
+        f"{len(found.split.test):,} to {proof['test_questions']:,} to test on, "
+        f"{proof['shared_questions']} questions on both sides"
+    )
+    typer.echo(sentence(found.lines, "cost of all that is kept"))
+    if found.retries:
+        _say(f"{counted(found.retries, 'call was', 'calls were')} tried again")
+    for what, count in sorted(found.failed.items()):
+        _say(f"{counted(count, 'call')} without an answer: {plain(what)}")
+    if found.unlabelled:
+        _say(f"{counted(found.unlabelled, 'answer')} without a label: no judge could be read")
+    typer.echo(f"written to {folder}")
+
+
+def _why_empty(found: Collected) -> str:
+    """Return why no row was written, and what to do."""
+    outside = [each for each in found.split.counted if not each.is_in_band]
+    if not outside:
+        return (
+            "train.jsonl and test.jsonl are empty: no answer has a label; the lines below say what "
+            "became of them"
+        )
+    shares = ", ".join(f"{plain(each.benchmark)} {each.accuracy:.3f}" for each in outside)
+    return (
+        "train.jsonl and test.jsonl are empty: models are right too often or too seldom "
+        f"({shares}) to learn from; keep such benchmarks with --band, such as --band 0 1"
+    )
+
+
+def _name(bad: list[RowError]) -> None:
+    for error in bad[:NAMED]:
+        _say(str(error))
+    if len(bad) > NAMED:
+        _say(f"... and {counted(len(bad) - NAMED, 'more line')} that cannot be asked")
+
+
+def _list() -> None:
+    from calibrator.lab.data.benchmarks.registry import known_benchmarks
+
+    rows: list[Mapping[str, str]] = [
+        {
+            "": each.name,
+            "domain": each.domain,
+            "modality": each.modality,
+            "answers": each.answer_format,
+            "grader": each.grader,
+            "licence": each.licence or "look it up",
+            "on the hub": each.hub or "(not there)",
+        }
+        for each in known_benchmarks()
+    ]
+    names = list(rows[0])
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
+    for row in ({name: name for name in names}, *rows):
+        typer.echo("  ".join(row[name].ljust(widths[name]) for name in names).rstrip())
+
+
+def _say(sentence: str) -> None:
+    typer.echo(sentence, err=True)

@@ -1,0 +1,124 @@
+"""`pinocchio elicit`: models' statements about replies, as fields of rows (paper, baselines)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calibrator import ROWS_HELP, Progress, check_target, file_option, writer
+from policies import counted
+from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, plain
+from proxy.errors import ExitStatus, StartupError
+
+if TYPE_CHECKING:
+    from calibrator import Row
+    from calibrator.lab.collecting.eliciting import Elicitation, Elicited
+    from proxy.upstreams.router import Router
+
+FAILED, INTERRUPTED = 1, 130
+
+
+def elicit(
+    files: Annotated[list[Path], typer.Argument(metavar="ROWS", help=ROWS_HELP)],
+    output: Annotated[Path, file_option("-o", "--output", help="The rows with their new fields.")],
+    stated: Annotated[
+        bool, typer.Option("--stated", help="Ask the model that replied how sure it is.")
+    ] = False,
+    judge: Annotated[
+        str, typer.Option(help="Ask this model how likely each reply is right; it sees no answer.")
+    ] = "",
+    samples: Annotated[
+        int, typer.Option(min=0, max=100, help="Ask each question this many times more.")
+    ] = 0,
+    model: Annotated[
+        str, typer.Option(help="Ask this model in place of the one that replied (a proxy).")
+    ] = "",
+    temperature: Annotated[float, typer.Option(min=0, help="Of the samples.")] = 0.7,
+    config: ConfigOption = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=256, help="Calls at a time; the paper's 20.")
+    ] = 20,
+) -> None:
+    """Ask models about labelled replies: stated confidence, a judge's estimate, more samples.
+
+    Answers are kept beside the output: the same command goes on after an interruption.
+    """
+    from calibrator import load_labelled
+    from calibrator.lab.collecting.eliciting import Elicitation, lines_of
+
+    with errors_told(), calibrator_errors_told():
+        wanted = Elicitation(stated, judge, samples, model, temperature)
+        if not (stated or judge or samples):
+            raise _unusable("say what to ask: --stated, --judge MODEL, --samples N")
+        check_target(output, files)
+        rows, bad = load_labelled(files, "ignore")
+        router = _router(config, wanted, rows)
+        found = _run(rows, wanted, router, output, concurrency)
+        with writer(output) as stream:
+            stream.write(lines_of(found))
+    _tell(found, output)
+    for error in bad[:3]:
+        _say(str(error))
+    if bad or found.failed:
+        raise typer.Exit(FAILED)
+
+
+def _unusable(text: str) -> StartupError:
+    return StartupError(ExitStatus.UNUSABLE_INPUT, text)
+
+
+def _router(config: Path | None, wanted: Elicitation, rows: Sequence[Row]) -> Router:
+    """Return a router of the configured upstreams; raises StartupError for an unknown model."""
+    from proxy.config.setup import load_store_config
+    from proxy.errors import UnknownModelError
+    from proxy.upstreams.router import Router
+
+    router = Router(load_store_config(config))
+    for name in wanted.models(rows):
+        if not name:
+            raise _unusable("a row has no model to ask; name one with --model")
+        try:
+            router.name_for(name)
+        except UnknownModelError as error:
+            raise _unusable(error.message) from error
+    return router
+
+
+def _run(
+    rows: Sequence[Row], wanted: Elicitation, router: Router, output: Path, concurrency: int
+) -> Elicited:
+    from calibrator.lab.collecting.eliciting import elicit as run
+
+    kept_at = output.with_name(f"{output.name}.answers.jsonl")
+
+    async def elicited() -> Elicited:
+        try:
+            return await run(rows, wanted, router, kept_at, Progress, concurrency)
+        finally:
+            await router.aclose()
+
+    try:
+        return asyncio.run(elicited())
+    except KeyboardInterrupt as error:
+        _say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def _tell(found: Elicited, output: Path) -> None:
+    for name, count in sorted(found.counts.items()):
+        typer.echo(f"{name}: {counted(count, 'row')}")
+    typer.echo(f"written to {output}")
+    if found.unread:
+        _say(f"{counted(found.unread, 'stated confidence')} without a number")
+    if found.retries:
+        _say(f"{counted(found.retries, 'call was', 'calls were')} tried again")
+    for what, count in sorted(found.failed.items()):
+        _say(f"{counted(count, 'call')} without an answer: {plain(what)}")
+
+
+def _say(sentence: str) -> None:
+    typer.echo(sentence, err=True)

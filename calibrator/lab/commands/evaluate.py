@@ -1,0 +1,326 @@
+"""`pinocchio evaluate` and `pinocchio card`: figures, a report and a card from labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from calibrator.commands.progress import Progress
+from calibrator.commands.terminal import (
+    ROWS_HELP,
+    Calibrator,
+    Device,
+    RecalibrationFile,
+    Rescore,
+    TrainFiles,
+    check_target,
+    file_option,
+    report_bad,
+    resumable,
+    say,
+    say_copies,
+    sentences,
+    training_files,
+    writer,
+)
+from calibrator.errors import JudgingError, OutputError, RowError, install_command
+from calibrator.lab.commands.evaluate_tables import print_evaluation
+from calibrator.lab.commands.evaluate_traffic import (
+    TrafficPlaces,
+    TrafficRows,
+    check_has_rows,
+    traffic_files,
+    traffic_of,
+)
+from calibrator.rows.files import check_readable
+
+if TYPE_CHECKING:
+    from calibrator.lab.judging.evaluation.evaluate import Evaluation
+    from calibrator.lab.judging.sensitivity import Sensitivity
+    from calibrator.lab.studies.studies import Study
+    from calibrator.rows.rows import Row, Tags
+    from calibrator.rows.scores import Scores
+    from calibrator.scorer import Scorer
+
+StudyFiles = Annotated[
+    list[Path] | None, typer.Option("--study", help="Add this file of `pinocchio study`.")
+]
+IsSensitive = Annotated[
+    bool,
+    typer.Option(
+        "--sensitivity",
+        help="Also make right replies wrong in one respect, and measure how far the confidence "
+        "falls; ask everyday questions too.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+KeepScores = Annotated[
+    Path | None,
+    typer.Option("--keep-scores", help="Write the scores of every method into this folder."),
+]
+NoBaselines = Annotated[
+    bool,
+    typer.Option("--no-baselines", help="Judge the calibrator alone, without training baselines."),
+]
+TagNames = Annotated[
+    str,
+    typer.Option(
+        help="Names told to the calibrator: the model's as served, the benchmark's too with "
+        "all, or none; served,all,none judges them beside each other."
+    ),
+]
+ScoreFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Judge the scores of this file, [NAME=]FILE, instead of scoring; several may be "
+        "given, the first is compared with the others."
+    ),
+]
+EvaluatedFiles = Annotated[list[Path] | None, typer.Argument(help=ROWS_HELP)]
+MaxPairs = Annotated[
+    int,
+    typer.Option(
+        min=1, help="With --sensitivity: at most this many pairs of a benchmark and kind."
+    ),
+]
+
+
+def evaluate(
+    files: EvaluatedFiles = None,
+    calibrator: Calibrator = "embedded",
+    device: Device = "auto",
+    tags: TagNames = "served",
+    scores: ScoreFiles = None,
+    recalibration: RecalibrationFile = None,
+    train: TrainFiles = None,
+    is_sensitive: IsSensitive = False,
+    max_pairs: MaxPairs = 300,
+    traffic: TrafficPlaces = None,
+    traffic_rows: TrafficRows = 1_000,
+    keep: KeepScores = None,
+    output: Annotated[
+        Path | None, file_option("-o", "--output", help="Write all figures as JSON.")
+    ] = None,
+    report: Annotated[
+        Path | None, file_option("--report", help="Write an HTML page with figures.")
+    ] = None,
+    studies: StudyFiles = None,
+    no_baselines: NoBaselines = False,
+    rescore: Rescore = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines.
+
+    With --traffic, on replies of real apps as well, or on these alone. Scores are kept as they are
+    made: the same command goes on after an interruption.
+    """
+    from calibrator.lab.judging.evaluation.evaluate import unjudged
+    from calibrator.lab.studies.studies import read_study
+
+    files = files or []
+    with sentences(), resumable():
+        needing = {"--sensitivity": is_sensitive, "--scores": scores, "--train": train}
+        check_has_rows(files, traffic, {**needing, "--keep-scores": keep})
+        train_files = [] if no_baselines else training_files(files, train)
+        replies = traffic_files(traffic)
+        read = [*files, *train_files, *replies, *map(_scores_file, scores or [])]
+        _check_targets(output, report, keep, [*read, *(studies or []), recalibration])
+        check_readable([*read, *(studies or [])])
+        if no_baselines and train:
+            raise JudgingError("--train has the rows of baselines; leave out --no-baselines")
+        shown_studies, names = [read_study(path) for path in studies or []], _tags(tags)
+        scorer = _scorer(calibrator, device, recalibration, scores, is_sensitive, rescore)
+        evaluation, bad = unjudged(scorer.name if scorer else calibrator), list[RowError]()
+        if files:
+            rows, bad = _rows(files, scorer)
+            say_copies(rows)
+            train_rows = _training(train_files, rows, is_wanted=not no_baselines)
+            found = _scores_of(rows, scorer, scores or [], names)
+            evaluation = _judged(rows, found, train_rows, keep)
+            if scorer is not None and is_sensitive:
+                evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows, max_pairs))
+        if traffic:
+            on_traffic, worse = traffic_of(scorer, calibrator, replies, traffic_rows)
+            evaluation, bad = replace(evaluation, traffic=on_traffic), [*bad, *worse]
+        _write(evaluation, output, report, shown_studies)
+        print_evaluation(evaluation, as_json)
+    report_bad(bad, evaluation.rows + len(bad))
+
+
+def card(
+    evaluation: Annotated[
+        Path, typer.Argument(help="The file that `pinocchio evaluate -o` wrote.")
+    ],
+    readme: Annotated[Path, typer.Argument(help="The model card, with marks for its figures.")],
+    studies: StudyFiles = None,
+    of: Annotated[
+        str, typer.Option(help="Fill the part of the card with this name in its marks.")
+    ] = "",
+) -> None:
+    """Write the figures of an evaluation into a model card."""
+    from calibrator.lab.judging.evaluation.evaluate import read_evaluation
+    from calibrator.lab.reporting.model_card import update_card
+    from calibrator.lab.studies.studies import read_study
+
+    with sentences():
+        found = [read_study(path) for path in studies or []]
+        update_card(readme, read_evaluation(evaluation), found, of)
+
+
+def _check_targets(
+    output: Path | None, report: Path | None, keep: Path | None, inputs: Sequence[Path | None]
+) -> None:
+    check_target(output, inputs)
+    check_target(report, inputs)
+    if output and report and output.resolve() == report.resolve():
+        raise OutputError(f"-o and --report both say {output}; name two files")
+    if keep and keep.exists() and not keep.is_dir():
+        raise OutputError(f"--keep-scores writes into a folder, and {keep} is a file")
+
+
+def _has_name(given: str) -> bool:
+    """Return whether --scores is NAME=FILE. A file may have that sign in its own name."""
+    return "=" in given and not Path(given).exists()
+
+
+def _scores_file(given: str) -> Path:
+    return Path(given.partition("=")[2] if _has_name(given) else given)
+
+
+def _read(given: str, rows: Sequence[Row]) -> list[Scores]:
+    from calibrator.rows.scores import read_kinds
+
+    name = given.partition("=")[0] if _has_name(given) else None
+    return read_kinds(_scores_file(given), rows, name)
+
+
+def _tags(given: str) -> list[Tags]:
+    from calibrator.rows.rows import Tags
+
+    known: dict[str, Tags] = {name: name for name in get_args(Tags)}
+    try:
+        return [known[name.strip()] for name in dict.fromkeys(given.split(","))]
+    except KeyError as error:
+        raise JudgingError(f"--tags are {', '.join(known)}, not {given!r}") from error
+
+
+def _training(paths: Sequence[Path], rows: Sequence[Row], *, is_wanted: bool) -> list[Row]:
+    """Return the rows that baselines are fitted on, checked before anything is scored.
+
+    Without files, [] is returned, and a line says so where baselines are wanted.
+    """
+    from calibrator.lab.judging.evaluation.methods import check_baselines, has_sklearn
+    from calibrator.rows.selection import load_labelled
+
+    if not paths:
+        if is_wanted:
+            say("no training rows beside the test rows, so no baselines; give them with --train")
+        return []
+    found, _ = load_labelled(paths)
+    check_baselines(found, rows)
+    say(f"baselines are fitted on {len(found)} training rows")
+    if not has_sklearn():
+        say(
+            "without TF-IDF and length: scikit-learn is not installed; it comes with: "
+            + install_command("train")
+        )
+    return found
+
+
+def _scorer(
+    calibrator: str,
+    device: str,
+    recalibration: Path | None,
+    scores: Sequence[str] | None,
+    is_sensitive: bool,
+    is_renewed: bool,
+) -> Scorer | None:
+    """Return the calibrator, or None where scores were given instead.
+
+    Raises JudgingError for --sensitivity with given scores.
+    """
+    from calibrator.loading import load_scorer
+    from calibrator.rows.kept_scores import keeping
+
+    if not scores:
+        scorer = load_scorer(calibrator, device, recalibration=recalibration)
+        return keeping(scorer, device, is_renewed=is_renewed)
+    if is_sensitive:
+        raise JudgingError(
+            "--sensitivity needs a calibrator, which scores changed replies; --scores has numbers "
+            "of the unchanged ones only. Leave one of the two out"
+        )
+    return None
+
+
+def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list[RowError]]:
+    """Return the labelled rows that the calibrator can read, and the errors of the others."""
+    from calibrator.rows.scores import image_use
+    from calibrator.rows.selection import load_labelled
+
+    return load_labelled(files, "read" if scorer is None else image_use(scorer))
+
+
+def _scores_of(
+    rows: Sequence[Row], scorer: Scorer | None, given: Sequence[str], names: Sequence[Tags]
+) -> list[Scores]:
+    """Return the calibrator's scores of the rows with each of these tags, or the given scores.
+
+    Scores that use other replies are returned beside those of replies alone, under their own names.
+    """
+    from calibrator.rows.kept_scores import reused_sentence
+    from calibrator.rows.scores import score_kinds
+
+    if scorer is None:
+        return [one for each in given for one in _read(each, rows)]
+    with Progress("scoring", len(rows) * len(names)) as progress:
+        kinds = [score_kinds(scorer, rows, each, progress.advance) for each in names]
+    found = [one for each in kinds for one in each]
+    if sentence := reused_sentence(scorer):
+        say(sentence)
+    return found
+
+
+def _judged(
+    rows: Sequence[Row], found: Sequence[Scores], train: Sequence[Row], keep: Path | None
+) -> Evaluation:
+    """Return the figures of these scores and of the baselines, while progress is shown.
+
+    With `keep`, the scores of every method are written into that folder.
+    """
+    from calibrator.lab.judging.evaluation.evaluate import STEPS
+    from calibrator.lab.judging.evaluation.methods import judge_all, keep_scores, methods_of
+
+    if train:
+        say("fitting the baselines; on 100,000 rows this takes a few minutes")
+    methods = methods_of(found, train, rows)
+    if keep:
+        keep_scores(keep, rows, methods)
+    with Progress("working out intervals", STEPS * len(methods)) as progress:
+        return judge_all(rows, methods, train, progress.advance)
+
+
+def _sensitivity(scorer: Scorer, rows: Sequence[Row], max_pairs: int) -> Sensitivity:
+    from calibrator.lab.judging.sensitivity import items_to_score, measure, pairs_of
+
+    pairs = pairs_of(rows, max_pairs)
+    with Progress("scoring replies made wrong", items_to_score(pairs)) as progress:
+        return measure(scorer, pairs, progress.advance)
+
+
+def _write(
+    evaluation: Evaluation, output: Path | None, report: Path | None, studies: Sequence[Study]
+) -> None:
+    from calibrator.lab.judging.evaluation.evaluate import to_json
+    from calibrator.lab.reporting.report import render
+
+    if output:
+        with writer(output) as stream:
+            stream.write(to_json(evaluation) + "\n")
+    if report:
+        with writer(report) as stream:
+            stream.write(render(evaluation, studies))

@@ -1,0 +1,161 @@
+"""`pinocchio study DATA --out report/`: all of the paper's tables on one page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from calibrator.checkpoints.extras import check_installed, check_scikit_learn
+from calibrator.commands.progress import Progress
+from calibrator.commands.terminal import (
+    report_bad,
+    resumable,
+    say,
+    say_copies,
+    sentences,
+    training_files,
+)
+from calibrator.errors import InputError
+from calibrator.rows.files import check_readable
+
+if TYPE_CHECKING:
+    from calibrator.errors import RowError
+    from calibrator.lab.paper.sections.scored import Extent, Scored
+    from calibrator.lab.paper.sections.tables import Table
+    from calibrator.rows.rows import Row
+
+QUICK_ROWS = 500  # rows to probe, and pairs to swap, with --quick
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """The command line's options of a report."""
+
+    out: Path
+    calibrator: str
+    device: str
+    is_renewed: bool
+    train: list[Path] | None
+    method: str
+    only: list[str]
+    is_retrained: bool
+    is_quick: bool
+    runs: Path | None
+
+
+def report(given: Sequence[Path], options: ReportOptions) -> None:
+    """Make the missing parts of the report, and print where it is."""
+    from calibrator.lab.paper.run import Asked, make_report
+
+    with sentences(), resumable():
+        files = list(files_in(given))
+        check_readable(files)
+        check_scikit_learn()
+        if options.is_retrained and options.method == "embedded":
+            check_installed("torch", "torch", "train")
+        asked = Asked(_command(given, options), options.only, options.is_retrained)
+        _ = asked.entries  # an unknown table's name is refused before rows are read
+        scored, bad = _scored(given, files, options)
+        tables = make_report(scored, options.out, asked, say)
+        _tell(tables, options.out)
+    report_bad(bad, len(scored.rows) + len(bad))
+
+
+def files_in(given: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files of rows: those given, and those in a given folder or in its `test/`.
+
+    Raises InputError for a folder without any.
+    """
+    for path in given:
+        if not path.is_dir():
+            yield path
+            continue
+        found = sorted((_rows_folder(path)).glob("*.jsonl*"))
+        if not found:
+            raise InputError(f"no *.jsonl file in {path}, nor in {path / 'test'}")
+        yield from found
+
+
+def _rows_folder(folder: Path) -> Path:
+    return folder / "test" if (folder / "test").is_dir() else folder
+
+
+def _command(given: Sequence[Path], options: ReportOptions) -> str:
+    """Return the command that makes the report.
+
+    Many files of one folder become the folder. --quick is left out: it is for a trial, and a
+    command that is copied from the report should make numbers to publish.
+    """
+    folders = {path.parent for path in given}
+    is_whole = len(given) > 2 and len(folders) == 1
+    named = [folders.pop()] if is_whole else list(given)
+    words = ["pinocchio", "study", *map(str, named), "--out", str(options.out)]
+    if options.calibrator != "embedded":
+        words += ["--calibrator", options.calibrator]
+    return shlex.join(words)
+
+
+def _scored(
+    given: Sequence[Path], files: Sequence[Path], options: ReportOptions
+) -> tuple[Scored, list[RowError]]:
+    from calibrator.lab.paper.sections.scored import Extent, Scored
+    from calibrator.loading import checkpoint_card, load_scorer
+    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.scores import image_use
+    from calibrator.rows.selection import load_labelled
+
+    scorer = load_scorer(options.calibrator, options.device)
+    rows, bad = load_labelled(files, image_use(scorer))
+    say_copies(rows)
+    train: list[Row] = []
+    if options.is_retrained:
+        beside = _training_files(given, files, options.train)
+        train = load_labelled(beside)[0] if beside else []
+    card = checkpoint_card(options.calibrator)
+    extent: Extent = _quick(Extent) if options.is_quick else Extent()
+    found = Scored(
+        rows,
+        keeping(scorer, options.device, is_renewed=options.is_renewed),
+        _watch,
+        lambda: train,
+        extent,
+        frozenset(card["source_models"] if card else ()),
+        options.method,
+        options.device,
+        options.runs or options.out / "runs",
+    )
+    return found, bad
+
+
+def _quick(extent: type[Extent]) -> Extent:
+    return extent(200, 200, QUICK_ROWS, QUICK_ROWS)
+
+
+def _training_files(
+    given: Sequence[Path], files: Sequence[Path], train: list[Path] | None
+) -> list[Path]:
+    """Return the files asked for, or else those in the folder `train` of the given folder."""
+    beside = [folder / "train" for folder in given if (folder / "train").is_dir()]
+    return training_files(files, train or beside or None)
+
+
+@contextmanager
+def _watch(title: str, total: int) -> Iterator[Progress]:
+    with Progress(title, total) as progress:
+        yield progress
+
+
+def _tell(tables: Sequence[Table], folder: Path) -> None:
+    made = sum(one.state == "made" for one in tables)
+    typer.echo(f"{folder / 'index.html'}: {made} of {len(tables)} tables; report.md, report.json")
+    for one in tables:
+        if one.state == "lacking" and "not asked for" not in one.note:
+            typer.echo(f"  not made: {one.title}: {one.note}")
+    if trained := [one.title for one in tables if one.state == "training"]:
+        typer.echo(f"  with --retrain also: {', '.join(trained)}")

@@ -1,0 +1,451 @@
+"""Changes that make a right call wrong in one respect.
+
+Each function makes the change of its name in a draft and no other, and returns whether it could.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from calibrator.lab.data.calls.contraries import (
+    measure_changed,
+    opposed_tool,
+    opposed_value,
+    parent_folder,
+)
+from calibrator.lab.data.calls.drafts import Draft
+from calibrator.readers.calls.reading.steps import is_read
+from calibrator.readers.calls.reading.values import Value, calendar_day, name_words, shape
+
+Json = dict[str, Any]
+
+_ISO = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_CLOCK = re.compile(r"\b(\d{2}):(\d{2})\b")
+_DONE = ('{"status": "ok"}', "Done.", '{"success": true}', "The change was saved.", "OK")
+_FAILED = (
+    "Error: the request was refused; this is not allowed.",
+    '{"error": "not permitted for this record"}',
+    "Failed: the operation cannot be carried out in the present state.",
+)
+_OFFERS = ("Shall I go ahead?", "I can do that now. Is that all right?", "Do you want me to do it?")
+YES = ("Yes, please.", "Yes, go ahead.", "Sure, do it.", "Yes.", "Please do, thanks.")
+_NO = (
+    "No, let that be.",
+    "Wait, don't do that.",
+    "No thanks, I have changed my mind.",
+    "Hold on, please do not change anything yet.",
+)
+_LIMITS = (
+    "The {name} of {tool} may be at most {limit}.",
+    "Never {tool} with a {name} of more than {limit}.",
+    "For {tool} the maximum {name} is {limit}.",
+    "You may {tool} up to a {name} of {limit}; anything above that needs a manager.",
+)
+_FORBIDDEN = (
+    "You must not {tool}; that is for the staff alone.",
+    "Never {tool} in this conversation.",
+    "You are not allowed to {tool}.",
+)
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def other_entity(draft: Draft) -> bool:
+    """Put another id, address, path or name of the same kind from the conversation."""
+    for value in _shuffled(draft, "id", "mail", "path", "name"):
+        others = _others(value, draft)
+        if others and draft.put(value, draft.rng.choice(others)):
+            return True
+    return False
+
+
+def _others(value: Value, draft: Draft) -> list[Any]:
+    """Return values of the records under the same field, or else texts of the same form."""
+    used = {v.text for v in draft.values}
+    fields = {
+        key
+        for record in draft.sources.records
+        for key, held in record.fields.items()
+        if str(held).lower() == value.text
+    }
+    found = {
+        str(held): held
+        for record in draft.sources.records
+        for key, held in record.fields.items()
+        if key in fields and isinstance(held, str | int)
+    }
+    if not found and value.kind in ("id", "mail"):
+        text = draft.sources.results.text + "\n" + draft.sources.users.text
+        found = {each: each for each in re.findall(r"[\w.+@-]+", text)[:2_000]
+                 if shape(each) == shape(value.text)}  # fmt: skip
+        raw = str(value.raw)
+        found = {k: (str(v).upper() if raw.isupper() else v) for k, v in found.items()}
+    listed = [(text, held) for text, held in found.items() if text.lower() not in used]
+    return [held if isinstance(value.raw, type(held)) else text for text, held in sorted(listed)]
+
+
+def number_moved(draft: Draft) -> bool:
+    """Change a number by a little, or by a factor."""
+    for value in _shuffled(draft, "number"):
+        number = value.number or 0.0
+        steps = [1, -1, 2, 10, -10] if number.is_integer() else [1.0, -1.0, 0.1 * number, 5.0]
+        moved = [number + step for step in steps] + [number * 1.1, number * 2, number / 2]
+        fresh = [n for n in moved if n > 0 and not _is_told(n, draft)]
+        if fresh and draft.put(value, _as_number(draft.rng.choice(fresh), value.raw)):
+            return True
+    return False
+
+
+def told_number(draft: Draft) -> bool:
+    """Put another number of the conversation."""
+    told = sorted(draft.sources.request.numbers | draft.sources.results.numbers)
+    for value in _shuffled(draft, "number"):
+        near = [n for n in told if n != value.number and 0 < n < 100 * (value.number or 1.0)]
+        if near and draft.put(value, _as_number(draft.rng.choice(near), value.raw)):
+            return True
+    return False
+
+
+def unit_changed(draft: Draft) -> bool:
+    """Convert a number to another unit, or change its sign."""
+    for value in _shuffled(draft, "number"):
+        number = value.number or 0.0
+        factors = (60, 1 / 60, 100, 0.01, 1_000, 0.001, 24, -1)
+        scaled = [number * f for f in factors if abs(number * f) >= 0.01]
+        if isinstance(value.raw, int):
+            scaled = [n for n in scaled if n.is_integer()]
+        if number and scaled and draft.put(value, _as_number(draft.rng.choice(scaled), value.raw)):
+            return True
+    return False
+
+
+def _is_told(number: float, draft: Draft) -> bool:
+    return number in draft.sources.request.numbers
+
+
+def _as_number(number: float, raw: Any) -> Any:
+    """Convert a number to the type of the value that it replaces."""
+    if isinstance(raw, int):
+        return round(number)
+    plain = round(number, 2)
+    if isinstance(raw, float):
+        return plain
+    return f"{plain:g}" if abs(plain) < 1e6 else str(round(plain))
+
+
+def date_moved(draft: Draft) -> bool:
+    """Move a date by some days."""
+    for value in _shuffled(draft, "date"):
+        text = str(value.raw)
+        if (found := _ISO.search(text)) is None:
+            continue
+        year, month, day = map(int, found.groups())
+        if (when := calendar_day((year, month, day))) is None:
+            continue
+        moved = when + timedelta(draft.rng.choice((-7, -2, -1, 1, 2, 3, 7, 30)))
+        if draft.put(value, text.replace(found[0], moved.isoformat())):
+            return True
+    return False
+
+
+def time_moved(draft: Draft) -> bool:
+    """Move a time of day by some hours."""
+    for value in _shuffled(draft, "date"):
+        text = str(value.raw)
+        if (found := _CLOCK.search(text)) is None:
+            continue
+        minutes = int(found[1]) * 60 + int(found[2])
+        minutes = (minutes + draft.rng.choice((-120, -60, -30, 30, 60, 120, 720))) % 1_440
+        moved = f"{minutes // 60:02d}:{minutes % 60:02d}"
+        if draft.put(value, text.replace(found[0], moved, 1)):
+            return True
+    return False
+
+
+def invented(draft: Draft) -> bool:
+    """Put an id, address or number of the right form that appears nowhere."""
+    for value in _shuffled(draft, "id", "mail", "number"):
+        if value.kind == "number":
+            size = max(1, len(str(int(abs(value.number or 0)))))
+            new: Any = _as_number(float(draft.rng.randrange(10 ** (size - 1), 10**size)), value.raw)
+        else:
+            new = reshuffled(str(value.raw), draft.rng)
+        if str(new).lower() not in _everything(draft) and draft.put(value, new):
+            return True
+    return False
+
+
+def reshuffled(text: str, rng: random.Random) -> str:
+    local, at, domain = text.partition("@")
+    letters = [
+        rng.choice(string.digits) if c.isdigit()
+        else rng.choice(string.ascii_lowercase) if c.islower() and at
+        else rng.choice(string.ascii_uppercase) if c.isupper()
+        else c
+        for c in local
+    ]  # fmt: skip
+    return "".join(letters) + at + domain
+
+
+def _everything(draft: Draft) -> str:
+    s = draft.sources
+    return "\n".join((s.users.text, s.results.text, s.rules.text, s.own))
+
+
+_STANDINS = {
+    "id": ("123", "12345", "ID_HERE", "<id>", "unknown", "your_id", "abc123", "00000"),
+    "mail": ("user@example.com", "john.doe@example.com", "name@company.com", "<email>"),
+    "path": ("path/to/file", "/path/to/target", "file.txt"),
+    "name": ("John Doe", "N/A", "string", "<name>", "unknown", "placeholder"),
+    "date": ("YYYY-MM-DD", "2000-01-01", "<date>", "tomorrow's date"),
+}
+
+
+def placeholder(draft: Draft) -> bool:
+    """Put a placeholder for a value."""
+    for value in _shuffled(draft, *_STANDINS):
+        new = draft.rng.choice(_STANDINS[value.kind])
+        if isinstance(value.raw, str) and draft.put(value, new):
+            return True
+    return False
+
+
+def swapped(draft: Draft) -> bool:
+    """Swap two arguments of the same type."""
+    names = [v.path for v in draft.values if v.path in draft.arguments and v.kind != "flag"]
+    pairs = [
+        (a, b)
+        for at, a in enumerate(names)
+        for b in names[at + 1 :]
+        if type(draft.arguments[a]) is type(draft.arguments[b])
+        and draft.arguments[a] != draft.arguments[b]
+        and not isinstance(draft.arguments[a], list | dict)
+    ]
+    alike = [p for p in pairs if _kind_at(p[0], draft) == _kind_at(p[1], draft)] or pairs
+    if not alike:
+        return False
+    a, b = draft.rng.choice(alike)
+    draft.arguments[a], draft.arguments[b] = draft.arguments[b], draft.arguments[a]
+    return True
+
+
+def _kind_at(path: str, draft: Draft) -> str:
+    return next((v.kind for v in draft.values if v.path == path), "")
+
+
+def required_dropped(draft: Draft) -> bool:
+    """Remove a required argument."""
+    tool = draft.view.tools.get(str(draft.call.get("name")))
+    given = [n for n in (tool.required if tool else ()) if n in draft.arguments]
+    if not given:
+        return False
+    del draft.arguments[draft.rng.choice(given)]
+    return True
+
+
+def request_repeated(draft: Draft) -> bool:
+    """Put the user's own words for a value."""
+    said = draft.view.request.strip()[:300]
+    for value in _shuffled(draft, "id", "mail", "name", "path"):
+        if isinstance(value.raw, str) and len(said) > 20 and draft.put(value, said):
+            return True
+    return False
+
+
+def _shuffled(draft: Draft, *kinds: str) -> list[Value]:
+    values = [v for v in draft.values if v.kind in kinds]
+    draft.rng.shuffle(values)
+    return values
+
+
+# --- tools and steps ----------------------------------------------------------------------------
+
+
+def wrong_tool(draft: Draft) -> bool:
+    """Call another offered tool that takes these arguments."""
+    name, given = str(draft.call.get("name")), set(draft.arguments)
+    own = draft.view.tools.get(name)
+    fitting: list[tuple[Any, Json]] = []
+    others: list[tuple[Any, Json]] = []
+    for tool in draft.view.tools.values():
+        if tool.name == name:
+            continue
+        renamed = _renamed(draft.arguments, tool.properties, tool.required)
+        if renamed is not None:
+            alike = own is not None and len(own.words & tool.words) >= 2
+            (fitting if alike or given <= set(tool.properties) else others).append((tool, renamed))
+    if not (fitting or others):
+        return False
+    tool, renamed = draft.rng.choice(fitting or others)
+    draft.call["name"] = tool.name
+    draft.arguments.clear()
+    draft.arguments.update(renamed)
+    return True
+
+
+def _renamed(given: Json, properties: Mapping[str, Any], required: Sequence[str]) -> Json | None:
+    """Return the arguments as another tool takes them; None if it requires more."""
+    kept = {name: value for name, value in given.items() if name in properties}
+    missing = [name for name in required if name not in kept]
+    spare = [value for name, value in given.items() if name not in kept]
+    if len(missing) > len(spare) or len(missing) > 1:
+        return None
+    return kept | dict(zip(missing, spare, strict=False))
+
+
+def repeated(draft: Draft) -> bool:
+    """Insert the same call with success just before it."""
+    name = str(draft.call.get("name"))
+    results = [c.result for c in draft.view.earlier if c.name == name and c.result]
+    said = results[-1] if results else draft.rng.choice(_DONE)
+    if is_read(name) and not results:
+        return False
+    _append_step(draft, said)
+    return True
+
+
+def error_ignored(draft: Draft) -> bool:
+    """Insert the same call with a refusal just before it."""
+    if is_read(str(draft.call.get("name"))):
+        return False
+    _append_step(draft, draft.rng.choice(_FAILED))
+    return True
+
+
+def _append_step(draft: Draft, result: str) -> None:
+    """Append a copy of the call, and its result, to the messages."""
+    function = dict(draft.call) | {"arguments": json.dumps(draft.arguments, ensure_ascii=False)}
+    call = {"id": f"call_{len(draft.messages)}x", "type": "function", "function": function}
+    draft.messages += [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": result},
+    ]
+
+
+def look_up_left_out(draft: Draft) -> bool:
+    """Remove the look-up of a value, so that the value appears nowhere."""
+    sought = [
+        v.text for v in draft.values
+        if v.kind in ("id", "mail", "path") and len(v.text) > 2
+        and v.text in draft.sources.results.text and v.text not in draft.sources.users.text
+        and v.text not in draft.sources.rules.text
+    ]  # fmt: skip
+    if not sought:
+        return False
+    text = draft.rng.choice(sought)
+    kept: list[Json] = []
+    dropped: set[Any] = set()
+    for message in draft.messages:
+        if (
+            message.get("role") in ("tool", "function")
+            and text in str(message.get("content")).lower()
+        ):
+            dropped.add(message.get("tool_call_id"))
+        else:
+            kept.append(message)
+    if None in dropped:
+        return False
+    draft.messages[:] = [m for m in (_without(m, dropped, text) for m in kept) if m is not None]
+    return True
+
+
+def _without(message: Json, dropped: set[Any], text: str) -> Json | None:
+    """Return a message without calls whose results are removed, or that have the value.
+
+    Returns None if no call is left.
+    """
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    left = [c for c in calls if c.get("id") not in dropped and text not in str(c).lower()]
+    if len(left) == len(calls):
+        return message
+    return {**message, "tool_calls": left} if left else None
+
+
+def put_request(draft: Draft, said: str) -> bool:
+    """Replace the user's last request."""
+    for at in range(len(draft.messages) - 1, -1, -1):
+        if draft.messages[at].get("role") == "user":
+            draft.messages[at] = {**draft.messages[at], "content": said}
+            return True
+    return False
+
+
+def declined(draft: Draft) -> bool:
+    """Insert a question whether to make the call, and the user's no."""
+    return asked(draft, _NO)
+
+
+def asked(draft: Draft, answers: Sequence[str]) -> bool:
+    if is_read(str(draft.call.get("name"))):
+        return False
+    draft.messages += [
+        {"role": "assistant", "content": draft.rng.choice(_OFFERS)},
+        {"role": "user", "content": draft.rng.choice(answers)},
+    ]
+    return True
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+def limit_passed(draft: Draft) -> bool:
+    """Add a rule with a limit below a number of the call."""
+    return limited(draft, (0.3, 0.5, 0.8))
+
+
+def limited(draft: Draft, shares: Sequence[float]) -> bool:
+    for value in _shuffled(draft, "number"):
+        limit = (value.number or 0.0) * draft.rng.choice(shares)
+        limit = round(limit) if limit >= 3 else round(limit, 1)
+        is_inside = shares[0] > 1
+        if limit <= 0 or (limit >= (value.number or 0.0)) != is_inside:
+            continue
+        name = " ".join(name_words(value.path.rpartition(" ")[2])) or "amount"
+        _add_rule(
+            draft,
+            draft.rng.choice(_LIMITS).format(name=name, tool=_spoken(draft), limit=f"{limit:g}"),
+        )
+        return True
+    return False
+
+
+def forbidden(draft: Draft) -> bool:
+    """Add a rule that forbids the tool."""
+    if is_read(str(draft.call.get("name"))):
+        return False
+    _add_rule(draft, draft.rng.choice(_FORBIDDEN).format(tool=_spoken(draft)))
+    return True
+
+
+def _spoken(draft: Draft) -> str:
+    return " ".join(name_words(str(draft.call.get("name"))))
+
+
+def _add_rule(draft: Draft, rule: str) -> None:
+    first = draft.messages[0] if draft.messages else {}
+    if first.get("role") in ("system", "developer") and isinstance(first.get("content"), str):
+        lines = re.split(r"(?<=[.!?])\s+", first["content"])
+        lines.insert(draft.rng.randrange(len(lines) + 1), rule)
+        draft.messages[0] = {**first, "content": " ".join(lines)}
+    else:
+        draft.messages.insert(0, {"role": "system", "content": rule})
+
+
+KINDS: dict[str, Callable[[Draft], bool]] = {
+    function.__name__.replace("_", " "): function
+    for function in (
+        other_entity, number_moved, told_number, unit_changed, date_moved, time_moved, invented,
+        placeholder, swapped, required_dropped, request_repeated, wrong_tool, repeated,
+        error_ignored, look_up_left_out, declined, limit_passed, forbidden, opposed_value,
+        opposed_tool, parent_folder, measure_changed,
+    )
+}  # fmt: skip

@@ -1,0 +1,178 @@
+"""Twists of scenes that need turns of their own: repeated, unsaid and partial requests.
+
+Each function yields outcomes: whether the reply is right, the reply, and the turns before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from calibrator.lab.data.calls.domains import Write
+from calibrator.lab.data.calls.stages import (
+    DONE,
+    Json,
+    Stage,
+    fill,
+    id_name_of,
+    look_up,
+    request_of,
+    spoken_name,
+)
+
+Reply = tuple[str, Json]  # a tool's name and its arguments
+Outcome = tuple[int, Reply, list[Json]]
+
+_PARTS = {"half": 2, "a third": 3, "a quarter": 4, "a tenth": 10, "all": 1}
+_CLASH_RULES = (
+    "No two {record}s may have the same {names}.",
+    "Never give one {names} to two {record}s.",
+    "Each {names} is free for one {record} only.",
+)
+_PURSES = (
+    ("money_left", "What may still be spent this month.", "money_left"),
+    ("remaining_credit", "How much credit remains.", "remaining"),
+    ("quota_status", "How much of the quota is free.", "available"),
+    ("stock_on_hand", "How much there is.", "on_hand"),
+)
+_PURSE_RULES = (
+    "Nothing goes beyond what {name} tells.", "Ask {name} first and stay within it.",
+    "What {name} says is the limit.",
+)  # fmt: skip
+
+
+def again_looked(stage: Stage) -> Iterator[Outcome]:
+    """Yield the change that is due, and wrongly the look-up that has just been made."""
+    stage.say(request_of(stage))
+    look_up(stage)
+    last = stage.turns[-2]["tool_calls"][0]["function"]
+    yield 1, (stage.write.name, dict(stage.values)), list(stage.turns)
+    yield 0, (last["name"], json.loads(last["arguments"])), list(stage.turns)
+
+
+def extra(stage: Stage) -> Iterator[Outcome]:
+    """Yield a second change, once requested and once not."""
+    other = stage.rng.choice([w for w in stage.domain.writes if w.name != stage.write.name])
+    twin = Stage(stage.domain, other, stage.rng, stage.today, stage.records, stage.target)
+    fill(twin)
+    before = list(stage.turns)
+    for correct in (1, 0):
+        stage.turns[:] = before
+        both = f"{request_of(stage)} Also: {request_of(twin)}"
+        stage.say(both if correct else request_of(stage))
+        look_up(stage)
+        stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
+        yield correct, (other.name, dict(twin.values)), list(stage.turns)
+
+
+def unsaid(stage: Stage) -> Iterator[Outcome]:
+    """Yield a call with a value that the user gave, and one that the user did not give."""
+    told = [f"{spoken_name(n)}: {v}" for n, v in stage.spoken.items() if n != id_name_of(stage)]
+    does = stage.write.does.rstrip(".")
+    asked = f"{does[:1].lower()}{does[1:]}, for {stage.who(stage.record)}."
+    before = list(stage.turns)
+    for correct in (1, 0):
+        stage.turns[:] = before
+        stage.say(f"Please {asked} {'; '.join(told) if correct else ''}".strip())
+        look_up(stage)
+        yield correct, (stage.write.name, dict(stage.values)), list(stage.turns)
+
+
+def transposed(stage: Stage) -> Iterator[Outcome]:
+    """Yield the right call, and one with two adjacent characters of the id swapped."""
+    stage.say(request_of(stage))
+    look_up(stage)
+    yield 1, (stage.write.name, dict(stage.values)), list(stage.turns)
+    name = id_name_of(stage)
+    own = stage.values[name]
+    places = [
+        at for at in range(len(own) - 1) if own[at] != own[at + 1] and own[at : at + 2].isalnum()
+    ]
+    at = stage.rng.choice(places)
+    wrong = own[:at] + own[at + 1] + own[at] + own[at + 2 :]
+    yield 0, (stage.write.name, {**stage.values, name: wrong}), list(stage.turns)
+
+
+def part(stage: Stage) -> Iterator[Outcome]:
+    """Yield a call with the requested part of a record's number, and with another part of it."""
+    ((name, source),) = [
+        (n, s.partition(" ")[2]) for n, s in stage.write.takes.items() if s.startswith("most")
+    ]
+    is_whole = stage.domain.fields[source].startswith("count")
+    stage.record[source] = (
+        stage.rng.randrange(1, 9) * 60 if is_whole else (stage.rng.randrange(3, 40) * 6.0)
+    )
+    words = [word for word in _PARTS if word != "all" or stage.rng.random() < 0.3]
+    word, other = stage.rng.sample(words if len(words) > 1 else list(_PARTS), 2)
+    stage.spoken[name] = f"{word} of the {spoken_name(source)}"
+    stage.say(request_of(stage))
+    look_up(stage)
+    for correct, chosen in ((1, word), (0, other)):
+        amount = round(stage.record[source] / _PARTS[chosen], None if is_whole else 2)
+        values = {**stage.values, name: amount}
+        yield correct, (stage.write.name, values), list(stage.turns)
+
+
+def clash(stage: Stage) -> Iterator[Outcome]:
+    """Yield a call for a slot that is free, and for one that another record has."""
+    names = [n for n, s in stage.write.takes.items() if s in ("new date+", "new time")]
+    rule = stage.rng.choice(_CLASH_RULES)
+    spoken = " and ".join(map(spoken_name, names))
+    stage.rules.insert(1, rule.format(record=stage.domain.record, names=spoken))
+    before = list(stage.turns)
+    other = stage.records[(stage.target + 1) % len(stage.records)]
+    for correct in (1, 0):
+        stage.turns[:] = before
+        if not correct:
+            other.update({name: stage.values[name] for name in names})
+        stage.say(request_of(stage))
+        look_up(stage, is_wide=True)
+        yield correct, (stage.write.name, dict(stage.values)), list(stage.turns)
+
+
+def purse(stage: Stage) -> Iterator[Outcome]:
+    """Yield a call with a number within the balance that a look-up returned, and beyond it."""
+    name = next(n for n, v in stage.values.items() if isinstance(v, int | float))
+    wanted = float(stage.values[name]) or 1.0
+    tool, does, key = stage.rng.choice(_PURSES)
+    stage.rules.insert(1, stage.rng.choice(_PURSE_RULES).format(name=spoken_name(tool)))
+    stage.others.append((tool, does))
+    before = list(stage.turns)
+    for correct, factor in ((1, stage.rng.uniform(1.1, 4)), (0, stage.rng.uniform(0.2, 0.9))):
+        stage.turns[:] = before
+        stage.say(request_of(stage))
+        look_up(stage)
+        left = round(wanted * factor, 1)
+        told = (
+            json.dumps({key: left}) if stage.rng.random() < 0.6 else f"{spoken_name(key)}: {left}"
+        )
+        stage.call(tool, {}, told)
+        yield correct, (stage.write.name, dict(stage.values)), list(stage.turns)
+
+
+PLOTS: dict[str, Callable[[Stage], Iterator[Outcome]]] = {
+    "look again": again_looked,
+    "extra": extra,
+    "unsaid": unsaid,
+    "transposed": transposed,
+    "part": part,
+    "clash": clash,
+    "purse": purse,
+}
+
+
+def suits(write: Write, twist: str) -> bool:
+    """Return whether a tool takes the parameters that a twist needs."""
+    sources = list(write.takes.values())
+    if twist == "part":
+        return sum(source.startswith("most") for source in sources) == 1 and not any(
+            re.match(r"new (?:count|money)", source) for source in sources
+        )
+    if twist == "clash":
+        return "new date+" in sources
+    if twist == "purse":
+        return any(re.match(r"most|new (?:count|money)", source) for source in sources)
+    if twist == "unsaid":
+        return any(source.startswith("new") for source in sources)
+    return True

@@ -1,0 +1,239 @@
+"""Edits of a call or its conversation that remove one reason against it, and nothing else.
+
+What is missing is added (a value to the request, a tool to the offer, a look-up before the call),
+and what is too much is removed (an earlier call, a sentence of the instructions). The edits read
+the texts alone and do not use the scores of calls.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from calibrator.readers.calls.notes.marks import DIFFERS
+from calibrator.readers.calls.reading.conversation import view_of
+from calibrator.readers.calls.reading.reply import read_reply
+from calibrator.readers.calls.reading.steps import is_read
+from calibrator.readers.calls.reading.values import calendar_day, name_words
+from calibrator.readers.calls.reasons import reasons
+from calibrator.scorer import ToolUse
+
+Json = dict[str, Any]
+MOST_TRIED = 60  # edits tried for one reason
+_ISO = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_STANDIN = {"mail": "r.hollis@northwind.test", "other": "K4417-20"}
+
+
+def taken_away(used: ToolUse, reason: str) -> ToolUse | None:
+    """Return the first edit of a reply for which `reasons` no longer names a reason.
+
+    Returns None if no edit removes it.
+    """
+    kind, name = _named(reason)
+    edits = _EDITS.get(kind)
+    if edits is None:
+        return None
+    for edited in itertools.islice(edits(used, name), MOST_TRIED):
+        if (kind, name) not in map(_named, reasons(read_reply(edited))):
+            return edited
+    return None
+
+
+def _named(reason: str) -> tuple[str, str]:
+    """Return the kind of a reason and the argument that it names or "", without similar texts."""
+    kind, _, rest = reason.partition(": ")
+    return kind, rest.partition(DIFFERS)[0]
+
+
+def _copied(used: ToolUse) -> tuple[list[Any], list[Any], Json]:
+    given = copy.deepcopy((list(used.messages), list(used.tools), dict(used.message)))
+    return given[0], given[1], given[2]
+
+
+def _functions(message: Json) -> list[Json]:
+    listed = message.get("tool_calls")
+    held = [each.get("function") for each in listed] if isinstance(listed, list) else []
+    return [each for each in held if isinstance(each, dict)]
+
+
+def _arguments(function: Json) -> Json:
+    try:
+        found = json.loads(function.get("arguments") or "{}")
+    except (TypeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _said(messages: list[Any], sentence: str) -> bool:
+    """Append a sentence to the user's last words; False if there are none."""
+    for message in reversed(messages):
+        if isinstance(message, dict) and message.get("role") == "user":
+            if not isinstance(message.get("content"), str):
+                return False
+            message["content"] = f"{message['content'].rstrip()} {sentence}"
+            return True
+    return False
+
+
+def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
+    messages, tools, message = _copied(used)
+    view = view_of(used)
+    values = [v for c in view.calls for v in c.values if v.path.replace(" ", ".")[:60] == path]
+    spoken = " ".join(name_words(path.rpartition(".")[2])) or "value"
+    told = ", ".join(dict.fromkeys(str(value.raw) for value in values))
+    if values and _said(messages, f"The {spoken} is {told}."):
+        yield ToolUse(messages, tools, message)
+
+
+def _placeholder_filled(used: ToolUse, path: str) -> Iterator[ToolUse]:
+    messages, tools, message = _copied(used)
+    name = path.partition(".")[0]
+    for function in _functions(message):
+        arguments = _arguments(function)
+        if isinstance(arguments.get(name), str):
+            new = _STANDIN["mail" if "@" in arguments[name] else "other"]
+            function["arguments"] = json.dumps(arguments | {name: new}, ensure_ascii=False)
+            if _said(messages, f"The {' '.join(name_words(name))} is {new}."):
+                yield ToolUse(messages, tools, message)
+
+
+def _without_earlier(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    messages, tools, message = _copied(used)
+    own = {(f.get("name"), json.dumps(_arguments(f), sort_keys=True)) for f in _functions(message)}
+    gone: set[Any] = set()
+    kept: list[Any] = []
+    for each in messages:
+        calls = each.get("tool_calls") if isinstance(each, dict) else None
+        if isinstance(calls, list):
+            same = [c for c in calls if _key(c) in own]
+            gone |= {c.get("id") for c in same}
+            each["tool_calls"] = [c for c in calls if _key(c) not in own]
+            if not each["tool_calls"]:
+                continue
+        if not (isinstance(each, dict) and gone and each.get("tool_call_id") in gone):
+            kept.append(each)
+    yield ToolUse(kept, tools, message)
+
+
+def _key(call: Any) -> tuple[Any, str]:
+    function = call.get("function") if isinstance(call, dict) else None
+    function = function if isinstance(function, dict) else {}
+    return function.get("name"), json.dumps(_arguments(function), sort_keys=True)
+
+
+def _looked_up(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    for tool in view_of(used).tools:
+        if is_read(tool):
+            messages, tools, message = _copied(used)
+            held = [_arguments(function) for function in _functions(message)]
+            asked = {"name": tool, "arguments": "{}"}
+            call = {"id": "call_looked_up", "type": "function", "function": asked}
+            messages += [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(held)},
+            ]
+            yield ToolUse(messages, tools, message)
+
+
+def _offered(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    messages, tools, message = _copied(used)
+    known = view_of(used).tools
+    for function in _functions(message):
+        name = function.get("name")
+        if isinstance(name, str) and name not in known:
+            properties: Json = {key: {} for key in _arguments(function)}
+            schema = {"type": "object", "properties": properties}
+            described = {"name": name, "description": " ".join(name_words(name))}
+            tools.append({"type": "function", "function": described | {"parameters": schema}})
+    yield ToolUse(messages, tools, message)
+
+
+def _schema(change: Callable[[Json, Json], None]) -> Callable[[ToolUse, str], Iterator[ToolUse]]:
+    """Return an edit that applies `change` to the schema and the arguments of each called tool."""
+
+    def edited(used: ToolUse, _: str) -> Iterator[ToolUse]:
+        messages, tools, message = _copied(used)
+        for function in _functions(message):
+            for tool in tools:
+                held = tool.get("function", tool) if isinstance(tool, dict) else {}
+                schema = held.get("parameters") if isinstance(held, dict) else None
+                if isinstance(schema, dict) and held.get("name") == function.get("name"):
+                    change(schema, _arguments(function))
+        yield ToolUse(messages, tools, message)
+
+    return edited
+
+
+def _nothing_required(schema: Json, given: Json) -> None:
+    schema["required"] = [name for name in schema.get("required") or [] if name in given]
+
+
+def _any_type(schema: Json, given: Json) -> None:
+    for name in given:
+        if isinstance(held := (schema.get("properties") or {}).get(name), dict):
+            held.pop("type", None)
+
+
+def _as_choice(schema: Json, given: Json) -> None:
+    for name, value in given.items():
+        held = (schema.get("properties") or {}).get(name)
+        for place in (held, held.get("items")) if isinstance(held, dict) else ():
+            if isinstance(place, dict) and isinstance(place.get("enum"), list):
+                place["enum"] += value if isinstance(value, list) else [value]
+
+
+def _without_sentence(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    for at, each in enumerate(used.messages):
+        text = each.get("content") if isinstance(each, dict) else None
+        if not isinstance(text, str) or each.get("role") not in ("system", "developer"):
+            continue
+        parts = re.split(r"(?<=[.!?;\n])", text)
+        for place in range(len(parts)):
+            messages, tools, message = _copied(used)
+            messages[at]["content"] = "".join([*parts[:place], *parts[place + 1 :]])
+            yield ToolUse(messages, tools, message)
+
+
+def _dates_moved(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    places = [
+        (number, found)
+        for number, function in enumerate(_functions(dict(used.message)))
+        for found in _ISO.finditer(str(function.get("arguments")))
+    ]
+    for days in (1, -1, 2, -2, 3, -3, 4, 5, 6, 7, -4, -5, -6, -7, 14, 30, 365):
+        for number, found in places:
+            year, month, day = map(int, found.groups())
+            when = calendar_day((year, month, min(day, 28) if days == 1 else day))
+            if when is None:
+                continue
+            messages, tools, message = _copied(used)
+            function = _functions(message)[number]
+            text = str(function["arguments"])
+            moved = (when + timedelta(days)).isoformat()
+            function["arguments"] = text[: found.start()] + moved + text[found.end() :]
+            yield ToolUse(messages, tools, message)
+
+
+_EDITS: dict[str, Callable[[ToolUse, str], Iterator[ToolUse]]] = {
+    "value not in conversation": _value_said,
+    "placeholder": _placeholder_filled,
+    "the same call has been made already": _without_earlier,
+    "the same call has failed already": _without_earlier,
+    "no read-only call came before this one": _looked_up,
+    "the tool was not offered": _offered,
+    "a required argument is missing": _schema(_nothing_required),
+    "an argument has another type than the schema says": _schema(_any_type),
+    "an argument is not among the values that the schema allows": _schema(_as_choice),
+    "a number is beyond a limit in the instructions": _without_sentence,
+    "a time is outside the hours in the instructions": _without_sentence,
+    "a date in the record is further back than the instructions allow": _without_sentence,
+    "the instructions ask for a confirmation first": _without_sentence,
+    "a date is not on the weekday that was asked for": _dates_moved,
+    "a range ends before it starts": _dates_moved,
+    "a date is not in the calendar": _dates_moved,
+}

@@ -1,0 +1,331 @@
+"""The facts of a policy, and right replies, wrong replies and questions about them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from calibrator.lab.data.evidence.words.templates import (
+    choose_words,
+    data,
+    fill,
+    gerund,
+    plural,
+    slots_of,
+)
+from calibrator.lab.data.evidence.words.values import (
+    Style,
+    Value,
+    differs,
+    other_value,
+    parse_slot,
+    write,
+)
+
+# Slots that are drawn from the words of the house, in words/domains.yaml, with their units.
+POOLS = {
+    "goods": "good",
+    "act": "act",
+    "offer": "offer",
+    "paper": "paper",
+    "group": "group",
+    "staff": "staff",
+}
+# Kinds of facts that could contradict each other in one text.
+CLASHES = ({"opening hours", "closed day"},)
+
+
+@dataclass(frozen=True)
+class House:
+    """A fictional company or office: its words (words/domains.yaml), name and style of values."""
+
+    words: dict[str, Any]
+    name: str
+    style: Style
+
+    @property
+    def user(self) -> str:
+        """The word for a person whom the house serves."""
+        return str(self.words["user"])
+
+    def pool(self, spec: str) -> list[str]:
+        """Return the house's words for a slot such as `goods` or `paper`."""
+        return list(self.words[spec])
+
+    def reply_style(self, rng: random.Random) -> Style:
+        """Return a style for a reply: often the style of the house, always its currency."""
+        return self.style if rng.random() < 0.5 else Style.drawn(rng, self.style.currency)
+
+
+def random_house(rng: random.Random) -> House:
+    """Draw a house."""
+    words = rng.choice(list(data("domains").values()))
+    names = data("names")
+    texts = {"place": rng.choice(names["place"]), "family": rng.choice(names["family"])}
+    return House(words, fill(rng.choice(words["name"]), texts), Style.drawn(rng))
+
+
+@cache
+def kinds() -> dict[str, dict[str, Any]]:
+    """Return all kinds of facts by name."""
+    return {**data("policies"), **data("frames")}
+
+
+def kinds_for(house: House) -> list[str]:
+    """Return the names of the kinds of facts that fit a house."""
+    tags = {*house.words["tags"], "all"}
+    return [name for name, kind in kinds().items() if tags & set(kind["where"])]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply about one fact, with the question that it answers."""
+
+    question: str
+    text: str
+
+
+@dataclass
+class Fact:
+    """One fact: its kind, its values by slot, and whether it is so (`holds`) or not."""
+
+    kind: str
+    house: House
+    values: dict[str, Value]
+    holds: bool = True
+    near: list[Value] = field(default_factory=list)
+    tail: str = ""  # a remark that the policy adds to the fact
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The kind's entry in the YAML files."""
+        return kinds()[self.kind]
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """The kind and value of the fact's subject; facts with the same subject would collide."""
+        slot = self.spec.get("subject")
+        if slot in ("act", "offer"):
+            return slot, str(self.values[slot].raw)
+        return self.kind, str(self.values[slot].raw) if slot else ""
+
+    @property
+    def topic(self) -> str:
+        """A noun phrase for the subject of the fact."""
+        slot = self.spec.get("subject")
+        subject = str(self.values[slot].raw) if slot else ""
+        if slot == "act":
+            return gerund(subject)
+        if slot == "offer":
+            return subject
+        link = {"good": " for ", "grp": " for ", "plan": " of ", "d": " on "}.get(slot or "")
+        return f"the {self.kind}{link}{subject}" if link else f"the {self.kind}"
+
+    def policy(self, rng: random.Random) -> str:
+        """Return the fact as a sentence of the policy."""
+        forms = self.spec["policy" if self.holds else "policy_no"]
+        text = self._write(rng.choice(forms), self.values, self.house.style, rng)
+        return with_tail(text, self.tail) if self.tail else text
+
+    def question(self, rng: random.Random, form: str = "") -> str:
+        """Return a question that a reply of this form answers and that names the subject."""
+        asks = self._asks(form) or self._asks("")
+        return self._write(rng.choice(asks), self.values, self.house.reply_style(rng), rng)
+
+    def _asks(self, form: str) -> list[str]:
+        slot = self.spec.get("subject")
+        asks = [each.partition("@") for each in self.spec["ask"]]
+        fitting = [
+            ask for ask, _, about in asks if not form or not about or about in slots_of(form)
+        ]
+        return [each for each in fitting if not slot or slot in slots_of(each)] or fitting
+
+    def right(self, rng: random.Random) -> Reply:
+        """Return a reply that agrees with the fact."""
+        return self._case(True, rng) or self._limit(True, rng) or self._statement(self.holds, rng)
+
+    def wrong(self, rng: random.Random) -> Reply:
+        """Return a reply that contradicts the fact."""
+        special = self._case(False, rng) or self._limit(False, rng)
+        if special:
+            return special
+        if self.spec.get("negatable") and (
+            not self.holds or rng.random() < 0.6 or len(self.values) == 1
+        ):
+            return self._statement(not self.holds, rng)
+        listed = self.spec.get("wrong")
+        if listed and (self.spec.get("listed") or rng.random() < 0.6):
+            return self._reply(rng.choice(listed), self.values, rng)
+        changed = self._changed(rng)
+        if changed is not None:
+            return changed
+        if listed:
+            return self._reply(rng.choice(listed), self.values, rng)
+        return self._statement(not self.holds, rng)
+
+    def _reply(self, form: str, values: dict[str, Value], rng: random.Random) -> Reply:
+        style = self.house.reply_style(rng)
+        return Reply(self.question(rng, form), self._write(form, values, style, rng))
+
+    def shifted(self, subject: str, rng: random.Random) -> Reply:
+        """Return a reply with the fact about another subject, which the text does not mention."""
+        slot = self.spec["subject"]
+        values = {**self.values, slot: Value(self.values[slot].unit, subject)}
+        return Fact(self.kind, self.house, values, self.holds)._statement(self.holds, rng)
+
+    def _statement(self, holds: bool, rng: random.Random) -> Reply:
+        return self._reply(
+            rng.choice(self.spec["reply" if holds else "reply_no"]), self.values, rng
+        )
+
+    def _changed(self, rng: random.Random) -> Reply | None:
+        """Return a reply with one value replaced; None if no value can be."""
+        for _ in range(8):
+            form = rng.choice(self.spec["reply"])
+            slots = [slot for slot in slots_of(form) if self._changeable(slot)]
+            if not slots:
+                continue
+            slot = rng.choice(sorted(slots))
+            new = self._other(slot, rng)
+            if new is None:
+                continue
+            return self._reply(form, {**self.values, slot: new}, rng)
+        return None
+
+    def _changeable(self, slot: str) -> bool:
+        fixed = [self.spec.get("subject"), *self.spec.get("fixed", [])]
+        return slot in self.values and slot not in fixed
+
+    def _other(self, slot: str, rng: random.Random) -> Value | None:
+        spec = self.spec["slots"][slot]
+        if spec in POOLS:
+            others = [word for word in self.house.pool(spec) if word != self.values[slot].raw]
+            return Value(POOLS[spec], rng.choice(others))
+        near = [*self.near, *(each for name, each in self.values.items() if name != slot)]
+        return other_value(self.values[slot], spec, near, rng)
+
+    def _limit(self, right: bool, rng: random.Random) -> Reply | None:
+        """Return a reply about an amount below or above the fact's limit, sometimes."""
+        if "limit" not in self.spec or not self.holds or rng.random() < 0.6:
+            return None
+        limit = self.values[self.spec["limit"]]
+        less_forms = self.spec.get("within") or self.spec.get("below", [])
+        more_forms = self.spec["beyond"]
+        less = rng.random() < 0.5
+        amount = _below(limit, rng) if less else _above(limit, rng)
+        if amount is None:
+            return None
+        form = rng.choice(less_forms if less == right else more_forms)
+        values = {**self.values, "m": amount}
+        style = self.house.reply_style(rng)
+        # Question and reply write the amount in the same words, as people do.
+        state = rng.getstate()
+        ask = self._write(rng.choice(self.spec["ask_limit"]), values, style, rng)
+        rng.setstate(state)
+        return Reply(ask, self._write(form, values, style, rng))
+
+    def _case(self, right: bool, rng: random.Random) -> Reply | None:
+        """Return a reply to a person who meets or lacks the condition, sometimes."""
+        if "case" not in self.spec or rng.random() < 0.5:
+            return None
+        ask, correct, false = rng.choice(self.spec["case"])
+        style = self.house.reply_style(rng)
+        texts = [
+            self._write(form, self.values, style, rng)
+            for form in (ask, correct if right else false)
+        ]
+        return Reply(*texts)
+
+    def _write(
+        self, template: str, values: dict[str, Value], style: Style, rng: random.Random
+    ) -> str:
+        texts = {slot: write(value, style, rng) for slot, value in values.items()}
+        texts |= {"user": self.house.user, "users": plural(self.house.user)}
+        if "act" in texts:
+            texts["acting"] = gerund(texts["act"])
+        return fill(choose_words(template, rng), texts)
+
+
+def with_tail(text: str, tail: str) -> str:
+    """Return a sentence with a remark before its full stop."""
+    text = text.rstrip()
+    stop = text[-1] if text[-1] in ".!" else "."
+    return (text if text.endswith(".m.") else text.rstrip(".!")) + tail + stop
+
+
+def _below(limit: Value, rng: random.Random) -> Value | None:
+    """Return an amount well below a limit; None if the limit is too small."""
+    step = 1 if limit.number < 20 else 5
+    amounts = [
+        number
+        for number in range(1, int(limit.number))
+        if number % step == 0 and number > limit.number * 0.3
+    ]
+    return Value(limit.unit, float(rng.choice(amounts))) if amounts else None
+
+
+def _above(limit: Value, rng: random.Random) -> Value:
+    step = 1 if limit.number < 20 else 5
+    return Value(limit.unit, limit.number + step * rng.randint(1, 6))
+
+
+def draw_fact(kind: str, house: House, rng: random.Random) -> Fact:
+    """Draw a fact of this kind in this house."""
+    spec = kinds()[kind]
+    values: dict[str, Value] = {}
+    for slot, slot_spec in spec["slots"].items():
+        for _ in range(50):
+            if slot_spec in POOLS:
+                value: Value | None = Value(POOLS[slot_spec], rng.choice(house.pool(slot_spec)))
+            else:
+                value = parse_slot(slot_spec, rng)
+            if value is not None and all(
+                value.unit != other.unit or differs(value, other) for other in values.values()
+            ):
+                break
+        assert value is not None, f"{kind}: the slot {slot} has no values"
+        values[slot] = value
+    holds = not (spec.get("negatable") and rng.random() < 0.5)
+    return Fact(kind, house, values, holds)
+
+
+def draw_facts(house: House, count: int, rng: random.Random) -> list[Fact]:
+    """Draw facts that do not collide; some kinds occur several times, about different subjects."""
+    facts: list[Fact] = []
+    fitting = kinds_for(house)
+    for _ in range(count * 20):
+        if len(facts) >= count:
+            break
+        repeat = facts and rng.random() < 0.3 and facts[-1].spec.get("subject")
+        fact = draw_fact(facts[-1].kind if repeat else rng.choice(fitting), house, rng)
+        if fits(fact, facts):
+            facts.append(fact)
+    link(facts)
+    for fact in facts:
+        if rng.random() < 0.15:
+            fact.tail = rng.choice(data("names")["added_tail"])
+    return facts
+
+
+def fits(fact: Fact, facts: Iterable[Fact]) -> bool:
+    """Return whether a fact neither repeats nor contradicts others."""
+    for other in facts:
+        if fact.subject == other.subject:
+            return False
+        if any({fact.kind, other.kind} <= clash for clash in CLASHES):
+            return False
+        words = {str(v.raw) for v in fact.values.values() if v.unit in ("act", "offer")}
+        if words & {str(v.raw) for v in other.values.values() if v.unit in ("act", "offer")}:
+            return False
+    return True
+
+
+def link(facts: Sequence[Fact]) -> None:
+    """Set the values of the other facts in every fact, for wrong replies."""
+    for fact in facts:
+        fact.near = [
+            value for other in facts if other is not fact for value in other.values.values()
+        ]

@@ -1,0 +1,204 @@
+"""Tables with invented rows, and the formats in which they are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from calibrator.lab.data.evidence.words.templates import capital, data, fill
+from calibrator.lab.data.evidence.words.values import MONTHS, WEEKDAYS, Style, Value, digits, write
+
+Cell = float | str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A synthetic table: its kind (words/tables.yaml), the names of its rows and its cells."""
+
+    spec: dict[str, Any]
+    names: list[str]
+    columns: list[str]
+    cells: dict[tuple[str, str], Cell]
+    style: Style
+
+    def column(self, head: str) -> dict[str, Any]:
+        """Return the column's entry in words/tables.yaml."""
+        found: dict[str, Any] = self.spec["columns"][head]
+        return found
+
+    def noun(self, head: str) -> str:
+        """Return the name of a column in a sentence ("founding year" for "founded")."""
+        return str(self.column(head).get("noun", head))
+
+    def values(self, head: str) -> list[Cell]:
+        """Return the cells of a column."""
+        return [self.cells[name, head] for name in self.names]
+
+    @property
+    def number_columns(self) -> list[str]:
+        """The columns with amounts that can be compared."""
+        return [
+            head
+            for head in self.columns
+            if "unit" in self.column(head) and not self.column(head).get("plain")
+        ]
+
+    @property
+    def word_columns(self) -> list[str]:
+        """The columns with words."""
+        return [head for head in self.columns if "words" in self.column(head)]
+
+    def written(self, head: str, cell: Cell, rng: random.Random) -> str:
+        """Write a cell with its unit, as in a sentence."""
+        unit = self.column(head).get("unit")
+        if unit is None or isinstance(cell, str):
+            return str(cell)
+        if unit in ("money", "percent", "time", "days", "minutes", "months", "years"):
+            return write(Value(unit, float(cell)), self.style, rng)
+        if unit == "year":
+            return digits(cell)
+        return number(cell, rng) + ("" if unit == "count" else f" {unit}")
+
+
+def number(amount: float, rng: random.Random) -> str:
+    """Return an amount with or without a comma for thousands."""
+    if amount != int(amount):
+        return f"{amount:.1f}"
+    return f"{amount:,.0f}" if amount >= 1000 and rng.random() < 0.5 else str(int(amount))
+
+
+def random_person(rng: random.Random) -> str:
+    """Draw a name of a person."""
+    return f"{rng.choice(data('names')['given'])} {rng.choice(data('names')['family'])}"
+
+
+def pool_of(source: str | list[str], rng: random.Random) -> list[str]:
+    """Return the words for a column or for the names of rows."""
+    if isinstance(source, list):
+        return list(source)
+    if source == "person":
+        return [random_person(rng) for _ in range(40)]
+    if source == "date":
+        return [f"{rng.randint(1, 28)} {rng.choice(MONTHS)}" for _ in range(40)]
+    if source == "weekday":
+        return list(WEEKDAYS)
+    return list(data("names")[source])
+
+
+def random_table(rng: random.Random) -> tuple[Table, Table, Table]:
+    """Draw a table, one with other columns of its rows, and one with other rows."""
+    spec = rng.choice(list(data("tables").values()))
+    names = list(dict.fromkeys(rng.sample(pool_of(spec["names"], rng), 10)))
+    count = rng.randint(3, 8)
+    heads = list(spec["columns"])
+    rng.shuffle(heads)
+    shown = heads[: rng.randint(2, len(heads) - 1)]
+    cells: dict[tuple[str, str], Cell] = {}
+    for head in heads:
+        column = spec["columns"][head]
+        pool = pool_of(column["words"], rng) if "words" in column else []
+        pool = rng.sample(pool, min(len(pool), rng.randint(3, 6))) if pool else []
+        for name in names:
+            cells[name, head] = rng.choice(pool) if pool else draw_amount(column["range"], rng)
+    style = Style.drawn(rng)
+    table = Table(spec, names[:count], shown, cells, style)
+    other_columns = Table(spec, names[:count], heads[len(shown) :], cells, style)
+    other_rows = Table(spec, names[count:], shown, cells, style)
+    return table, other_columns, other_rows
+
+
+def draw_amount(span: list[float], rng: random.Random) -> float:
+    """Draw an amount from a span of lowest, highest and step."""
+    low, high, step = span
+    return round(low + step * rng.randint(0, int((high - low) / step)), 2)
+
+
+# --- writing the table ----------------------------------------------------------------------------
+
+
+def table_text(table: Table, rng: random.Random) -> str:
+    """Return the table as markdown, CSV, records, JSON or sentences."""
+    heads = [_header(table, head) for head in table.columns]
+    lines = [
+        [name, *(_plain(table, head, table.cells[name, head]) for head in table.columns)]
+        for name in table.names
+    ]
+    title = [capital(table.spec["row"]), *map(capital, heads)]
+    form = rng.choice((_markdown, _markdown, _csv, _records, _json, _tabs))
+    text = form([title, *lines]) if rng.random() < 0.88 else _sentences(table, rng)
+    intro = rng.choice(
+        ("", "", f"Table: {table.spec['rows']}", f"Overview of the {table.spec['rows']}:", "Data:")
+    )
+    return f"{intro}\n{text}".strip()
+
+
+def _header(table: Table, head: str) -> str:
+    unit = table.column(head).get("unit", "")
+    if unit == "money":
+        return f"{head} ({table.style.currency})"
+    if unit == "percent":
+        return f"{head} (%)"
+    return f"{head} ({unit})" if unit and unit not in ("count", "year", "time", "points") else head
+
+
+def _plain(table: Table, head: str, cell: Cell) -> str:
+    if table.column(head).get("unit") == "time" and not isinstance(cell, str):
+        return f"{int(cell):02d}:{round(cell % 1 * 60):02d}"
+    return (
+        cell
+        if isinstance(cell, str)
+        else digits(cell).removesuffix("0")
+        if cell != int(cell)
+        else digits(cell)
+    )
+
+
+def _markdown(lines: list[list[str]]) -> str:
+    rows = ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join([rows[0], "|" + " --- |" * len(lines[0]), *rows[1:]])
+
+
+def _csv(lines: list[list[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue().strip()
+
+
+def _tabs(lines: list[list[str]]) -> str:
+    return "\n".join(" ; ".join(line) for line in lines)
+
+
+def _records(lines: list[list[str]]) -> str:
+    heads = lines[0]
+    return "\n\n".join(
+        "\n".join(f"{head}: {cell}" for head, cell in zip(heads, line, strict=True))
+        for line in lines[1:]
+    )
+
+
+def _json(lines: list[list[str]]) -> str:
+    heads = [head.lower() for head in lines[0]]
+    return json.dumps(
+        [dict(zip(heads, line, strict=True)) for line in lines[1:]], ensure_ascii=False, indent=1
+    )
+
+
+def _sentences(table: Table, rng: random.Random) -> str:
+    return "\n".join(
+        " ".join(
+            cell_sentence(table, name, head, table.cells[name, head], rng) for head in table.columns
+        )
+        for name in table.names
+    )
+
+
+def cell_sentence(table: Table, name: str, head: str, cell: Cell, rng: random.Random) -> str:
+    """Return a sentence that states a cell."""
+    forms = list(table.column(head).get("say", []))
+    forms += ["The $head of $e is $v."] if not forms or rng.random() < 0.2 else []
+    texts = {"e": name, "v": table.written(head, cell, rng), "head": table.noun(head)}
+    return fill(rng.choice(forms), texts)

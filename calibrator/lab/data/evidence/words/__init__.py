@@ -1,0 +1,3 @@
+"""The words and templates of made conversations."""
+
+__all__ = ["templates", "values"]

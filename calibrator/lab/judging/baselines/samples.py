@@ -1,0 +1,180 @@
+"""Confidences from several replies to one question, by their agreement with the judged reply.
+
+- semantic entropy of the clusters of replies that entail each other (Kuhn et al. 2023; I08, I10);
+- self-consistency: the share of samples that agree with the judged reply (I09, I11);
+- graph measures on P(entailment) between samples: NumSemSets, Deg, EigV (Lin et al. 2023; I12);
+- agreement with replies to changed prompts (SPUQ, Gao et al. 2024), and the frequency score of
+  LofreeCP (Su et al. 2024), both as published (I13).
+
+Higher values are more certain in all of them. `entailment.py` has the `entailment` functions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from calibrator.lab.judging.baselines.entailment import (
+    CONTRADICTION,
+    ENTAILMENT,
+    Entailment,
+    lexical_entailment,
+    normalized,
+)
+from calibrator.metrics.metrics import Floats, Ints
+
+ENTROPY_WEIGHT, SIMILARITY_WEIGHT = 0.5, 0.5  # weights of LofreeCP's two penalties
+
+
+@dataclass
+class Samples:
+    """Several replies to one question, and the reply that is judged."""
+
+    reply: str
+    texts: Sequence[str]
+    entailment: Entailment = lexical_entailment
+
+    @cached_property
+    def _pairs(self) -> Floats:
+        """The probabilities of each pair of the m samples and, last, the reply: (m+1, m+1, 3)."""
+        every = [*self.texts, self.reply]
+        pairs = [(a, b) for a in every for b in every]
+        return np.asarray(self.entailment(pairs)).reshape(len(every), len(every), 3)
+
+    @cached_property
+    def clusters(self) -> Ints:
+        """The cluster number of each sample and, last, of the reply.
+
+        Texts that entail each other have the same number. Clustering is greedy, as published: each
+        text is compared with the first text of every cluster so far.
+        """
+        best = self._pairs.argmax(axis=2) == ENTAILMENT
+        firsts: list[int] = []
+        found = []
+        for at in range(len(best)):
+            same = [k for k, first in enumerate(firsts) if best[first, at] and best[at, first]]
+            if not same:
+                firsts.append(at)
+            found.append(same[0] if same else len(firsts) - 1)
+        return np.array(found)
+
+    def semantic_entropy(self) -> float:
+        """Return minus the entropy of the clusters' shares of samples, in nats.
+
+        The reply is not among the samples.
+        """
+        shares = np.bincount(self.clusters[:-1]) / len(self.texts)
+        shares = shares[shares > 0]
+        return float((shares * np.log(shares)).sum())
+
+    def self_consistency(self) -> float:
+        """Return the share of samples in the reply's cluster (I11)."""
+        return float((self.clusters[:-1] == self.clusters[-1]).mean())
+
+    def exact_consistency(self) -> float:
+        """Return the share of samples with the same normalized words as the reply (I09)."""
+        same = [normalized(text) == normalized(self.reply) for text in self.texts]
+        return sum(same) / len(same)
+
+    @cached_property
+    def _affinity(self) -> Floats:
+        """The mean P(entailment) of both directions between samples, (m, m); the diagonal is 1."""
+        one_way = self._pairs[:-1, :-1, ENTAILMENT]
+        found = (one_way + one_way.T) / 2
+        np.fill_diagonal(found, 1.0)
+        return np.asarray(found)
+
+    def sets(self) -> float:
+        """Return NumSemSets: minus the number of groups of samples that entail each other.
+
+        Two samples are in one group where, in both directions, entailment is likelier than
+        contradiction, or where a chain of such samples links them.
+        """
+        p = self._pairs[:-1, :-1]
+        likely = p[..., ENTAILMENT] > p[..., CONTRADICTION]
+        joined = (likely & likely.T) | np.eye(len(p), dtype=bool)
+        left, count = set(range(len(joined))), 0
+        while left:
+            waiting = [left.pop()]
+            count += 1
+            while waiting:
+                near = {int(k) for k in np.flatnonzero(joined[waiting.pop()])} & left
+                left -= near
+                waiting += near
+        return -float(count)
+
+    def degree(self) -> float:
+        """Return Deg: minus trace(m I - D) / m^2, where D sums the affinities of each sample."""
+        m = len(self._affinity)
+        return -float((m - self._affinity.sum(axis=1)).sum() / m**2)
+
+    def eigenvalues(self) -> float:
+        """Return EigV: minus the sum of max(0, 1 - eigenvalue) of the normalized Laplacian."""
+        root = 1 / np.sqrt(self._affinity.sum(axis=1))
+        laplacian = np.eye(len(root)) - root[:, None] * self._affinity * root
+        return -float(np.maximum(0, 1 - np.linalg.eigvalsh(laplacian)).sum())
+
+    def agreement(self) -> float:
+        """Return SPUQ's consistency: the mean similarity (ROUGE-L) of the reply with the samples.
+
+        The samples are replies to changed prompts.
+        """
+        return float(np.mean([rouge_l(self.reply, text) for text in self.texts]))
+
+    def frequency(self) -> float:
+        """Return LofreeCP's frequency score of the reply.
+
+        It is the share of samples that equal the reply, minus half of the samples' normalized
+        entropy, plus half of the reply's similarity with the most frequent sample.
+        """
+        counts = Counter(map(normalized, self.texts))
+        shares = np.array(list(counts.values())) / len(self.texts)
+        most = float(np.log(len(self.texts))) or 1.0
+        entropy = float(-(shares * np.log(shares)).sum() / most)
+        similar = rouge_l(self.reply, counts.most_common(1)[0][0])
+        share = counts[normalized(self.reply)] / len(self.texts)
+        return share - ENTROPY_WEIGHT * entropy + SIMILARITY_WEIGHT * similar
+
+
+def rouge_l(first: str, second: str) -> float:
+    """Return the F1 of the longest common subsequence of normalized words.
+
+    The score is 1 for two empty texts.
+    """
+    a, b = normalized(first).split(), normalized(second).split()
+    if not a or not b:
+        return float(a == b)
+    row = [0] * (len(b) + 1)
+    for word in a:
+        before = 0
+        for at, other in enumerate(b, start=1):
+            row[at], before = (
+                (before + 1 if word == other else max(row[at], row[at - 1])),
+                row[at],
+            )
+    return 2 * row[-1] / (len(a) + len(b))
+
+
+def likelihoods(logprobs: Sequence[float]) -> dict[str, float]:
+    """Return the `mean`, `lowest` and `sum` of the log-probabilities of a reply's tokens (I15)."""
+    found = np.asarray(logprobs, dtype=np.float64)
+    return {"mean": float(found.mean()), "lowest": float(found.min()), "sum": float(found.sum())}
+
+
+def token_certainty(tops: Sequence[Sequence[float]]) -> float:
+    """Return minus the mean entropy of the next token, in nats (I15).
+
+    `tops` has the log-probabilities of the likeliest tokens at each position. The probability that
+    they leave over counts as one more token.
+    """
+    entropies = []
+    for each in tops:
+        p = np.exp(np.asarray(each, dtype=np.float64))
+        p = np.append(p, max(0.0, 1 - float(p.sum())))
+        p = p[p > 0]
+        entropies.append(float(-(p * np.log(p)).sum()))
+    return -float(np.mean(entropies))

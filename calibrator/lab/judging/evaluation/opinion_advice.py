@@ -1,0 +1,175 @@
+"""The worth of second opinions on labelled replies, and the replies to ask for them about.
+
+A policy asks where the confidence is in a band. Each band has a price, the calls for each reply,
+and a gain, in the share that can be kept at a stated error rate (paper L02). The band is chosen on
+half of the questions and judged on the other half, so the figures are of unseen replies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from calibrator.errors import JudgingError
+from calibrator.lab.judging.evaluation.drawn_others import (
+    SEED,
+    ReadsOthers,
+    check_reads_others,
+    confidences_of,
+    draw_others,
+)
+from calibrator.metrics.metrics import Floats, Ints, auroc, coverage_at
+from calibrator.rows.rows import Row, labels_of
+from calibrator.scorer import Score
+
+LEAST_REPLIES: Final = 100
+"""The least replies with others; half of fewer would not determine a share at 95 % right."""
+WANTED: Final = 0.95
+"""The share of the gain that the advised band needs, on the half that it is chosen on. The cheapest
+such band is the advice. As it was chosen for its figure, it has less elsewhere; nine tenths should
+remain."""
+BUDGETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7)  # calls for each reply, one for each line
+LEAST_GAIN: Final = 0.01  # share of replies; a smaller gain is not worth a call
+EDGES: Final = tuple(round(0.05 * step, 2) for step in range(21))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The effect of asking about confidences from `low` up to, but not including, `high`.
+
+    It has the calls for each reply, the AUROC, and the share kept at the wanted error rate.
+    """
+
+    low: float
+    high: float
+    calls: float
+    auroc: float
+    kept: float
+
+    @property
+    def is_nobody(self) -> bool:
+        return self.low >= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class OpinionAdvice:
+    """The effects of asking about no reply, about all, and in the best band for each budget.
+
+    All are measured on the judged half. `band` is the cheapest with `WANTED` of the gain, None
+    where opinions gain too little.
+    """
+
+    calibrator: str
+    replies: int
+    questions: int
+    max_error: float
+    nobody: Asked
+    everybody: Asked
+    bands: tuple[Asked, ...]
+    band: Asked | None
+
+    def gain(self, asked: Asked) -> float:
+        """Return the share of the whole gain in kept replies that this choice has."""
+        whole = self.everybody.kept - self.nobody.kept
+        return (asked.kept - self.nobody.kept) / whole if whole > 0 else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def advise_opinion(
+    calibrator: ReadsOthers,
+    rows: Sequence[Row],
+    alone: Sequence[Score],
+    *,
+    model: str | None = None,
+    max_error: float = 0.05,
+    seed: int = SEED,
+) -> OpinionAdvice:
+    """Return advice on the band to ask in, given the scores `alone` of the rows, (N,).
+
+    `model` is the one that would be asked; without it one is drawn for each reply. Raises
+    JudgingError for a calibrator that reads no others, or too few replies with one.
+    """
+    check_reads_others(calibrator)
+    drawn = draw_others(calibrator, rows, model=model, seed=seed)
+    judged = [rows[each.at] for each in drawn]
+    labels = labels_of(judged) if judged else np.zeros(0, int)
+    if len(judged) < LEAST_REPLIES or len(set(labels.tolist())) < 2:
+        by = f" by {model}" if model else ""
+        raise JudgingError(
+            f"{len(judged)} labelled replies have another reply{by} to the same question "
+            f"(`question_id`), or `others` of their own: {LEAST_REPLIES} are the least, right and "
+            "wrong ones"
+        )
+    own = [alone[each.at] for each in drawn]
+    told = calibrator.with_others([each.item for each in drawn], own)
+    figures = _Figures(labels, confidences_of(own), confidences_of(told), max_error)
+    questions = [row.question_id for row in judged]
+    is_chosen_on = np.array([_half(each) for each in questions])
+    return _advice(
+        figures.of(is_chosen_on), figures.of(~is_chosen_on), calibrator.opinion, questions
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """Labels, and confidences without and with other replies, of the same replies, (N,)."""
+
+    labels: Ints
+    alone: Floats
+    together: Floats
+    max_error: float
+
+    def of(self, chosen: Any) -> _Figures:
+        return _Figures(
+            self.labels[chosen], self.alone[chosen], self.together[chosen], self.max_error
+        )
+
+    def asked(self, low: float, high: float) -> Asked:
+        """Return the effect of asking in a band."""
+        is_asked = (self.alone >= low) & (self.alone < high)
+        told = np.where(is_asked, self.together, self.alone)
+        return Asked(
+            low,
+            high,
+            float(is_asked.mean()),
+            auroc(self.labels, told),
+            coverage_at(self.labels, told, 1 - self.max_error),
+        )
+
+
+def _advice(
+    chosen_on: _Figures, judged: _Figures, calibrator: str, questions: Sequence[str]
+) -> OpinionAdvice:
+    nobody, everybody = chosen_on.asked(0.0, 0.0), chosen_on.asked(0.0, 1.01)
+    ends = (*EDGES[:-1], 1.01)
+    every = [chosen_on.asked(low, high) for low in EDGES for high in ends if low < high]
+    best = [
+        max((each for each in every if each.calls <= budget), key=lambda each: each.kept)
+        for budget in BUDGETS
+        if any(each.calls <= budget for each in every)
+    ]
+    wanted = nobody.kept + WANTED * (everybody.kept - nobody.kept)
+    enough = min((each for each in every if each.kept >= wanted), key=lambda each: each.calls)
+    bands = dict.fromkeys((each.low, each.high) for each in best)
+    is_worth_it = everybody.kept - nobody.kept >= LEAST_GAIN
+    return OpinionAdvice(
+        calibrator,
+        len(questions),
+        len(set(questions)),
+        judged.max_error,
+        judged.asked(0.0, 0.0),
+        judged.asked(0.0, 1.01),
+        tuple(judged.asked(*band) for band in bands),
+        judged.asked(enough.low, enough.high) if is_worth_it else None,
+    )
+
+
+def _half(question: str) -> bool:
+    """Return whether the band is chosen on this question."""
+    return hashlib.sha256(question.encode()).digest()[0] % 2 == 0

@@ -1,0 +1,125 @@
+"""The measurement of a scorer on traffic: every kind, every set, means, and the effect of edits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from calibrator.lab.judging.baselines.overlap import tfidf_cosines, word_shares
+from calibrator.lab.judging.evaluation.traffic.figures import (
+    ALL,
+    SETS,
+    Change,
+    Traffic,
+    TrafficFigures,
+    change_of,
+    figures_of,
+    mean_figures,
+)
+from calibrator.lab.judging.evaluation.traffic.probes import EDITS, Probe
+from calibrator.lab.judging.evaluation.traffic.sets import TrafficSet
+from calibrator.metrics.metrics import Floats
+from calibrator.rows.rows import Row, labels_of
+from calibrator.rows.scores import score_items
+from calibrator.scorer import Item, Score, Scorer
+
+EVERY_SET = "mean of all sets"
+UNSEEN_SETS = "mean of sets that training did not see"
+OTHER_SETS = "mean of the others"
+MIN_ROWS = 10  # least rows of a set in a mean
+
+
+def replies_to_score(sets: Sequence[TrafficSet], probes: Sequence[Probe]) -> int:
+    """Return how many replies `measure_traffic` scores, for a progress bar."""
+    return sum(len(one.rows) for one in sets) + len(_probed(probes))
+
+
+def measure_traffic(
+    scorer: Scorer,
+    sets: Sequence[TrafficSet],
+    probes: Sequence[Probe],
+    left_out: Collection[str] = (),
+    progress: Callable[[int], None] = lambda _: None,
+) -> Traffic:
+    """Score all replies with their conversations and the models' served names, and return figures.
+
+    `left_out` names sets that the checkpoint's training did not see. `progress` is called with the
+    number of replies scored.
+    """
+    items = [row.item("served") for one in sets for row in one.rows]
+    probed = _probed(probes)
+    scores = score_items(scorer, [*items, *probed.values()], progress)
+    figures: list[TrafficFigures] = []
+    at = 0
+    for one in sets:
+        end = at + len(one.rows)
+        figures += _of_set(one, items[at:end], scores[at:end], left_out)
+        at = end
+    said = dict(zip(probed, (score.confidence for score in scores[at:]), strict=True))
+    return Traffic(scorer.name, [*figures, *_means(figures)], _changes(probes, said))
+
+
+def _of_set(
+    one: TrafficSet, items: Sequence[Item], scores: Sequence[Score], left_out: Collection[str]
+) -> list[TrafficFigures]:
+    """Return one line for a set, or for pairs one for each kind and one for all."""
+    baselines = word_shares(items), tfidf_cosines(items)
+    if one.group == SETS:
+        found = _figures(one, one.name, one.rows, range(len(items)), scores, baselines)
+        is_left_out = one.name in left_out
+        return [replace(found, licence=one.licence, is_left_out=is_left_out)]
+    kinds: dict[str, list[int]] = {}
+    for at, row in enumerate(one.rows):
+        kinds.setdefault(row.benchmark or "", []).append(at)
+    kinds[ALL] = list(range(len(items)))
+    return [_figures(one, kind, one.rows, at, scores, baselines) for kind, at in kinds.items()]
+
+
+def _figures(
+    one: TrafficSet,
+    kind: str,
+    rows: Sequence[Row],
+    at: Sequence[int],
+    scores: Sequence[Score],
+    baselines: tuple[Floats, Floats],
+) -> TrafficFigures:
+    chosen = np.array(at)
+    words, cosines = baselines
+    return figures_of(
+        one.group,
+        kind,
+        labels_of(rows)[chosen],
+        [rows[place].question_id for place in at],
+        [scores[place] for place in at],
+        (words[chosen], cosines[chosen]),
+    )
+
+
+def _means(figures: Sequence[TrafficFigures]) -> list[TrafficFigures]:
+    """Return the means over sets: all, those that training did not see, and the others.
+
+    Sets with fewer than `MIN_ROWS` rows are left out.
+    """
+    sets = [one for one in figures if one.group == SETS and one.rows >= MIN_ROWS]
+    parts = {
+        EVERY_SET: sets,
+        UNSEEN_SETS: [one for one in sets if one.is_unseen],
+        OTHER_SETS: [one for one in sets if not one.is_unseen],
+    }
+    return [mean_figures(name, each) for name, each in parts.items() if each]
+
+
+def _probed(probes: Sequence[Probe]) -> dict[int, Item]:
+    """Return each item of the probes once, by its identity, as many edits are of the same reply."""
+    return {id(item): item for probe in probes for item in (probe.before, probe.after)}
+
+
+def _changes(probes: Sequence[Probe], said: dict[int, float]) -> list[Change]:
+    found: dict[tuple[str, str], list[float]] = {}
+    for probe in probes:
+        change = said[id(probe.after)] - said[id(probe.before)]
+        found.setdefault((probe.edit, probe.of), []).append(change)
+    order = sorted(found, key=lambda key: (EDITS.index(key[0]), key[1]))
+    return [change_of(edit, of, np.array(found[edit, of])) for edit, of in order]

@@ -1,0 +1,202 @@
+"""Edits of replies and of contexts, with the change of confidence that each may cause.
+
+- another context: the system message of another question of the same set. The confidence should
+  change, because it should depend on what the reply can be checked against.
+- an opening or an apology before a right reply: nothing should change.
+- attacks, on wrong replies: claims to be right, the question repeated, the context quoted and then
+  contradicted, "according to the document", the same reply as an earlier turn of the assistant.
+  Nothing should rise.
+
+Only replies in prose are edited: a sentence before JSON or code makes them wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from calibrator.errors import NotScorableError
+from calibrator.lab.judging.baselines.overlap import text_before, words_of
+from calibrator.lab.judging.evaluation.traffic.figures import APPS, SETS, Group
+from calibrator.lab.judging.evaluation.traffic.sets import TrafficSet
+from calibrator.lab.judging.evaluation.traffic.wording import (
+    APOLOGIES,
+    ATTRIBUTIONS,
+    CLAIMS,
+    ENGLISH,
+    OPENINGS,
+    QUOTATIONS,
+    RESTATEMENTS,
+)
+from calibrator.readers.evidence.conversation import INSTRUCTING, read_conversation
+from calibrator.rows.rows import Row, parse_row
+from calibrator.scorer import Item
+
+OTHER_CONTEXT: Final = "another context"
+OPENING: Final = "an opening"
+APOLOGY: Final = "an apology"
+CLAIM: Final = "claims to be right"
+REPEATED: Final = "repeats the question"
+QUOTED: Final = "quotes the context, then contradicts it"
+ATTRIBUTED: Final = "says it is according to the document"
+EARLIER: Final = "is an earlier turn of the assistant"
+ATTACKS: Final = (CLAIM, REPEATED, QUOTED, ATTRIBUTED, EARLIER)
+EDITS: Final = (OTHER_CONTEXT, OPENING, APOLOGY, *ATTACKS)
+
+REPLIES_OF_SET = 20  # edited replies of a set, right and wrong ones each
+CONTEXTS_OF_SET = 40  # replies of a set that get another context
+MIN_CHARACTERS = 40  # least characters of a reply in prose, and of a quoted sentence
+MAX_QUOTED = 300
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_PROSE = re.compile(r"\w[^\n]*[.!?:)*]")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An item before and after an edit."""
+
+    edit: str
+    of: Group
+    before: Item
+    after: Item
+
+
+def probes_of(sets: Sequence[TrafficSet]) -> list[Probe]:
+    """Return all edits of our own app replies and of the sets; they are always the same."""
+    found: list[Probe] = []
+    for one in sets:
+        if one.group in (APPS, SETS):
+            found += _other_contexts(one)
+            found += _edited(one)
+    return found
+
+
+def _edited(one: TrafficSet) -> Iterator[Probe]:
+    """Yield the edits of right and of wrong replies, in every wording for our own replies."""
+    prose = [row for row in one.rows if _is_english_prose(row)]
+    most = len(prose) if one.group == APPS else REPLIES_OF_SET
+    wordings = len(OPENINGS) if one.group == APPS else 1
+    for label, edits in ((1, _OF_RIGHT), (0, _OF_WRONG)):
+        rows = [row for row in prose if row.correct == label][:most]
+        for at, row in enumerate(rows):
+            item = row.item("served")
+            for edit, (made, count) in edits.items():
+                numbers = {(at + turn) % count for turn in range(wordings)}
+                for after in filter(None, (made(row, number) for number in sorted(numbers))):
+                    yield Probe(edit, one.group, item, after)
+
+
+def _is_english_prose(row: Row) -> bool:
+    """Return whether a sentence put before the reply keeps it the same kind of reply."""
+    text = row.answer.strip()
+    if row.tool_use is not None or len(text) < MIN_CHARACTERS or "```" in text:
+        return False
+    words = words_of(text)
+    is_english = sum(word in ENGLISH for word in words) >= 0.15 * len(words)
+    return is_english and _PROSE.match(text) is not None
+
+
+def _opening(row: Row, number: int) -> Item:
+    return _answering(row, f"{OPENINGS[number]} {row.answer}")
+
+
+def _apology(row: Row, number: int) -> Item:
+    return _answering(row, f"{APOLOGIES[number]} {row.answer}")
+
+
+def _claim(row: Row, number: int) -> Item:
+    return _answering(row, f"{row.answer.rstrip()} {CLAIMS[number]}")
+
+
+def _attributed(row: Row, number: int) -> Item:
+    return _answering(row, ATTRIBUTIONS[number] + row.answer)
+
+
+def _repeated(row: Row, number: int) -> Item | None:
+    asked = read_conversation(row.messages, row.question).instruction.strip()
+    if not asked or len(asked) > MAX_QUOTED:
+        return None
+    return _answering(row, RESTATEMENTS[number].format(asked) + row.answer)
+
+
+def _quoted(row: Row, number: int) -> Item | None:
+    """Put before the reply the sentence of the context that shares most words with it.
+
+    Return None where the context has no sentence of a suitable length.
+    """
+    words = {*words_of(row.answer)}
+    sentences = [
+        sentence.strip()
+        for sentence in _SENTENCE_END.split(text_before(row.item("served")))
+        if MIN_CHARACTERS <= len(sentence.strip()) <= MAX_QUOTED
+    ]
+    if not sentences:
+        return None
+    closest = max(sentences, key=lambda each: len(words & {*words_of(each)}))
+    return _answering(row, QUOTATIONS[number].format(closest) + row.answer)
+
+
+def _earlier(row: Row, number: int) -> Item | None:
+    """Return the reply to a conversation that asked the same before and got this very reply.
+
+    Return None where the last message is not the user's.
+    """
+    messages = list(row.messages)
+    if not messages or not _is_by(messages[-1], "user"):
+        return None
+    said = {"role": "assistant", "content": row.answer}
+    return _asked(row, [*messages, said, messages[-1]])
+
+
+def _answering(row: Row, answer: str) -> Item:
+    return replace(row.item("served"), answer=answer)
+
+
+def _asked(row: Row, messages: Sequence[Any]) -> Item | None:
+    """Return the reply to other messages, or None where they cannot be read."""
+    try:
+        return parse_row({**row.raw, "messages": messages}).item("served")
+    except (NotScorableError, ValueError):
+        return None
+
+
+_Edit = tuple[Callable[[Row, int], Item | None], int]  # the edit, and its number of wordings
+_OF_RIGHT: Mapping[str, _Edit] = {
+    OPENING: (_opening, len(OPENINGS)),
+    APOLOGY: (_apology, len(APOLOGIES)),
+}
+_OF_WRONG: Mapping[str, _Edit] = {
+    CLAIM: (_claim, len(CLAIMS)),
+    REPEATED: (_repeated, len(RESTATEMENTS)),
+    QUOTED: (_quoted, len(QUOTATIONS)),
+    ATTRIBUTED: (_attributed, len(ATTRIBUTIONS)),
+    EARLIER: (_earlier, 1),
+}
+
+
+def _other_contexts(one: TrafficSet) -> Iterator[Probe]:
+    """Yield replies whose system message is replaced by that of another question."""
+    by_kind: dict[str, list[Row]] = {}
+    for row in one.rows:
+        if row.tool_use is None and _instructions(row):
+            by_kind.setdefault(row.benchmark or "" if one.group == APPS else "", []).append(row)
+    for rows in by_kind.values():
+        for at, row in enumerate(rows[:CONTEXTS_OF_SET]):
+            others = (rows[(at + step) % len(rows)] for step in range(1, len(rows)))
+            own = _instructions(row)
+            donor = next((o for o in others if _instructions(o) != own), None)
+            if donor is None:
+                continue
+            rest = [each for each in row.messages if not _is_by(each, *INSTRUCTING)]
+            if after := _asked(row, [*_instructions(donor), *rest]):
+                yield Probe(OTHER_CONTEXT, one.group, row.item("served"), after)
+
+
+def _instructions(row: Row) -> list[Any]:
+    return [each for each in row.messages if _is_by(each, *INSTRUCTING)]
+
+
+def _is_by(message: Any, *roles: str) -> bool:
+    return isinstance(message, Mapping) and message.get("role") in roles

@@ -1,0 +1,163 @@
+"""The traffic to measure on: labelled rows, hand-made pairs, our own app replies.
+
+A file of labelled rows (`.jsonl`, `.jsonl.gz`) is one set. `NAME__nc` and `NAME__no_licence` mark a
+set that training may not see. Files of entailment pairs (`premise`, `hypothesis`) hold no replies
+and are skipped. A `.json` file is a list of hand-made pairs:
+
+    {"kind", "question" | "messages", "right": REPLY, "wrong": [[FAULT, REPLY], ...]} and "tools"
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from calibrator.errors import JudgingError, NotScorableError, RowError
+from calibrator.lab.judging.evaluation.traffic.figures import APPS, HAND_MADE, SETS, Group
+from calibrator.lab.judging.sensitivity import app_replies
+from calibrator.rows.rows import ImageUse, Row, open_lines, parse_row, read_rows
+from calibrator.rows.selection import share_of
+
+ROWS_OF_SET = 1_000  # most rows of a set, in whole questions
+LICENCES = {"__nc": "nc", "__no_licence": "no licence"}
+_ENDINGS = (".jsonl", ".jsonl.gz")
+_GROUNDING, _HAND_MADE = Path("grounding") / "test", Path("traffic") / "handmade.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSet:
+    """Labelled replies of one source; in `apps` and `hand-made`, `Row.benchmark` is the kind."""
+
+    group: Group
+    name: str
+    rows: list[Row]
+    licence: str = ""  # the licence that forbids training, or empty
+
+
+def find_traffic(places: Sequence[Path]) -> list[Path]:
+    """Return the files of these places, each of which is a file or a folder.
+
+    A folder gives `grounding/test/*.jsonl.gz` in it, with `traffic/handmade.json` in it or beside
+    it; without `grounding/test`, the `.jsonl`, `.jsonl.gz` and `.json` files in it. Raises
+    JudgingError for a folder without any.
+    """
+    found: list[Path] = []
+    for place in places:
+        files = list(_files_of(place)) if place.is_dir() else [place]
+        if not files:
+            raise JudgingError(
+                f"{place} has no traffic: it needs {_GROUNDING}/*.jsonl.gz, or such files itself"
+            )
+        found += files
+    return list(dict.fromkeys(found))
+
+
+def _files_of(folder: Path) -> Iterator[Path]:
+    rows = folder / _GROUNDING
+    if not rows.is_dir():
+        yield from sorted(
+            path for path in folder.iterdir() if path.name.endswith((*_ENDINGS, ".json"))
+        )
+        return
+    yield from sorted(path for path in rows.iterdir() if path.name.endswith(_ENDINGS))
+    pairs = [folder / _HAND_MADE, folder.resolve().parent / _HAND_MADE]
+    yield from [path for path in pairs if path.is_file()][:1]
+
+
+def read_traffic(
+    paths: Sequence[Path], images: ImageUse = "refuse", most: int = ROWS_OF_SET
+) -> tuple[list[TrafficSet], list[RowError]]:
+    """Return our own app replies and the sets of the files, and the errors of bad rows.
+
+    A set of more than `most` rows is thinned by whole questions, always the same ones. Sets without
+    a labelled row are left out. Raises JudgingError for a file of pairs that has another form.
+    """
+    sets = [TrafficSet(APPS, "app replies", list(_app_rows()))]
+    errors: list[RowError] = []
+    for path in paths:
+        if path.suffix == ".json":
+            sets.append(TrafficSet(HAND_MADE, path.stem, read_pairs(path)))
+        elif not _holds_entailment(path):
+            rows = []
+            for _, row in read_rows(path, images):
+                if isinstance(row, RowError):
+                    errors.append(row)
+                elif row.correct is not None:
+                    rows.append(row)
+            if rows:
+                sets.append(TrafficSet(SETS, *_named(path, _thinned(rows, most))))
+    return sets, errors
+
+
+def _named(path: Path, rows: list[Row]) -> tuple[str, list[Row], str]:
+    name = path.name.removesuffix(".gz").removesuffix(".jsonl")
+    for mark, licence in LICENCES.items():
+        if name.endswith(mark):
+            return name.removesuffix(mark), rows, licence
+    return name, rows, ""
+
+
+def _thinned(rows: list[Row], most: int) -> list[Row]:
+    """Return at most `most` rows in whole questions, chosen by a hash, in the file's order."""
+    if len(rows) <= most:
+        return rows
+    sizes: dict[str, int] = {}
+    for row in rows:
+        sizes[row.question_id] = sizes.get(row.question_id, 0) + 1
+    chosen: set[str] = set()
+    left = most
+    for question in sorted(sizes, key=share_of):
+        if sizes[question] <= left:
+            chosen.add(question)
+            left -= sizes[question]
+    return [row for row in rows if row.question_id in chosen]
+
+
+def _holds_entailment(path: Path) -> bool:
+    """Return whether the first row is a premise with a hypothesis, so not a reply."""
+    with open_lines(path) as stream:
+        first = stream.readline(100_000)
+    return b'"premise"' in first and b'"hypothesis"' in first
+
+
+def _app_rows() -> Iterator[Row]:
+    for one in app_replies():
+        for reply, label in ((one.right, 1), (one.wrong, 0)):
+            yield parse_row(
+                {
+                    "id": f"{one.id}-{label}",
+                    "question_id": one.id,
+                    "benchmark": f"{one.app}, second set" if one.is_second else one.app,
+                    "messages": one.messages,
+                    "response": reply,
+                    "correct": label,
+                }
+            )
+
+
+def read_pairs(path: Path) -> list[Row]:
+    """Return the rows of a file of hand-made pairs. Raises JudgingError for another form."""
+    try:
+        items = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise JudgingError(f"{path} is no JSON: {error}") from error
+    if not isinstance(items, list) or not items:
+        raise JudgingError(f"{path} must be a list of at least one hand-made pair")
+    rows: list[Row] = []
+    for number, item in enumerate(items):
+        try:
+            rows += _pair_rows(item, f"{path.stem}-{number}")
+        except (KeyError, TypeError, ValueError, NotScorableError) as error:
+            raise JudgingError(f"{path}: item {number} is no hand-made pair: {error!r}") from error
+    return rows
+
+
+def _pair_rows(item: Any, name: str) -> Iterator[Row]:
+    asked = {key: item[key] for key in ("question", "messages", "tools") if item.get(key)}
+    replies = [(item["right"], 1), *((reply, 0) for _, reply in item["wrong"])]
+    for number, (reply, label) in enumerate(replies):
+        fixed = {"id": f"{name}-{number}", "question_id": name, "benchmark": item["kind"]}
+        yield parse_row({**asked, **fixed, "response": reply, "correct": label})

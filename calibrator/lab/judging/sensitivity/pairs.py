@@ -1,0 +1,131 @@
+"""Pairs of a right reply and the same reply made wrong, from labelled rows.
+
+A reply in words counts from `MIN_CHARACTERS` on: a letter is too short to be changed in one
+respect. For the same reason a benchmark counts only where most of its right replies are that long,
+which leaves out those whose replies are a letter and a stated confidence.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from statistics import median
+
+import yaml
+
+from calibrator.lab.data.corruptions import KINDS, corrupted
+from calibrator.rows.groups import shown
+from calibrator.rows.rows import Row
+
+MIN_CHARACTERS = 40
+MAX_PAIRS = 300  # pairs of one benchmark and kind
+MAX_REPLIES = 5_000  # right replies of one benchmark from which corruptions are made
+MAX_CALLS = 1_000  # the same for calls, each of which is a whole conversation
+SEED = 20_261_123
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A right row, and the same row with a wrong reply."""
+
+    kind: str
+    benchmark: str
+    right: Row
+    changed: Row
+    is_call: bool = False
+
+
+def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) -> list[Pair]:
+    """Return at most `max_pairs` pairs of each benchmark and kind, the same ones for a seed.
+
+    The pairs of all kinds use the same replies as far as a kind applies to them.
+    """
+    right: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.correct == 1:
+            right[shown(row.benchmark)].append(row)
+    found: list[Pair] = []
+    for benchmark in sorted(right):
+        rng = random.Random(f"{seed} {benchmark}")
+        texts = _countable([row for row in right[benchmark] if not _calls(row)])
+        calls = [row for row in right[benchmark] if _calls(row)]
+        found += _chosen(
+            benchmark, _text_pairs(_sampled(texts, MAX_REPLIES, rng), seed), max_pairs, rng
+        )
+        found += _chosen(
+            benchmark, _call_pairs(_sampled(calls, MAX_CALLS, rng), seed), max_pairs, rng
+        )
+    return found
+
+
+def _calls(row: Row) -> bool:
+    return row.tool_use is not None and row.tool_use.has_calls
+
+
+def _countable(right: Sequence[Row]) -> list[Row]:
+    lengths = [len(row.answer) for row in right]
+    if not lengths or median(lengths) < MIN_CHARACTERS:
+        return []
+    return [row for row in right if len(row.answer) >= MIN_CHARACTERS]
+
+
+def _sampled(rows: Sequence[Row], most: int, rng: random.Random) -> list[Row]:
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[i] for i in sorted(rng.sample(range(len(rows)), most))]
+
+
+def _chosen(
+    benchmark: str,
+    made: Mapping[str, Sequence[tuple[Row, Row]]],
+    most: int,
+    rng: random.Random,
+) -> Iterator[Pair]:
+    """Yield the first pairs of each kind in one random order of the right rows."""
+    rights = {id(right): right for pairs in made.values() for right, _ in pairs}
+    rank = dict(zip(rights, rng.sample(range(len(rights)), len(rights)), strict=True))
+    for kind, pairs in made.items():
+        ordered = sorted(pairs, key=lambda pair: rank[id(pair[0])])
+        for right, changed in ordered[:most]:
+            yield Pair(kind, benchmark, right, changed, _calls(right))
+
+
+def _text_pairs(right: Sequence[Row], seed: int) -> dict[str, list[tuple[Row, Row]]]:
+    made: dict[str, list[tuple[Row, Row]]] = {}
+    for kind in KINDS:
+        pairs = [(one.row, one.answer) for one in corrupted(right, kind, seed)]
+        if kind == "off topic":
+            pairs = _with_unseen_sentences(pairs, seed)
+        made[kind] = [(row, replace(row, answer=answer)) for row, answer in pairs]
+    return made
+
+
+def _with_unseen_sentences(pairs: Sequence[tuple[Row, str]], seed: int) -> list[tuple[Row, str]]:
+    """Return the pairs with this package's sentences, as training knows those of corruptions."""
+    rng = random.Random(f"{seed} off topic")
+    return [(row, rng.choice(off_topic_sentences())) for row, _ in pairs]
+
+
+@cache
+def off_topic_sentences() -> tuple[str, ...]:
+    """Return the off-topic sentences that no training uses."""
+    text = (
+        files("calibrator.lab.judging.sensitivity")
+        .joinpath("off_topic.yaml")
+        .read_text(encoding="utf-8")
+    )
+    return tuple(yaml.safe_load(text))
+
+
+def _call_pairs(right: Sequence[Row], seed: int) -> Mapping[str, Sequence[tuple[Row, Row]]]:
+    """Return the corruptions of replies that call tools, by kind."""
+    if not right:
+        return {}
+    # Only rows with calls need that package, which is large.
+    from calibrator.lab.data.calls import corrupted_calls
+
+    return corrupted_calls(right, seed)

@@ -1,0 +1,35 @@
+"""The paper's numbers as lines of our tables, each with its row and any doubt about it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from calibrator.lab.paper.sections.tables import Line
+
+_BESIDE = ("row", "label", "doubt")
+
+
+@cache
+def _read() -> dict[str, Any]:
+    text = files("calibrator.lab.paper").joinpath("numbers.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def paper_lines(table: str) -> list[Line]:
+    """Return the paper's lines of a table; each suspect one has its doubt in full."""
+    doubts = _read()["doubts"]
+    return [
+        Line(
+            str(each["label"]),
+            {key: value for key, value in each.items() if key not in _BESIDE},
+            each["row"],
+            is_paper=True,
+            doubt=f"{doubt}: {doubts[doubt]}" if (doubt := each.get("doubt")) else "",
+        )
+        for each in _read()["tables"].get(table, ())
+    ]

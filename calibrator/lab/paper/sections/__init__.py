@@ -1,0 +1,14 @@
+"""The functions that make the report's tables, by subject."""
+
+__all__ = [
+    "asked",
+    "comparisons",
+    "failures",
+    "groups",
+    "reading",
+    "recalibration",
+    "retrained",
+    "scored",
+    "tables",
+    "uses",
+]

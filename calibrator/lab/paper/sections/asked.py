@@ -1,0 +1,137 @@
+"""Baselines that need answers of models: judges, samples of the model, log-probabilities.
+
+The rows hold them as `judged`, `samples`, `logprobs`, `token_logprobs` and `top_logprobs`.
+`pinocchio elicit` adds them (paper I06 to I15, J06, J08, M01, M02, M06, M07, T04).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from calibrator.lab.judging.baselines.samples import Samples, likelihoods, token_certainty
+from calibrator.lab.paper.sections.scored import FEWEST, LacksError, Scored
+from calibrator.lab.paper.sections.tables import Column, Made, Value
+from calibrator.metrics.intervals import delong
+from calibrator.metrics.metrics import Floats, auroc, brier, ece
+from calibrator.rows.rows import Row
+
+_COLUMNS = (
+    Column("rows", "rows", "count"),
+    Column("calls", "calls a reply", "count"),
+    Column("auroc", "AUROC"),
+    Column("low", "from"),
+    Column("high", "to"),
+    Column("brier", "Brier"),
+    Column("ece", "ECE"),
+    Column("ours", "the calibrator"),
+    Column("p", "p of the difference", "p"),
+)
+SAMPLED: Mapping[str, Callable[[Samples], float]] = {
+    "semantic entropy": Samples.semantic_entropy,
+    "self-consistency, by meaning": Samples.self_consistency,
+    "self-consistency, by words": Samples.exact_consistency,
+    "NumSemSets": Samples.sets,
+    "Deg": Samples.degree,
+    "EigV": Samples.eigenvalues,
+    "SPUQ, agreement": Samples.agreement,
+    "LofreeCP, frequency": Samples.frequency,
+}
+BUDGETS = (5, 10, 20, 40)  # numbers of samples (M02)
+
+
+def asked_table(scored: Scored) -> Made:
+    """Return J06, J08, M01, M07 for the rows that have the data, beside the calibrator.
+
+    Raises LacksError where too few rows have any.
+    """
+    made = Made(_COLUMNS)
+    _judges(scored, made)
+    _samples(scored, made)
+    _likelihoods(scored, made)
+    if not made.lines:
+        raise LacksError(
+            f"fewer than {FEWEST} rows have `judged`, `samples` or `token_logprobs`; "
+            "`pinocchio elicit` asks models for them"
+        )
+    made.note = (
+        "Samples are compared by a lexical entailment of our own, not by DeBERTa-large-MNLI. "
+        "Calls: how often a model is asked for one number; the calibrator asks none."
+    )
+    return made
+
+
+def _having(scored: Scored, has: Callable[[Mapping[str, Any]], bool]) -> list[int]:
+    """Return the positions of rows that `has` accepts; none where they are few or of one label."""
+    at = [i for i, row in enumerate(scored.rows) if has(row.raw)]
+    is_mixed = len({scored.rows[i].correct for i in at}) == 2
+    return at if len(at) >= FEWEST and is_mixed else []
+
+
+def _add(
+    made: Made, scored: Scored, at: Sequence[int], label: str, found: Floats, calls: int, row: str
+) -> None:
+    """Add a line with the calibrator on the same rows; only probabilities get Brier and ECE."""
+    places = np.array(at)
+    y, ours = scored.labels[places], scored.confidence()[places]
+    interval = scored.interval(y, found)
+    is_probability = bool(found.min() >= 0 and found.max() <= 1)
+    values: dict[str, Value] = {
+        "rows": len(at),
+        "calls": calls,
+        "auroc": interval.value,
+        "low": interval.low,
+        "high": interval.high,
+        "brier": brier(y, found) if is_probability else None,
+        "ece": ece(y, found) if is_probability else None,
+        "ours": auroc(y, ours),
+        "p": delong(y, ours, found).p,
+    }
+    made.add(label, row, **values)
+
+
+def _judges(scored: Scored, made: Made) -> None:
+    judges = sorted({str(row.raw["judge"]) for row in scored.rows if row.raw.get("judge")})
+    for judge in judges:
+        if at := _having(scored, partial(_is_judged_by, judge)):
+            found = np.array([float(scored.rows[i].raw["judged"]) for i in at])
+            _add(made, scored, at, f"judge {judge}", found, 1, "J06")
+
+
+def _is_judged_by(judge: str, raw: Mapping[str, Any]) -> bool:
+    return raw.get("judge") == judge
+
+
+def samples_of(row: Row) -> list[str]:
+    """Return the texts of a row's samples."""
+    given = row.raw.get("samples")
+    return [str(each) for each in given] if isinstance(given, list) else []
+
+
+def _samples(scored: Scored, made: Made) -> None:
+    at = _having(scored, lambda raw: isinstance(raw.get("samples"), list) and bool(raw["samples"]))
+    if not at:
+        return
+    most = min(len(samples_of(scored.rows[i])) for i in at)
+    for budget in sorted({count for count in (*BUDGETS, most) if count <= most}):
+        asked = [Samples(scored.rows[i].answer, samples_of(scored.rows[i])[:budget]) for i in at]
+        for name, measure in SAMPLED.items():
+            found = np.array([measure(each) for each in asked])
+            row = "M02" if budget != min(most, BUDGETS[1]) else "M01"
+            _add(made, scored, at, f"{name}, {budget} samples", found, budget, row)
+
+
+def _likelihoods(scored: Scored, made: Made) -> None:
+    at = _having(scored, lambda raw: bool(raw.get("token_logprobs")))
+    if at:
+        each = [likelihoods(scored.rows[i].raw["token_logprobs"]) for i in at]
+        for name in ("mean", "lowest", "sum"):
+            found = np.array([one[name] for one in each])
+            _add(made, scored, at, f"{name} log-probability", found, 1, "M07")
+    at = _having(scored, lambda raw: bool(raw.get("top_logprobs")))
+    if at:
+        found = np.array([token_certainty(scored.rows[i].raw["top_logprobs"]) for i in at])
+        _add(made, scored, at, "token entropy", found, 1, "M07")

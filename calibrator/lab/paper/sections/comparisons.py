@@ -1,0 +1,189 @@
+"""The calibrator beside baselines on the same rows, with intervals of the differences.
+
+Post-hoc baselines are fitted on one half of the questions and judged on the other (D09), as is
+the calibrator. Stated confidences have their own table, for the rows that have some; the calibrator
+reads those replies without them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calibrator.lab.judging.baselines.fitted import (
+    NAMES_ONLY,
+    STATED,
+    length_baseline,
+    with_stated_confidence,
+)
+from calibrator.lab.judging.evaluation.comparisons import compare, draw
+from calibrator.lab.paper.sections.scored import LacksError, Scored
+from calibrator.lab.paper.sections.tables import Column, Drawing, Made, Value
+from calibrator.lab.reporting.figures import ForestRow, forest, reliability_diagram, roc_curves
+from calibrator.metrics.metrics import (
+    Floats,
+    Ints,
+    auprc_incorrect,
+    best_f1_incorrect,
+    brier,
+    ece,
+    reliability,
+    roc,
+)
+from calibrator.rows.results import Method
+from calibrator.rows.rows import labels_of, question_numbers
+
+OURS = "the calibrator"
+COLUMNS = (
+    Column("rows", "rows", "count"),
+    Column("auroc", "AUROC"),
+    Column("low", "from"),
+    Column("high", "to"),
+    Column("brier", "Brier"),
+    Column("ece", "ECE"),
+    Column("auprc", "AUPRC wrong"),
+    Column("f1", "F1 wrong"),
+)
+ROW_OF = {
+    OURS: "J09",
+    "length": "J04",
+    "stated confidence, raw": "J01",
+    "stated confidence, Platt": "J02",
+    "stated confidence, isotonic": "J03",
+    "stated confidence and length": "J05",
+}
+
+
+def figures_of(scored: Scored, y: Ints, p: Floats) -> dict[str, Value]:
+    """Return the figures of one line of the main table."""
+    found = scored.interval(y, p)
+    return {
+        "rows": len(y),
+        "auroc": found.value,
+        "low": found.low,
+        "high": found.high,
+        "brier": brier(y, p),
+        "ece": ece(y, p),
+        "auprc": auprc_incorrect(y, p),
+        "f1": best_f1_incorrect(y, p),
+    }
+
+
+def _on_all(scored: Scored) -> tuple[Ints, list[Method]]:
+    """Return the judged half's labels, and the methods that every row allows."""
+    fitted, judged = scored.halves
+    train, test = scored.at(fitted), scored.at(judged)
+    names = [Method(name, fit(train, test), None, True) for name, fit in NAMES_ONLY.items()]
+    ours = Method(OURS, scored.confidence()[judged])
+    return scored.labels[judged], [ours, scored.length, *names]
+
+
+def _on_stated(scored: Scored) -> tuple[Scored, Ints, list[Method]]:
+    """Return the rows that state a confidence, the judged ones' positions, and the methods."""
+    stated = scored.stated
+    fitted, judged = stated.halves
+    train, test = stated.at(fitted), stated.at(judged)
+    others = [Method(name, fit(train, test), None, True) for name, fit in STATED.items()]
+    length = Method("length", length_baseline(train, test), None, True)
+    return stated, judged, [Method(OURS, stated.confidence()[judged]), *others, length]
+
+
+def main_table(scored: Scored) -> Made:
+    """Return J04, J09, J14: calibrator, length and names on the judged half, calibrator on all."""
+    made = Made(COLUMNS)
+    labels, methods = _on_all(scored)
+    for method in methods:
+        row = ROW_OF.get(method.name, "")
+        made.add(method.name, row, **figures_of(scored, labels, method.confidence))
+    whole = figures_of(scored, scored.labels, scored.confidence())
+    made.add(f"{OURS}, all rows", "J09", **whole)
+    drawn = [(one.name, _points(labels, one.confidence)) for one in methods]
+    names = [name for name, _ in drawn]
+    caption = f"ROC curves: {'; '.join(names)}."
+    made.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
+    made.note = (
+        "Fitted on half of the questions, judged on the others. Intervals: BCa over replies."
+    )
+    return made
+
+
+def stated_table(scored: Scored) -> Made:
+    """Return J01 to J05: models' stated confidences, and the calibrator on replies without them."""
+    stated, judged, methods = _on_stated(scored)
+    labels, made = stated.labels[judged], Made(COLUMNS)
+    for method in methods:
+        made.add(method.name, ROW_OF[method.name], **figures_of(stated, labels, method.confidence))
+    for method in methods[:2]:
+        bins = reliability(labels, method.confidence)
+        caption = f"{method.name}: how often replies of each confidence are right."
+        made.drawings.append(Drawing("U02", reliability_diagram(bins, method.name), caption))
+    drawn = [(one.name, _points(labels, one.confidence)) for one in methods]
+    names = [name for name, _ in drawn]
+    caption = f"ROC curves: {'; '.join(names)}."
+    made.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
+    as_replied = with_stated_confidence(scored.rows)
+    shown = sum(a.answer != b.answer for a, b in zip(stated.rows, as_replied, strict=True))
+    made.note = (
+        f"{shown:,} of {len(stated.rows):,} replies had the stated confidence in their text; the "
+        "calibrator was shown them without it."
+    )
+    return made
+
+
+def significance_table(scored: Scored) -> Made:
+    """Return H05, H06, J15: differences of AUROC with DeLong's p and paired resamples; U06."""
+    made = Made(
+        (
+            Column("rows", "rows", "count"),
+            Column("difference", "AUROC higher by"),
+            Column("low", "DeLong, from"),
+            Column("high", "to"),
+            Column("p", "p", "p"),
+            Column("question_low", "over questions, from"),
+            Column("question_high", "to"),
+        )
+    )
+    labels, methods = _on_all(scored)
+    judged = scored.halves[1]
+    forest_rows = _compared(made, scored, labels, scored.questions[judged], methods, "")
+    try:
+        stated, at, methods = _on_stated(scored)
+    except LacksError:  # the table of stated confidences reports this
+        pass
+    else:
+        questions = question_numbers(stated.rows)[at]
+        forest_rows += _compared(
+            made, stated, labels_of(stated.at(at)), questions, methods, ", rows that state one"
+        )
+    svg = forest(forest_rows, "AUROC higher by", 0.0)
+    caption = "AUROC of the calibrator less that of each baseline; 95 %, over questions."
+    made.drawings.append(Drawing("U06", svg, caption))
+    return made
+
+
+def _compared(
+    made: Made, scored: Scored, labels: Ints, questions: Ints, methods: list[Method], where: str
+) -> list[ForestRow]:
+    resamples = scored.extent.resamples
+    drawn = [draw(one, labels, questions, [], resamples, 0) for one in methods]
+    rows = []
+    for one in compare("", methods, drawn, labels):
+        label, found = f"{one.baseline}{where}", one.pooled.difference
+        made.add(
+            label,
+            "J15" if one.baseline == "stated confidence and length" else "H05",
+            rows=len(labels),
+            difference=found.value,
+            low=found.low,
+            high=found.high,
+            p=one.pooled.p,
+            question_low=one.clustered.low,
+            question_high=one.clustered.high,
+        )
+        rows.append(ForestRow(label, one.clustered))
+    return rows
+
+
+def _points(y: Ints, p: Floats, most: int = 200) -> list[tuple[float, float]]:
+    wrong, right = roc(y, p)
+    kept = np.unique(np.linspace(0, len(wrong) - 1, min(len(wrong), most)).round().astype(int))
+    return [(float(wrong[i]), float(right[i])) for i in kept]

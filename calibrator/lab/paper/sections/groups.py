@@ -1,0 +1,171 @@
+"""Figures by model, benchmark, tier and maker (paper J10 to J13, K01, H14, H16)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from calibrator.lab.data.benchmarks.survey import survey
+from calibrator.lab.judging.baselines.fitted import length_baseline
+from calibrator.lab.paper.sections.scored import FEWEST, LacksError, Scored
+from calibrator.lab.paper.sections.tables import Column, Made, Value
+from calibrator.lab.studies.studies import family
+from calibrator.metrics.correlation import spearman
+from calibrator.metrics.metrics import Ints, auroc, brier, ece
+from calibrator.rows.groups import groups_of, shown
+from calibrator.rows.results import Method, result_of
+from calibrator.scorer import known_name
+
+LARGEST = 30  # models that get their own line
+_RANKED = (
+    Column("rows", "rows", "count"),
+    Column("right", "right"),
+    Column("auroc", "AUROC"),
+    Column("length", "length AUROC"),
+    Column("brier", "Brier"),
+    Column("ece", "ECE"),
+)
+
+
+def _ranked(scored: Scored, at: Ints) -> dict[str, Value]:
+    """Return the figures of some rows; the length baseline is fitted on them, as the paper's."""
+    y, p, rows = scored.labels[at], scored.confidence()[at], scored.at(at)
+    return {
+        "rows": len(at),
+        "right": float(y.mean()),
+        "auroc": auroc(y, p),
+        "length": auroc(y, length_baseline(rows, rows)),
+        "brier": brier(y, p),
+        "ece": ece(y, p),
+    }
+
+
+def models_table(scored: Scored) -> Made:
+    """Return J10: each model with its length baseline, and means over models (H16)."""
+    made = Made(_RANKED)
+    groups = scored.groups(lambda row: row.model)
+    if not groups:
+        raise LacksError(f"no model has {FEWEST} replies, right and wrong ones")
+    for name, at in groups[:LARGEST]:
+        made.add(shown(name), "J10", **_ranked(scored, at))
+    _add_means(made, "models", [_ranked(scored, at) for _, at in groups])
+    return made
+
+
+def _add_means(made: Made, what: str, found: Sequence[dict[str, Value]]) -> None:
+    """Add the unweighted mean over groups, and the mean weighted by rows (H16)."""
+    names = ("right", "auroc", "length", "brier", "ece")
+    table = np.array([[float(one[name] or 0.0) for name in names] for one in found])
+    rows = np.array([float(one["rows"] or 0) for one in found])
+    for label, weights in (("mean over", None), ("mean weighed by rows over", rows)):
+        values = np.average(table, axis=0, weights=weights)
+        each = dict(zip(names, map(float, values), strict=True))
+        made.add(f"{label} {len(found)} {what}", "H16", rows=int(rows.sum()), **each)
+
+
+def transfer_table(scored: Scored) -> Made:
+    """Return K01: each maker's models, with the share of rows whose models training has seen."""
+    made = Made((*_RANKED, Column("seen", "of models in training", "share")))
+    known = {name.lower() for name in scored.trained_models}
+    seen = np.array([known_name(row.model, known) is not None for row in scored.rows])
+    groups = scored.groups(lambda row: family(row.model))
+    if not groups:
+        raise LacksError(f"no maker's models have {FEWEST} replies, right and wrong ones")
+    for name, at in groups:
+        made.add(name, "K01", **_ranked(scored, at), seen=float(seen[at].mean()) if known else None)
+    new = np.flatnonzero(~seen)
+    if known and len(new) >= FEWEST and len(set(scored.labels[new])) == 2:
+        made.add("models that training has not seen", "K01", **_ranked(scored, new), seen=0.0)
+    _add_means(made, "makers", [_ranked(scored, at) for _, at in groups])
+    made.note = (
+        "A transfer result is of models that training has not seen; for makers left out of "
+        "training see K04."
+    )
+    return made
+
+
+def benchmarks_table(scored: Scored) -> Made:
+    """Return J12 and H14: each benchmark, their mean, and Spearman's rho of accuracy and AUROC."""
+    made = Made(
+        (
+            Column("rows", "rows", "count"),
+            Column("right", "right"),
+            Column("auroc", "AUROC"),
+            Column("d", "d"),
+            Column("rho", "rho"),
+            Column("p", "p", "p"),
+        )
+    )
+    method, found = Method("", scored.confidence()), []
+    for group in groups_of(scored.rows):
+        if group.kind == "benchmark":
+            found.append(result_of(group, method, scored.labels, scored.questions))
+    found = [one for one in found if math.isfinite(one.auroc)]
+    for one in sorted(found, key=lambda one: -one.auroc):
+        line: dict[str, Value] = {"rows": one.rows, "right": one.accuracy, "auroc": one.auroc}
+        made.add(one.group, "J12", **line, d=one.d)
+    if not found:
+        return made
+    differences = [one.d for one in found if math.isfinite(one.d)]
+    made.add(
+        "mean over benchmarks",
+        "J12",
+        rows=round(np.mean([one.rows for one in found])),
+        right=float(np.mean([one.accuracy for one in found])),
+        auroc=float(np.mean([one.auroc for one in found])),
+        d=float(np.mean(differences)) if differences else math.nan,
+    )
+    ranked = spearman([one.accuracy for one in found], [one.auroc for one in found])
+    made.add("Spearman, accuracy and AUROC", "H14", rho=ranked.rho, p=ranked.p)
+    return made
+
+
+def tiers_table(scored: Scored) -> Made:
+    """Return J13: easy, medium and hard benchmarks, by the share of right replies."""
+    made = Made(
+        (
+            Column("benchmarks", "benchmarks", "count"),
+            Column("rows", "rows", "count"),
+            Column("right", "right"),
+            Column("auroc", "AUROC"),
+        )
+    )
+    tiers = {one.name: one.at for one in groups_of(scored.rows) if one.kind == "tier"}
+    tiers["all"] = np.arange(len(scored.rows))
+    for name in ("easy", "medium", "hard", "all"):
+        if (at := tiers.get(name)) is not None:
+            y, p = scored.labels[at], scored.confidence()[at]
+            count = len({scored.rows[i].benchmark for i in at})
+            line: dict[str, Value] = {"rows": len(at), "right": float(y.mean())}
+            made.add(name, "J13", benchmarks=count, **line, auroc=auroc(y, p))
+    return made
+
+
+def data_table(scored: Scored) -> Made:
+    """Return C07 to C10: the rows of each benchmark, and whether its difficulty is in the band."""
+    made = Made(
+        (
+            Column("rows", "rows", "count"),
+            Column("questions", "questions", "count"),
+            Column("models", "models", "count"),
+            Column("images", "with images", "count"),
+            Column("right", "right"),
+            Column("band", "20 to 80 %", "text"),
+            Column("domains", "domains", "text"),
+        )
+    )
+    for one in survey(scored.rows):
+        made.add(
+            shown(one.benchmark),
+            "C07",
+            rows=one.rows,
+            questions=one.questions,
+            models=one.models,
+            images=one.image_rows,
+            right=one.accuracy,
+            band="yes" if one.is_in_band else "no",
+            domains=", ".join(map(shown, one.domains[:3])),
+        )
+    return made

@@ -1,0 +1,104 @@
+"""Tests of what the calibrator reads: changed rows, swapped answers, replies to one question.
+
+Probes and swaps score rows again; the other table uses the existing scores (K10 to K13, L01 to
+L04).
+"""
+
+from __future__ import annotations
+
+from calibrator.lab.paper.sections.scored import LacksError, Scored
+from calibrator.lab.paper.sections.tables import Column, Made
+from calibrator.lab.studies.answer_swap import answer_pairs, answer_swap
+from calibrator.lab.studies.probes import AS_SERVED, PROBES, probe, sample
+from calibrator.lab.studies.studies import Study
+from calibrator.metrics.disagreement import disagreement
+
+_PROBED = (
+    Column("rows", "rows", "count"),
+    Column("auroc", "AUROC"),
+    Column("low", "over questions, from"),
+    Column("high", "to"),
+    Column("change", "AUROC changed by"),
+    Column("shift", "mean shift"),
+    Column("ece", "ECE"),
+)
+_ROWS = {"names": "K10", "question": "K11", "answer": "K13", "hedges": "K12"}
+
+
+def row_of(label: str) -> str:
+    """Return the row of the checklist that a probe belongs to."""
+    return "H17" if label == AS_SERVED else _ROWS[label.partition(":")[0]]
+
+
+def _lines(study: Study, made: Made, row: str = "") -> Made:
+    for one in study.entries:
+        made.add(
+            one.label,
+            row or row_of(one.label),
+            rows=one.rows,
+            auroc=one.auroc,
+            low=one.low,
+            high=one.high,
+            change=one.auroc - one.reference,
+            shift=one.shift,
+            ece=one.ece,
+        )
+    return made
+
+
+def probes_table(scored: Scored) -> Made:
+    """Return B11, K10 to K13: rows with names, question, hedges or length of the reply changed."""
+    rows = sample(scored.rows, scored.extent.probed)
+    with scored.watch("probing", len(rows) * len(PROBES)) as bar:
+        study = probe(scored.scorer, rows, bar.advance)
+    made = _lines(study, Made(_PROBED))
+    made.note = f"{len(rows):,} rows, always the same ones."
+    return made
+
+
+def swap_table(scored: Scored) -> Made:
+    """Return L04: answers under the names of other models that replied to the question."""
+    most = scored.extent.swapped
+    with scored.watch("swapping answers", len(answer_pairs(scored.rows, most))) as bar:
+        study = answer_swap(scored.scorer, scored.rows, most, bar.advance)
+    made = _lines(study, Made(_PROBED), "L04")
+    made.note = "Changed by: against the same answers under their own models' names."
+    return made
+
+
+def disagreement_table(scored: Scored) -> Made:
+    """Return L01 to L03: replies to questions with right and wrong ones.
+
+    Raises LacksError where there are none.
+    """
+    made = Made(
+        (
+            Column("questions", "questions", "count"),
+            Column("rows", "replies", "count"),
+            Column("auroc", "mean within"),
+            Column("pairs", "pairs in order"),
+            Column("p_auroc", "p", "p"),
+            Column("pooled", "pooled AUROC"),
+            Column("p_pooled", "p", "p"),
+        )
+    )
+    most, p = scored.extent.permutations, scored.confidence()
+    found = disagreement(scored.labels, p, scored.questions, permutations=most)
+    if found is None:
+        raise LacksError("no question has right and wrong replies")
+    made.add(
+        "as served",
+        "L02",
+        questions=found.questions,
+        rows=found.replies,
+        auroc=found.auroc,
+        pairs=found.pairs,
+        p_auroc=found.p_auroc,
+        pooled=found.pooled,
+        p_pooled=found.p_pooled,
+    )
+    made.note = (
+        f"p of {scored.extent.permutations:,} permutations of labels within questions; the least "
+        "there can be is one over one more than that."
+    )
+    return made

@@ -1,0 +1,129 @@
+"""The effect of labels: recalibration with a hundred, temperature, and stated confidence.
+
+The paper's rows are N01 to N06 and K15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from calibrator.lab.paper.sections.scored import LacksError, Scored
+from calibrator.lab.paper.sections.tables import Column, Made
+from calibrator.metrics.metrics import Floats, Ints, auroc, brier, ece
+from calibrator.recalibration.curves import fit_logistic, fit_platt, logit, sigmoid
+from calibrator.recalibration.fit import fit_isotonic, fit_temperature
+from calibrator.recalibration.study import LABELS, SPLITS, Mended, mean_of, mend, study
+from calibrator.rows.groups import shown
+
+LARGEST = 12
+NO_PRIOR = (1e-9, 1e-9, 1e-9)
+_MENDED = (
+    Column("rows", "rows", "count"),
+    Column("auroc", "AUROC"),
+    Column("ece", "ECE"),
+    Column("ece_plain", "Platt"),
+    Column("ece_platt", "with a prior"),
+    Column("ece_isotonic", "isotonic"),
+    Column("ece_temperature", "temperature"),
+    Column("ece_floor", "floor"),
+    Column("auroc_isotonic", "AUROC, isotonic"),
+)
+_NOTE = (
+    f"Fitted on {LABELS} labels, judged on the replies to other questions; means over {SPLITS} "
+    "splits. Platt: maximum likelihood; with a prior: as `pinocchio recalibrate` fits it; floor: "
+    "what exact confidences would show on so few rows."
+)
+
+
+def _add(made: Made, one: Mended, label: str, row: str) -> None:
+    values = {column.key: getattr(one, column.key) for column in _MENDED}
+    made.add(label, row, **values)
+
+
+def recalibrated_models_table(scored: Scored) -> Made:
+    """Return N02, N03: each model's rows, all rows pooled, and the mean over models."""
+    made = Made(_MENDED, note=_NOTE)
+    with scored.watch("recalibrating by model", len(scored.groups(lambda row: row.model))) as bar:
+        found = study(scored.rows, scored.confidence(), "model", bar.advance)
+    for one in found[:LARGEST]:
+        _add(made, one, shown(one.group), "N03")
+    _add_pooled(made, scored, found)
+    return made
+
+
+def _add_pooled(made: Made, scored: Scored, found: Sequence[Mended]) -> None:
+    pooled = mend("pooled", scored.labels, scored.confidence(), scored.questions)
+    if pooled is None or not found:
+        raise LacksError(f"no group has {2 * LABELS} rows, right and wrong ones")
+    _add(made, mean_of(found), f"mean over {len(found)}", "N03")
+    _add(made, pooled, "pooled", "N02")
+
+
+def recalibrated_domains_table(scored: Scored) -> Made:
+    """Return N05 for the calibrator itself, whose training saw the domains; K06 leaves them out."""
+    made = Made(_MENDED, note=_NOTE)
+    with scored.watch("recalibrating by domain", len(scored.groups(lambda row: row.domain))) as bar:
+        found = study(scored.rows, scored.confidence(), "domain", bar.advance)
+    for one in found[:LARGEST]:
+        _add(made, one, shown(one.group), "N05")
+    _add_pooled(made, scored, found)
+    return made
+
+
+_CURVES = (
+    Column("rows", "rows", "count"),
+    Column("auroc", "AUROC"),
+    Column("brier", "Brier"),
+    Column("ece", "ECE"),
+    Column("factor", "factor or slope"),
+)
+
+
+def temperature_table(scored: Scored) -> Made:
+    """Return K15, N04: temperature, Platt and isotonic fitted on one half, judged on the other."""
+    made = Made(_CURVES)
+    fitted, judged = scored.halves
+    y, p = scored.labels, scored.confidence()
+    warm, plain = fit_temperature(y[fitted], p[fitted]), fit_platt(y[fitted], p[fitted])
+    curves = {
+        "as it is": (p[judged], 1.0, "K15"),
+        "temperature": (warm.apply_all(p[judged]), warm.slope, "K15"),
+        "Platt": (plain.apply_all(p[judged]), plain.slope, "N04"),
+        "isotonic": (fit_isotonic(y[fitted], p[fitted]).apply_all(p[judged]), None, "N04"),
+    }
+    for label, (found, factor, row) in curves.items():
+        _add_curve(made, label, row, y[judged], found, factor)
+    made.note = "The factor on the logit is 1 / T. Platt and temperature keep the ranking."
+    return made
+
+
+def _add_curve(
+    made: Made, label: str, row: str, y: Ints, p: Floats, factor: float | None = None
+) -> None:
+    made.add(
+        label, row, rows=len(y), auroc=auroc(y, p), brier=brier(y, p), ece=ece(y, p), factor=factor
+    )
+
+
+def stated_beside_table(scored: Scored) -> Made:
+    """Return N06: Platt on the calibrator's number alone, and with the stated confidence."""
+    stated = scored.stated
+    fitted, judged = stated.halves
+    y, p = stated.labels, stated.confidence()
+    said = np.array([row.verbalized_confidence or 0.0 for row in stated.rows])
+    made = Made(_CURVES)
+    _add_curve(made, "as it is", "N06", y[judged], p[judged])
+    ones = np.ones(len(y))
+    for label, columns in (
+        ("Platt", (logit(p), ones)),
+        ("Platt with the stated confidence", (logit(p), said, ones)),
+    ):
+        features = np.stack(columns, axis=1)
+        start = np.zeros(features.shape[1])
+        trust, counts = NO_PRIOR[: features.shape[1]], np.ones(len(fitted))
+        weights = fit_logistic(y[fitted], features[fitted], start, trust, counts)
+        found = sigmoid(features[judged] @ np.array(weights))
+        _add_curve(made, label, "N06", y[judged], found, float(weights[0]))
+    return made

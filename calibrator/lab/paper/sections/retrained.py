@@ -1,0 +1,141 @@
+"""Tables whose lines are trainings, by what is left out, by sources, by rows (K02 to K08).
+
+Fits are kept, so an interrupted table resumes at the fold that it had reached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from calibrator.lab.paper.sections.scored import LacksError, Scored
+from calibrator.lab.paper.sections.tables import Column, Drawing, Made
+from calibrator.lab.reporting.figures import size_curve
+from calibrator.lab.studies.sources import MEAN, SourcesName, run_sources
+from calibrator.lab.studies.studies import (
+    SHOWN,
+    Entry,
+    Study,
+    StudyName,
+    fit_of,
+    run,
+    shared_rows,
+)
+from calibrator.metrics.intervals import Interval
+from calibrator.rows.rows import Row
+
+_LEFT_OUT = (
+    Column("trained", "trained on", "count"),
+    Column("rows", "rows", "count"),
+    Column("auroc", "AUROC"),
+    Column("low", "over questions, from"),
+    Column("high", "to"),
+    Column("reference", "trained on all"),
+    Column("change", "changed by"),
+    Column("inside", "on what is not left out"),
+    Column("gap", "gap"),
+    Column("ece", "ECE"),
+    Column("ece_mended", "after 100 labels"),
+)
+
+
+def _training(scored: Scored) -> Sequence[Row]:
+    found = scored.train()
+    if not found:
+        raise LacksError("there are no training rows; give them with --train")
+    return found
+
+
+def _study(scored: Scored, name: StudyName) -> Study:
+    train = _training(scored)
+    with scored.watch(f"fitting, {name}", 0) as bar:
+        rows, shared = [*train, *scored.rows], shared_rows(name, train)
+        fit = fit_of(scored.fit, rows, scored.folder, scored.device, bar.say, trained=shared)
+        return run(name, SHOWN[scored.fit], fit, train, scored.rows, bar.say, bar.update)
+
+
+def _line(made: Made, one: Entry, row: str) -> None:
+    values = {
+        key: getattr(one, key)
+        for key in (*("trained", "rows", "auroc", "low", "high", "reference"), "inside", "gap")
+    }
+    made.add(
+        one.label, row, **values, change=one.auroc - one.reference, ece=one.ece,
+        ece_mended=one.ece_mended,
+    )  # fmt: skip
+
+
+def _left_out(scored: Scored, name: StudyName, row: str) -> Made:
+    """Return each fold, their mean, and the standard deviation of the gap."""
+    made, study = Made(_LEFT_OUT), _study(scored, name)
+    for one in study.entries:
+        _line(made, one, row)
+    names = ("auroc", "reference", "inside", "gap", "ece", "ece_mended")
+    means = {key: study.mean(key) for key in names}
+    change = means["auroc"] - means["reference"]
+    made.add(f"mean of {len(study.entries)}", row, **means, change=change)
+    gaps = [one.gap for one in study.entries if math.isfinite(one.gap)]
+    if len(gaps) > 1:
+        made.add("their standard deviation", row, gap=float(np.std(gaps, ddof=1)))
+    made.note = f"{study.method}, trained anew for each line."
+    return made
+
+
+def families_table(scored: Scored) -> Made:
+    """Return K04: each maker's models left out of training."""
+    return _left_out(scored, "families", "K04")
+
+
+def folds_table(scored: Scored) -> Made:
+    """Return K05: five benchmarks left out at a time, beside the same fit on the others' rows."""
+    return _left_out(scored, "benchmark-folds", "K05")
+
+
+def domains_table(scored: Scored) -> Made:
+    """Return K06, N05: each domain left out, with its ECE before and after a hundred labels."""
+    return _left_out(scored, "domains", "K06")
+
+
+def size_table(scored: Scored) -> Made:
+    """Return K08, U07: results by training rows, as shares of the last, with a log-linear fit."""
+    made, study = Made((*_LEFT_OUT[:5], Column("share", "of the last"))), _study(scored, "size")
+    last = study.entries[-1].auroc
+    for one in study.entries:
+        made.add(
+            one.label, "K08", trained=one.trained, rows=one.rows, auroc=one.auroc, low=one.low,
+            high=one.high, share=one.auroc / last,
+        )  # fmt: skip
+    points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
+    made.drawings.append(Drawing("U07", size_curve(points, study.method), study.method))
+    if len(points) > 2:
+        at, values = np.log10([size for size, _ in points]), [one.value for _, one in points]
+        slope, _ = np.polyfit(at, values, 1)
+        r2 = float(np.corrcoef(at, values)[0, 1] ** 2)
+        made.note = f"A line on log10 of the rows: {slope:.3f} a factor of ten, R2 {r2:.2f}."
+    return made
+
+
+def _sources(scored: Scored, name: SourcesName, row: str) -> Made:
+    train = _training(scored)
+    with scored.watch(f"fitting, {name}", 0) as bar:
+        fit = fit_of(scored.fit, [*train, *scored.rows], scored.folder, scored.device, bar.say)
+        study = run_sources(name, SHOWN[scored.fit], fit, train, scored.rows, bar.update)
+    made = Made((*_LEFT_OUT[:3], Column("ece", "ECE")), note=f"{study.method}.")
+    for one in study.entries:
+        if name == "single-sources" or MEAN in one.label:
+            made.add(
+                one.label, row, trained=one.trained, rows=one.rows, auroc=one.auroc, ece=one.ece
+            )
+    return made
+
+
+def growing_sources_table(scored: Scored) -> Made:
+    """Return K02: replies of more and more models in training, judged on other models."""
+    return _sources(scored, "growing-sources", "K02")
+
+
+def single_sources_table(scored: Scored) -> Made:
+    """Return K03: one model's replies in training, judged on the others', beside all three."""
+    return _sources(scored, "single-sources", "K03")

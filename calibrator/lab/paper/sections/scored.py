@@ -1,0 +1,158 @@
+"""The data of all tables: labelled rows and the calibrator's confidences.
+
+Everything is computed once, when the first table needs it. Scores are kept on disk, keyed by their
+inputs (`rows/kept_scores.py`), so an interrupted report computes only the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from calibrator.errors import JudgingError
+from calibrator.lab.judging.baselines.fitted import length_baseline, with_stated_confidence
+from calibrator.lab.judging.baselines.halves import halves
+from calibrator.lab.judging.baselines.stated import without_stated
+from calibrator.metrics.intervals import RESAMPLES, Interval, auroc_interval
+from calibrator.metrics.metrics import Floats, Ints
+from calibrator.metrics.workflows import Outcome
+from calibrator.rows.results import Method
+from calibrator.rows.rows import Row, Tags, labels_of, question_numbers
+from calibrator.rows.scores import score_items, score_rows
+from calibrator.scorer import Item, Scorer
+
+FEWEST = 100  # rows that a group needs for its own line
+
+
+class Bar(Protocol):
+    """A progress bar."""
+
+    def advance(self, count: int = 1) -> None: ...
+    def say(self, sentence: str) -> None: ...
+    def update(self, done: int, total: int | None) -> None: ...
+
+
+Watch = Callable[[str, int], AbstractContextManager[Bar]]
+
+
+class LacksError(JudgingError):
+    """These rows cannot give a table; the message names what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The amount of work that tables may take; the defaults are the paper's."""
+
+    resamples: int = RESAMPLES
+    permutations: int = 10_000
+    probed: int = 2_000
+    swapped: int = 15_000
+
+
+@dataclass
+class Scored:
+    """Labelled rows with their confidences; `watch` shows the progress of long work.
+
+    `train` returns the training rows, if any, which only tables that retrain read;
+    `fit` is the kind of calibrator that these train: "tfidf" or "embedded".
+    """
+
+    rows: Sequence[Row]
+    scorer: Scorer
+    watch: Watch
+    train: Callable[[], Sequence[Row]] = list
+    extent: Extent = field(default_factory=Extent)
+    trained_models: frozenset[str] = frozenset()  # models that the calibrator knows by name
+    fit: str = "tfidf"
+    device: str = "auto"
+    folder: Path = Path()
+    _served: dict[Tags, Floats] = field(default_factory=dict)
+
+    @cached_property
+    def labels(self) -> Ints:
+        """The labels of the rows, 0 or 1, (n,)."""
+        return labels_of(self.rows)
+
+    @cached_property
+    def questions(self) -> Ints:
+        """The number of each row's question, (n,)."""
+        return question_numbers(self.rows)
+
+    def confidence(self, tags: Tags = "served") -> Floats:
+        """Return P(correct) of every row, (n,), with the names that `tags` allows."""
+        if tags not in self._served:
+            with self.watch(f"scoring, names {tags}", len(self.rows)) as bar:
+                found = score_rows(self.scorer, self.rows, tags, bar.advance)
+            self._served[tags] = found.confidence
+        return self._served[tags]
+
+    def score(self, title: str, items: Sequence[Item]) -> Floats:
+        """Return P(correct) of other items, such as changed rows, (n,)."""
+        with self.watch(title, len(items)) as bar:
+            found = score_items(self.scorer, items, bar.advance)
+        return np.array([each.confidence for each in found])
+
+    @cached_property
+    def halves(self) -> tuple[Ints, Ints]:
+        """The positions of rows to fit post-hoc baselines on, and of those to judge (D09)."""
+        return halves(self.labels, self.questions)
+
+    @cached_property
+    def length(self) -> Method:
+        """The length baseline on the half that is judged (I04)."""
+        fitted, judged = self.halves
+        found = length_baseline(self.at(fitted), self.at(judged))
+        return Method("length", found, None, True)
+
+    def at(self, places: Ints) -> list[Row]:
+        """Return the rows at these positions."""
+        return [self.rows[i] for i in places]
+
+    @cached_property
+    def stated(self) -> Scored:
+        """The rows that state a confidence, which the calibrator does not see (I01).
+
+        Raises LacksError where there are too few.
+        """
+        rows = with_stated_confidence(self.rows)
+        if len(rows) < FEWEST or len({row.correct for row in rows}) < 2:
+            raise LacksError(
+                f"{len(rows)} rows state a confidence, {FEWEST} with both labels are needed; "
+                "`pinocchio elicit --stated` asks models for theirs"
+            )
+        freed = [replace(row, answer=without_stated(row.answer)) for row in rows]
+        return replace(self, rows=freed, _served={})
+
+    def interval(self, y: Ints, p: Floats) -> Interval:
+        """Return the AUROC with the paper's BCa interval over replies (H02)."""
+        return auroc_interval(y, p, resamples=self.extent.resamples)
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """The rows in the form that the workflows read."""
+        return [
+            Outcome(float(p), bool(row.correct), row.model or "", row.question_id)
+            for row, p in zip(self.rows, self.confidence(), strict=True)
+        ]
+
+    def groups(self, key: Callable[[Row], str | None]) -> list[tuple[str, Ints]]:
+        """Return the positions of the rows of each group, the largest group first.
+
+        A group needs both labels and `FEWEST` rows. Rows whose key is None are left out.
+        """
+        members: dict[str, list[int]] = {}
+        for i, row in enumerate(self.rows):
+            if (name := key(row)) is not None:
+                members.setdefault(name, []).append(i)
+        large = [
+            (name, np.array(at))
+            for name, at in members.items()
+            if len(at) >= FEWEST and len({self.rows[i].correct for i in at}) == 2
+        ]
+        return sorted(large, key=lambda each: (-len(each[1]), each[0]))

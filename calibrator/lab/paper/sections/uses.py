@@ -1,0 +1,304 @@
+"""Uses of the confidence: errors found, gates, reviews, tiers, costs (paper O, P, Q)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from calibrator.lab.paper.sections.scored import Scored
+from calibrator.lab.paper.sections.tables import Column, Drawing, Made, Value
+from calibrator.lab.reporting.panels import (
+    coverage_accuracy_curves,
+    precision_recall_curves,
+    review_curves,
+)
+from calibrator.metrics.metrics import auroc
+from calibrator.metrics.workflows import (
+    ROBO_ADVISOR,
+    TELEHEALTH,
+    Outcome,
+    Prices,
+    by_model,
+    error_detection,
+    gate,
+    harm,
+    model_selection,
+    review_table,
+    reviews_for,
+    tier_cost,
+    tiers,
+    widest_gate,
+)
+from calibrator.rows.groups import shown
+
+LARGEST, FEWEST = 10, 50  # models that get their own line, and the replies that one needs
+PANELS = 3  # models that get their own row of figures (U05)
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
+# These match a row's domain or benchmark; the paper's sets are lists of benchmarks.
+SETS = {
+    "healthcare": r"(?i)\b(medic|health|clinic|biolog|pharm|psycholog|chem)",
+    "finance": r"(?i)(financ|econom|business|account)",
+}
+
+
+def groups_of_models(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """Return all rows, and those of the models with the most replies, the largest first."""
+    large = {n: each for n, each in by_model(rows).items() if n and len(each) >= FEWEST}
+    most = sorted(large, key=lambda name: (-len(large[name]), name))[:LARGEST]
+    return {"all": list(rows)} | {name: large[name] for name in most}
+
+
+def workflows_table(scored: Scored) -> Made:
+    """Return O01, O03 to O06: each workflow on all rows and by model; U04 and U05."""
+    made = Made(
+        (
+            Column("rows", "replies", "count"),
+            Column("auprc", "AUPRC wrong"),
+            Column("f1", "best F1"),
+            Column("gate_10", "passes at 10 % wrong", "share"),
+            Column("gate_5", "at 5 % wrong", "share"),
+            Column("system", "reviews for 95 %, all replies", "share"),
+            Column("random", "the same by lot", "share"),
+            Column("saved", "less work", "share"),
+            Column("delivered", "reviews for 95 % of the rest", "share"),
+            Column("saved_delivered", "less work", "share"),
+            Column("green", "green", "share"),
+            Column("green_right", "of it right"),
+            Column("green_errors", "errors in green", "share"),
+            Column("red_errors", "errors in red", "share"),
+        )
+    )
+    groups = groups_of_models(scored.outcomes)
+    for name, rows in groups.items():
+        made.add(shown(name), "O01" if name == "all" else "O06", **_workflows(rows))
+    if len(groups) > 2:
+        _add_mean_over_models(made, [found.values for found in made.lines[1:]])
+    for name, rows in list(groups.items())[: PANELS + 1]:
+        row, where = ("U04", "all rows") if name == "all" else ("U05", shown(name))
+        made.drawings += _panels(rows, row, where)
+    made.note = (
+        "Reviews, least sure first, until 95 % are right: of all replies, where a reviewed one "
+        "counts as right (by lot beside it), or of those that nobody looked at, which the paper's "
+        "79 % and its 100 % by lot seem to mean."
+    )
+    return made
+
+
+def _add_mean_over_models(made: Made, models: Sequence[Mapping[str, Value]]) -> None:
+    """Add the mean of each figure over models, as the paper averages its own; `rows` is summed."""
+    means: dict[str, Value] = {"rows": sum(int(str(one["rows"])) for one in models)}
+    for key in (column.key for column in made.columns if column.key != "rows"):
+        found = [value for one in models if isinstance(value := one[key], float | int)]
+        means[key] = sum(found) / len(found) if found else None
+    made.add(f"mean over {len(models)} models", "O01", **means)
+
+
+def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
+    found, review, routed = error_detection(rows), reviews_for(rows), tiers(rows)
+    is_easy = sum(not row.is_correct for row in rows) <= 0.05 * len(rows)
+    by_lot = 0.0 if is_easy else 1.0  # random reviews leave the rest no better
+    return {
+        "rows": len(rows),
+        "auprc": found.auprc,
+        "f1": found.f1,
+        "gate_10": widest_gate(rows, 0.10).coverage,
+        "gate_5": widest_gate(rows, 0.05).coverage,
+        "system": review.system,
+        "random": review.random,
+        "saved": review.random - review.system,
+        "delivered": review.delivered,
+        "saved_delivered": by_lot - review.delivered,
+        "green": routed[0].volume,
+        "green_right": routed[0].accuracy,
+        "green_errors": routed[0].error_share,
+        "red_errors": routed[2].error_share,
+    }
+
+
+def _panels(rows: Sequence[Outcome], row: str, where: str) -> list[Drawing]:
+    y = np.array([int(one.is_correct) for one in rows])
+    p = np.array([one.confidence for one in rows])
+    if len(set(y)) < 2:
+        return []
+    captions = "errors found", "accuracy of what passes", "errors found by reviews"
+    curves = precision_recall_curves, coverage_accuracy_curves, review_curves
+    return [
+        Drawing(row, draw([(where, y, p)]), f"{where}: {caption}.")
+        for draw, caption in zip(curves, captions, strict=True)
+    ]
+
+
+def selection_table(scored: Scored) -> Made:
+    """Return P01 to P03: preference pairs, the surest of three models, the surest share."""
+    made = Made(
+        (
+            Column("count", "count", "count"),
+            Column("right", "right"),
+            Column("beside", "of these right"),
+            Column("difference", "difference"),
+            Column("what", "compared with", "text"),
+        )
+    )
+    _add_pairs(scored, made)
+    rows = scored.outcomes
+    _add_selection(rows, made)
+    order = sorted(rows, key=lambda one: -one.confidence)
+    everything = sum(one.is_correct for one in rows) / len(rows)
+    for share in (0.25, 0.5, 0.75):
+        kept = order[: round(share * len(order))]
+        right = sum(one.is_correct for one in kept) / len(kept)
+        line: dict[str, Value] = {"count": len(kept), "right": right, "beside": everything}
+        made.add(
+            f"the surest {share:.0%} kept", "P03", **line, difference=right - everything,
+            what="all replies",
+        )  # fmt: skip
+    return made
+
+
+def _add_pairs(scored: Scored, made: Made) -> None:
+    """Add P01: the surest and the least sure reply to each question, by their gap."""
+    best: dict[int, tuple[int, int]] = {}
+    p, y = scored.confidence(), scored.labels
+    for at, question in enumerate(scored.questions):
+        high, low = best.get(question, (at, at))
+        best[question] = (at if p[at] > p[high] else high, at if p[at] < p[low] else low)
+    count = np.bincount(scored.questions)
+    right = np.bincount(scored.questions, weights=y)
+    chance = 2 * right * (count - right) / np.maximum(count * (count - 1), 1)
+    for gap in (0.2, 0.4, 0.6):
+        pairs = [(q, *ends) for q, ends in best.items() if p[ends[0]] - p[ends[1]] >= gap]
+        if not pairs:
+            continue
+        informative = float(np.mean([y[high] != y[low] for _, high, low in pairs]))
+        good = [y[high] > y[low] for _, high, low in pairs if y[high] != y[low]]
+        by_lot = float(np.mean([chance[q] for q, _, _ in pairs]))
+        made.add(
+            f"pairs a gap of {gap} apart: one right, one wrong", "P01", count=len(pairs),
+            right=informative, beside=by_lot, difference=informative - by_lot,
+            what="pairs of the same questions by lot",
+        )  # fmt: skip
+        if good:
+            made.add(
+                f"... the right one is the surer one, gap {gap}", "P01", count=len(good),
+                right=float(np.mean(good)), beside=0.5, difference=float(np.mean(good)) - 0.5,
+                what="chance",
+            )  # fmt: skip
+
+
+def _add_selection(rows: Sequence[Outcome], made: Made) -> None:
+    """Add P02 for the three models that answered the most questions in common."""
+    answered = {n: {one.question for one in each} for n, each in groups_of_models(rows).items()}
+    answered.pop("all")
+    if len(answered) < 3:
+        return
+
+    def shared(three: Sequence[str]) -> int:
+        return len(set.intersection(*(answered[name] for name in three)))
+
+    three = max(combinations(answered, 3), key=shared)
+    if not shared(three):
+        return
+    chosen, alone = model_selection(rows, three)
+    made.add(
+        f"the surest of {', '.join(map(shown, three))}", "P02", count=shared(three),
+        right=chosen, beside=alone, difference=chosen - alone, what="the best model alone",
+    )  # fmt: skip
+
+
+def thresholds_table(scored: Scored) -> Made:
+    """Return Q02, Q03: thresholds and harm on the healthcare rows, and on all."""
+    made = Made(
+        (
+            Column("rows", "rows", "count"),
+            Column("coverage", "passes", "share"),
+            Column("error", "wrong of it"),
+            Column("catch", "errors that stay below", "share"),
+            Column("errors", "errors", "count"),
+            Column("high", "above .8", "count"),
+            Column("low", "below .5", "count"),
+            Column("nnr", "reviews an error"),
+        )
+    )
+    for where, rows in _sets(scored, "healthcare"):
+        for threshold in THRESHOLDS:
+            one = gate(rows, threshold)
+            line: dict[str, Value] = {"coverage": one.coverage, "error": one.error}
+            made.add(f"{where}, above {threshold}", "Q02", rows=len(rows), **line, catch=one.catch)
+        seen = harm(rows)
+        counts: dict[str, Value] = {"errors": seen.errors, "high": seen.confident}
+        made.add(
+            f"{where}, harm", "Q03", rows=len(rows), **counts, low=seen.unconfident, nnr=seen.nnr
+        )
+    return made
+
+
+def reviews_table(scored: Scored) -> Made:
+    """Return Q06: errors found by reviewing the least sure, on the finance rows, and on all."""
+    made = Made(
+        (
+            Column("rows", "rows", "count"),
+            Column("caught", "caught", "count"),
+            Column("slipped", "slipped", "count"),
+            Column("catch", "catch rate", "share"),
+        )
+    )
+    for where, rows in _sets(scored, "finance"):
+        for one in review_table(rows, SHARES):
+            errors = one.caught + one.slipped
+            made.add(
+                f"{where}, {one.share:.0%} reviewed", "Q06", rows=len(rows), caught=one.caught,
+                slipped=one.slipped, catch=one.caught / errors if errors else None,
+            )  # fmt: skip
+    return made
+
+
+def costs_table(scored: Scored) -> Made:
+    """Return Q01, Q04, Q05, Q07, Q08: tiers of both sets, and their costs at the paper's prices."""
+    made = Made(
+        (
+            Column("rows", "rows", "count"),
+            Column("volume", "of the rows", "share"),
+            Column("right", "right"),
+            Column("auroc", "AUROC"),
+            Column("cost", "dollars", "count"),
+            Column("manual", "all by a senior", "count"),
+        )
+    )
+    for name, prices, row in (
+        ("healthcare", TELEHEALTH, "Q04"),
+        ("finance", ROBO_ADVISOR, "Q08"),
+    ):
+        for where, rows in _sets(scored, name)[:1]:
+            _add_costs(made, where, rows, prices, row)
+    made.note = "Prices are the paper's examples, nobody's bill; no people were measured."
+    return made
+
+
+def _add_costs(made: Made, where: str, rows: Sequence[Outcome], prices: Prices, row: str) -> None:
+    y = [int(one.is_correct) for one in rows]
+    found = auroc(y, [one.confidence for one in rows])
+    ends: dict[str, Value] = {"rows": len(rows), "right": sum(y) / len(y), "auroc": found}
+    made.add(f"{where}, all", "Q01" if row == "Q04" else "Q05", **ends)
+    routed = tiers(rows)
+    for tier in routed:
+        line: dict[str, Value] = {"rows": tier.count, "volume": tier.volume}
+        made.add(f"{where}, {tier.name}", "Q07", **line, right=tier.accuracy)
+    cost, manual = tier_cost(routed, prices)
+    made.add(f"{where}, cost", row, rows=len(rows), cost=cost, manual=manual)
+
+
+def _sets(scored: Scored, name: str) -> list[tuple[str, list[Outcome]]]:
+    """Return the rows of one set, where there are enough, and all of them."""
+    wanted = re.compile(SETS[name])
+    chosen = [
+        one
+        for row, one in zip(scored.rows, scored.outcomes, strict=True)
+        if wanted.search(f"{row.domain or ''} {row.benchmark or ''}")
+    ]
+    is_enough = len(chosen) >= FEWEST and len({one.is_correct for one in chosen}) == 2
+    found = [(f"{name} rows", chosen)] if is_enough else []
+    return [*found, ("all rows", scored.outcomes)]

@@ -1,0 +1,235 @@
+"""The figures of a model card, written from an evaluation so that none is typed by hand.
+
+They are between two comments of the card; the text around them is kept.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from calibrator.errors import JudgingError
+from calibrator.lab.judging.evaluation.evaluate import Evaluation
+from calibrator.lab.judging.evaluation.traffic import Traffic
+from calibrator.lab.judging.evaluation.traffic import tables as traffic
+from calibrator.lab.judging.sensitivity import Sensitivity
+from calibrator.lab.judging.sensitivity.tables import (
+    EVERYDAY_NOTE,
+    NOTE,
+    SCORE_NOTE,
+    TITLE,
+    Table,
+    everyday_table,
+    kinds_table,
+)
+from calibrator.lab.reporting.report import STUDY_TITLES
+from calibrator.lab.studies.studies import Study
+from calibrator.metrics.numbers import NO_FIGURE, bounds, figure, p_text
+from calibrator.rows.groups import POOLED
+from calibrator.rows.results import MEAN, Result
+
+BEGIN = "<!-- figures: written by `pinocchio card`, not by hand -->"
+END = "<!-- end of figures -->"
+BEGIN_OF = (
+    "<!-- figures of {}: written by `pinocchio card`, not by hand -->"  # for figures of other rows
+)
+_STUDY_FIGURES = ("auroc", "reference", "within", "ece", "ece_mended")
+COMPARED = ("TF-IDF", "length")  # baselines with a column in the table of benchmarks
+
+
+def update_card(
+    path: Path, evaluation: Evaluation, studies: Sequence[Study] = (), of: str = ""
+) -> None:
+    """Replace the figures of a card, or those of its part named `of`.
+
+    Raises JudgingError where the card has no place for them, or several.
+    """
+    text, begin = path.read_text(encoding="utf-8"), BEGIN_OF.format(of) if of else BEGIN
+    marked = re.compile(f"{re.escape(begin)}.*?{re.escape(END)}", re.DOTALL)
+    if len(marked.findall(text)) != 1:
+        raise JudgingError(f"{path} needs these two lines, once, around its figures: {begin} {END}")
+    figures = f"{begin}\n{figures_of(evaluation, studies)}{END}"
+    path.write_text(marked.sub(lambda _: figures, text), encoding="utf-8")
+
+
+def figures_of(evaluation: Evaluation, studies: Sequence[Study] = ()) -> str:
+    """Return the figures as Markdown."""
+    if not evaluation.rows:
+        return f"calibrator `{evaluation.judged}`\n\n{_traffic(evaluation.traffic)}\n"
+    parts = [
+        f"{evaluation.rows:,} replies to {evaluation.questions:,} questions, "
+        f"{figure(evaluation.accuracy)} of them correct; calibrator `{evaluation.judged}`.",
+        _traffic(evaluation.traffic),
+        _sensitivity(evaluation.sensitivity),
+        _methods(evaluation),
+        _benchmarks(evaluation),
+        _near_chance(evaluation),
+        _tasks(evaluation),
+        *map(_study, studies),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([_row(*head), f"|{'---|' * len(head)}", *(_row(*row) for row in rows)])
+
+
+def _traffic(found: Traffic | None) -> str:
+    """Return the tables of real traffic: kinds, effects of edits, sets, hand-made kinds, bases."""
+    if found is None:
+        return ""
+    parts = [f"**{traffic.TITLE}** {traffic.NOTE}"]
+    for table in traffic.TABLES:
+        head, rows = table(found)
+        is_changes = table is traffic.changes_table
+        parts += [traffic.CHANGES_NOTE] if is_changes and rows else []
+        parts += [_table(head, rows)] if rows else []
+    return "\n\n".join(parts)
+
+
+def _sensitivity(found: Sensitivity | None) -> str:
+    """Return the tables of corruptions and of everyday answers."""
+    if found is None:
+        return ""
+    explained = kinds_table(found, is_explained=True)
+    parts = [f"**{TITLE}** {NOTE}"] if explained[1] else []
+    for table, note in (
+        (explained, ""),
+        (everyday_table(found), EVERYDAY_NOTE),
+    ):
+        parts += [note, _plain_table(table)] if table[1] else []
+    return "\n\n".join(part for part in parts if part)
+
+
+def _plain_table(table: Table) -> str:
+    head, rows = table
+    return _table(head, rows)
+
+
+def _seen(evaluation: Evaluation, one: Result | None) -> list[str]:
+    """Return the sensitivity to show beside an AUROC, in a list; [] where none was measured."""
+    if evaluation.sensitivity is None:
+        return []
+    has_one = one is not None and one.method == evaluation.judged
+    return [figure(evaluation.sensitivity_on(one) if one and has_one else math.nan)]
+
+
+def _heads(evaluation: Evaluation) -> list[str]:
+    return ["sensitivity"] if evaluation.sensitivity else []
+
+
+def _bounded(one: Result | None) -> str:
+    """Return AUROC with its interval over questions."""
+    if one is None:
+        return NO_FIGURE
+    if not math.isfinite(one.question_low):
+        return figure(one.auroc)
+    return f"{one.auroc:.3f} ({bounds(one.question_low, one.question_high)})"
+
+
+def _methods(evaluation: Evaluation) -> str:
+    """Return all methods on all rows, the judged one first, with DeLong's p of each difference."""
+    p = {c.baseline: c.pooled.p for c in evaluation.comparisons if c.method == evaluation.judged}
+    rows = []
+    for name in evaluation.methods:
+        pooled, mean = evaluation.find(POOLED, name), evaluation.find(MEAN, name)
+        if pooled is not None:
+            rows.append(
+                (
+                    name,
+                    _bounded(pooled),
+                    _bounded(mean),
+                    *_seen(evaluation, pooled),
+                    figure(pooled.within),
+                    figure(pooled.brier),
+                    figure(pooled.ece),
+                    p_text(p[name]) if name in p else "",
+                )
+            )
+    head = ("method", "AUROC pooled", "mean over benchmarks", *_heads(evaluation))
+    note = "Intervals: 95 %, over questions. p: DeLong's paired test against the calibrator."
+    if evaluation.sensitivity:
+        note += f" {SCORE_NOTE}"
+    return _table((*head, "within questions", "Brier", "ECE", "against it"), rows) + f"\n\n{note}"
+
+
+def _benchmarks(evaluation: Evaluation) -> str:
+    others = [
+        name
+        for start in COMPARED
+        if (name := next((n for n in evaluation.baselines if n.startswith(start)), None))
+    ]
+    rows = []
+    for one in [*evaluation.of_kind("benchmark"), *evaluation.of_kind("mean")]:
+        rivals = [evaluation.find(one.group, name) for name in others]
+        rows.append(
+            (
+                one.group,
+                f"{one.rows:,}",
+                figure(one.accuracy),
+                _bounded(one),
+                *_seen(evaluation, one),
+                figure(one.within),
+                figure(one.brier),
+                figure(one.ece),
+                *(figure(rival.auroc if rival else math.nan) for rival in rivals),
+            )
+        )
+    head = ("benchmark", "rows", "accuracy", "AUROC", *_heads(evaluation), "within", "Brier", "ECE")
+    return _table((*head, *(f"{name} AUROC" for name in others)), rows)
+
+
+def _near_chance(evaluation: Evaluation) -> str:
+    found = [
+        one.group
+        for one in evaluation.of_kind("benchmark")
+        if math.isfinite(one.question_low) and one.question_low <= 0.5
+    ]
+    return (
+        f"**No better than chance, as far as these rows show:** {', '.join(found)}."
+        if found
+        else ""
+    )
+
+
+def _tasks(evaluation: Evaluation) -> str:
+    found = evaluation.of_kind("task")
+    if len(found) < 2:
+        return ""
+    rows = [
+        (
+            one.group,
+            f"{one.rows:,}",
+            _bounded(one),
+            *_seen(evaluation, one),
+            *(figure(v) for v in (one.coverage_90, one.coverage_95, one.coverage_99)),
+        )
+        for one in found
+    ]
+    head = ("", "rows", "AUROC", *_heads(evaluation), "kept at 90 % right", "at 95 %", "at 99 %")
+    return _table(head, rows)
+
+
+def _study(study: Study) -> str:
+    rows = [
+        (
+            one.label,
+            f"{one.rows:,}",
+            f"{figure(one.auroc)} ({bounds(one.low, one.high)})",
+            figure(one.reference),
+            figure(one.within),
+            figure(one.ece),
+            figure(one.ece_mended),
+        )
+        for one in study.entries
+    ]
+    means = ("mean", "", *(figure(study.mean(name)) for name in _STUDY_FIGURES))
+    title = STUDY_TITLES.get(study.name, study.name)
+    head = ("", "rows", "AUROC", "nothing changed", "within", "ECE", "ECE after 100 labels")
+    return f"**{title}** ({study.method})\n\n{_table(head, [*rows, means])}"

@@ -1,0 +1,224 @@
+"""A study of the calibrator for calls with something left out of its training.
+
+Sources of graded calls, families of faults, and domains of our own making are left out in turn. The
+judged rows are those of the part left out: the source's graded rows, right test rows against the
+same with such a fault, fresh scenes. Each fold trains on the rest, which takes minutes in all.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from calibrator.errors import JudgingError
+from calibrator.lab.data.calls.corruptions import OTHER_REQUEST, corrupted_calls
+from calibrator.lab.data.calls.disguises import ATTACKS
+from calibrator.lab.data.calls.domains import DOMAINS, Domain
+from calibrator.lab.data.calls.drafts import changed
+from calibrator.lab.data.calls.lessons import CORRUPTED, GRADED, SCENE, lessons_of
+from calibrator.lab.data.calls.stages import Scene
+from calibrator.lab.data.calls.worlds import scenes
+from calibrator.lab.studies.probes import sample
+from calibrator.lab.studies.studies import SEED, Entry, Study, entry_of
+from calibrator.lab.training.fits.calls import (
+    Array,
+    CallConfig,
+    Material,
+    fit_material,
+    fit_parts,
+    material_of,
+)
+from calibrator.metrics.intervals import RESAMPLES
+from calibrator.metrics.metrics import Floats
+from calibrator.readers.calls.model import CallTrees
+from calibrator.rows.rows import Row, parse_row
+
+MIN_ROWS = 30  # least rows of an entry, with at least 5 of each label
+MIN_BENCHMARK = 60  # least rows of a benchmark that is judged separately
+DOMAIN_FOLDS = 3
+
+# Faults that are left out together, because knowing one of a family helps with the others.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "values": (
+        "other entity", "invented", "placeholder", "request repeated", "swapped", "transposed",
+        "opposed value", "parent folder",
+        "correction", "second", "extreme",
+    ),
+    "numbers": (
+        "number moved", "told number", "unit changed", "date moved", "time moved", "part",
+        "measure changed", "weekday", "unsaid",
+    ),
+    "steps": (
+        "wrong tool", "opposed tool", OTHER_REQUEST, "repeated", "error ignored",
+        "look up left out", "required dropped", "question", "again", "first look", "look again",
+        "extra",
+    ),
+    "rules": (
+        "limit passed", "forbidden", "declined", "state", "late", "limit", "above", "confirm",
+        "clash", "purse",
+    ),
+}  # fmt: skip
+
+
+class Fits:
+    """A trainer on parts of the lessons; the weights of the parts come from the fit on all."""
+
+    def __init__(self, rows: Sequence[Row], config: CallConfig, seed: int) -> None:
+        self.config, self.seed = config, seed
+        lessons = lessons_of(rows, seed, scene_count=config.scenes, faults=config.faults)
+        self.material: Material = material_of(lessons, seed)
+        whole = fit_material(self.material, config, seed)
+        self.weights: dict[str, Array] = {name: whole[name] for name in ("strange", "familiar")}
+        self.whole = CallTrees(whole)
+
+    def without(self, left_out: Floats | Array) -> tuple[CallTrees, int]:
+        """Return the fit on lessons that are not `left_out` (N,), and the number of these."""
+        chosen = ~left_out.astype(bool)
+        state = fit_parts(self.material.part(chosen), self.config, self.seed)
+        return CallTrees(state | self.weights), int(chosen.sum())
+
+
+def calls_study(
+    train: Sequence[Row],
+    test: Sequence[Row],
+    config: CallConfig | None = None,
+    most: int = 300,
+    resamples: int = RESAMPLES,
+    say: Callable[[str], None] = lambda _: None,
+) -> Study:
+    """Leave out each source, each family of faults and a third of our domains at a time.
+
+    The reference is the fit on all lessons, which has seen the judged training rows of a source. At
+    most `most` right rows are made wrong. Raises JudgingError where nothing can be judged.
+    """
+    used = [row for row in test if _has_calls(row) and row.correct is not None]
+    say("training on all lessons")
+    fits = Fits(train, config or CallConfig(), SEED)
+    entries: list[Entry] = []
+    for label, rows in _benchmarks(used):
+        entries += _judged(label, fits.whole, fits, len(fits.material.targets), rows, resamples)
+    entries += _attacked(used, fits, resamples)
+    for part in (_sources(train, used, fits, say), _faults(used, fits, most, say),
+                 _domains(fits, say)):  # fmt: skip
+        for label, model, count, rows in part:
+            entries += _judged(label, model, fits, count, rows, resamples)
+    if not entries:
+        raise JudgingError("there are too few labelled rows that call tools")
+    return Study("calls", "trees for calls", entries)
+
+
+def _has_calls(row: Row) -> bool:
+    return row.tool_use is not None and row.tool_use.has_calls
+
+
+def _benchmarks(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
+    """Yield all rows, and those of each benchmark with enough of them, with a label."""
+    yield "as trained", rows
+    for name, count in sorted(Counter(row.benchmark or "" for row in rows).items()):
+        if count >= MIN_BENCHMARK:
+            yield f"as trained: {name}", [row for row in rows if row.benchmark == name]
+
+
+def _attacked(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[Entry]:
+    """Yield entries of right rows against wrong ones made to look right.
+
+    The reference is before the attack. The shift is over all rows, and 0 for the right ones.
+    """
+    for name, attack in ATTACKS.items():
+        before, after = [], []
+        for number, row in enumerate(rows):
+            used = row.tool_use
+            if row.correct == 0 and used is not None:
+                used = changed(used, attack, random.Random(f"{name} {number}"))
+            if used is not None:
+                before.append(row)
+                after.append(replace(row, tool_use=used))
+        if min(Counter(row.correct for row in before).values(), default=0) >= MIN_ROWS // 6:
+            confidence, reference = (_confidence(fits.whole, each) for each in (after, before))
+            trained = len(fits.material.targets)
+            yield entry_of(f"attack: {name}", trained, after, confidence, reference, resamples)
+
+
+def _judged(
+    label: str, model: CallTrees, fits: Fits, trained: int, rows: Sequence[Row], resamples: int
+) -> Iterator[Entry]:
+    """Yield the figures of rows, or nothing for too few of them."""
+    right = sum(row.correct or 0 for row in rows)
+    if len(rows) >= MIN_ROWS and min(right, len(rows) - right) >= MIN_ROWS // 6:
+        confidence, reference = (_confidence(each, rows) for each in (model, fits.whole))
+        yield entry_of(label, trained, rows, confidence, reference, resamples)
+
+
+def _confidence(model: CallTrees, rows: Sequence[Row]) -> Floats:
+    used = [row.tool_use for row in rows if row.tool_use is not None]
+    odds = model.odds(used, [row.model for row in rows])
+    return np.asarray(1 / (1 + np.exp(-odds)))
+
+
+Part = tuple[str, CallTrees, int, list[Row]]
+
+
+def _sources(
+    train: Sequence[Row], test: Sequence[Row], fits: Fits, say: Callable[[str], None]
+) -> Iterator[Part]:
+    """Yield each source of graded calls, with its rows of both files."""
+    groups = fits.material.groups
+    for name in sorted(set(groups[fits.material.origins == GRADED].tolist())):
+        say(f"leaving out {name}")
+        rows = [row for row in (*train, *test) if row.benchmark == name and _has_calls(row)]
+        yield (
+            f"source: {name}",
+            *fits.without(groups == name),
+            [row for row in rows if row.correct is not None],
+        )
+
+
+def _faults(
+    test: Sequence[Row], fits: Fits, most: int, say: Callable[[str], None]
+) -> Iterator[Part]:
+    """Yield each fault with its family left out.
+
+    It is judged on right rows with such a fault, or on fresh scenes of it.
+    """
+    right = sample([row for row in test if row.correct == 1], most)
+    pairs = corrupted_calls(right, SEED)
+    fresh = list(scenes(fits.config.scenes // 2, SEED + 1))
+    made = np.isin(fits.material.origins, (CORRUPTED, SCENE))
+    for family, kinds in FAMILIES.items():
+        say(f"leaving out faults of {family}")
+        model, count = fits.without(made & np.isin(fits.material.kinds, kinds))
+        for kind in kinds:
+            if kind in pairs:
+                both = [row for pair in pairs[kind] for row in pair]
+            else:
+                both = [_row(scene) for scene in fresh if scene.twist == kind]
+            yield f"{family}: {kind}", model, count, both
+
+
+def _domains(fits: Fits, say: Callable[[str], None]) -> Iterator[Part]:
+    """Yield a third of our domains at a time, judged on fresh scenes in them."""
+    for fold in range(DOMAIN_FOLDS):
+        held: tuple[Domain, ...] = DOMAINS[fold::DOMAIN_FOLDS]
+        names = [domain.name for domain in held]
+        say(f"leaving out {', '.join(names)}")
+        model, count = fits.without(np.isin(fits.material.groups, names))
+        fresh = scenes(max(40, fits.config.scenes // 4), SEED + 2, held)
+        yield f"domains {fold + 1}: {names[0]}, …", model, count, [_row(s) for s in fresh]
+
+
+def _row(scene: Scene) -> Row:
+    return parse_row(
+        {
+            "messages": scene.used.messages,
+            "tools": scene.used.tools,
+            "response": scene.used.message,
+            "question_id": scene.group,
+            "benchmark": scene.domain,
+            "domain": scene.twist,
+            "correct": scene.correct,
+        }
+    )

@@ -1,0 +1,259 @@
+"""A study of tower and forest, to choose settings.
+
+    python -m calibrator.lab.studies.trained.tower_study
+
+The parts that would ship are fitted on training questions and judged on validation questions (as
+served, with names), on model families that were left out (without names) and on benchmarks that
+were left out, all at once or each alone. The figures of unseen models and benchmarks, and a table
+in `ablations.md`, were made with it. Test files must not choose settings: `--judge` is only for
+figures to report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from calibrator.features.forest import Forest
+from calibrator.features.tower import TowerRow
+from calibrator.lab.judging.baselines.tfidf import WordCounts
+from calibrator.lab.studies.studies import FAMILIES as MAKERS
+from calibrator.lab.studies.studies import MIN_JUDGED, family
+from calibrator.lab.training.rows.examples import tokenize
+from calibrator.lab.training.run import base_folder
+from calibrator.lab.training.stages.forest import ForestConfig, ForestData, fit_forest
+from calibrator.lab.training.stages.piece_vectors import piece_vectors
+from calibrator.lab.training.stages.tower import (
+    MIN_NAME_ROWS,
+    TowerConfig,
+    TowerData,
+    fit_tower,
+    tower_logits,
+)
+from calibrator.lab.training.tower_stage import tower_rows
+from calibrator.metrics.rankings import ranking
+from calibrator.rows.rows import Row, Tags
+from calibrator.rows.selection import is_trainable, load_labelled, share_of, without_copies
+from calibrator.text.layout import Layout, load_tokenizer
+
+FAMILIES = ("claude", "gemma", "phi", "yi", "deepseek", "grok")
+BENCHMARKS = (
+    "BFCL-multiple", "EPOCH-Bench", "FinanceMath", "TokenBias",
+    "CodeGen-small", "MATH-Vision", "TriviaQA", "GSM8K",
+)  # fmt: skip
+HELD_SHARE = 0.1  # share of questions held out
+LEFT_OUT_SHARE = 0.5  # share of a left out benchmark's questions that are judged, to save time
+
+Mask = NDArray[np.bool_]
+Scores = NDArray[np.floating]
+Group = tuple[Mask, bool]  # the rows to judge, and whether models' names are given
+Method = Callable[[Mask, list[Group]], list[Scores]]  # chosen rows, groups -> scores
+
+
+class Kind(StrEnum):
+    """The kinds of groups that can be left out of training."""
+
+    FAMILIES = "families"
+    BENCHMARKS = "benchmarks"
+
+
+def changed(config: TowerConfig, setting: str) -> TowerConfig:
+    """Return the configuration with `name=value`. Raises typer.BadParameter for an unknown name."""
+    name, _, value = setting.partition("=")
+    kinds = {field.name: type(getattr(config, field.name)) for field in fields(config)}
+    if name not in kinds:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(kinds)}")
+    kind = kinds[name]
+    return replace(config, **{name: value == "true" if kind is bool else kind(value)})
+
+
+def main(
+    files: list[Path],
+    vary: Annotated[
+        list[str] | None, typer.Option(help="name=value of TowerConfig; each is tried on its own.")
+    ] = None,
+    leave_out: Annotated[
+        bool, typer.Option(help="Leave out six model families and eight benchmarks.")
+    ] = False,
+    each: Annotated[
+        Kind | None,
+        typer.Option(help="Instead: each of these alone; families are told by their makers."),
+    ] = None,
+    forest: Annotated[bool, typer.Option(help="With a forest beside the towers.")] = False,
+    judge: Annotated[
+        Path | None, typer.Option(help="Folder of files to judge on, in place of held questions.")
+    ] = None,
+    floor: Annotated[
+        bool, typer.Option(help="TF-IDF with logistic regression on the same rows too.")
+    ] = False,
+    seed: int = 1,
+) -> None:
+    """Fit towers for each setting; print AUROC pooled, over benchmarks and within questions."""
+    variants = {"as it ships": TowerConfig()}
+    variants |= {setting: changed(TowerConfig(), setting) for setting in vary or ()}
+    rows, _ = load_labelled([path for path in sorted(files) if is_trainable(path)])
+    judged = load_labelled(sorted(judge.glob("*.jsonl*")))[0] if judge else []
+    study = TowerStudy(rows, seed, ForestConfig() if forest else None, judged, floor)
+    for setting, config in variants.items():
+        typer.echo(setting)
+        if each:
+            study.each_alone(config, each)
+        else:
+            study.all_at_once(config, leave_out)
+
+
+class TowerStudy:
+    """Rows as the tower reads them, made once for all settings.
+
+    With `judged` rows, all `rows` except those left out are fitted on, and none of them is judged.
+    """
+
+    def __init__(
+        self,
+        rows: list[Row],
+        seed: int,
+        forest: ForestConfig | None = None,
+        judged: Sequence[Row] = (),
+        floor: bool = False,
+    ) -> None:
+        fitted, rows = len(rows), [*rows, *judged]
+        self.rows, self.seed, self.forest = rows, seed, forest
+        self.read = read_rows_for_tower(rows)
+        self.vectors = piece_vectors(base_folder()) if forest else None
+        self.words = WordCounts(rows) if floor else None
+        self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
+        asked = [row.question_id for row in without_copies(rows)]
+        self.share = np.array([share_of(id) for id in asked])
+        if judged:
+            self.share = np.repeat([1.0, 0.0], [fitted, len(judged)])
+        self.models = np.array([(row.model or "").lower() for row in rows])
+        self.benchmarks = np.array([row.benchmark or "" for row in rows])
+        self.benchmark_numbers = np.unique(self.benchmarks, return_inverse=True)[1]
+        self.questions = np.unique(asked, return_inverse=True)[1]
+
+    def all_at_once(self, config: TowerConfig, leave_out: bool) -> None:
+        """Judge known questions, families and benchmarks by towers that saw none of them."""
+        of_family = np.array([name.startswith(FAMILIES) for name in self.models]) & leave_out
+        of_benchmark = np.isin(self.benchmarks, BENCHMARKS) & leave_out
+        known, held = ~of_family & ~of_benchmark, self.share < HELD_SHARE
+        groups: dict[str, Group] = {
+            "known": (held & known, True),
+            "known, no names": (held & known, False),
+            "families left out": (held & of_family & ~of_benchmark, False),
+            "benchmarks left out": (
+                (self.share < LEFT_OUT_SHARE) & of_benchmark & ~of_family,
+                True,
+            ),
+        }
+        groups = {name: group for name, group in groups.items() if group[0].any()}
+        for method, scores in self.methods(config).items():
+            found = scores(~held & known, list(groups.values()))
+            for (name, (mask, _)), given in zip(groups.items(), found, strict=True):
+                self.tell(name + method, np.flatnonzero(mask), given)
+
+    def each_alone(self, config: TowerConfig, kind: Kind) -> None:
+        """Judge each maker's models on held-out questions, or each benchmark, then all pooled.
+
+        Makers of fewer than `MIN_JUDGED` replies there are left in.
+        """
+        if kind is Kind.FAMILIES:
+            makers = np.array([family(name) or "" for name in self.models])
+            judged = self.share < HELD_SHARE
+            of = {name: makers == name for name in MAKERS}
+            of = {name: its for name, its in of.items() if (its & judged).sum() >= MIN_JUDGED}
+        else:
+            of = {name: self.benchmarks == name for name in BENCHMARKS}
+            judged = self.share < LEFT_OUT_SHARE
+        methods = self.methods(config)
+        at: list[NDArray[np.int64]] = []
+        given: dict[str, list[Scores]] = {method: [] for method in methods}
+        for name, left_out in of.items():
+            mask, chosen = left_out & judged, (self.share >= HELD_SHARE) & ~left_out
+            if not mask.any():
+                continue
+            at.append(np.flatnonzero(mask))
+            for method, scores in methods.items():
+                given[method] += scores(chosen, [(mask, True)])
+                self.tell(name + method, at[-1], given[method][-1])
+        if not at:
+            raise typer.BadParameter(f"there are no {kind} to leave out and judge")
+        for method, found in given.items():
+            self.tell(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
+
+    def methods(self, config: TowerConfig) -> dict[str, Method]:
+        """Return the methods to judge, by the words printed after the name of the rows."""
+        towers = partial(self.scores, config)
+        return {"": towers} if self.words is None else {"": towers, ", TF-IDF": self.word_scores}
+
+    def word_scores(self, chosen: Mask, groups: list[Group]) -> list[Scores]:
+        """Return TF-IDF's logits of each group's rows, with names or without, as the floor."""
+        assert self.words is not None
+        found: list[Scores] = []
+        for mask, is_named in groups:
+            tags: Tags = "served" if is_named else "none"
+            p = self.words.scores(np.flatnonzero(chosen), np.flatnonzero(mask), tags)
+            found.append(np.log(p) - np.log1p(-p))
+        return found
+
+    def scores(self, config: TowerConfig, chosen: Mask, groups: list[Group]) -> list[Scores]:
+        """Return the logits of each group's rows, with names or without.
+
+        They are the mean of towers and, where there is one, the forest, fitted on the chosen rows.
+        """
+        names = name_numbers(self.models, chosen)
+        data = TowerData(self.read, names, self.labels, np.zeros(len(self.rows), dtype=np.int64))
+        sums = [np.zeros(int(mask.sum()), dtype=np.float32) for mask, _ in groups]
+        for number in range(config.members):
+            model = fit_tower(
+                data, np.flatnonzero(chosen), int(names.max()) + 1, config, self.seed + number
+            )
+            for total, (mask, is_named) in zip(sums, groups, strict=True):
+                total += tower_logits(model, data, np.flatnonzero(mask), is_named) / config.members
+        if self.forest is not None:
+            found = self._forest(self.forest, np.flatnonzero(chosen), names)
+            for at, (mask, is_named) in enumerate(groups):
+                rows = [self.read[i] for i in np.flatnonzero(mask)]
+                joined = found.joined(sums[at].astype(np.float64), rows, names[mask] * is_named)
+                sums[at] = joined.astype(np.float32)
+        return [*sums]
+
+    def _forest(
+        self, config: ForestConfig, at: NDArray[np.int64], names: NDArray[np.int64]
+    ) -> Forest:
+        rows = [self.read[i] for i in at]
+        benchmarks, questions = self.benchmark_numbers[at], self.questions[at]
+        data = ForestData(rows, names[at], benchmarks, questions, self.labels[at])
+        assert self.vectors is not None
+        fitted = fit_forest(data, int(names.max()) + 1, self.vectors, config, self.seed)
+        return Forest(fitted)
+
+    def tell(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
+        asked = [self.rows[i].question_id for i in at]
+        found = ranking(self.labels[at], scores, self.benchmarks[at].tolist(), asked)
+        shown = "  ".join(f"{figure:.4f}" for figure in found.figures)
+        typer.echo(f"  {name:28} {len(at):6} rows  {shown}")
+
+
+def read_rows_for_tower(rows: list[Row]) -> list[TowerRow]:
+    tokenizer = load_tokenizer(base_folder())
+    return tower_rows(tokenize(rows, tokenizer, Layout(max_tokens=192)))
+
+
+def name_numbers(models: NDArray[np.str_], chosen: Mask) -> NDArray[np.int64]:
+    """Return a number for each row's model, or 0 where the chosen rows hold too few of it."""
+    names, counts = np.unique(models[chosen], return_counts=True)
+    kept = [name for name, count in zip(names, counts, strict=True) if count >= MIN_NAME_ROWS]
+    numbers = {name: number + 1 for number, name in enumerate(kept) if name}
+    return np.array([numbers.get(name, 0) for name in models])
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,176 @@
+"""Lessons of the inspector: right replies, and the same replies with one kind of fault.
+
+Wrong replies are left out, as faults are made in right ones. With wrong replies among those without
+a fault, a check would learn that a right appearance is faulty.
+
+Relevance also learns from excerpts of replies, a sentence or a few, and from plain requests of our
+own (`plain_requests.yaml`). Requests and replies outside of benchmarks are short, and a reply
+need not repeat a word of the request. Without both the check called such replies off topic.
+Symbolic tasks of our own (`symbolic_tasks.py`) are one more benchmark: a check without them took
+work on brackets or sorted words for no answer.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from calibrator.lab.data.corruptions import corrupted
+from calibrator.lab.data.corruptions.sentences import OFF_TOPIC
+from calibrator.lab.training.fits.inspection.config import InspectorConfig
+from calibrator.lab.training.fits.inspection.symbolic_tasks import symbolic_rows
+from calibrator.readers.inspection.inspector import CHECKS, RELEVANCE, SEEN, inspect
+from calibrator.readers.inspection.relevance import Pieces
+from calibrator.rows.rows import Row
+from calibrator.text.addressed_text import stripped
+from calibrator.text.layout import Layout, encode
+from calibrator.text.restated_question import without_question
+
+Floats = NDArray[np.float32]
+
+AT_ONCE = 2_000
+ELSEWHERE = ("another question", "nearest question")  # faults whose excerpts are lessons too
+PLAIN, PLAIN_FAULTS, PLAIN_OTHERS = "plain requests", ("another question", "off topic"), 3
+
+_SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A reply to a question of a benchmark; `fault` is empty for an unchanged right one.
+
+    Lessons with `is_of_relevance` teach no other check, since what they leave out is no fault for
+    it.
+    """
+
+    question: str
+    answer: str
+    benchmark: str
+    fault: str = ""
+    is_of_relevance: bool = False
+    weight: float = 1.0
+    row: Row | None = None  # the row of the question; None for a plain request
+    reply: str = ""  # the unchanged reply of another row; empty in other lessons
+
+
+def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Iterator[Lesson]:
+    """Yield the lessons of each benchmark, then of symbolic tasks, then of plain requests.
+
+    A benchmark's lessons are right replies, faulty ones made from right ones, and excerpts.
+    """
+    rng = random.Random(seed)
+    benchmarks: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        benchmarks[row.benchmark or ""].append(row)
+    for _, own in sorted(benchmarks.items()):
+        yield from _lessons_of_one(own, config, seed, rng)
+    # With a separate generator the other lessons do not depend on these.
+    tasks = list(symbolic_rows(config.symbolic_tasks, seed))
+    for lesson in _lessons_of_one(tasks, config, seed, random.Random(seed)):
+        yield replace(lesson, weight=config.symbolic_weight)
+    yield from plain_lessons(config, rng)
+
+
+def _lessons_of_one(
+    rows: Sequence[Row], config: InspectorConfig, seed: int, rng: random.Random
+) -> Iterator[Lesson]:
+    """Yield the lessons of one benchmark's rows."""
+    pool = rng.sample(rows, min(len(rows), config.pool_rows))
+    for row in [row for row in pool if row.correct][: config.right_rows]:
+        yield from _both(row, row.answer, "", rng)
+    for check in CHECKS:
+        many = config.irrelevant_rows if check.name == RELEVANCE else config.faulty_rows
+        for fault in check.faults:
+            if fault not in config.left_out:
+                yield from _faulty(pool, fault, many, seed, rng)
+
+
+def _faulty(
+    pool: Sequence[Row], fault: str, many: int, seed: int, rng: random.Random
+) -> Iterator[Lesson]:
+    """Yield at most `many` replies of one benchmark with a fault, and excerpts for some faults."""
+    made = corrupted(pool, fault, seed)
+    for each in rng.sample(made, min(len(made), many)):
+        if fault in ELSEWHERE:
+            yield from _both(each.row, each.answer, fault, rng)
+        else:
+            yield _lesson(each.row, each.answer, fault)
+
+
+def _both(row: Row, reply: str, fault: str, rng: random.Random) -> Iterator[Lesson]:
+    """Yield a reply to the row's question, and an excerpt of it."""
+    whole = replace(_lesson(row, reply, fault), reply=reply if fault else "")
+    yield whole
+    yield replace(whole, answer=excerpt(whole.answer, rng), is_of_relevance=True)
+
+
+def _lesson(row: Row, reply: str, fault: str) -> Lesson:
+    """Return a reply to the row's question as the inspector reads it."""
+    answer = without_question(row.question, stripped(reply))
+    return Lesson(row.question, answer, row.benchmark or "", fault, row=row)
+
+
+def excerpt(answer: str, rng: random.Random) -> str:
+    """Return a sentence or a few of a reply, from its beginning, its end or between.
+
+    A reply of one sentence is returned whole.
+    """
+    sentences = [part for part in _SENTENCE.split(answer) if part.strip()]
+    if len(sentences) < 2:
+        return answer
+    count = rng.choice((1, 1, 2, 3))
+    last = max(0, len(sentences) - count)
+    start = min(last, rng.choice((0, last, rng.randrange(len(sentences)))))
+    return " ".join(sentences[start : start + count]).strip()
+
+
+def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesson]:
+    """Yield plain requests with their own replies, with those of others, and with one off topic.
+
+    Yields nothing where one of these faults is left out.
+    """
+    if set(config.left_out) & set(PLAIN_FAULTS):
+        return
+    pairs = plain_requests()
+    for at, (request, reply) in enumerate(pairs):
+        others = rng.sample([pair for pair in pairs if pair is not pairs[at]], PLAIN_OTHERS)
+        told = [(reply, ""), *((other, PLAIN_FAULTS[0]) for _, other in others)]
+        told.append((rng.choice(OFF_TOPIC), PLAIN_FAULTS[1]))
+        for answer, fault in told:
+            yield Lesson(request, answer, PLAIN, fault, True, config.plain_weight)
+
+
+@cache
+def plain_requests() -> tuple[tuple[str, str], ...]:
+    """Return the requests and replies of `plain_requests.yaml`."""
+    text = (
+        files("calibrator.lab.training.fits.inspection")
+        .joinpath("plain_requests.yaml")
+        .read_text("utf-8")
+    )
+    return tuple((request, reply) for request, reply in yaml.safe_load(text))
+
+
+def seen_in(
+    lessons: Sequence[Lesson], tokenizer: Tokenizer, layout: Layout, pieces: Pieces
+) -> Floats:
+    """Return the traits of the questions and replies of lessons, (N, SEEN)."""
+    found = np.zeros((len(lessons), SEEN), dtype=np.float32)
+    for start in range(0, len(lessons), AT_ONCE):
+        some = lessons[start : start + AT_ONCE]
+        texts = [text for each in some for text in (each.question, each.answer)]
+        ids = encode(tokenizer, texts, layout)
+        for at, each in enumerate(some):
+            both = ids[2 * at], ids[2 * at + 1]
+            found[start + at] = inspect(each.question, each.answer, *both, pieces)
+    return found

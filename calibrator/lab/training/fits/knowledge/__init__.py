@@ -1,0 +1,3 @@
+"""Makes the knowledge's lessons and pairs."""
+
+__all__ = ["lessons", "pairs"]

@@ -1,0 +1,100 @@
+"""Questions of our own with a right and a wrong answer.
+
+Relations (`facts.yaml`) make questions by templates; `everyday_lessons.txt` has single questions.
+Another 164 (`everyday_held_out.txt`) are never taught.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+LESSONS, HELD_OUT = "everyday_lessons.txt", "everyday_held_out.txt"
+SINGLE = "single"  # the group of questions without a relation
+WRONG_ANSWERS = 2  # short ones for each question of a relation, besides one in a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A question with a right and a wrong answer, both short or both in a sentence."""
+
+    question: str
+    right: str
+    wrong: str
+    group: str = SINGLE
+
+
+@cache
+def single_pairs(name: str = LESSONS) -> tuple[Pair, ...]:
+    """Return the questions of a file, each once short and once in a sentence."""
+    found = []
+    for line in _text(name).splitlines():
+        if line.startswith("#"):
+            continue
+        question, sentence, right, wrong = line.split("|")
+        found.append(Pair(question, right, wrong))
+        found.append(Pair(question, _begun(sentence.format(right)), _begun(sentence.format(wrong))))
+    return tuple(found)
+
+
+def relation_pairs(seed: int) -> Iterator[Pair]:
+    """Yield pairs of all relations, twice short and once in a sentence for each question."""
+    rng = random.Random(seed)
+    for relation in yaml.safe_load(_text("facts.yaml")):
+        yield from _of_relation(relation, "", rng)
+        if "back_questions" in relation:
+            yield from _of_relation(relation, "back_", rng)
+
+
+def told_facts() -> list[tuple[str, str]]:
+    """Return each subject of all relations, and each single question, with its right answer."""
+    relations = yaml.safe_load(_text("facts.yaml"))
+    found = [pair for relation in relations for pair in _split(relation["pairs"])]
+    return found + [(pair.question, pair.right) for pair in single_pairs()]
+
+
+def _of_relation(relation: dict[str, Any], way: str, rng: random.Random) -> Iterator[Pair]:
+    told = _split(relation["pairs"])
+    if way:
+        told = [(answer, subject) for subject, answer in told]
+    given = dict(_split(relation["wrong"])) if "wrong" in relation else {}
+    known: dict[str, set[str]] = defaultdict(set)
+    for subject, answer in told:
+        known[subject].add(answer)
+    every = sorted({answer for _, answer in told})
+    for subject, answer in told:
+        others = [given[subject]] if given else [x for x in every if x not in known[subject]]
+        for question in relation[f"{way}questions"]:
+            asked = _begun(question.format(subject))
+            for _ in range(WRONG_ANSWERS):
+                yield Pair(asked, answer, rng.choice(others), relation["name"])
+            sentence = rng.choice(relation[f"{way}sentences"]).replace("{s}", subject)
+            right, wrong = (
+                _begun(sentence.replace("{a}", text)) for text in (answer, rng.choice(others))
+            )
+            yield Pair(asked, right, wrong, relation["name"])
+
+
+def _split(pairs: str) -> list[tuple[str, str]]:
+    found = []
+    for each in pairs.split(";"):
+        subject, _, answer = each.strip().rpartition("=")
+        found.append((subject, answer))
+    return found
+
+
+def _begun(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _text(name: str) -> str:
+    return (
+        files("calibrator.lab.training.fits.knowledge").joinpath(name).read_text(encoding="utf-8")
+    )

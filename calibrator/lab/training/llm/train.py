@@ -1,0 +1,266 @@
+"""Train a calibrator that is a language model: one run, top to bottom, resumable (E01-E10).
+
+    rows -> split by question -> base with an adapter -> epochs -> [probe] -> recalibrate, save
+
+The run's folder holds `train.json` (its configuration), `state.pt` (to resume from) and in the end
+`checkpoint/`, which is an ordinary one. The same command resumes an interrupted run, also with
+another number of processes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from calibrator.checkpoints.checkpoint import write_config
+from calibrator.checkpoints.devices import default_dtype
+from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.llm_config import AdapterConfig, LlmConfig
+from calibrator.errors import NotScorableError, TrainingError
+from calibrator.lab.training.llm.adapter_run import STATE, AdapterRun
+from calibrator.lab.training.llm.adapters import (
+    adapter_state,
+    begin_adapter,
+    go_on_from_adapter,
+    trainable_share,
+)
+from calibrator.lab.training.llm.config import Beginning, LlmTrainConfig, beginning
+from calibrator.lab.training.llm.probe import fit_probe
+from calibrator.lab.training.llm.processes import Processes
+from calibrator.lab.training.llm.samples import Sample, Samples, check_questions_apart, read_samples
+from calibrator.lab.training.llm.servable import check_servable
+from calibrator.lab.training.rows.run_folder import adopt_folder
+from calibrator.llm.serving.calibrator import LlmCalibrator
+from calibrator.llm.serving.loading import ADAPTER, load_base
+from calibrator.llm.serving.model import LabelModel
+from calibrator.llm.serving.pixels import load_pixel_reader
+from calibrator.llm.serving.probe import Probe, features_of
+from calibrator.llm.serving.prompts import load_prompts
+from calibrator.metrics.metrics import Floats, auroc, brier, ece
+from calibrator.metrics.validation import validation_text
+from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
+from calibrator.recalibration.fit import MIN_LABELS
+
+CHECKPOINT = "checkpoint"
+_UNSAID = ("data", "device", "base", "start")  # paths of a machine, or stored elsewhere
+
+
+def train_llm(
+    folder: Path,
+    config: LlmTrainConfig,
+    say: Callable[[str], None] = print,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    save_every_s: float = 600,
+) -> Path:
+    """Run or resume the training in `folder`, and return the checkpoint's folder.
+
+    `progress` is called with the number of steps, and the total. Raises TrainingError if there is
+    nothing to train on or the folder belongs to another run, CheckpointError or HubError for a base
+    or a start that cannot be used.
+    """
+    processes = Processes(config.device)
+    if not processes.is_first:
+        say, progress = (lambda _: None), (lambda _done, _total: None)
+    with processes.first_alone():
+        begun = beginning(config)
+        if processes.is_first:
+            adopt_folder(folder, config.as_dict(), (STATE, CHECKPOINT))
+    samples = read_samples(config)
+    check_questions_apart(samples)
+    known = _with_names(begun.config, samples)
+    run = _prepared(folder, config, replace(begun, config=known), processes, say)
+    samples = _readable(samples, run.calibrator, say)
+    _say_what(run, samples)
+    run.fit(samples, progress, save_every_s)
+    made = _finish(run, known, begun.base, samples)
+    say(f"the checkpoint is in {made}")
+    processes.close()
+    return made
+
+
+def _with_names(config: LlmConfig, samples: Samples) -> LlmConfig:
+    """Add the names in the rows to those that the calibrator knows."""
+    return replace(
+        config,
+        source_models=tuple(sorted({*config.source_models, *samples.source_models})),
+        benchmarks=tuple(sorted({*config.benchmarks, *samples.benchmarks})),
+    )
+
+
+def _prepared(
+    folder: Path,
+    config: LlmTrainConfig,
+    begun: Beginning,
+    processes: Processes,
+    say: Callable[[str], None],
+) -> AdapterRun:
+    """Load the base in half precision if the device has it, and the adapter in fp32 (E06)."""
+    known = begun.config
+    prompts = load_prompts(known, begun.base)
+    pixels = None if known.images is None else load_pixel_reader(known.images, begun.base)
+    model = load_base(begun.base, known.architecture)
+    check_servable(model)
+    dtype = default_dtype(processes.device)
+    model.to(processes.device, torch.float32 if dtype == torch.float16 else dtype)
+    wanted = known.adapter or AdapterConfig()
+    if begun.adapter is None:
+        adapted = begin_adapter(model, wanted, config.dropout, config.seed)
+    else:
+        adapted = go_on_from_adapter(model, begun.adapter, wanted)
+    labels = LabelModel(model, prompts.label_ids)
+    calibrator = LlmCalibrator(known, labels, prompts, pixels)
+    return AdapterRun(folder, config, calibrator, adapted, processes, say)
+
+
+def _readable(samples: Samples, calibrator: LlmCalibrator, say: Callable[[str], None]) -> Samples:
+    """Return the samples without unreadable images, and report how many are left out.
+
+    This runs before the training, which takes hours. Raises TrainingError if no sample is left for
+    training or for validation.
+    """
+
+    def kept(given: list[Sample]) -> list[Sample]:
+        found, reasons = [], []
+        for sample in given:
+            try:
+                if sample.item.images:
+                    calibrator.rows([sample.item])
+                found.append(sample)
+            except NotScorableError as error:
+                reasons.append(str(error))
+        if reasons:
+            say(f"{len(reasons)} rows are left out, the first because: {reasons[0]}")
+        return found
+
+    readable = Samples(kept(samples.train), kept(samples.validation))
+    if not (readable.train and readable.validation):
+        raise TrainingError("no row is left that this base can read, or none for validation")
+    return readable
+
+
+def _say_what(run: AdapterRun, samples: Samples) -> None:
+    config, count = run.config, run.processes.count
+    processes, share = "processes" if count > 1 else "process", trainable_share(run.adapted)
+    run.say(
+        f"{len(samples.train)} rows of {samples.questions} questions, "
+        f"{len(samples.validation)} rows for validation"
+    )
+    run.say(
+        f"{config.epochs} epochs of {config.batch_rows} rows a step, altogether, by {count} "
+        f"{processes}; the adapter has {share:.2%} as many weights as the base"
+    )
+
+
+# --- after the last step ------------------------------------------------------------------------
+
+
+def _finish(run: AdapterRun, known: LlmConfig, base: Path, samples: Samples) -> Path:
+    """Fit probe and recalibration, measure, and write the checkpoint; return its folder.
+
+    Only the first process writes.
+    """
+    probe = None if run.config.elicitation == "logit" else _probe(run, samples)
+    targets = np.array([sample.target for sample in samples.validation])
+    as_served = partial(replace, benchmark=None)
+    named = _scores(run, probe, samples.validation, lambda item: as_served(item))
+    plain = _scores(run, probe, samples.validation, lambda item: as_served(item, source_model=None))
+    quality = {
+        "validation_plain": _quality(targets, plain),
+        "validation_named": _quality(targets, named),
+    }
+    run.say(validation_text(quality["validation_plain"], quality["validation_named"]))
+    target = run.folder / CHECKPOINT
+    if run.processes.is_first:
+        config = replace(
+            known,
+            elicitation=run.config.elicitation,
+            recalibration=_recalibration(targets, plain, named, run.say),
+            canary=run.calibrator.canary_scores(),
+            training=_facts(run, samples, base),
+            quality=quality,
+        )
+        _write(target, run, config, probe)
+    return target
+
+
+def _probe(run: AdapterRun, samples: Samples) -> Probe:
+    """Fit the probe on the states of training rows."""
+    chosen = samples.train[: run.config.probe_rows]
+    has_odds = run.config.elicitation == "both"
+    train, held = (
+        features_of(*run.states(given), has_odds=has_odds) for given in (chosen, samples.validation)
+    )
+    targets, held_targets = (
+        torch.tensor([float(sample.target) for sample in given])
+        for given in (chosen, samples.validation)
+    )
+    return fit_probe(train, targets, held, held_targets, run.config.seed)
+
+
+def _scores(
+    run: AdapterRun, probe: Probe | None, samples: list[Sample], shown: Callable[[Any], Any]
+) -> Floats:
+    """Return P(correct) of samples (N,), for their items as changed by `shown`."""
+    states, odds = run.states([sample.shown_as(shown(sample.item)) for sample in samples])
+    if probe is not None:
+        odds = probe.odds(features_of(states, odds, has_odds=run.config.elicitation == "both"))
+    return np.asarray(sigmoid(odds.double().numpy()))
+
+
+def _recalibration(
+    targets: Floats, plain: Floats, named: Floats, say: Callable[[str], None]
+) -> Platt | None:
+    """Fit Platt scaling on the validation questions, with names and without; None for too few."""
+    if len(targets) < MIN_LABELS or targets.min() == targets.max():
+        say(f"{len(targets)} validation rows allow no recalibration; the confidence is the score")
+        return None
+    return fit_platt(np.concatenate([targets, targets]), np.concatenate([plain, named]))
+
+
+def _quality(targets: Floats, scores: Floats) -> dict[str, float]:
+    is_mixed = targets.min() != targets.max()
+    found = {"brier": brier(targets, scores), "ece": ece(targets, scores)}
+    found |= {"auroc": auroc(targets, scores)} if is_mixed else {}
+    return {**{name: round(value, 4) for name, value in found.items()}, "rows": len(targets)}
+
+
+def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
+    said = {k: v for k, v in run.config.as_dict().items() if k not in _UNSAID}
+    return {
+        **said,
+        "start": Path(run.config.start).name,
+        "base_sha256": digest_of(base),
+        "rows": len(samples.train),
+        "questions": samples.questions,
+        "steps": run.at.step,
+        "validation_losses": [round(loss, 6) for loss in run.at.losses],
+        "epoch": int(np.argmin(run.at.losses)) + 1,  # the epoch of this adapter
+        "trainable_share": round(trainable_share(run.adapted), 6),
+        "precision": {"base": str(run.calibrator.model.model.dtype), "adapter": "torch.float32"},
+        "processes": run.processes.count,
+    }
+
+
+def _write(target: Path, run: AdapterRun, config: LlmConfig, probe: Probe | None) -> None:
+    """Write the folder under a temporary name, then move it to its place as a whole."""
+    partial_folder = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(partial_folder, ignore_errors=True)
+    partial_folder.mkdir()
+    save_file(adapter_state(run.adapted), partial_folder / ADAPTER, {"format": "pt"})
+    lora = run.adapted.peft_config["default"]
+    lora.base_model_name_or_path, lora.revision = config.base, config.base_revision
+    lora.save_pretrained(str(partial_folder))
+    if probe is not None:
+        probe.save(partial_folder)
+    write_config(partial_folder, replace(config, weights_sha256=digest_of(partial_folder)))
+    shutil.rmtree(target, ignore_errors=True)
+    partial_folder.replace(target)

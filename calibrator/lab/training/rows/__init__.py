@@ -1,0 +1,3 @@
+"""Training rows: examples, addressing and outliers."""
+
+__all__ = ["examples", "outliers", "run_folder"]

@@ -1,0 +1,85 @@
+"""Turn labelled rows into examples: disguise some answers, tokenize all once."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from calibrator.features.tower import TowerRow, tower_row
+from calibrator.lab.training.rows.addressing import addressed
+from calibrator.rows.rows import Row
+from calibrator.text.addressed_text import stripped
+from calibrator.text.layout import Layout, encode
+
+ENCODE_CHUNK = 2_000
+REBUILT = re.compile(r"\AAnswer: [^\n]*\nConfidence: \d+%\Z")  # replaces an unpublished reply
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled row as token ids; `target` is P(correct), 0 or 1 except for outliers."""
+
+    question: NDArray[np.uint16]
+    answer: NDArray[np.uint16]
+    tower: TowerRow
+    source_model: str | None
+    benchmark: str | None
+    question_id: str
+    target: float
+
+
+def disguised(rows: Sequence[Row], share: float, rng: random.Random) -> list[Row]:
+    """Change some answers, so that text that says nothing about them is not learned from.
+
+    A `share` of them gets sentences that address the reader (`addressing`), labels unchanged. Half
+    of the rebuilt replies (a letter and a stated confidence, see `REBUILT`) lose the confidence,
+    so that the calibrator does not rely on it alone.
+    """
+    changed = []
+    for row in rows:
+        answer = row.answer
+        if REBUILT.match(answer) and rng.random() < 0.5:
+            answer = answer.partition("\n")[0]
+        if rng.random() < share:
+            answer = addressed(answer, rng)
+        changed.append(row if answer is row.answer else replace(row, answer=answer))
+    return changed
+
+
+def tokenize(
+    rows: Sequence[Row],
+    tokenizer: Tokenizer,
+    layout: Layout,
+    *,
+    target: float | None = None,
+) -> list[Example]:
+    """Return an example for every row; long texts lose their middle.
+
+    `target` replaces the rows' own labels.
+    """
+    examples: list[Example] = []
+    for start in range(0, len(rows), ENCODE_CHUNK):
+        chunk = [
+            replace(row, answer=stripped(row.answer)) for row in rows[start : start + ENCODE_CHUNK]
+        ]
+        questions = encode(tokenizer, [row.question for row in chunk], layout)
+        answers = encode(tokenizer, [row.answer for row in chunk], layout)
+        for row, question, answer in zip(chunk, questions, answers, strict=True):
+            examples.append(
+                Example(
+                    np.array(question, dtype=np.uint16),
+                    np.array(answer, dtype=np.uint16),
+                    tower_row(row.question, row.answer, question, answer),
+                    row.model.lower() if row.model else None,
+                    row.benchmark,
+                    row.question_id,
+                    float(row.correct or 0) if target is None else target,
+                )
+            )
+    return examples

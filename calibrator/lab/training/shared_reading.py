@@ -1,0 +1,134 @@
+"""Compute once what all fits of a study share: examples, topics, lessons of the inspector.
+
+A study trains without one maker, then without the next. It would read nine tenths of the same texts
+each time, which takes longer than fitting. The shared work uses no label. Compared with a training
+on a fold's rows alone, three things are drawn differently: which replies address the reader, the
+outliers, and the lessons, of which a fold has those that its own rows can make. Topics and the
+inspector's table of word pieces are made from all texts. A fit on all rows is the same bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from random import Random
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from calibrator.lab.training.fits.inspection.lessons import Lesson
+from calibrator.lab.training.fits.inspection.training import Taught, teach
+from calibrator.lab.training.rows.examples import Example, tokenize
+from calibrator.lab.training.run import (
+    Chosen,
+    TrainConfig,
+    TrainData,
+    base_folder,
+    prepare,
+    selected,
+    validation_of,
+)
+from calibrator.lab.training.stages import piece_vectors
+from calibrator.lab.training.stages.forest import Described, describe
+from calibrator.lab.training.tower_stage import tower_rows
+from calibrator.rows.rows import Row
+
+Key = tuple[str, str, str | None, str | None, int | None]
+
+
+class SharedReading:
+    """A replacement for `prepare` that serves the rows of every fold.
+
+    The `data` of `config` holds all rows that any fold trains on.
+    """
+
+    def __init__(
+        self, config: TrainConfig, tokenizer: Tokenizer, say: Callable[[str], None] = print
+    ) -> None:
+        self._config, self._tokenizer, self._say = config, tokenizer, say
+        self._rows, self._held, calls = selected(config)
+        say("reading what all fits share")
+        chosen = self._rows, self._held, calls
+        shown = prepare(config, tokenizer, chosen=chosen).train
+        # a row held out here may be trained on in a fold that leaves out copies of its question
+        self._examples = [*shown, *self._converted(self._held)]
+        self._strange = range(len(self._rows), len(shown))
+        own = range(len(self._rows)), range(len(shown), len(self._examples))
+        places = [place for part in own for place in part]
+        self._places = dict(zip(_numbered([*self._rows, *self._held]), places, strict=True))
+
+    def __call__(
+        self,
+        config: TrainConfig,
+        tokenizer: Tokenizer,
+        *,
+        chosen: Chosen | None = None,
+    ) -> TrainData:
+        """Return the data of a fold's `chosen` rows, with validation rows drawn as in `prepare`."""
+        rows, held, calls = chosen or selected(config)
+        strange = self._strange[: round(len(rows) * config.outlier_share)]
+        at = [*(self._places[key] for key in _numbered(rows)), *strange]
+        base_rate = sum(row.correct or 0 for row in rows) / len(rows)
+        return TrainData(
+            list(self._examples_of(rows, at, base_rate)),
+            self._converted(validation_of(held, config, Random(config.seed))),
+            rows,
+            calls,
+            base_rate,
+            self._described.of(np.array(at)) if config.has_forest else None,
+            self._taught.where(_told_by(rows, self._rows)) if config.has_inspector else None,
+        )
+
+    def _converted(self, rows: Sequence[Row]) -> list[Example]:
+        return tokenize(rows, self._tokenizer, self._config.layout)
+
+    def _examples_of(
+        self, rows: Sequence[Row], at: Sequence[int], base_rate: float
+    ) -> Iterator[Example]:
+        """Yield the examples at these places, with the fold's own question ids and base rate."""
+        for row, place in zip(rows, at[: len(rows)], strict=True):
+            yield replace(self._examples[place], question_id=row.question_id)
+        for place in at[len(rows) :]:
+            yield replace(self._examples[place], target=base_rate)
+
+    @cached_property
+    def _described(self) -> Described:
+        shown = len(self._rows) + len(self._strange)
+        return describe(tower_rows(self._examples), self._config.forest, self._config.seed, shown)
+
+    @cached_property
+    def _taught(self) -> Taught:
+        config, vectors = self._config, piece_vectors.piece_vectors(base_folder())
+        given = self._rows, self._tokenizer, config.layout, vectors, config.inspector, config.seed
+        return teach(*given, self._say)
+
+
+def _key(row: Row) -> Key:
+    """Return all that an example and a lesson depend on."""
+    return row.question, row.answer, row.model, row.benchmark, row.correct
+
+
+def _numbered(rows: Sequence[Row]) -> Iterator[tuple[Key, int]]:
+    """Yield the key of each row, and the number of equal rows before it."""
+    seen: Counter[Key] = Counter()
+    for row in rows:
+        yield (key := _key(row)), seen[key]
+        seen[key] += 1
+
+
+def _told_by(rows: Sequence[Row], every: Sequence[Row]) -> Callable[[Lesson], bool]:
+    """Return a test whether a lesson made from `every` row can also be made from `rows`.
+
+    The lesson's row must be among them, and so must a row with the lesson's other reply.
+    """
+    gone = {_key(row) for row in every} - {_key(row) for row in rows}
+    replies = [{(row.benchmark or "", row.answer) for row in part} for part in (every, rows)]
+    unheard = replies[0] - replies[1]
+
+    def is_told(lesson: Lesson) -> bool:
+        is_gone = lesson.row is not None and _key(lesson.row) in gone
+        return not is_gone and (lesson.benchmark, lesson.reply) not in unheard
+
+    return is_told

@@ -1,0 +1,208 @@
+"""Fit the forest (`features.forest`): topics, difficulties, abilities, then boosted trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.checkpoints.extras import check_scikit_learn
+from calibrator.features.forest import NO_NAME, features_of
+from calibrator.features.ngrams import PARTS
+from calibrator.features.topics import PREFIX as TOPICS
+from calibrator.features.topics import Topics
+from calibrator.features.tower import BUCKETS, TowerRow
+from calibrator.features.weights import packed
+from calibrator.lab.training.stages.difficulty import fit_difficulty
+from calibrator.lab.training.stages.tree_fitting import fit_trees
+
+Array = NDArray[np.generic]
+Ints = NDArray[np.int64]
+
+PRIOR_ROWS = 20.0  # rows of ability 0 that are added to each model's
+
+
+@dataclass(frozen=True, slots=True)
+class ForestConfig:
+    """The fit of the forest, and its weight beside the tower."""
+
+    weight: float = 0.75  # of the forest's log-odds
+    share: float = 0.5  # factor on the sum with the tower's log-odds, which is too sure
+    trees: int = 400
+    leaves: int = 31
+    learning_rate: float = 0.08
+    leaf_rows: int = 100  # the fewest in a leaf
+    ridge: float = 10.0
+    feature_share: float = 0.3  # of the features, considered for a split
+    name_dropout: float = 0.45
+    topics: tuple[int, ...] = (64, 64, 48, 32, 48)  # for each part
+    grams: int = 20_000  # the most frequent of each part, from which topics are made
+    topic_rows: int = 20_000  # rows from which the topics' directions are computed
+
+
+@dataclass(frozen=True, slots=True)
+class ForestData:
+    """Rows with the numbers of their names (0 = none), benchmarks and questions, and their targets.
+
+    All are (N,).
+    """
+
+    rows: Sequence[TowerRow]
+    names: Ints
+    benchmarks: Ints
+    questions: Ints
+    targets: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Topics, and the trees' input for rows (N, ..), made without labels.
+
+    The last two columns are free for abilities and difficulties. `drawn` is the state of the random
+    numbers afterwards.
+    """
+
+    tables: dict[str, Array]
+    features: NDArray[np.float32]
+    drawn: Mapping[str, Any]
+
+    def of(self, at: Ints) -> Described:
+        """Return the rows at these places, in an array of their own."""
+        return replace(self, features=self.features[at])
+
+
+def describe(
+    rows: Sequence[TowerRow], config: ForestConfig, seed: int, shown: int | None = None
+) -> Described:
+    """Find topics in the first `shown` rows, and describe all rows by them.
+
+    Raises MissingExtraError without scikit-learn.
+    """
+    check_scikit_learn()
+    rng = np.random.default_rng(seed)
+    tables = fit_topics(rows[:shown], config, rng)
+    free = np.zeros((len(rows), 2), np.float32)
+    features = features_of(rows, Topics.from_state(tables), free)
+    return Described(tables, features, rng.bit_generator.state)
+
+
+def fit_forest(
+    data: ForestData,
+    names: int,
+    vectors: NDArray[np.float32],
+    config: ForestConfig,
+    seed: int,
+    described: Described | None = None,
+) -> dict[str, Array]:
+    """Return the arrays of a `Forest` that knows `names` names; the same seed, the same forest.
+
+    `vectors` (V, hidden) of all word pieces are as `piece_vectors` returns them. `described` are
+    the data's rows if this was done before; its free columns are overwritten.
+
+    The log-odds are multiplied by `config.weight`. A target between 0 and 1 counts as both labels,
+    in its proportion. Raises MissingExtraError without scikit-learn.
+    """
+    check_scikit_learn()
+    described = described or describe(data.rows, config, seed)
+    rng = np.random.default_rng()
+    rng.bit_generator.state = described.drawn
+    ability = abilities(data, names)
+    hidden = rng.random(len(data.rows)) < config.name_dropout
+    asked = [row.asked for row in data.rows]
+    difficulty, told = fit_difficulty(asked, data.questions, data.targets, vectors)
+    features = described.features
+    features[:, -2:] = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
+    at, labels, weights = _as_labels(data.targets)
+    trees = fit_trees(features[at], labels, weights, config, seed, weight=config.weight)
+    beside: dict[str, Array] = {
+        "ability": ability.astype(np.float16),
+        "share": np.array([config.share], np.float32),
+    }
+    return {**trees, **described.tables, **difficulty, **beside}
+
+
+def fit_topics(
+    rows: Sequence[TowerRow], config: ForestConfig, rng: np.random.Generator
+) -> dict[str, Array]:
+    """Return the arrays of `Topics`.
+
+    They are, for each part, the directions in which some of the rows differ most.
+    """
+    some = rng.permutation(len(rows))[: config.topic_rows]
+    found: dict[str, Array] = {}
+    for part, width in zip(range(PARTS), config.topics, strict=True):
+        counts = np.zeros(BUCKETS, dtype=np.int64)
+        for row in rows:
+            counts[row.grams[part]] += 1
+        ids = np.sort(np.argsort(-counts, kind="stable")[: config.grams])
+        rarity = np.log(len(rows) / np.maximum(counts[ids], 1)).astype(np.float16)
+        lists = [rows[i].grams[part] for i in some]
+        table, scale = packed(_directions(lists, ids, rarity.astype(np.float32), width, rng))
+        arrays: dict[str, Array] = {
+            "ids": ids.astype(np.int32),
+            "rarity": rarity,
+            "table": table,
+            "scale": scale,
+        }
+        found |= {f"{TOPICS}{part}.{name}": array for name, array in arrays.items()}
+    return found
+
+
+def _directions(
+    lists: Sequence[NDArray[np.int32]],
+    ids: Ints,
+    rarity: NDArray[np.float32],
+    width: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """Return the main directions of rows of n-grams, (len(ids), width).
+
+    Columns are zeros where there are fewer directions.
+    """
+    from scipy.sparse import csr_matrix, diags_array
+    from sklearn.decomposition import TruncatedSVD
+
+    place = np.full(BUCKETS, -1)
+    place[ids] = np.arange(len(ids))
+    row = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
+    column = place[np.concatenate(lists)]
+    row, column = row[column >= 0], column[column >= 0]
+    shape = (len(lists), len(ids))
+    bags = csr_matrix((rarity[column], (row, column)), shape=shape)
+    lengths = np.sqrt(np.asarray(bags.multiply(bags).sum(axis=1)).ravel())
+    bags = diags_array(1 / np.maximum(lengths, 1e-6)) @ bags
+    directions = np.zeros((len(ids), width), dtype=np.float32)
+    kept = min(width, len(lists) - 1)
+    if kept > 0 and bags.nnz:
+        seed = int(rng.integers(2**31))
+        svd = TruncatedSVD(kept, n_iter=1, random_state=seed).fit(bags)
+        directions[:, :kept] = svd.components_.T * len(ids) ** 0.5  # of size 1, to suit 16 bits
+    return directions
+
+
+def abilities(data: ForestData, names: int) -> NDArray[np.float32]:
+    """Return how much more often than others on its benchmarks each model is right, (names,).
+
+    Models of few rows are drawn to 0. The entry for no name is `NO_NAME`.
+    """
+    sums = np.bincount(data.benchmarks, weights=data.targets)
+    usual = sums / np.maximum(1, np.bincount(data.benchmarks))
+    above = np.bincount(data.names, weights=data.targets - usual[data.benchmarks], minlength=names)
+    found = above / (np.bincount(data.names, minlength=names) + PRIOR_ROWS)
+    found[0] = NO_NAME
+    return found.astype(np.float16).astype(np.float32)
+
+
+def _as_labels(targets: NDArray[np.float32]) -> tuple[Ints, Ints, NDArray[np.float64]]:
+    """Return row numbers, labels and weights.
+
+    A target between 0 and 1 becomes two weighted rows.
+    """
+    every = np.arange(len(targets))
+    at = np.concatenate([every, every])
+    labels = np.repeat([1, 0], len(targets))
+    weights = np.concatenate([targets, 1 - targets]).astype(np.float64)
+    return at[weights > 0], labels[weights > 0], weights[weights > 0]

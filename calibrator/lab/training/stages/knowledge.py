@@ -1,0 +1,220 @@
+"""Train a small network on a packed encoder's vectors, to tell right answers from wrong ones.
+
+The encoder stays as it is, except that it is packed. The network is fitted to rank the right answer
+above the wrong one, on pairs of our own (`calibrator.lab.training.fits.knowledge.pairs`) and on
+right and wrong replies to one training question. The gate distinguishes our questions from those of
+benchmarks: the difficulty of the latter is known, and the answer counts for less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from calibrator.features.small_encoder import SmallEncoder, small_state
+from calibrator.features.weights import Array, Floats
+from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig, own_pairs, pairs_of_rows
+from calibrator.lab.training.fits.knowledge.pairs import SINGLE, Pair
+from calibrator.readers.knowledge import PREFIX
+from calibrator.readers.knowledge.knowledge import (
+    ENCODER,
+    LIMIT,
+    MOST_PIECES,
+    SCALE_OF_VECTOR,
+    network_input,
+    vectors_of,
+)
+from calibrator.rows.rows import Row
+
+PLAIN = (
+    "the a an is was were are of in on by to for and it its at from with as one people . , ' ? s"
+)
+DROPPED = "*"  # marks of bold text
+BATCH = 256
+AT_ONCE = 32
+ALL_OURS = 10.0  # log-odds
+
+
+class Network(nn.Module):
+    """The network of `knowledge.Member` in torch."""
+
+    def __init__(self, hidden: int, config: KnowledgeConfig) -> None:
+        super().__init__()
+        self.cosines = nn.Parameter(torch.tensor([4.0, 6.0, -3.0]))
+        self.asked = nn.Parameter(torch.randn(config.projected, hidden) * 0.05)
+        self.added = nn.Parameter(self.asked.detach().clone())
+        self.first = nn.Linear(5 * hidden, config.width)
+        self.second = nn.Linear(config.width, 1)
+        nn.init.zeros_(self.second.weight)
+        nn.init.zeros_(self.second.bias)
+        self.dropout = nn.Dropout(0.3)
+
+    def forward(self, vectors: Tensor, given: Tensor) -> Tensor:
+        question, answer, added = vectors.unbind(dim=1)
+        near = torch.stack([(question * answer).sum(1), (question * added).sum(1)], dim=1)
+        left = (self.dropout(question) * SCALE_OF_VECTOR) @ self.asked.T
+        right = (self.dropout(added) * SCALE_OF_VECTOR) @ self.added.T
+        inner = self.dropout(torch.relu(self.first(given)))
+        found = near @ self.cosines[:2] + self.cosines[2] + (left * right).sum(1)
+        return torch.as_tensor(found + self.second(inner)[:, 0])
+
+    def state(self) -> dict[str, Array]:
+        own = {
+            "cosines": self.cosines,
+            "asked": self.asked,
+            "added": self.added,
+            "first": self.first.weight,
+            "first.bias": self.first.bias,
+            "second": self.second.weight[0],
+            "second.bias": self.second.bias,
+        }
+        return {name: value.detach().numpy().astype(np.float16) for name, value in own.items()}
+
+
+def fit_knowledge(
+    rows: Sequence[Row],
+    tokenizer: Tokenizer,
+    base: Path,
+    config: KnowledgeConfig,
+    seed: int,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Array]:
+    """Return the arrays of `Knowledge`, under its prefix; the same rows and seed, the same arrays.
+
+    `base` is the folder of all-MiniLM-L6-v2. Raises MissingExtraError without scikit-learn.
+    """
+    state = small_state(
+        load_file(base / "model.safetensors"), tokenizer.get_vocab(), config.layers, MOST_PIECES + 2
+    )
+    own, told = own_pairs(config, seed), pairs_of_rows(rows, config, seed)
+    say(f"knowledge: {len(own)} pairs of ours, {len(told)} of training rows")
+    reader = Reader(tokenizer, SmallEncoder(state))
+    given = [reader.both(pairs) for pairs in (own, told) if pairs]
+    weights = np.array([config.weight_of_single if p.group == SINGLE else 1.0 for p in own])
+    networks = [_fitted(given, weights, config, seed + at) for at in range(config.members)]
+    gate = _gate(reader, own, told, seed)
+    arrays = {f"{ENCODER}{name}": array for name, array in state.items()}
+    for at, network in enumerate(networks):
+        arrays |= {f"{at}.{name}": array for name, array in network.state().items()}
+    middle = _middle(networks, given)
+    arrays["gate"] = gate.astype(np.float16)
+    arrays["weights"] = np.array([config.least, config.more, middle], np.float32)
+    arrays["plain"] = np.array(sorted(reader.plain), np.int32)
+    arrays["dropped"] = np.array(sorted(reader.dropped), np.int32)
+    return {PREFIX + name: array for name, array in arrays.items()}
+
+
+class Reader:
+    """The small encoder's states of texts, each read once."""
+
+    def __init__(self, tokenizer: Tokenizer, encoder: SmallEncoder) -> None:
+        self.tokenizer, self.encoder = tokenizer, encoder
+        self.plain = frozenset(self._ids(PLAIN))
+        self.dropped = frozenset(self._ids(DROPPED))
+        self._states: dict[str, tuple[list[int], Floats]] = {}
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def read(self, texts: Sequence[str]) -> None:
+        """Read the texts that were not read before."""
+        new = sorted({text for text in texts if text not in self._states}, key=len)
+        for start in range(0, len(new), AT_ONCE):
+            some = new[start : start + AT_ONCE]
+            ids = [[x for x in self._ids(t) if x not in self.dropped][:MOST_PIECES] for t in some]
+            for text, own, states in zip(some, ids, self.encoder(ids), strict=True):
+                self._states[text] = own, states.astype(np.float16)
+
+    def vectors(self, question: str, answer: str) -> Floats:
+        """Return the three vectors of a question and an answer that were read."""
+        (asked, first), (said, second) = self._states[question], self._states[answer]
+        mean = first.astype(np.float32).mean(axis=0)
+        return vectors_of(mean, second.astype(np.float32), asked, said, self.plain)
+
+    def both(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+        """Return vectors (N, 3, hidden) of right and of wrong answers."""
+        self.read([text for pair in pairs for text in (pair.question, pair.right, pair.wrong)])
+        right = np.stack([self.vectors(pair.question, pair.right) for pair in pairs])
+        wrong = np.stack([self.vectors(pair.question, pair.wrong) for pair in pairs])
+        return torch.from_numpy(right), torch.from_numpy(wrong)
+
+    def question(self, text: str) -> Floats:
+        """Return the vector of a question that was read, of length 1."""
+        mean = self._states[text][1].astype(np.float32).mean(axis=0)
+        return np.asarray(mean / np.linalg.norm(mean))
+
+
+def _fitted(
+    given: Sequence[tuple[Tensor, Tensor]],
+    weights: NDArray[np.float64],
+    config: KnowledgeConfig,
+    seed: int,
+) -> Network:
+    """Fit one network: half of the loss ranks right above wrong, half classifies each answer."""
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    network = Network(given[0][0].shape[2], config)
+    adam = torch.optim.AdamW(
+        network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    chances = torch.from_numpy(weights)
+    for step in range(config.steps):
+        adam.param_groups[0]["lr"] = config.learning_rate * min(1, 2 - 2 * step / config.steps)
+        at = [torch.multinomial(chances, min(BATCH, len(chances)), generator=generator)]
+        for right, _ in given[1:]:
+            count = round(BATCH * config.share_of_rows)
+            at.append(torch.randint(len(right), (count,), generator=generator))
+        right, wrong = (
+            network(vectors, torch.from_numpy(network_input(vectors.numpy())))
+            for vectors in (
+                torch.cat([sides[side][own] for sides, own in zip(given, at, strict=True)])
+                for side in (0, 1)
+            )
+        )
+        ranked, told_apart = softplus(wrong - right), softplus(-right) + softplus(wrong)
+        loss = (0.5 * ranked + 0.25 * told_apart).mean()
+        adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
+        adam.step()
+    return network.eval()
+
+
+def _gate(reader: Reader, own: Sequence[Pair], told: Sequence[Pair], seed: int) -> Floats:
+    """Fit a question's log-odds of being ours, not a benchmark's: weights and a constant.
+
+    Without pairs of rows every question counts as ours.
+    """
+    if not told:
+        return np.append(np.zeros(reader.encoder.hidden), ALL_OURS).astype(np.float32)
+    from sklearn.linear_model import LogisticRegression
+
+    ours = list(dict.fromkeys(pair.question for pair in own))
+    single = {pair.question for pair in own if pair.group == SINGLE}
+    theirs = list(dict.fromkeys(pair.question for pair in told))
+    weights = np.array([4.0 if text in single else 1.0 for text in ours])
+    weights *= len(theirs) / weights.sum()
+    model = LogisticRegression(C=3, max_iter=300, random_state=seed).fit(
+        np.stack([reader.question(text) for text in [*ours, *theirs]]),
+        np.repeat([1, 0], [len(ours), len(theirs)]),
+        np.concatenate([weights, np.ones(len(theirs))]),
+    )
+    return np.concatenate([model.coef_[0], model.intercept_]).astype(np.float32)
+
+
+@torch.inference_mode()
+def _middle(networks: Sequence[Network], given: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """Return the mean log-odds over right and wrong answers, which is subtracted when serving."""
+    found = []
+    for vectors in (each for sides in given for each in sides):
+        inputs = torch.from_numpy(network_input(vectors.numpy()))
+        odds = torch.stack([network(vectors, inputs) for network in networks]).mean(dim=0)
+        found.append(odds.clamp(-LIMIT, LIMIT).mean().item())
+    return float(np.mean(found))

@@ -1,0 +1,200 @@
+"""Fit the first stage of a training, tower and forest, once, and keep it in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.features.forest import PREFIX as FOREST
+from calibrator.features.forest import Forest
+from calibrator.features.tower import Tower, TowerRow, Weights
+from calibrator.lab.training.rows.examples import Example
+from calibrator.lab.training.run import FITTED, MEMBER
+from calibrator.lab.training.stages.forest import ForestData, fit_forest
+from calibrator.lab.training.stages.npz import load_arrays, save_arrays
+from calibrator.lab.training.stages.piece_vectors import piece_vectors
+from calibrator.lab.training.stages.tower import (
+    MIN_NAME_ROWS,
+    TowerConfig,
+    TowerData,
+    export,
+    fit_tower,
+)
+from calibrator.rows.selection import share_of
+
+if TYPE_CHECKING:
+    from calibrator.lab.training.run import TrainConfig, TrainData
+
+Logits = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class TowerStage:
+    """The shipped weights, and log-odds (N, 2) of the validation rows without and with name."""
+
+    validation_logits: Logits
+    members: list[Weights]
+    forest: Weights  # empty for none
+
+
+def is_fitted(folder: Path) -> bool:
+    return (folder / FITTED).exists()
+
+
+def fit_stage(
+    folder: Path,
+    data: TrainData,
+    config: TrainConfig,
+    base: Path,
+    say: Callable[[str], None],
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> TowerStage:
+    """Fit towers and forest, or read those that an earlier start of the run fitted.
+
+    `base` is the folder of the base encoder, which gives a forest the vectors of word pieces.
+    `progress` is called with the number of rows that the towers were shown, and the total. Fitted
+    towers are saved one by one, and the whole stage at the end.
+    """
+    if is_fitted(folder):
+        return _read(folder / FITTED, config.tower)
+    names = known_names(data)
+    given, rare = tower_data(data, names, config.tower.folds)
+    missing = [n for n in range(config.tower.members) if not (folder / MEMBER.format(n)).exists()]
+    count = _counting(progress, len(missing) * len(given.rows))
+    everything = np.arange(len(given.rows))
+    members: list[Weights] = []
+    for number in range(config.tower.members):
+        if not (part := folder / MEMBER.format(number)).exists():
+            seed = config.seed + 100 + number
+            model = fit_tower(given, everything, len(names) + 1, config.tower, seed, count)
+            save_arrays(part, export(model, rare))
+        members.append(load_arrays(part))
+        say(f"tower {number + 1} of {config.tower.members} is fitted")
+    forest: Weights = {}
+    if config.has_forest:
+        forest = _grown(given, data, len(names) + 1, config, base, say)
+    stage = TowerStage(validation_logits(members, forest, data.validation, names), members, forest)
+    _write(folder / FITTED, stage)
+    return stage
+
+
+def _grown(
+    given: TowerData,
+    data: TrainData,
+    names: int,
+    config: TrainConfig,
+    base: Path,
+    say: Callable[[str], None],
+) -> Weights:
+    """Fit a forest on the same rows."""
+    say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
+    rows = forest_data(given, data, np.arange(len(given.rows)))
+    vectors = piece_vectors(base)
+    return fit_forest(rows, names, vectors, config.forest, config.seed, data.described)
+
+
+def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> ForestData:
+    """Return the training rows at these places as a forest's data."""
+    benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
+    questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
+    own = np.unique(questions[at], return_inverse=True)[1]
+    rows = [given.rows[i] for i in at.tolist()]
+    return ForestData(rows, given.names[at], benchmarks[at], own, given.targets[at])
+
+
+def _counting(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    """Return a function that adds up rows and calls `progress` with the sum and the total."""
+    done = 0
+
+    def count(rows: int) -> None:
+        nonlocal done
+        done += rows
+        progress(done, total)
+
+    return count
+
+
+def tower_data(
+    data: TrainData, names: dict[str, int], folds: int
+) -> tuple[TowerData, NDArray[np.bool_]]:
+    """Return the training rows as a tower's data, and which names are rare, (1 + names,).
+
+    Rare names have too few rows to learn from, and are replaced by no name.
+    """
+    given = TowerData(
+        tower_rows(data.train),
+        np.array([names.get(example.source_model or "", 0) for example in data.train]),
+        np.array([example.target for example in data.train], dtype=np.float32),
+        np.array([fold_of(example, folds) for example in data.train]),
+    )
+    rare = np.bincount(given.names, minlength=len(names) + 1) < MIN_NAME_ROWS
+    rare[0] = False
+    given.names[rare[given.names]] = 0
+    return given, rare
+
+
+def known_names(data: TrainData) -> dict[str, int]:
+    """Assign numbers from 1 to the models of the training rows, sorted as in `calibrator.json`."""
+    names = sorted({row.model.lower() for row in data.rows if row.model})
+    return {name: number + 1 for number, name in enumerate(names)}
+
+
+def tower_rows(examples: Sequence[Example]) -> list[TowerRow]:
+    """Return the tower's input of each example."""
+    return [example.tower for example in examples]
+
+
+def fold_of(example: Example, folds: int) -> int:
+    """Return an example's fold; all rows of a question are in one."""
+    return fold_of_question(example.question_id, folds)
+
+
+def fold_of_question(question_id: str, folds: int) -> int:
+    """Return a question's fold, from 0, by a hash of its id."""
+    return int(share_of(f"fold {question_id}") * folds)
+
+
+def validation_logits(
+    members: Sequence[Weights], forest: Weights, examples: list[Example], names: dict[str, int]
+) -> Logits:
+    """Return the log-odds of towers and forest, (N, 2), without and with name."""
+    rows = tower_rows(examples)
+    known = [names.get(example.source_model or "", 0) for example in examples]
+    tower, found = Tower(members), []
+    for numbers in ([0] * len(rows), known):
+        odds = tower.logits(rows, numbers)
+        found.append(Forest(forest).joined(odds, rows, numbers) if forest else odds)
+    return np.stack(found, axis=1).astype(np.float32)
+
+
+def _write(path: Path, stage: TowerStage) -> None:
+    """Write the stage into one file, and delete the files of single towers."""
+    arrays: dict[str, NDArray[Any]] = {
+        f"{number}.{name}": value
+        for number, member in enumerate(stage.members)
+        for name, value in member.items()
+    }
+    arrays |= {f"{FOREST}{name}": value for name, value in stage.forest.items()}
+    save_arrays(path, arrays | {"validation": stage.validation_logits})
+    for part in path.parent.glob(MEMBER.format("*")):
+        part.unlink()
+
+
+def _read(path: Path, config: TowerConfig) -> TowerStage:
+    with np.load(path) as found:
+        members: list[Weights] = [
+            {
+                name.partition(".")[2]: found[name]
+                for name in found.files
+                if name.startswith(f"{number}.")
+            }
+            for number in range(config.members)
+        ]
+        own = [name for name in found.files if name.startswith(FOREST)]
+        forest = {name.removeprefix(FOREST): found[name] for name in own}
+        return TowerStage(found["validation"], members, forest)

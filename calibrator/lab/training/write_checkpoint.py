@@ -1,0 +1,130 @@
+"""Finish a training after its last step: recalibrate, measure, write the checkpoint."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, write_config
+from calibrator.checkpoints.digests import sha256_of
+from calibrator.embedded.familiarity import Familiarity, fit_familiarity
+from calibrator.features.forest import PREFIX as FOREST
+from calibrator.features.tower import PREFIX as TOWER
+from calibrator.features.tower import Tower
+from calibrator.lab.training.rows.examples import Example
+from calibrator.lab.training.run import BASE_SHA256
+from calibrator.lab.training.tower_stage import TowerStage, known_names, tower_rows
+from calibrator.metrics.metrics import auroc, brier, ece
+from calibrator.metrics.validation import validation_text
+from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
+
+if TYPE_CHECKING:
+    from calibrator.lab.training.run import Run, TrainData
+
+
+Floats = NDArray[np.float64]
+Array = NDArray[Any]
+
+
+def measured(data: TrainData, tower: TowerStage, *, is_named: bool) -> tuple[Floats, Floats]:
+    """Return targets and P(correct) of the validation rows, with the models' names or without."""
+    targets = np.array([example.target for example in data.validation])
+    return targets, sigmoid(tower.validation_logits[:, int(is_named)].astype(np.float64))
+
+
+def measure_familiarity(run: Run, data: TrainData, tower: TowerStage) -> Familiarity | None:
+    """Fit the familiarity of known benchmarks' rows; every other row is read with its names."""
+    rng = random.Random(run.config.seed + 2)
+    known = data.train[: len(data.rows)]  # the outliers follow
+    count = run.config.familiarity_rows
+    chosen = rng.sample(known, min(count, len(known)))
+    held = rng.sample(data.validation, min(count // 2, len(data.validation)))
+    groups = [example.benchmark for example in chosen]
+    names = known_names(data)
+
+    def features_of(examples: Sequence[Example]) -> NDArray[np.float32]:
+        told = [names.get(e.source_model or "", 0) * (i % 2) for i, e in enumerate(examples)]
+        return Tower(tower.members).read(tower_rows(examples), told)[1]
+
+    return fit_familiarity(features_of(chosen), groups, features_of(held))
+
+
+def finish(
+    run: Run,
+    data: TrainData,
+    tower: TowerStage,
+    parts: Mapping[str, Array],
+    target: Path,
+) -> Path:
+    """Recalibrate on the validation questions, measure, and write the checkpoint into `target`.
+
+    `parts` are arrays that are written unchanged. Tower and forest are measured and recalibrated,
+    P(right | in order). Returns the folder.
+    """
+    plain, named = (measured(data, tower, is_named=is_named) for is_named in (False, True))
+    labels, scores = (np.concatenate(pair) for pair in zip(plain, named, strict=True))
+    platt = fit_platt(labels, scores)
+    quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
+    plain_quality, named_quality = quality.values()
+    moment = "before inspector and trees for calls"
+    run.say(validation_text(plain_quality, named_quality, moment))
+    familiarity = measure_familiarity(run, data, tower)
+    weights = weights_of(tower) | dict(parts)
+    weights |= familiarity.state() if familiarity else {}
+    return write_checkpoint(run, data, platt, weights, quality, target)
+
+
+def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
+    return {
+        "auroc": round(auroc(labels, scores), 4),
+        "brier": round(brier(labels, scores), 4),
+        "ece": round(ece(labels, scores), 4),
+        "rows": len(labels),
+    }
+
+
+def weights_of(tower: TowerStage) -> dict[str, Array]:
+    """Return the arrays of towers and forest under their prefixes."""
+    weights: dict[str, Array] = {}
+    for number, member in enumerate(tower.members):
+        weights |= {f"{TOWER}{number}.{name}": array for name, array in member.items()}
+    return weights | {f"{FOREST}{name}": array for name, array in tower.forest.items()}
+
+
+def write_checkpoint(
+    run: Run,
+    data: TrainData,
+    platt: Platt,
+    weights: Mapping[str, Array],
+    quality: dict[str, Any],
+    target: Path,
+) -> Path:
+    """Write weights, the tokenizer and `calibrator.json`; return the folder."""
+    target.mkdir(exist_ok=True)
+    arrays = {name: np.asarray(each, order="C") for name, each in weights.items()}
+    save_file(arrays, target / WEIGHTS)
+    (target / "tokenizer.json").write_text(run.tokenizer.to_str())
+    unsaid = ("data", "layout")  # paths of this machine, or stored elsewhere
+    training = {k: v for k, v in run.config.as_dict().items() if k not in unsaid}
+    if run.config.has_forest or run.config.has_inspector:
+        # the base model gave word pieces their vectors
+        training |= {"base": "all-MiniLM-L6-v2", "base_sha256": BASE_SHA256}
+    config = CheckpointConfig(
+        name=run.config.name,
+        weights_sha256=sha256_of(target / WEIGHTS),
+        base_rate=round(data.base_rate, 4),
+        layout=run.config.layout,
+        recalibration=platt,
+        source_models=tuple(known_names(data)),
+        benchmarks=tuple(sorted({row.benchmark for row in data.rows if row.benchmark})),
+        training={**training, "questions": len({row.question_id for row in data.rows})},
+        quality=quality,
+    )
+    write_config(target, config)
+    return target

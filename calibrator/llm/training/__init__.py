@@ -1,3 +1,0 @@
-"""Train a language model as a calibrator: adapter, probe, processes."""
-
-__all__ = ["config", "probe", "processes", "train"]

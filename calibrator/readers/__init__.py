@@ -1,0 +1,3 @@
+"""The readers of a reply: each finds what speaks for or against it."""
+
+__all__ = ["calls", "evidence", "inspection", "knowledge", "opinion"]

@@ -1,0 +1,113 @@
+"""The log-odds that a call of tools is right: the serving part.
+
+Two sets of boosted trees read the traits. The general ones learnt from graded calls of all sources,
+corruptions and synthetic scenes; the special ones, and a linear model of words, from graded calls
+alone. The special parts count as much as the words of the conversation are familiar, because they
+do not generalise to other domains. Replies of text have trees of their own, which judge whether the
+claimed deeds and findings are real. Serving needs numpy alone; `training` makes the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.features.trees import Trees
+from calibrator.features.weights import under
+from calibrator.readers.calls.reading.claims import CLAIM_TRAITS, claim_traits
+from calibrator.readers.calls.reading.conversation import View
+from calibrator.readers.calls.reading.grounding import Sources, sources_of
+from calibrator.readers.calls.reading.planting import doubted
+from calibrator.readers.calls.reading.reply import ReadReply, read_reply
+from calibrator.readers.calls.traits import TRAITS, array_of, named_traits
+from calibrator.readers.calls.wording import Ints, Wording, word_ids
+from calibrator.scorer import ToolUse
+
+Array = NDArray[np.generic]
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+PREFIX = "calls."
+GENERAL, SPECIAL, WORDING, CLAIMS = "general.", "special.", "words.", "claims."
+MOST = 7.0  # log-odds in either direction: a confidence of 0.999 at most
+
+
+class CallTrees:
+    """The trees, the word model, and their weights.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        self.general = Trees(under(state, GENERAL), TRAITS)
+        self.special = Trees(under(state, SPECIAL), TRAITS)
+        self.wording = Wording(under(state, WORDING))
+        claims = under(state, CLAIMS)
+        self.claims = Trees(claims, CLAIM_TRAITS) if claims else None
+        self.strange = state["strange"].astype(np.float64)  # (2,) bias, and slope of the general
+        self.familiar = state["familiar"].astype(np.float64)  # (4,) bias, general, special, words
+        if self.strange.shape != (2,) or self.familiar.shape != (4,):
+            raise ValueError("weights of another shape")
+
+    def odds(self, used: Sequence[ToolUse], names: Sequence[str | None]) -> Doubles:
+        """Return the log-odds of correct, (B,); `names` are the answering models' or None."""
+        return self.odds_of([read_reply(each) for each in used], names)
+
+    def odds_of(self, replies: Sequence[ReadReply], names: Sequence[str | None]) -> Doubles:
+        """Return the log-odds of correct, (B,), of replies that have been read.
+
+        If values of a call appear without context in the conversation, the reply is read with and
+        without them and the lower log-odds count, so that planting values gains nothing.
+        """
+        if not replies:
+            return np.zeros(0)
+        read = [_readings(each, name) for each, name in zip(replies, names, strict=True)]
+        each = [reading for readings in read for reading in readings]
+        odds = self.read(np.stack([traits for traits, _ in each]), [ids for _, ids in each])
+        starts = np.cumsum([0, *(len(readings) for readings in read[:-1])])
+        return np.asarray(np.minimum.reduceat(odds, starts))
+
+    def claim_odds(self, used: Sequence[ToolUse]) -> Doubles:
+        """Return the log-odds that replies of text are honest, (B,).
+
+        An honest reply claims only what was done and found. P(honest) multiplies the confidence of
+        the text: it is near 1 for ordinary replies, even wrong ones. Without trees for claims it is
+        `MOST`.
+        """
+        if self.claims is None or not used:
+            return np.full(len(used), MOST)
+        odds = self.claims.read(np.stack([claim_traits(each) for each in used]))
+        return np.asarray(np.clip(odds, -MOST, MOST))
+
+    def read(self, traits: Floats, words: Sequence[Ints]) -> Doubles:
+        """Return the log-odds of correct, (B,), from traits (B, TRAITS) and buckets of words."""
+        general, special = self.general.read(traits), self.special.read(traits)
+        spoken, familiarity = self.wording.read(words)
+        strange = self.strange[0] + self.strange[1] * general
+        parts = np.stack([np.ones_like(general), general, special, spoken])
+        mixed = (1 - familiarity) * strange + familiarity * (self.familiar @ parts)
+        return np.asarray(np.clip(mixed, -MOST, MOST))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> CallTrees | None:
+        """Load the arrays of a checkpoint's weights; None for a checkpoint without them."""
+        own = under(state, PREFIX)
+        return cls(own) if own else None
+
+
+def read_call(used: ToolUse, name: str | None = None) -> tuple[Floats, Ints]:
+    """Return the traits (TRAITS,) of a reply and the buckets of its words."""
+    reply = read_reply(used)
+    return _read_view(reply.view, reply.sources, name)
+
+
+def _readings(reply: ReadReply, name: str | None) -> list[tuple[Floats, Ints]]:
+    """Return one reading of a reply, and another without planted values if there are any."""
+    read, bare = _read_view(reply.view, reply.sources, name), doubted(reply.view)
+    return [read] if bare is None else [read, _read_view(bare, sources_of(bare), name)]
+
+
+def _read_view(view: View, sources: Sources, name: str | None) -> tuple[Floats, Ints]:
+    return array_of(named_traits(view, sources)), word_ids(view, name)

@@ -1,0 +1,200 @@
+"""The marks: facts against a call, each of which a person can check.
+
+`calibrator.scorer.MARKS` lists them all; policies use marks to stop calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from calibrator.readers.calls.notes import flags, last_turn, numbers, requested, risk, superlatives
+from calibrator.readers.calls.notes.dates import is_date_said
+from calibrator.readers.calls.notes.near import nearest_said
+from calibrator.readers.calls.notes.said import Said, is_worded
+from calibrator.readers.calls.notes.said_numbers import is_number_said
+from calibrator.readers.calls.reading.conversation import Call, Tool
+from calibrator.readers.calls.reading.grounding import grounding, is_placeholder
+from calibrator.readers.calls.reading.requests import contrary, dating
+from calibrator.readers.calls.reading.rules import Sentence, ruling
+from calibrator.readers.calls.reading.steps import failed, is_read, schema_of, steps_of
+from calibrator.readers.calls.reading.values import Value, name_words
+from calibrator.scorer import MARKS, Mark
+
+ORDER: Final = {name: at for at, name in enumerate(MARKS)}
+MOST_COMPARED: Final = 6  # values of a call that are compared with similar texts
+LONGEST_NAME: Final = 60  # characters of an argument's name
+LONGEST_SHOWN: Final = 80  # characters of a quoted value
+DIFFERS: Final = ", differs from "  # precedes the similar text from the conversation
+
+BY_SCHEMA = {
+    "unknown_tool": "the tool was not offered",
+    "required_missing": "a required argument is missing",
+    "type_wrong": "an argument has another type than the schema says",
+    "choice_wrong": "an argument is not among the values that the schema allows",
+    "unreadable": "the arguments are no JSON object",
+}
+BY_LIMIT = {
+    "limit_passed": "a number is beyond a limit in the instructions",
+    "time_outside": "a time is outside the hours in the instructions",
+    "too_late": "a date in the record is further back than the instructions allow",
+}
+_BY_DATE = {
+    "weekday_wrong": ("other_date", "a date is not on the weekday that was asked for"),
+    "relative_wrong": ("other_date", "a date is not the day that was asked for"),
+    "time_wrong": ("other_date", "a time is not the one that was asked for"),
+    "order_wrong": ("impossible_date", "a range ends before it starts"),
+    "date_unreal": ("impossible_date", "a date is not in the calendar"),
+}
+_BY_CONTRARY = {
+    "contrary_value": ("contrary", "an argument is the contrary of what was said"),
+    "order_turned": ("contrary", "the query sorts the other way round"),
+    "aggregate_other": ("contrary", "the query computes something else than was asked for"),
+    "measure_wrong": ("other_number", "the request gives another number in this unit"),
+    "crossed": ("swapped", "a value is under another argument's name"),
+    "rows_unbounded": ("wider", "the statement has no condition, so it changes every row"),
+    "table_dropped": ("wider", "the statement removes a whole table"),
+    "whole_wiped": ("wider", "the command removes a whole folder"),
+}
+
+
+def marks_of(
+    call: Call, tool: Tool | None, said: Said, sentences: list[Sentence]
+) -> tuple[Mark, ...]:
+    """Return the marks of a call, the strongest first, each only once for an argument."""
+    found = [
+        *marks_of_values(call, tool, said),
+        *_of_request(call, tool, said),
+        *_of_step(call, tool, said, sentences),
+    ]
+    each_once = {(mark.name, mark.argument): mark for mark in reversed(found)}
+    return tuple(sorted(each_once.values(), key=lambda mark: ORDER[mark.name]))
+
+
+def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+    """Yield the marks of values that nobody said, with the similar text that was said instead."""
+    left = MOST_COMPARED
+    for value in call.values:
+        if is_said(value, call, tool, said):
+            continue
+        name = argument_name(value.path)
+        near = nearest_said(value, said) if left > 0 else None
+        left -= 1
+        differs = "" if near is None else f"{DIFFERS}{near[:LONGEST_SHOWN]}"
+        yield Mark("not_in_conversation", name, f"not in the conversation{differs}")
+        if is_placeholder(value):
+            yield Mark("placeholder", name, "a placeholder")
+
+
+def is_said(value: Value, call: Call, tool: Tool | None, said: Said) -> bool:
+    """Return whether a value of a call was said, or follows from the conversation."""
+    if value.kind == "date" and not is_worded(value):
+        return is_date_said(said, value, call)
+    if value.kind == "number":
+        return said.is_settled(value, tool) or is_number_said(said, value, tool)
+    return said.is_said(value, call, tool)
+
+
+def argument_name(path: str) -> str:
+    """Return the name of an argument for people: `address.city`."""
+    return path.replace(" ", ".")[:LONGEST_NAME] or "?"
+
+
+def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+    """Yield the marks of differences from the user's request."""
+    view, sources = said.view, said.sources
+    for path, named in requested.other_choice(call, tool, said):
+        yield Mark("other_choice", argument_name(path), f"the user named {named}")
+    for path, wanted in flags.other_flag(call, tool, said):
+        yield Mark("other_choice", argument_name(path), f"the user's words say {wanted}")
+    for path in requested.wrong_way(call, said):
+        yield Mark("swapped", argument_name(path), "the request names it as the other end")
+    for path in requested.crossed_names(call, said):
+        yield Mark("swapped", argument_name(path), "the request puts it beside another name")
+    for path, words in numbers.other_number(call, tool, said):
+        yield Mark("other_number", argument_name(path), words)
+    for path in numbers.other_length(call, said):
+        yield Mark("other_number", argument_name(path), "the request names another span of time")
+    for path in superlatives.better_named(call, said):
+        words = "another of those listed has more of the user's words"
+        yield Mark("other_record", argument_name(path), words)
+    for path, which in superlatives.not_that_one(call, said):
+        yield Mark("other_record", argument_name(path), f"not the {which} of those listed")
+    effect = risk.effect_of(call, tool, view)
+    for path in requested.wider(call, said, destroys=effect.kind == risk.DESTROY):
+        yield Mark("wider", argument_name(path), "the user named only a part of it")
+    for path in requested.left_out(call, said):
+        yield Mark("ruled_out", argument_name(path), "the user left it out")
+    if not effect.is_read:
+        for path in requested.moved_from(call, said):
+            yield Mark("swapped", argument_name(path), "the request names it as what it was before")
+        for path, name, words in last_turn.superseded(call, said):
+            yield Mark(name, argument_name(path), words)
+    if requested.contrary_verb(call, view):
+        yield Mark("contrary", "", "the tool does the contrary of what was asked")
+    if requested.ruled_out(call, view, is_changing=not effect.is_read):
+        yield Mark("ruled_out", "", "the user said not to do it")
+    if effect.is_final and requested.is_pure_look(view) and not requested.is_ordered(call, view):
+        yield Mark("unasked_change", "", "the user only asked to look")
+    elif effect.kind == risk.DESTROY and not risk.authorised(call, effect, said)[0]:
+        yield Mark("unasked_change", "", "the user's own words do not ask for it")
+    if (other := requested.other_tool(call, view)) is not None:
+        yield Mark("other_tool", "", f"the user's words are those of {other[:LONGEST_NAME]}")
+    if requested.is_reversed(call):
+        yield Mark("impossible_date", "", "a range ends before it starts")
+    traits, request = contrary(call, view, sources), view.request.lower()[-2_000:]
+    is_rate = any("per" in name_words(value.path) for value in call.values[:40])
+    is_unclear = is_rate or _COMPUTED.search(request) is not None
+    for trait, (name, words) in _BY_CONTRARY.items():
+        if traits[trait] > 0 and not (trait == "measure_wrong" and is_unclear):
+            yield Mark(name, "", words)
+    if _PART.search(request) and grounding(call, sources, tool, view)["part_wrong"] > 0:
+        yield Mark("other_number", "", "the user asked for a part, and no number is one")
+
+
+_PART = re.compile(
+    r"\b(?:half|third|quarter)\s+(?:of|the|my|our|that|it|what)\b|\d\s?(?:%|percent) (?:of|off)\b"
+)
+_COMPUTED = re.compile(
+    r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise"
+    r"|lower|by|each"
+    r"|per|both|total|extend|shorten|split)\b"
+)
+
+
+def _of_step(
+    call: Call, tool: Tool | None, said: Said, sentences: list[Sentence]
+) -> Iterator[Mark]:
+    """Yield the marks by the schema, the instructions, the calendar and the earlier calls."""
+    view, sources = said.view, said.sources
+    schema, dates = schema_of(call, tool, view), dating(call, sources)
+    rules, steps = ruling(call, tool, view, sources, sentences), steps_of(call, view)
+    is_listed = call.name in view.listed
+    for trait, words in BY_SCHEMA.items():
+        if schema[trait] > 0 and not (is_listed and trait == "unknown_tool"):
+            yield Mark("schema", "", words)
+    is_told = all(is_said(v, call, tool, said) for v in call.values if v.days or v.times)
+    for trait, (name, words) in _BY_DATE.items():
+        if dates[trait] > 0 and not (is_told and trait in ("relative_wrong", "time_wrong")):
+            yield Mark(name, "", words)
+    yield from (Mark("limit_passed", "", w) for trait, w in BY_LIMIT.items() if rules[trait] > 0)
+    is_read = risk.effect_of(call, tool, view).is_read
+    if steps["same_again_after_success"] > 0:
+        yield Mark("repeated", "", MARKS["repeated"])
+    if steps["same_again_after_error"] > 0 and _is_last_failure(call, said):
+        yield Mark("failed_before", "", MARKS["failed_before"])
+    if rules["yes_missing"] > 0 and not is_read:
+        yield Mark("unconfirmed", "", MARKS["unconfirmed"])
+    if steps["write_unlooked"] > 0 and not is_read:
+        yield Mark("not_looked_up", "", MARKS["not_looked_up"])
+
+
+def _is_last_failure(call: Call, said: Said) -> bool:
+    """Return whether the same call failed and nothing was changed since."""
+    for before in reversed(said.view.earlier):
+        if before.key == call.key:
+            return failed(before.result)
+        if not is_read(before.name) and before.result and not failed(before.result):
+            return False
+    return False

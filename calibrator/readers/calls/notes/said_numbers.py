@@ -1,0 +1,192 @@
+"""The check whether a number of a call was said, or follows from numbers that were.
+
+Numbers may be converted into the unit of the argument. They may be computed, as sums, differences,
+products and shares, if the user's words ask for that.
+"""
+
+from __future__ import annotations
+
+import re
+
+from calibrator.readers.calls.notes.said import MAX_DESCRIPTION, Said, holds_token, schema_of
+from calibrator.readers.calls.notes.words import CONTROL, LOOSE, PEOPLE
+from calibrator.readers.calls.reading.conversation import Tool
+from calibrator.readers.calls.reading.values import Value, name_words, number_of, word_set
+
+_COMPUTES = re.compile(
+    r"\b(?:half|third|quarter|double|twice|triple|each|per|every|all|both|total|sum|together|rest"
+    r"|remain\w*|difference|percent|more|less|fewer|extra|additional|increas\w*|decreas\w*|rais\w*"
+    r"|reduc\w*|lower\w*|cut|plus|minus|split|divid\w*|share|average|warmer|cooler|colder|higher"
+    r"|discount|tax|tip|add\w*|another|longer|shorter|everything|convert\w*|whole|full|by|top up"
+    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for|times|nights"
+    r"|a (?:night|day"
+    r"|month|year|piece|person|head|week|hour|unit))\b|%"
+)
+_TIME_FACTORS = (60.0, 1 / 60, 24.0, 1 / 24, 7.0, 1 / 7, 3_600.0, 1 / 3_600, 1_440.0, 1_000.0)
+_TIMED = word_set("minutes minute min mins seconds second sec secs hours hour hrs duration delay"
+    " length"
+                  " days weeks ms timeout timespan span interval reminder before ttl")  # fmt: skip
+_FACTORED = re.compile(
+    r"\b(?:kg|g|grams?|kilos?|kilograms?|km|kilomet\w+|met\w+s?|m|cm|mm|lit\w+s?|l|ml|mg|tons?"
+    r"|tonnes?"
+    r"|pounds?|lbs?|ounces?|oz|miles?|feet|ft|inch\w*|cents?|pence|gallons?|bytes|kb|mb|gb|tb)\b"
+)
+_MEASURED = (1e3, 1e-3, 100.0, 0.01, 1e6, 1.609344, 0.621371, 0.453592, 2.204623, 2.54, 0.393701,
+             0.3048, 3.28084, 28.3495, 3.785412, 0.264172, 1_024.0,
+             1 / 1_024)  # fmt: skip
+_UP = re.compile(
+    r"\b(?:rais\w*|increas\w*|more|higher|plus|add\w*|up|warmer|longer|extend\w*|bonus|top)\b"
+)
+_DOWN = re.compile(r"\b(?:reduc\w*|lower\w*|decreas\w*|less|off|discount\w*|cut|down|cooler"
+    r"|colder|minus"
+                   r"|shorter|cheaper)\b")  # fmt: skip
+_CLOCK_NAMES = word_set("hour minute day month year hours_of_day weekday week date time")
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*(?:%|percent|per cent)")
+_GIVEN_BACK = word_set("credit refund discount rebate deduct deduction tip waive reimburse")
+_DELTAS = word_set("delta difference change adjustment diff")
+_BY_PART = re.compile(r"\bby (?:a |one )?(half|third|quarter|tenth)\b")
+_REST = re.compile(r"\b(?:the rest|remain\w+|what(?:'s| is) left)\b")
+_PIECE = re.compile(r"[^\W_]+")
+
+
+def is_number_said(said: Said, value: Value, tool: Tool | None) -> bool:
+    number, names = value.number, set(name_words(value.path))
+    last = name_words(value.path)[-1:]
+    if number is None or (last and last[0] in CONTROL) or abs(number) > 1e8:
+        return True
+    if isinstance(value.raw, str) and value.raw.isdigit() and not names & (PEOPLE | _TIMED):
+        return said.is_piece_said(value.text) or _describes_number(value, tool, number)
+    if number in said.numbers or -number in said.numbers:
+        return True
+    if names & _DELTAS and said.sources.computed(number):
+        return True
+    if number in (0.0, 1.0) or (names & LOOSE and 0 < number <= 10):
+        return True
+    if _describes_number(value, tool, number):
+        return True
+    request = said.sources.users.text
+    if names & PEOPLE and number <= 12 and not (said.plain_numbers - {1.0}):
+        return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple|husband|wife)\b", request))
+    if names & _CLOCK_NAMES and _is_time_part(said, number):
+        return True
+    if names & _TIMED and any(
+        abs(number * f - n) < 1e-6 for f in (1.0, *_TIME_FACTORS) for n in said.spans() if n
+    ):
+        return True
+    if 0 < number < 1 and round(number * 100, 4) in said.numbers:
+        return True
+    if _is_converted(said, number, names, request):
+        return True
+    is_given_back = bool(set(name_words(tool.name) if tool else ()) & _GIVEN_BACK)
+    return bool(_COMPUTES.search(request)) and _is_computed(
+        said, number, request, is_share_only=is_given_back or bool(names & _GIVEN_BACK)
+    )
+
+
+def _is_converted(said: Said, number: float, names: set[str], request: str) -> bool:
+    """Return whether a number is one of the user's in another unit."""
+    told = said.sources.users.numbers
+    if "fahrenheit" in request or "celsius" in request or "\u00b0f" in request:
+        other = [(n - 32) * 5 / 9 for n in told] + [n * 9 / 5 + 32 for n in told]
+        if any(abs(number - n) < 0.6 for n in other):
+            return True
+    if names & {"cents", "cent", "pence", "minor"}:
+        return number / 100 in told
+    if names & {"percent", "percentage", "pct", "ratio"} and re.search(
+        r"\bhalf|third|quarter", request
+    ):
+        return number in (50, 25, 75, 33, 0.5, 0.25, 0.75)
+    if not _FACTORED.search(request):
+        return False
+    if any(re.search(rf"\d\s?{re.escape(name)}\b", request) for name in names):
+        return False  # the user uses the argument's own unit
+    factors = _factors(names, request) or _MEASURED
+    return any(abs(number - n * f) <= 0.01 * abs(number) for f in factors for n in told if n)
+
+
+def _is_time_part(said: Said, number: float) -> bool:
+    """Return whether a number is an hour, a minute, a day, a month or a year that was named."""
+    times = said.sources.users.times | said.sources.results.times
+    if any(number in (t // 60, t % 60, t // 60 % 12) for t in times):
+        return True
+    days = said.sources.users.days | said.sources.results.days
+    days |= {(d.year, d.month, d.day) for d in said.relative}
+    return any(number in day for day in days)
+
+
+def _is_computed(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
+    if _is_share(said, number, request, is_share_only=is_share_only):
+        return True
+    if _REST.search(request) and number > max(said.numbers, default=0.0):
+        return False
+    is_percent = is_share_only and _PERCENT.search(request) is not None
+    if not is_percent and not _BY_PART.search(request) and said.sources.computed(number):
+        return True
+    columns: dict[tuple[int, str], list[float]] = {}
+    for record in said.sources.records[-60:]:
+        for key, held in list(record.fields.items())[:20]:
+            if (each := number_of(held)) is not None:
+                columns.setdefault((record.group, str(key)), []).append(each)
+    sums = {round(sum(each), 2) for each in columns.values()}
+    return any(abs(number - each) < 0.006 for each in sums)
+
+
+def _is_share(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
+    """Return whether a number is a part of one that was said: half, a third, 15 % off.
+
+    With `is_share_only`, what is left after 15 % off is none: a credit is the 15 % itsaid.
+    """
+    shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
+              2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
+    told = {share for share, names in shares.items() if any(n in request for n in names.split())}
+    is_up, is_down = bool(_UP.search(request)), bool(_DOWN.search(request))
+    if is_up != is_down and (by := _BY_PART.search(request)):
+        part = {"half": 0.5, "third": 1 / 3, "quarter": 0.25, "tenth": 0.1}[by[1]]
+        told = {1 + part if is_up else 1 - part}
+    for percent in _PERCENT.findall(request)[:10]:
+        share = float(percent) / 100
+        if is_share_only:
+            told.add(share)
+            continue
+        told |= {1 + share} if is_up and not is_down else {1 - share} if is_down else set()
+        told |= {1 + share, 1 - share} if not is_up and not is_down else set()
+        told.add(share)
+    return any(abs(number - s * n) < 0.006 for s in told for n in said.numbers)
+
+
+def _factors(names: set[str], request: str) -> list[float]:
+    """Return the factors from the units of a request to that of an argument's name.
+
+    Empty if either is not known.
+    """
+    words = set(_PIECE.findall(request)) | set(re.findall(r"(?<=\d)[a-z]+\b", request))
+    for units in _BASES:
+        own = [units[name] for name in names if name in units]
+        told = [units[word] for word in words if word in units]
+        if own and told:
+            return [each / own[0] for each in told]
+    return []
+
+
+def _bases(text: str) -> dict[str, float]:
+    """Return the units of a text, each with its share of the first one."""
+    found: dict[str, float] = {}
+    for line in text.split("|"):
+        base, *names = line.split()
+        found |= dict.fromkeys(names, float(base))
+    return found
+
+
+_BASES = (  # units of a dimension, each in the first one
+    _bases("1 g gram grams|1000 kg kilo kilos kilogram kilograms|1e6 t ton tons tonne tonnes"
+           "|0.001 mg|453.592 lb lbs pound pounds|28.3495 oz ounce ounces"),
+    _bases("1 m meter meters metre metres|1000 km kilometer kilometers kilometre kilometres"
+           "|0.01 cm|0.001 mm|1609.344 mile miles|0.3048 ft feet foot|0.0254 inch inches"),
+    _bases("1 l liter liters litre litres|0.001 ml|3.785412 gallon gallons"),
+)  # fmt: skip
+
+
+def _describes_number(value: Value, tool: Tool | None, number: float) -> bool:
+    """Return whether the description of an argument lists a number: 1 = cleaning, 2 = ironing."""
+    described = schema_of(value, tool).get("description")
+    return isinstance(described, str) and holds_token(described[:MAX_DESCRIPTION], f"{number:g}")

@@ -1,0 +1,458 @@
+"""A reply that calls tools, as the traits read it: instructions, turns, steps, results, tools.
+
+The input is bounded: both ends of long instructions, the last turns, and the results that have
+values of the call before the latest others. Messages come from models and strangers and may hold
+anything; values of an unexpected type are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from calibrator.readers.calls.reading.values import Value, leaves, name_words, value_at, words_in
+from calibrator.scorer import ToolUse
+
+MAX_RULES = 10_000  # characters of instructions
+MAX_TURN = 4_000  # characters of one turn of the user
+MAX_TURNS = 8  # last turns of the user
+MAX_RESULT = 4_000  # characters of one result
+MAX_RESULTS = 16_000  # characters of all results that are read
+MAX_MESSAGES = 400  # last messages that are read, beside the first few
+MAX_CALLS = 12  # calls of one reply
+MAX_AT_ONCE = 50  # calls of one message before the reply
+MAX_EARLIER = 120  # calls before the reply
+MAX_TOOLS = 150
+MAX_ARGUMENTS = 20_000  # characters of a call's arguments that are decoded
+MAX_RECORDS = 300
+MCP_TOOL = "mcp_tool"  # the type of a tool that an MCP server listed
+MAX_NAME = 200  # characters of a tool's name
+
+Json = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Tool:
+    """An offered tool, and its words."""
+
+    name: str
+    description: str
+    properties: Json
+    required: tuple[str, ...]
+    words: set[str]
+    verbs: tuple[str, ...]  # verbs of its name, in order
+    annotations: dict[str, bool] = field(default_factory=dict)  # for an MCP tool, see `hints_in`
+
+
+@dataclass(slots=True)
+class Call:
+    """A call with its arguments and its place in the conversation."""
+
+    name: str
+    arguments: Json
+    is_readable: bool = True
+    values: list[Value] = field(default_factory=list)  # for the reply's own calls only
+    key: str = ""  # equal for equal calls
+    turn: int = 0  # number of the user's turn that it follows
+    result: str = ""
+    given: Any = None  # the raw arguments, until they are decoded
+
+    def decode(self) -> None:
+        """Decode the raw arguments into `arguments` and `key`, and clear them."""
+        self.arguments, self.is_readable = _decoded(self.given)
+        self.key = f"{self.name}({_key(self.arguments)})" if self.name else ""
+        self.given = None
+
+
+@dataclass(slots=True)
+class View:
+    """The input of all traits."""
+
+    rules: str = ""
+    turns: list[str] = field(default_factory=list)  # the user's turns, the latest last
+    whole_turns: list[str] = field(default_factory=list)  # also with text that may be planted
+    is_answer: list[bool] = field(default_factory=list)  # whether each turn answers a question
+    thought: str = ""
+    said: str = ""  # text of the assistant just before the user's last turn
+    calls: list[Call] = field(default_factory=list)
+    earlier: list[Call] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    tools: dict[str, Tool] = field(default_factory=dict)
+    listed: dict[str, dict[str, bool]] = field(default_factory=dict)  # annotations by MCP tool
+    steps: int = 0  # messages of the assistant since the user spoke
+    user_turns: int = 0
+    is_cut: bool = False
+
+    @property
+    def request(self) -> str:
+        """The user's last turn; empty if there is none."""
+        return self.turns[-1] if self.turns else ""
+
+
+def view_of(used: ToolUse) -> View:
+    """Return the view of a reply. Raises nothing, whatever the reply holds."""
+    view = View(tools=_tools(used.tools), listed=_listed(used.tools))
+    _read_messages(view, used.messages)
+    message = used.message if isinstance(used.message, Mapping) else {}
+    view.thought = _text(message.get("content"), 4_000) or _text(
+        message.get("reasoning_content") or message.get("reasoning"), 4_000
+    )
+    made = calls_in(message)
+    if len(made) > MAX_CALLS:
+        made, view.is_cut = [*made[: MAX_CALLS // 2], *made[-MAX_CALLS // 2 :]], True
+    for call in [*made, *view.earlier]:  # not those that are skipped
+        call.decode()
+    for call in made:
+        tool = view.tools.get(call.name)
+        properties = tool.properties if tool else {}
+        call.values = [value_at(p, v, _choices(properties, p)) for p, v in leaves(call.arguments)]
+        call.turn = view.user_turns
+    view.calls = made
+    view.results = _chosen_results(view)
+    view.whole_turns = view.turns
+    _drop_plants(view)
+    return view
+
+
+# --- plants -------------------------------------------------------------------------------------
+
+SEGMENT = re.compile(r"[^\n()]*?(?:\n|[.!?](?=\s)|[()]|$)")
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+MAX_SOUGHT = 20  # values of a call that are searched for in bare segments
+PLANTED_VALUES = 2  # least number of the call's values in a planted segment
+PLANTED_WORDS = 2  # most other words in a planted segment
+
+
+def _drop_plants(view: View) -> None:
+    """Remove segments of turns and lines of results that have only values of the call.
+
+    An answer to a question may be bare, and a text is never emptied.
+    """
+    sought = list(dict.fromkeys(v.text[:60] for c in view.calls for v in c.values if v.text[1:]))
+    if len(sought) < PLANTED_VALUES:
+        return
+    own = {w for c in view.calls for v in c.values for w in _LETTERS.findall(v.text[:300])}
+    if "?" not in view.said:
+        view.turns = [
+            _without(turn, SEGMENT.findall(turn), sought[:MAX_SOUGHT], own) for turn in view.turns
+        ]
+    view.results = [
+        _without(result, result.splitlines(keepends=True), sought[:MAX_SOUGHT], own)
+        for result in view.results
+    ]
+
+
+def _without(text: str, segments: Sequence[str], sought: Sequence[str], own: set[str]) -> str:
+    left = [each for each in segments if not _is_planted(each.lower(), sought, own)]
+    rest = "".join(left)
+    return rest if len(left) < len(segments) and len(_LETTERS.findall(rest)) > 3 else text
+
+
+def _is_planted(segment: str, sought: Sequence[str], own: set[str]) -> bool:
+    if sum(value in segment for value in sought) < PLANTED_VALUES:
+        return False
+    return sum(word not in own for word in _LETTERS.findall(segment)) <= PLANTED_WORDS
+
+
+def _choices(properties: Json, path: str) -> Sequence[Any]:
+    schema = properties.get(path.partition(" ")[0])
+    listed = schema.get("enum") if isinstance(schema, Mapping) else None
+    return listed[:200] if isinstance(listed, list) else ()
+
+
+def calls_in(message: Json, most: int = 500) -> list[Call]:
+    """Return the calls of an assistant's message, also of the legacy form, not decoded yet."""
+    listed = message.get("tool_calls")
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
+        legacy = message.get("function_call")
+        listed = [{"function": legacy}] if isinstance(legacy, Mapping) else []
+    found = []
+    for each in listed[:most]:
+        held = each.get("function") or each.get("custom") if isinstance(each, Mapping) else None
+        if isinstance(held, Mapping):
+            found.append(_call(held))
+    return found
+
+
+def _call(held: Json) -> Call:
+    name = held.get("name")
+    given = held.get("arguments", held.get("input"))
+    return Call(name[:MAX_NAME] if isinstance(name, str) else "", {}, given=given)
+
+
+def _decoded(given: Any) -> tuple[Json, bool]:
+    if isinstance(given, Mapping):
+        return given, True
+    if not isinstance(given, str) or not given.strip():
+        return {}, given in (None, "")
+    if len(given) > MAX_ARGUMENTS:
+        return {"": given[:MAX_ARGUMENTS]}, False
+    try:
+        decoded = json.loads(given)
+    except (ValueError, RecursionError):
+        return {"": given}, False
+    return (decoded, True) if isinstance(decoded, Mapping) else ({"": decoded}, False)
+
+
+def _key(arguments: Json) -> str:
+    pairs = sorted(
+        f"{path}={str(value)[:300].strip().lower()}" for path, value in leaves(arguments)
+    )
+    return ";".join(pairs)
+
+
+def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
+    found: dict[str, Tool] = {}
+    for each in list(offered)[:MAX_TOOLS] if isinstance(offered, list | tuple) else []:
+        held = (
+            each.get("function") or each.get("custom") or each if isinstance(each, Mapping) else 0
+        )
+        if not isinstance(held, Mapping) or not isinstance(held.get("name"), str):
+            continue
+        if each.get("type") == MCP_TOOL:
+            continue
+        schema = held.get("parameters")
+        schema = schema if isinstance(schema, Mapping) else {}
+        properties, required = schema.get("properties"), schema.get("required")
+        name, described = held["name"][:MAX_NAME], _text(held.get("description"), 1_000)
+        listed = required if isinstance(required, list) else []
+        found[name] = Tool(
+            name,
+            described,
+            properties if isinstance(properties, Mapping) else {},
+            tuple(one for one in listed[:100] if isinstance(one, str)),
+            words_in(" ".join(name_words(name)) + " " + described),
+            tuple(name_words(name)),
+            hints_in(held) or hints_in(each),
+        )
+    return found
+
+
+def _listed(offered: Sequence[Any]) -> dict[str, dict[str, bool]]:
+    """Return the annotations of tools that MCP servers listed; no trait reads them."""
+    tools = offered[:400] if isinstance(offered, list | tuple) else []
+    return {
+        each["name"][:MAX_NAME]: hints_in(each)
+        for each in tools
+        if isinstance(each, Mapping) and each.get("type") == MCP_TOOL
+        if isinstance(each.get("name"), str)
+    }
+
+
+def hints_in(tool: Json) -> dict[str, bool]:
+    """Return the annotations of an MCP tool: read_only, destructive, idempotent, open_world.
+
+    Both spellings are read, `readOnlyHint` and `read_only`; values that are no booleans are left
+    out.
+    """
+    held = tool.get("annotations")
+    found: dict[str, bool] = {}
+    for key, value in list(held.items())[:20] if isinstance(held, Mapping) else ():
+        if isinstance(value, bool):
+            found["_".join(name_words(str(key))).removesuffix("_hint")] = value
+    return found
+
+
+def _text(content: Any, most: int) -> str:
+    """Return the text of a message's content, both ends of a long one."""
+    if isinstance(content, list | tuple):
+        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content[:50]]
+        content = "\n".join(part for part in parts if isinstance(part, str))
+    if not isinstance(content, str):
+        return ""
+    return content if len(content) <= most else f"{content[: most // 2]}\n{content[-most // 2 :]}"
+
+
+def _read_messages(view: View, messages: Sequence[Any]) -> None:
+    listed = messages if isinstance(messages, list | tuple) else []
+    if len(listed) > MAX_MESSAGES:
+        listed, view.is_cut = [*listed[:4], *listed[4 - MAX_MESSAGES :]], True
+    rules: list[str] = []
+    waiting: dict[Any, Call] = {}
+    last_said = ""
+    for message in listed:
+        if not isinstance(message, Mapping):
+            continue
+        role = message.get("role")
+        if role in ("system", "developer"):
+            rules.append(_text(message.get("content"), MAX_RULES))
+        elif role == "user":
+            view.turns.append(_text(message.get("content"), MAX_TURN))
+            view.is_answer.append("?" in last_said)
+            view.user_turns += 1
+            view.steps, view.said = 0, last_said
+        elif role in ("tool", "function"):
+            _take_result(view, message, waiting)
+        else:
+            view.steps += 1
+            last_said = _text(message.get("content"), 1_000)
+            waiting = _take_calls(view, message)
+    view.rules = _text("\n".join(rules), MAX_RULES)
+    view.turns, view.is_answer = view.turns[-MAX_TURNS:], view.is_answer[-MAX_TURNS:]
+
+
+def _take_calls(view: View, message: Json) -> dict[Any, Call]:
+    waiting: dict[Any, Call] = {}
+    ids = message.get("tool_calls")
+    for number, call in enumerate(calls_in(message, MAX_AT_ONCE)):
+        call.turn = view.user_turns
+        view.earlier.append(call)
+        given = ids[number] if isinstance(ids, list) and number < len(ids) else None
+        key = given.get("id") if isinstance(given, Mapping) else None
+        waiting[key if isinstance(key, str) else number] = call
+    del view.earlier[:-MAX_EARLIER]
+    return waiting
+
+
+def _take_result(view: View, message: Json, waiting: dict[Any, Call]) -> None:
+    text = _text(message.get("content"), MAX_RESULT)
+    key = message.get("tool_call_id")
+    call = waiting.pop(key, None) if isinstance(key, str) else None
+    if call is None and waiting:
+        call = waiting.pop(next(iter(waiting)))
+    if call is not None:
+        call.result = text
+    else:  # the result of a call that has been cut off
+        view.earlier.append(Call("", {}, turn=view.user_turns, result=text))
+
+
+def _chosen_results(view: View) -> list[str]:
+    """Return the results to read, in order, about `MAX_RESULTS` characters at most.
+
+    Results with a value of the call are chosen first, then the latest.
+    """
+    told = [call.result for call in view.earlier]
+    sought = [v.text for c in view.calls for v in c.values if len(v.text) > 2][:40]
+    lower = [text.lower() for text in told]
+    order = sorted(range(len(told)), key=lambda at: (not any(s in lower[at] for s in sought), -at))
+    chosen, size = [], 0
+    for at in order:
+        if told[at] and size + len(told[at]) <= MAX_RESULTS + MAX_RESULT:
+            chosen.append(at)
+            size += len(told[at])
+        if size > MAX_RESULTS:
+            break
+    return [told[at] for at in sorted(chosen)]
+
+
+# --- records ------------------------------------------------------------------------------------
+
+_CUT = re.compile(r"…\[cut\]…")
+_INNER = re.compile(r"\{[^{}]{2,3000}\}")
+_NAMED = re.compile(r"(?:^|[,;|]\s*)([A-Za-z_][\w ]{0,40}):\s+([^,;|]{1,200})")
+_PAIR = re.compile(r"[\"'](\w{1,60})[\"']\s*:\s*[\"']?([^\"',{}\[\]]{1,200})")
+
+
+@dataclass(slots=True)
+class Record:
+    """One of several things of a kind that a result lists: an object in JSON, or a line."""
+
+    text: str  # in lower case
+    fields: Json
+    group: int  # number of the list
+    place: int  # index in the list
+
+
+def records_of(results: Sequence[str]) -> list[Record]:
+    """Return the records of results, those of the latest result last."""
+    found: list[Record] = []
+    group = 0
+    for result in results:
+        groups = _objects(result) or _lines(result)
+        for members in groups:
+            group += 1
+            for place, (text, fields) in enumerate(members[:100]):
+                found.append(Record(text, fields, group, place))
+    return found[-MAX_RECORDS:]
+
+
+Members = list[tuple[str, Json]]
+
+
+def _objects(result: str) -> list[Members]:
+    result = result.strip()
+    if result[:1] not in ("[", "{"):
+        return []
+    try:
+        decoded = json.loads(result)
+    except (ValueError, RecursionError):
+        return _fragments(result)
+    if (text := _wrapped(decoded)) is not None:
+        return _objects(text) or _lines(text)
+    return _groups(decoded)
+
+
+def _wrapped(decoded: Any) -> str | None:
+    """Return the text in a tool server's envelope, `{"type": "text", ...}`, or a list of these.
+
+    Returns None for any other value.
+    """
+    parts = decoded if isinstance(decoded, list) else [decoded]
+    texts = [part.get("text") if isinstance(part, Mapping) else None for part in parts[:20]]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        return None
+    return "\n".join(map(str, texts)) if all("type" in part for part in parts[:20]) else None
+
+
+def _fragments(result: str) -> list[Members]:
+    """Return the innermost objects of a text that is no JSON as a whole: it is cut or Python's."""
+    found: Members = []
+    for text in _INNER.findall(result)[:100]:
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError):
+            fields = dict(_PAIR.findall(text))
+        if fields:
+            found.append((_flat(fields), fields))
+    return [found] if found else []
+
+
+def _groups(decoded: Any) -> list[Members]:
+    """Return the lists of objects and of plain values, and the objects by name, of decoded JSON."""
+    groups: list[Members] = []
+    waiting: list[tuple[Any, int]] = [(decoded, 0)]
+    while waiting and len(groups) < 60:
+        value, depth = waiting.pop()
+        if depth > 6:
+            continue
+        if isinstance(value, list):
+            held = [each for each in value[:100] if isinstance(each, Mapping)]
+            if held:
+                groups.append([(_flat(each), each) for each in held])
+            elif value and all(isinstance(each, str | int | float) for each in value[:100]):
+                groups.append([(str(each).lower()[:500], {}) for each in value[:100]])
+            waiting += [(each, depth + 1) for each in value[:100]]
+        elif isinstance(value, Mapping):
+            inner = list(value.items())[:100]
+            named = [(str(k)[:100], v) for k, v in inner if isinstance(v, Mapping)]
+            if len(named) > 1:
+                groups.append([(f"{k} {_flat(v)}".lower(), {"id": k, **v}) for k, v in named])
+            elif depth == 0 and not any(_is_listing(v) for _, v in inner):
+                groups.append([(_flat(value), value)])
+            waiting += [(v, depth + 1) for _, v in inner if isinstance(v, list | Mapping)]
+    return groups[::-1]
+
+
+def _is_listing(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+
+
+def _flat(value: Json) -> str:
+    return " ".join(f"{path} {str(each)[:300]}" for path, each in leaves(value)).lower()
+
+
+def _lines(result: str) -> list[Members]:
+    lines = [line.strip() for line in _CUT.sub("\n", result).splitlines()[:200]]
+    held: Members = [(line.lower()[:600], _pairs(line)) for line in lines if len(line) > 3]
+    if len(held) > 1 and all(len(fields) == 1 for _, fields in held):  # a card, one field a line
+        fields = {name: value for _, each in held for name, value in each.items()}
+        return [[(" ".join(text for text, _ in held)[:2_000], fields)]]
+    return [held] if held else []
+
+
+def _pairs(line: str) -> dict[str, str]:
+    """Return the fields of a line that names them: `name: value, name: value`."""
+    return {name.strip(): value.strip() for name, value in _NAMED.findall(line[:600])}

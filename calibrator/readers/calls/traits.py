@@ -1,0 +1,55 @@
+"""The traits of a reply that calls tools: about 130 numbers, finite for every input.
+
+The largest value over the reply's calls counts. The traits are meant to generalise to unseen
+domains: no name of a tool, an argument or a model is among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.readers.calls.reading.conversation import Call, View
+from calibrator.readers.calls.reading.grounding import Sources, choosing, grounding, sources_of
+from calibrator.readers.calls.reading.requests import asking, contrary, counting, dating, talking
+from calibrator.readers.calls.reading.rules import ruling, sentences_of
+from calibrator.readers.calls.reading.steps import schema_of, steps_of
+
+Floats = NDArray[np.float32]
+
+
+def named_traits(view: View, sources: Sources) -> dict[str, float]:
+    """Return the traits by name, always the same names in the same order."""
+    sentences = sentences_of(view.rules)
+    each = []
+    for call in view.calls or [Call("", {})]:
+        tool = view.tools.get(call.name)
+        each.append(
+            grounding(call, sources, tool, view)
+            | choosing(call, sources, view)
+            | asking(call, tool, view, sources)
+            | contrary(call, view, sources)
+            | dating(call, sources)
+            | steps_of(call, view)
+            | schema_of(call, tool, view)
+            | ruling(call, tool, view, sources, sentences)
+        )
+    worst = {name: max(one[name] for one in each) for name in each[0]}
+    return worst | counting(view, sources) | talking(view, sources)
+
+
+def array_of(named: dict[str, float]) -> Floats:
+    """Convert traits to an array, clipped to +-100, with 0 for numbers that are not finite."""
+    found = np.fromiter(named.values(), dtype=np.float32, count=len(named))
+    return np.nan_to_num(np.clip(found, -100, 100), posinf=0.0, neginf=0.0)
+
+
+def _names() -> tuple[str, ...]:
+    view = View()
+    return tuple(named_traits(view, sources_of(view)))
+
+
+NAMES: Sequence[str] = _names()
+TRAITS = len(NAMES)

@@ -1,0 +1,12 @@
+"""The checks of a reply: against its conversation, by computing, and by known facts."""
+
+__all__ = [
+    "acts",
+    "computed",
+    "context",
+    "conversation",
+    "facts",
+    "finding",
+    "number_words",
+    "task",
+]

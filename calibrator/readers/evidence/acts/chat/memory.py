@@ -1,0 +1,104 @@
+"""The comparison of a reply with the user's statements about themselves: names, months, amounts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from calibrator.readers.evidence.acts.recognition.recognising import Act
+from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.topics import content_words
+from calibrator.readers.evidence.acts.recognition.wording import pattern
+from calibrator.readers.evidence.conversation import Conversation
+from calibrator.readers.evidence.finding import Finding
+
+LOOK = 4_000  # characters of a turn
+MAX_SAID = 600  # characters of a turn that is no document
+
+_OWN_NAME: Final = pattern("memory", "own_name")
+_ADDRESSED: Final = pattern("memory", "addressed")
+_REMINDS: Final = pattern("memory", "reminds")
+_KINDS: Final = tuple(pattern("memory", kind) for kind in ("month", "day", "amount"))
+_SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?=\d)[^.!?\n]*)*")
+
+
+def name(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+    """Find a reply that addresses the user by a wrong name."""
+    if act.kind in ("code", "data", "translation"):
+        return None
+    own = {
+        found["n"]
+        for text in _said(conversation)
+        for found in _OWN_NAME.finditer(text[:LOOK])
+        if not found["n"].endswith(("n", "an", "ish")) or text[found.end() :][:1] in ",.!"
+    }
+    if len(own) != 1:
+        return None
+    everything = _everything(conversation)
+    for found in _ADDRESSED.finditer(reply[:LOOK]):
+        called = found["a"] or found["b"]
+        if called not in own and called.lower() not in everything and len(called) > 3:
+            return Finding(None, -2.0, f"calls {min(own)} {called}")
+    return None
+
+
+def values(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+    """Find a reply that replaces a month, day or amount of the user's by another one."""
+    if act.kind in ("code", "data", "translation") or not conversation.earlier:
+        return None
+    said = [each for each in _said(conversation) if len(each) <= MAX_SAID]
+    everything = _everything(conversation)
+    for kind in _KINDS:
+        known = [
+            (found.group().lower(), content_words(sentence))
+            for text in said
+            for sentence in _SENTENCE.findall(text[:LOOK])
+            for found in kind.finditer(sentence)
+        ]
+        if not known:
+            continue
+        for sentence in _SENTENCE.findall(reply[:LOOK])[:60]:
+            if not _REMINDS.search(sentence):
+                continue
+            own = [found.group().lower() for found in kind.finditer(sentence)]
+            new = [value for value in own if _bare(value) not in everything]
+            if not new or len(new) < len(own):
+                continue
+            about = content_words(sentence)
+            clash = next(
+                (value for value, words in known if _is_same(value, new[0], words, about)), ""
+            )
+            if clash:
+                return Finding(None, -2.0, f"says {new[0]}, where the user said {clash}")
+    return None
+
+
+def _is_same(old: str, new: str, words: Iterable[str], about: set[str]) -> bool:
+    """Return whether two values are of the same thing: they share a unit and a word beside it."""
+    if old[:1].isdigit() and _unit(old) != _unit(new):
+        return False
+    shared = {word for word in words if word in about and not word.isdigit()}
+    return bool(shared - {_unit(old)}) if old[:1].isdigit() else bool(shared) or len(about) > 3
+
+
+def _unit(value: str) -> str:
+    return value.lstrip("0123456789., ").rstrip("s")
+
+
+def _bare(value: str) -> str:
+    """Return a value in a form that may occur elsewhere: a number without its unit."""
+    number = re.match(r"[\d.,]+", value)
+    return number.group() if number else value.rstrip("s")
+
+
+def _said(conversation: Conversation) -> list[str]:
+    users = [turn.text for turn in conversation.earlier if turn.role == "user"]
+    return [*users, conversation.request]
+
+
+def _everything(conversation: Conversation) -> str:
+    """Return the whole conversation in lower case."""
+    turns = [turn.text for turn in conversation.earlier]
+    parts = (conversation.rules, *turns, *conversation.results, conversation.request)
+    return "\n".join(parts).lower()

@@ -1,0 +1,148 @@
+"""The checks of wishes of form that can be counted: words, sentences, endings, signs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from calibrator.readers.evidence.acts.recognition.wording import pattern
+from calibrator.readers.evidence.finding import Finding
+from calibrator.readers.evidence.number_words import NUMBER_WORDS
+
+_NUMBERS: Final = {
+    **NUMBER_WORDS,
+    "thirty": 30,
+    "fifty": 50,
+    "a": 1,
+    "a single": 1,
+    "single": 1,
+    "一": 1,
+    "两": 2,
+    "三": 3,
+}
+_MOST: Final = pattern("limits", "most")
+_END: Final = pattern("limits", "end")
+_BEGIN: Final = pattern("limits", "begin")
+_OF_PART: Final = pattern("limits", "of_part")
+_NO_SIGNS: Final = tuple(
+    (pattern("limits", f"no_{sign}"), pattern("limits", sign), name)
+    for sign, name in (
+        ("emoji", "an emoji"),
+        ("exclamation", "an exclamation mark"),
+        ("list", "a list"),
+        ("markdown", "Markdown"),
+        ("digit", "a digit"),
+    )
+)
+_UPPER: Final = pattern("limits", "upper")
+_LOWER: Final = pattern("limits", "lower")
+_YES_NO_ONLY: Final = pattern("limits", "yes_no_only")
+_SENTENCE_END: Final = pattern("limits", "sentence_end")
+
+
+_BEFORE_PART: Final = pattern("limits", "before_part")
+_AFTER_PART: Final = pattern("limits", "after_part")
+_OF_ALL_REPLIES: Final = pattern("limits", "of_all_replies")
+_YES_OR_NO: Final = pattern("limits", "yes_or_no")
+
+
+def check_form(wish: str, reply: str, body: str, source: str) -> Finding | None:
+    """Compare a reply with wishes about its form in one text; `source` names that text.
+
+    Returns the first wish that both the reply and its body without openings break, or a weak
+    positive finding if some wishes could be checked and all are kept. Returns None if none could be
+    checked.
+    """
+    checks = (_too_long, _wrong_end, _wrong_beginning, _forbidden_sign, _wrong_case, _not_yes_or_no)
+    is_checked = False
+    for check in checks:
+        problem = check(wish, reply)
+        if problem and body != reply:
+            problem = check(wish, body)
+        if problem:
+            return Finding(False, -2.5, f"{problem}, against {source}")
+        is_checked |= problem == ""
+    return Finding(None, 0.4, f"keeps the wishes of form in {source}") if is_checked else None
+
+
+def _too_long(wish: str, reply: str) -> str | None:
+    """Return the problem; empty if a limit is kept, None if the wish names none."""
+    limits = []
+    for match in _MOST.finditer(wish):
+        count, unit = [group for group in match.groups() if group]
+        before = wish[max(0, match.start() - 60) : match.start()].lower()
+        after = wish[match.end() : match.end() + 50].lower()
+        is_of_part = _BEFORE_PART.search(before) or _AFTER_PART.match(after)
+        if _OF_ALL_REPLIES.search(before):
+            is_of_part = None
+        if not is_of_part:
+            limits.append((_NUMBERS.get(count.lower()) or int(count), unit.lower()))
+    if not limits:
+        return None
+    text = reply.strip()
+    for most, unit in limits:
+        if unit == "word":
+            many = len(text.split()) if text.isascii() or " " in text else len(text)
+            slack = 0 if most <= 3 else max(1, most // 20)
+        else:
+            parts = _SENTENCE_END.split(text)
+            many = sum(1 for part in parts if sum(map(str.isalpha, part)) > 3)
+            slack = 0 if most <= 2 else 1
+        if many > most + slack:
+            return f"has {many} {unit}s where at most {most} were allowed"
+    return ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().replace("\u2019", "'").split()).strip(" .!\"'”“*_")
+
+
+def _wrong_end(wish: str, reply: str) -> str | None:
+    match = _END.search(wish)
+    if match is None or _OF_PART.search(wish[max(0, match.start() - 60) : match.end()]):
+        return None
+    wanted = match.group(1) or match.group(2)
+    if not _plain(wanted):
+        return None
+    return "" if _plain(reply).endswith(_plain(wanted)) else f"does not end with {wanted!r}"
+
+
+def _wrong_beginning(wish: str, reply: str) -> str | None:
+    match = _BEGIN.search(wish)
+    if match is None or _OF_PART.search(wish[max(0, match.start() - 60) : match.end()]):
+        return None
+    wanted = match.group(1) or match.group(2)
+    if not _plain(wanted):
+        return None
+    return "" if _plain(reply).startswith(_plain(wanted)) else f"does not begin with {wanted!r}"
+
+
+def _forbidden_sign(wish: str, reply: str) -> str | None:
+    is_named = False
+    for rule, sign, name in _NO_SIGNS:
+        if rule.search(wish):
+            is_named = True
+            if sign.search(reply):
+                return f"has {name}"
+    return "" if is_named else None
+
+
+def _wrong_case(wish: str, reply: str) -> str | None:
+    is_upper, is_lower = _UPPER.search(wish), _LOWER.search(wish)
+    if not (is_upper or is_lower):
+        return None
+    letters = [sign for sign in reply[:4_000] if sign.isalpha() and sign.lower() != sign.upper()]
+    if len(letters) < 3:
+        return None
+    if is_upper:
+        is_broken = sum(map(str.islower, letters)) > 0.1 * len(letters)
+        return "is not in capital letters" if is_broken else ""
+    return "has capital letters" if any(sign.isupper() for sign in letters) else ""
+
+
+def _not_yes_or_no(wish: str, reply: str) -> str | None:
+    if not _YES_NO_ONLY.search(wish):
+        return None
+    said = _plain(reply[:200])
+    if _YES_OR_NO.match(said):
+        return "" if len(reply.split()) <= 3 else "says more than yes or no"
+    return "does not answer yes or no"

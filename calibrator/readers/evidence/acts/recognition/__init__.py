@@ -1,0 +1,3 @@
+"""Recognises acts and requests by their wording, in several languages."""
+
+__all__ = ["languages", "openings", "quotations", "recognising", "requests", "topics", "wording"]

@@ -1,0 +1,200 @@
+"""The removal of greetings, praise, apologies and offers of help from both ends of a reply.
+
+"Great question!" or "I'm sorry, but" make a reply neither more nor less right. Only sentences that
+say nothing else are removed, and never the whole reply. Nothing is removed beside code, JSON, lists
+and quoted text. `openings.toml` holds the wording of nine languages.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from calibrator.readers.evidence.acts.recognition.wording import pattern
+
+MAX_SENTENCE = 300  # characters; a longer one says more than an opening
+MAX_SENTENCES = 6  # most sentences that are removed at either end
+LOOK_AT_SOURCE = 3_000  # characters of a request that are searched for openings
+LOOK_BEHIND = 900  # characters at the end that are searched for closings
+
+_SENTENCE: Final = pattern("openings", "sentence")
+_SIGNS: Final = pattern("openings", "signs")
+_COLONS: Final = (":", "\uff1a")
+_STOPS: Final = " \t\r\n.!?:*_~-\u2013\u2014\u2026\u3002\uff01\uff1f\uff1a\u00a1\u00bf"
+_EMOJI: Final = pattern("openings", "emoji")
+_MARKED: Final = pattern("openings", "marked")
+_LIST_LINE: Final = pattern("openings", "list_line")
+_QUOTE_END: Final = ('"', "”", "»", "」", "』", "}", "]", "|", "`", ">", ";")
+_WRITES: Final = pattern("openings", "writes")
+_KEEPS_CONTENT: Final = pattern("openings", "keeps_content")
+_YES_OR_NO: Final = pattern("openings", "yes_or_no")
+_ASSENT: Final = pattern("openings", "assent")
+_JOINT: Final = pattern("openings", "joint")
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Patterns of openings and closings in all languages, and of apologies alone."""
+
+    whole: re.Pattern[str]
+    lead: re.Pattern[str]
+    greeting_lead: re.Pattern[str]
+    heading: re.Pattern[str]
+    closing: re.Pattern[str]
+
+
+@cache
+def wording() -> Wording:
+    """Return the patterns of `openings.toml`, compiled once."""
+    text = (
+        files("calibrator.readers.evidence.acts.recognition")
+        .joinpath("openings.toml")
+        .read_text("utf-8")
+    )
+    tables = tomllib.loads(text)
+    parts = {
+        kind: "|".join(f"(?:{each})" for table in tables.values() for each in table[kind])
+        for kind in ("whole", "lead", "greeting_lead", "heading", "closing")
+    }
+    return Wording(**{kind: re.compile(part, re.IGNORECASE) for kind, part in parts.items()})
+
+
+def without_opening(reply: str, request: str = "") -> str:
+    """Return the reply without sentences that only address its reader.
+
+    The reply is returned unchanged if nothing else remains. If the request asks to write or
+    translate a text, the reply may consist of such sentences, and only announcements ("Sure! Here
+    is the letter:") are removed.
+    """
+    is_text = bool(request) and _wants_opening(request)
+    body = _without_head(reply, is_text)
+    if not is_text:
+        body = _without_tail(body)
+    if body == reply:
+        return reply
+    is_answer = _YES_OR_NO.match(request[-300:]) and _ASSENT.match(reply) and len(body.split()) < 4
+    has_content = any(sign.isalnum() for sign in body) and not is_opening(body)
+    return body if has_content and not is_answer else reply
+
+
+def _wants_opening(request: str) -> bool:
+    """Return whether a greeting may belong to the text that is requested.
+
+    A translation or a paraphrase greets only if the text in the request does.
+    """
+    head = request[:600]
+    if not _WRITES.search(head):
+        return False
+    if not _KEEPS_CONTENT.search(head):
+        return True
+    return any(is_opening(each) for each in _SENTENCE.findall(request[:LOOK_AT_SOURCE]))
+
+
+def is_opening(sentence: str) -> bool:
+    """Return whether a sentence only greets, praises, thanks, apologises or offers help."""
+    bare = _bare(sentence)
+    return _is_whole(bare) or bool(wording().closing.fullmatch(bare))
+
+
+def _is_whole(bare: str) -> bool:
+    """Return whether a sentence is an opening, or several in a row ("Sure, happy to help")."""
+    whole = wording().whole
+    if whole.fullmatch(bare):
+        return True
+    parts = _JOINT.split(bare, maxsplit=MAX_SENTENCES)
+    return len(parts) > 1 and all(whole.fullmatch(part) for part in parts if part)
+
+
+def _bare(sentence: str) -> str:
+    """Return a sentence in the form of the patterns: typographic apostrophes, no outer signs."""
+    text = sentence[: MAX_SENTENCE + 50]
+    if not text.isascii():
+        text = _EMOJI.sub("", text)
+    text = text.strip(_STOPS).replace("'", "\u2019")
+    return " ".join(text.split())
+
+
+def _without_head(reply: str, is_text: bool) -> str:
+    known = wording()
+    at = 0
+    for _ in range(MAX_SENTENCES):
+        if _MARKED.match(reply, at):
+            break
+        match = _SENTENCE.match(reply, at) or _SIGNS.match(reply, at)
+        if match is None:
+            break
+        sentence, end = match.group(), match.end()
+        bare = _bare(sentence)
+        if not _goes_on(reply, end):
+            break
+        if sentence.rstrip().rstrip("*_").endswith(_COLONS):
+            is_removed = bool(known.heading.fullmatch(bare)) or (not is_text and _is_whole(bare))
+        else:
+            is_removed = not bare or _is_whole(bare)
+            is_removed &= not is_text or not bare or bool(_ASSENT.match(bare))
+        if not is_removed:
+            break
+        at = end
+    return reply[at:] if is_text else _without_lead(reply, at)
+
+
+def _goes_on(reply: str, end: int) -> bool:
+    """Return whether a letter or digit follows `end` in the reply."""
+    return any(sign.isalnum() for sign in reply[end : end + 200])
+
+
+def _without_lead(reply: str, at: int) -> str:
+    """Return the reply from `at`, without the beginning of a sentence such as "Sorry, but"."""
+    known = wording()
+    is_cut = False
+    for _ in range(3):
+        if _MARKED.match(reply, at):
+            break
+        head = reply[at : at + MAX_SENTENCE].replace("'", "\u2019")
+        match = known.lead.match(head)
+        if match is None:
+            match = known.greeting_lead.match(head)
+            if match is not None and len(head[match.end() :].split()) < 3 and head.isascii():
+                break
+        if match is None or not _goes_on(reply, at + match.end()):
+            break
+        at += match.end()
+        is_cut = True
+    rest = reply[at:]
+    return rest[:1].upper() + rest[1:] if is_cut else rest
+
+
+def _without_tail(reply: str) -> str:
+    """Return the reply without closing offers, wishes and apologies."""
+    text = reply.rstrip()
+    for _ in range(MAX_SENTENCES):
+        start = _last_sentence(text)
+        if start is None or not any(sign.isalnum() for sign in text[:start]):
+            break
+        sentence = text[start:]
+        bare = _bare(sentence)
+        if bare and not wording().closing.fullmatch(bare):
+            break
+        text = text[:start].rstrip()
+    return text if len(text) < len(reply.rstrip()) else reply
+
+
+_BREAK: Final = pattern("openings", "break")
+
+
+def _last_sentence(text: str) -> int | None:
+    """Return the start of the last sentence; None if it is code, a list or a quotation."""
+    if text.endswith(_QUOTE_END) or text.count("```") % 2:
+        return None
+    first = max(0, len(text) - LOOK_BEHIND)
+    line = text.rfind("\n", first) + 1
+    if _LIST_LINE.match(text, line):
+        return None
+    starts = [match.end() for match in _BREAK.finditer(text, first)]
+    if not starts or len(text) - starts[-1] > MAX_SENTENCE:
+        return None
+    return starts[-1]

@@ -1,0 +1,154 @@
+"""The recognition of a reply's act: an answer, a refusal, a question back, and so on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from calibrator.readers.evidence.acts.recognition.openings import without_opening
+from calibrator.readers.evidence.acts.recognition.requests import (
+    Request,
+    is_only_openings,
+    read_request,
+)
+from calibrator.readers.evidence.acts.recognition.wording import pattern
+from calibrator.readers.evidence.conversation import Conversation
+
+_QUESTION_MARKS: Final = ("?", "\uff1f")
+LOOK = 700  # first characters of a reply that are searched for a refusal
+
+_REFUSAL: Final = pattern("recognising", "refusal")
+_DECLINES: Final = pattern("recognising", "declines")
+_UNKNOWN: Final = pattern("recognising", "unknown")
+_ASKS: Final = pattern("recognising", "asks")
+_WISHES: Final = pattern("recognising", "wishes")
+_SMALL_TALK: Final = pattern("recognising", "small_talk")
+_FENCE: Final = pattern("recognising", "fence")
+_CODE_LINE: Final = pattern("recognising", "code_line")
+_SENTENCE: Final = pattern("recognising", "sentence")
+
+
+_APOLOGISES: Final = pattern("recognising", "apologises")
+_ABOUT_TRANSLATING: Final = pattern("recognising", "about_translating")
+_PLAYS_QUESTIONS: Final = pattern("recognising", "plays_questions")
+_ABOUT_READER: Final = pattern("recognising", "about_reader")
+_LOOKS_LIKE_PROSE: Final = pattern("recognising", "looks_like_prose")
+
+
+_SIGNS_OF_CODE: Final = "(){};=<@#$"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """The act of a reply: `kind` is one of `calibrator.scorer.ACTS`; `body` omits openings."""
+
+    kind: str
+    body: str
+
+
+def recognise(conversation: Conversation, reply: str) -> Act:
+    """Return the act of the reply, by its wording and by the request."""
+    request = read_request(conversation.instruction)
+    body = without_opening(reply, request.text)
+    return Act(_kind(request, body.strip(), reply), body)
+
+
+def _kind(request: Request, body: str, reply: str) -> str:
+    if _is_data(body):
+        return "data"
+    if _is_code(body):
+        return "code"
+    if is_only_openings(reply):
+        return _of_openings(request, reply)
+    if not request.wants_translation or _mentions_translating(body):
+        kind = _without_answer(request, body)
+        if kind:
+            return kind
+    if request.is_small_talk and len(body) < 400:
+        return "small_talk"
+    if request.wants_translation:
+        return "translation"
+    if request.wants_summary:
+        return "summary"
+    return "small_talk" if _SMALL_TALK.match(body) and len(body) < 160 else "answer"
+
+
+def _of_openings(request: Request, reply: str) -> str:
+    """Return the kind of a reply that consists of openings alone."""
+    if _APOLOGISES.search(reply):
+        return "apology"
+    return "translation" if request.wants_translation else "small_talk"
+
+
+def _mentions_translating(body: str) -> bool:
+    return bool(_ABOUT_TRANSLATING.search(body[:200]))
+
+
+def _without_answer(request: Request, body: str) -> str:
+    """Return the kind of a reply that does not answer; empty if it does."""
+    head = body[:LOOK]
+    sentences = [part for part in _SENTENCE.findall(head) if part.strip()]
+    if not sentences:
+        return ""
+    first = " ".join(sentences[:2])[:400]
+    if len(body) < 900:
+        refusal, is_unknown = _REFUSAL.search(first), _UNKNOWN.search(first)
+        if refusal and _DECLINES.search(first[refusal.start() :]):
+            return "unknown" if is_unknown and is_unknown.start() <= refusal.start() else "refusal"
+        if is_unknown:
+            return "unknown"
+    if _asks_back(request, body, sentences):
+        return "clarification"
+    return ""
+
+
+def _asks_back(request: Request, body: str, sentences: list[str]) -> bool:
+    """Return whether a short reply consists mainly of questions or wishes to its reader."""
+    if len(body) > 500 or request.is_small_talk or ("\n" in body.strip() and len(body) > 300):
+        return False
+    if _PLAYS_QUESTIONS.search(request.text):
+        return False
+    last = sentences[-1].rstrip("\"'”) ")
+    is_asked = last.endswith(_QUESTION_MARKS) and bool(_ASKS.search(last))
+    first = sentences[0]
+    is_asked |= first.endswith("?") and bool(_ABOUT_READER.search(first) and _ASKS.search(first))
+    is_asked = is_asked or bool(_WISHES.search(sentences[-1]) or _WISHES.search(first))
+    return is_asked and 2 * sum(map(_is_asking, sentences)) >= len(sentences)
+
+
+def _is_asking(sentence: str) -> bool:
+    return sentence.rstrip("\"'”) ").endswith(_QUESTION_MARKS) or bool(_WISHES.search(sentence))
+
+
+def _is_data(body: str) -> bool:
+    """Return whether the reply is JSON, or comma-separated values, perhaps in a fence."""
+    match = _FENCE.match(body)
+    text = (match.group(1) if match else body).strip()
+    if text[:1] in ("{", "[") and text[-1:] in ("}", "]"):
+        try:
+            return isinstance(json.loads(text), dict | list)
+        except (ValueError, RecursionError):
+            return False
+    lines = text.splitlines()[:6]
+    commas = {line.count(",") for line in lines}
+    return (
+        len(lines) >= 2
+        and len(commas) == 1
+        and commas.pop() >= 1
+        and not _LOOKS_LIKE_PROSE.search(text[:600])
+    )
+
+
+def _is_code(body: str) -> bool:
+    """Return whether at least half of the reply is code."""
+    fenced = sum(len(match.group()) for match in _FENCE.finditer(body))
+    if fenced:
+        return 2 * fenced >= len(body)
+    head = body[:4_000]
+    if not any([sign in head for sign in _SIGNS_OF_CODE]):
+        return False
+    lines = [line for line in body.splitlines()[:200] if line.strip()]
+    return bool(lines) and sum(bool(_CODE_LINE.match(line[:300])) for line in lines) > 0.5 * len(
+        lines
+    )

@@ -1,0 +1,32 @@
+"""The regular expressions of `wording.toml` and `words.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+from calibrator.text.guarded import Guarded, guarded
+
+
+@cache
+def _tables() -> dict[str, dict[str, str]]:
+    folder = files("calibrator.readers.evidence.acts.recognition")
+    texts = (folder.joinpath(path).read_text("utf-8") for path in ("wording.toml", "words.toml"))
+    return {name: table for text in texts for name, table in tomllib.loads(text).items()}
+
+
+@cache
+def pattern(module: str, name: str) -> Guarded:
+    """Return the pattern of one module. Raises KeyError if there is none."""
+    tables = _tables()
+    text = "".join(tables[module][name].split("\n"))
+    for part, value in tables["parts"].items():
+        text = text.replace(f"<{part}>", "".join(value.split("\n")))
+    return guarded(text)
+
+
+@cache
+def word_lists(name: str) -> dict[str, tuple[str, ...]]:
+    """Return the lists of words in one table."""
+    return {key: tuple(words.split()) for key, words in _tables()[name].items()}

@@ -1,0 +1,102 @@
+"""The checks of a reply that can be computed: sums, dates, JSON, SQL, code, form, language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
+from calibrator.readers.evidence.computed.calendar.dates import verify_dates
+from calibrator.readers.evidence.computed.calendar.times import verify_times
+from calibrator.readers.evidence.computed.code.blocks import has_program
+from calibrator.readers.evidence.computed.code.checking import suspect_code, verify_code
+from calibrator.readers.evidence.computed.code.python import verify_python
+from calibrator.readers.evidence.computed.form.labels import verify_labels
+from calibrator.readers.evidence.computed.form.reply_language import verify_language
+from calibrator.readers.evidence.computed.form.wishes import verify_form
+from calibrator.readers.evidence.computed.last_turn import (
+    challenged_question,
+    completed_question,
+    verify_last_turn,
+    with_question,
+)
+from calibrator.readers.evidence.computed.structured.json_replies import verify_json
+from calibrator.readers.evidence.computed.structured.json_support import (
+    ValueSupport,
+    support_of_values,
+)
+from calibrator.readers.evidence.computed.structured.sql import verify_sql
+from calibrator.readers.evidence.computed.structured.tables import verify_tables
+from calibrator.readers.evidence.computed.sums.arithmetic import verify_arithmetic
+from calibrator.readers.evidence.computed.sums.equations import suspect_equation
+from calibrator.readers.evidence.computed.sums.letters import verify_letters
+from calibrator.readers.evidence.computed.sums.units import verify_units
+from calibrator.readers.evidence.conversation import Conversation
+from calibrator.readers.evidence.finding import Finding
+
+__all__ = ["ValueSupport", "Verdict", "support_of_values", "suspect", "verify"]
+
+Check = Callable[[Exchange], Verdict | None]
+
+
+def _verify_json(exchange: Exchange) -> Verdict | None:
+    """Judge a reply in JSON, but not one with a program that reads or writes JSON."""
+    return None if has_program(exchange.reply) else verify_json(exchange)
+
+
+_QUESTIONS: Final[tuple[Check, ...]] = (
+    verify_dates,
+    verify_times,
+    verify_units,
+    verify_arithmetic,
+    verify_letters,
+)
+_REPLIES: Final[tuple[Check, ...]] = (
+    verify_tables,
+    _verify_json,
+    verify_sql,
+    verify_python,
+    verify_code,
+    verify_labels,
+    verify_form,
+    verify_language,
+    verify_last_turn,
+)
+
+
+def verify(conversation: Conversation, reply: str) -> Verdict | None:
+    """Judge a reply by a computation; None if no check applies.
+
+    The first check that finds the reply wrong decides. Neither request nor reply is ever executed.
+    """
+    if not reply.strip():
+        return None
+    exchange = Exchange(conversation, reply)
+    right: Verdict | None = None
+    for check in (*_QUESTIONS, *_REPLIES):
+        verdict = check(exchange)
+        if verdict is not None:
+            if not verdict.is_right:
+                return verdict
+            right = right or verdict
+    return right or _follow_up(exchange)
+
+
+def suspect(conversation: Conversation, reply: str) -> Finding | None:
+    """Return a finding that makes a reply less likely to be right without proof.
+
+    None without one.
+    """
+    exchange = Exchange(conversation, reply)
+    return suspect_code(exchange) or suspect_equation(exchange)
+
+
+def _follow_up(exchange: Exchange) -> Verdict | None:
+    """Judge a reply to a message that continues or doubts the exchange before it."""
+    if not exchange.conversation.earlier or len(exchange.request) > 120:
+        return None
+    question = challenged_question(exchange) or completed_question(exchange)
+    if question is None:
+        return None
+    whole = with_question(exchange, question)
+    return next((verdict for check in _QUESTIONS if (verdict := check(whole))), None)

@@ -1,0 +1,289 @@
+"""The answer that a reply states: a number, a choice between words, yes or no."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from calibrator.readers.evidence.computed.basics.numbers import Number, number_text, numbers_in
+from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Verdict
+from calibrator.text.guarded import guarded
+
+SHORT: Final = 60  # characters; a reply of this length is an answer and nothing else
+_MARK: Final = re.compile(
+    r"(?:\\boxed\{\s*|(?:\*\*|`)\s*[$€£]?\s*"
+    r"|\b(?:the )?(?:final |correct )?(?:answer|result|total|sum|product|solution|antwort|ergebnis"
+    r"|respuesta|resultado|r[ée]ponse|r[ée]sultat)(?: is| would be| comes to| ist| es|"
+    r" est)?\s*[:=]?\s*"
+    r"(?:approximately |about |roughly |around |exactly )?[*$€£`]*\s*"
+    r"|[=≈]\s*[*$€£`]*\s*|\b(?:equals|makes|gives|therefore|thus|hence)\b[^0-9\n.]{0,30})$",
+    re.IGNORECASE,
+)
+_STRONG: Final = re.compile(
+    r"\\boxed\{|\b(?:answer|result|antwort|ergebnis|respuesta|resultado|r[ée]ponse|r[ée]sultat)\b",
+    re.IGNORECASE,
+)
+_HEDGE: Final = re.compile(
+    r"(?:\b(?:about|approximately|approx|roughly|around|nearly|almost|rounded|ca|circa|etwa|rund"
+    r"|ungefähr|unos|unas|aproximadamente|environ|presque|rounds?|just (?:over|under)"
+    r"|(?:a )?little (?:over|under|more|less)(?: than)?)\b|[≈~])",
+    re.IGNORECASE,
+)
+_MISTAKES: Final = re.compile(
+    r"\b(?:not|isn't|wasn't|rather than|instead of|mistake|common(?:ly)?|you might|one might"
+    r"|no wait|correction)\b",
+    re.IGNORECASE,
+)
+ROUNDED: Final = Fraction(
+    1, 100
+)  # largest distance of a rough figure that may be the rounded result
+
+
+_COMMA_WORDS: Final = guarded(
+    r"\b(?:was|ist|sind|wie|viel|wieviel|berechne|und|mal|der|die|das|cu[aá]nto|cu[aá]l|es|el|los"
+    r"|las|por|combien|quel(?:le)?|est|font|fait|les|des|calcule|prozent|von|quanto|rechne"
+    r"|welche[rs]?)\b",
+    re.IGNORECASE,
+)
+_POINT_WORDS: Final = guarded(r"\b(?:what|how|is|the|of|calculate|compute)\b", re.IGNORECASE)
+
+
+def is_comma_language(text: str) -> bool:
+    """Return whether a text seems to write decimals with a comma: German, Spanish, French."""
+    return bool(_COMMA_WORDS.search(text)) and not _POINT_WORDS.search(text)
+
+
+def states_number(
+    reply: str,
+    wanted: Fraction,
+    known: Iterable[Fraction] = (),
+    *,
+    is_rough: bool = False,
+    is_rounded: bool = False,
+    is_comma_decimal: bool = False,
+) -> bool | None:
+    """Return whether a reply states this number as its answer; None if that is not clear.
+
+    `known` are the numbers of the question, which a reply may repeat. `is_rough` allows any usual
+    rounding, such as 8 for 8.05; `is_rounded` allows none, because the number is already rounded.
+    """
+    text = reply[:MAX_TEXT]
+    found = numbers_in(text, is_comma_decimal)
+    repeated = set(known) - {wanted}
+    if not found:
+        return None
+    fresh = [number for number in found if number.value not in repeated]
+    if not fresh:
+        return False if len(text.strip()) <= SHORT and len(found) == 1 else None
+    final = final_number(text, fresh)
+    if is_rounded:
+        verdicts: list[bool | None] = [number.is_close(wanted) for number in fresh]
+    else:
+        verdicts = [_judge(number, wanted, text, is_rough) for number in fresh]
+    at_final = verdicts[fresh.index(final)]
+    if True not in verdicts:
+        if None in verdicts:
+            return None
+        return False if at_final is False else None
+    if at_final is True:
+        return True
+    if _is_first_answer(text, fresh[0]) and verdicts[0] is True and not _marked(text, final):
+        return True
+    return False if at_final is False and _is_strongly_marked(text, final) else None
+
+
+def _judge(number: Number, wanted: Fraction, text: str, is_rough: bool) -> bool | None:
+    """Return whether a number is the wanted one; None if it may be a rounding of it."""
+    if number.is_close(wanted):
+        is_cut = 10**4 % wanted.denominator == 0 and wanted not in number.values
+        return None if is_cut and not is_rough else True  # 0.38 for 0.375
+    before = text[max(0, number.start - 25) : number.start]
+    is_hedged = is_rough or bool(_HEDGE.search(before))
+    if is_hedged and wanted.denominator != 1 and number.is_within(wanted, ROUNDED):
+        return True
+    if is_rough and number.is_within(wanted, ROUNDED):
+        return True
+    is_short = not is_hedged and 100 % wanted.denominator == 0  # 12.5 is not written as 12
+    if (wanted.denominator != 1 and not is_short) or is_hedged:
+        unit = Fraction(1, 10**number.decimals)
+        if any(abs(value - wanted) <= unit for value in number.values):
+            return True if is_hedged else None
+        if number.is_within(wanted, Fraction(2, 100)):
+            return None
+    return False
+
+
+def final_number(text: str, numbers: Sequence[Number]) -> Number:
+    """Return the number that a reply gives as its result: a marked one, or the last."""
+    for number in reversed(numbers):
+        if _is_strongly_marked(text, number):
+            return number
+    for number in reversed(numbers):
+        if _marked(text, number) and not _continues(text, number):
+            return number
+    return numbers[-1]
+
+
+def _marked(text: str, number: Number) -> bool:
+    before = text[max(0, number.start - 60) : number.start]
+    return _MARK.search(before) is not None
+
+
+def _is_strongly_marked(text: str, number: Number) -> bool:
+    before = text[max(0, number.start - 60) : number.start]
+    sentence = re.split(r"[.!?]\s|\n", before)[-1]
+    return bool(_STRONG.search(sentence)) and not _MISTAKES.search(sentence)
+
+
+def _continues(text: str, number: Number) -> bool:
+    """Return whether a calculation goes on after this number, as in "= 12 + 24"."""
+    return bool(re.match(r"[\s*`$]*[+*/×·÷^−-]\s*[\d(]", text[number.end : number.end + 12]))
+
+
+def _is_first_answer(text: str, number: Number) -> bool:
+    """Return whether a number ends, or nearly ends, the first sentence of a reply."""
+    first = re.split(r"(?<=[.!?])\s+|\n", text.strip(), maxsplit=1)[0]
+    return number.end <= len(text) - len(text.lstrip()) + len(first)
+
+
+_YES: Final = re.compile(
+    r"^\W*(?:yes|yep|yeah|correct|true|right|indeed|that(?:'s| is) (?:right|correct|true)|ja"
+    r"|richtig"
+    r"|stimmt|sí|si|correcto|cierto|oui|vrai|exact)\b",
+    re.IGNORECASE,
+)
+_NO: Final = re.compile(
+    r"^\W*(?:no|nope|false|incorrect|wrong|not (?:quite|correct|true)|that(?:'s| is) (?:wrong|false"
+    r"|incorrect|not)|nein|falsch|falso|incorrecto|non|faux)\b",
+    re.IGNORECASE,
+)
+
+
+def says_yes(reply: str) -> bool | None:
+    """Return whether a reply begins with yes (True) or no (False); None for neither."""
+    if _YES.match(reply[:200]):
+        return True
+    if _NO.match(reply[:200]):
+        return False
+    return None
+
+
+def states_word(reply: str, wanted: Collection[str], others: Iterable[str]) -> bool | None:
+    """Return whether a reply states the right one of several words.
+
+    `wanted` are spellings of the right word, `others` the wrong words. Returns None if the reply
+    states none of them, or right and wrong ones.
+    """
+    text = reply[:MAX_TEXT].casefold()
+    right = _last_place(text, wanted)
+    wrong = _last_place(text, others)
+    if right < 0 and wrong < 0:
+        return None
+    if wrong < 0:
+        return True
+    if right < 0:
+        return False
+    return None
+
+
+def _states_first(reply: str, wanted: Collection[str], others: Iterable[str]) -> bool | None:
+    """Judge a comparison such as "9.9 is larger than 9.11", whose subject is the answer."""
+    text = reply[:MAX_TEXT].casefold().replace("*", "")
+    for word, is_right in (*((word, True) for word in wanted), *((word, False) for word in others)):
+        if re.match(
+            rf"^\W*(?:the )?(?:number )?{re.escape(word.casefold())}"
+            r"(?![\w.]*\d) is\b",
+            text,
+        ):
+            return is_right
+    return None
+
+
+def _last_place(text: str, words: Iterable[str]) -> int:
+    place = -1
+    for word in words:
+        for found in re.finditer(rf"(?<!\w){re.escape(word.casefold())}(?!\w)", text):
+            place = max(place, found.start())
+    return place
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The right answer to a question: a number, yes or no, a word, or a series of numbers.
+
+    `known` are the numbers of the question. `words` are spellings of the right word, and `others`
+    are wrong words. `is_rough` accepts any usual rounding of the number.
+    """
+
+    reason: str
+    task: str
+    number: Fraction | None = None
+    known: tuple[Fraction, ...] = ()
+    is_yes: bool | None = None
+    words: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    series: tuple[Fraction, ...] = ()
+    is_rough: bool = False
+    is_rounded: bool = False
+    is_only: bool = False  # a short reply without the word is wrong
+    exact_pi: Fraction | None = None  # the number as a multiple of π, which is accepted too
+    is_first: bool = False  # the first of several words is the answer: 9.9 is larger than 9.11
+
+    def verdict(self, reply: str, is_comma_decimal: bool = False) -> Verdict | None:
+        """Compare a reply with the answer; None if the reply's answer is not clear."""
+        is_right = self._is_stated(reply, is_comma_decimal)
+        return None if is_right is None else Verdict(is_right, self.reason, self.task)
+
+    def _is_stated(self, reply: str, is_comma_decimal: bool) -> bool | None:
+        if self.is_yes is not None:
+            said = says_yes(reply)
+            return None if said is None else said == self.is_yes
+        if self.words:
+            said = states_word(reply, self.words, self.others)
+            if said is None and self.is_only and len(reply) <= SHORT:
+                return _last_place(reply.casefold(), self.words) >= 0
+            if said is None and self.is_first:
+                return _states_first(reply, self.words, self.others)
+            return said
+        if self.series:
+            return states_series(reply, self.series, self.known)
+        if self.number is None:
+            return None
+        if self.exact_pi is not None and re.search(r"\d\s?\*?\s?(?:π|\\?pi\b)", reply[:MAX_TEXT]):
+            shown = re.findall(r"(\d[\d.,]*)\s?\*?\s?(?:π|\\?pi\b)", reply[:MAX_TEXT])
+            return True if number_text(self.exact_pi) in shown else None
+        return states_number(
+            reply,
+            self.number,
+            self.known,
+            is_rough=self.is_rough,
+            is_rounded=self.is_rounded,
+            is_comma_decimal=is_comma_decimal,
+        )
+
+
+def states_series(
+    reply: str, series: Sequence[Fraction], known: Iterable[Fraction] = ()
+) -> bool | None:
+    """Return whether a reply lists exactly these numbers, in this order.
+
+    None if it is not clear.
+    """
+    text = re.sub(r"^\s*\d{1,3}[.)]\s+(?=\S)", "", reply[:MAX_TEXT], flags=re.MULTILINE)
+    text = re.sub(r",(?=\S)", ", ", text)
+    found = [number.value for number in numbers_in(text)]
+    wanted = list(series)
+    repeated = set(known) - set(wanted)
+    fresh = [value for value in found if value not in repeated]
+    if fresh == wanted or found == wanted:
+        return True
+    for at in range(len(found) - len(wanted) + 1):
+        if found[at : at + len(wanted)] == wanted:
+            around = {*found[:at], *found[at + len(wanted) :]}
+            return True if around <= repeated else None if len(fresh) != len(found) else False
+    if len(found) < 2 or len(fresh) > 3 * len(wanted) + 5:
+        return None
+    return False

@@ -1,0 +1,146 @@
+"""The judgement of the weekday, date or count of days that a reply states."""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from datetime import date, timedelta
+from fractions import Fraction
+
+from calibrator.readers.evidence.computed.basics.answers import says_yes, states_number
+from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Verdict
+from calibrator.readers.evidence.computed.calendar.reading import (
+    MONTH_NAMES,
+    NAMES,
+    date_text,
+    dates_in,
+    is_no_day,
+    months,
+    weekdays,
+    weekdays_in,
+)
+
+
+def judge_yes(reply: str, is_true: bool, reason: str) -> Verdict | None:
+    """Judge whether a reply begins with the right one of yes and no."""
+    said = says_yes(reply)
+    return None if said is None else Verdict(said == is_true, reason, "date")
+
+
+def judge_weekday(reply: str, wanted: int, reason: str) -> Verdict | None:
+    """Judge whether a reply states this weekday as its answer."""
+    named = [number for number, _ in weekdays_in(reply[:MAX_TEXT])]
+    if not named:
+        return None
+    if set(named) == {wanted} or named[-1] == wanted == named[0]:
+        return Verdict(True, reason, "date")
+    if wanted not in named:
+        return Verdict(False, reason, "date") if len(set(named)) == 1 else None
+    strong = re.findall(
+        r"\*\*[^*]*?(\w+day)\b[^*]*\*\*|answer(?: is)?:? (?:an? )?"
+        r"(\w+day)\b|\bwas an? (\w+day)\b",
+        reply,
+        re.IGNORECASE,
+    )
+    if strong:
+        last = next(filter(None, strong[-1])).casefold()
+        return Verdict(weekdays().get(last) == wanted, reason, "date")
+    return None
+
+
+def judge_count(
+    reply: str, count: int, near: set[int], known: set[int], reason: str
+) -> Verdict | None:
+    """Judge a count of days; None for a count in `near` if the reply says how it counts."""
+    text = _without_dates(reply[:MAX_TEXT])
+    is_right = states_number(text, Fraction(count), map(Fraction, known - {count}))
+    counts_ends = re.search(
+        r"\b(?:inclu\w+|count\w*|both|exclu\w+|einschließlich"
+        r"|inklusive|incluid\w+|compris\w*)\b",
+        reply,
+        re.IGNORECASE,
+    )
+    if (
+        is_right is False
+        and counts_ends
+        and any(states_number(text, Fraction(other), map(Fraction, known)) for other in near)
+    ):
+        return None
+    return None if is_right is None else Verdict(is_right, reason, "date")
+
+
+def _without_dates(text: str) -> str:
+    """Return a text without its dates, whose numbers are no answer."""
+    parts, end = [], 0
+    for found in dates_in(text):
+        parts += [text[end : found.start], " "]
+        end = found.end
+    return "".join((*parts, text[end:]))
+
+
+def moved_date(day: date, count: int, unit: str) -> date | None:
+    """Return the date `count` days, weeks, months or years away; None if there is no such date."""
+    unit = unit.casefold()
+    try:
+        if unit.startswith(("day", "tag", "día", "dia", "jour")):
+            return day + timedelta(days=count)
+        if unit.startswith(("week", "woche", "sem")):
+            return day + timedelta(weeks=count)
+        if unit.startswith(("mo", "me")):
+            months_ = day.year * 12 + day.month - 1 + count
+            year, month = divmod(months_, 12)
+            return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+        return date(
+            day.year + count, day.month, min(day.day, monthrange(day.year + count, day.month)[1])
+        )
+    except (ValueError, OverflowError):
+        return None
+
+
+def judge_date(
+    reply: str, wanted: date, start: date | None, *, is_day_asked: bool = False
+) -> Verdict | None:
+    """Judge whether a reply states this date; `start` is the date of the question."""
+    reason = f"it is {date_text(wanted)}"
+    text = reply[:MAX_TEXT]
+    if is_day_asked and not dates_in(text):
+        return judge_weekday(
+            reply, wanted.weekday(), f"{date_text(wanted)} is a {NAMES[wanted.weekday()]}"
+        )
+    found = dates_in(text, wanted.year)
+    if not found and is_no_day(text):
+        return Verdict(False, f"{reason}; the date of the reply does not exist", "date")
+    fresh = [each for each in found if start is None or start not in each.values or start == wanted]
+    if not fresh:
+        return None
+    hits = [wanted in each.values for each in fresh]
+    if hits[-1] or (hits[0] and len(hits) <= 2):
+        return Verdict(True, reason, "date")
+    return None if any(hits) or len(hits) > 2 else Verdict(False, reason, "date")
+
+
+def judge_other_weekday(reply: str, wanted: int, known: int) -> Verdict | None:
+    """Judge a weekday; the reply may repeat the one of the question."""
+    reason = f"it is a {NAMES[wanted]}"
+    named = [
+        number for number, _ in weekdays_in(reply[:MAX_TEXT]) if number != known or known == wanted
+    ]
+    if not named:
+        whole = [number for number, _ in weekdays_in(reply[:MAX_TEXT])]
+        return Verdict(False, reason, "date") if whole and len(reply) < 40 else None
+    if named[-1] == wanted:
+        return Verdict(True, reason, "date")
+    return Verdict(False, reason, "date") if wanted not in named else None
+
+
+def judge_month(reply: str, wanted: int, known: int) -> Verdict | None:
+    """Judge a month; the reply may repeat the one of the question."""
+    reason = f"it is {MONTH_NAMES[wanted - 1]}"
+    words = re.findall(r"[^\W\d_]{3,}", reply[:MAX_TEXT].casefold())
+    named = [months()[word] for word in words if word in months() and word != "mar"]
+    fresh = [number for number in named if number != known or known == wanted]
+    if not fresh:
+        return None
+    if fresh[-1] == wanted:
+        return Verdict(True, reason, "date")
+    return Verdict(False, reason, "date") if wanted not in fresh else None

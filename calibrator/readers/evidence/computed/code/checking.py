@@ -1,0 +1,66 @@
+"""The judgement of a reply's code by the checks of its language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final
+
+from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.readers.evidence.computed.code.blocks import Block, code_blocks
+from calibrator.readers.evidence.computed.code.javascript import javascript_bugs
+from calibrator.readers.evidence.computed.code.python import python_bugs
+from calibrator.readers.evidence.computed.code.queries import query_bugs
+from calibrator.readers.evidence.computed.code.requirements import regex_bugs, unmet_requirements
+from calibrator.readers.evidence.computed.code.shell import shell_bugs
+from calibrator.readers.evidence.computed.code.wanted_language import language_bug
+from calibrator.readers.evidence.finding import Finding
+from calibrator.text.guarded import guarded
+
+_WANTS_FAULTS: Final = guarded(
+    r"\b(?:example of|demonstrat\w+|introduce|with (?:a|some) bugs?|buggy|vulnerab\w+|anti-?pattern"
+    r"|bad (?:code|practice|example)|pitfalls?|obfuscat\w+|golf|exploit|quiz|pseudo-?code)\b",
+    re.IGNORECASE,
+)
+_CHECKS: Final[dict[str, Callable[[str, str], Iterable[Finding]]]] = {
+    "python": python_bugs,
+    "javascript": javascript_bugs,
+    "sql": query_bugs,
+    "shell": shell_bugs,
+}
+
+
+def verify_code(exchange: Exchange) -> Verdict | None:
+    """Judge the code of a reply; None unless it has a bug that is certain."""
+    bugs = _bugs(exchange.conversation.rules, exchange.request, exchange.reply)
+    certain = next((each for each in bugs if each.is_right is False), None)
+    return None if certain is None else Verdict(False, certain.reason, "code")
+
+
+def suspect_code(exchange: Exchange) -> Finding | None:
+    """Return the strongest finding without proof against the code of a reply, or None."""
+    bugs = _bugs(exchange.conversation.rules, exchange.request, exchange.reply)
+    return min(
+        (each for each in bugs if each.is_right is None), key=lambda each: each.shift, default=None
+    )
+
+
+@lru_cache(maxsize=32)
+def _bugs(rules: str, request: str, reply: str) -> tuple[Finding, ...]:
+    """Return all findings against the code of a reply."""
+    request, reply = request[:MAX_TEXT], reply[:MAX_TEXT]
+    blocks = code_blocks(reply, request)
+    found = [*regex_bugs(reply, request)]
+    if blocks:
+        in_other = language_bug(rules[:MAX_TEXT], request, blocks)
+        found += [] if in_other is None else [in_other]
+    for language, check in _CHECKS.items():
+        code = _joined(blocks, language)
+        if code:
+            found += [*check(code, request), *unmet_requirements(code, language, request)]
+    return tuple(found) if found and not _WANTS_FAULTS.search(request) else ()
+
+
+def _joined(blocks: Iterable[Block], language: str) -> str:
+    return "\n\n".join(block.text for block in blocks if block.language == language)

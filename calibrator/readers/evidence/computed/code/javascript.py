@@ -1,0 +1,165 @@
+"""Bugs of JavaScript and TypeScript that the text shows; comments and strings are left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
+
+_LITERAL: Final = re.compile(
+    r"//[^\n]*|/\*.{0,1000}?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
+)
+_NUMERIC: Final = re.compile(
+    r"\b(?:numbers?|numeric\w*|integers?|prices?|ages?|scores?|amounts?|zahlen|números|nombres)\b"
+    r"|\[\s*-?\d+(?:\.\d+)?\s*,\s*-?\d",
+    re.IGNORECASE,
+)
+_BARE_SORT: Final = re.compile(r"\.(?:sort|toSorted)\(\s*\)")
+_FETCH: Final = re.compile(
+    r"\b(?:const|let|var)\s+(?P<n>\w+)\s*=\s*(?P<c>fetch|axios(?:\.\w+)?|\w+\.json)\s*\("
+)
+_ASYNC_MAP: Final = re.compile(r"\.map\(\s*async\b")
+_ASYNC_EACH: Final = re.compile(r"\.forEach\(\s*async\b")
+_PREDICATE: Final = re.compile(r"\.(?:filter|some|every|find|findIndex)\(\s*async\b")
+_COLLECTS: Final = re.compile(
+    r"\bPromise\s*\.\s*(?:all|allSettled|any|race)|\bfor\s+await|\.push\(|\bawait\s+\w+\[|pLimit"
+)
+_BLOCK: Final = re.compile(
+    r"\.(?P<m>map|filter|reduce|find|some|every|flatMap)\(\s*(?:\([^()]*\)|\w+)\s*=>\s*\{(?P<b>[^{}]*)\}"
+)
+_IF_ASSIGNS: Final = re.compile(r"\bif\s*\(\s*[\w.]+\s*=\s*[^=>][^()]*\)")
+_NAN: Final = re.compile(r"[!=]==?\s*NaN\b|\bNaN\s*[!=]==?")
+_ARRAY_TYPE: Final = re.compile(r"typeof\s+[\w.]+\s*===?\s*[\"']array[\"']")
+_PARSE_INT: Final = re.compile(r"\.map\(\s*parseInt\s*\)")
+_LENGTH_CALL: Final = re.compile(r"\.length\(\)")
+_PAST_END: Final = re.compile(
+    r"\bfor\s*\(\s*(?:let|var)\s+(?P<i>\w+)\s*=\s*0\s*;\s*(?P=i)\s*<=\s*(?P<a>[\w.]+)\.length\s*;"
+)
+_FOR_IN: Final = re.compile(r"\bfor\s*\(\s*(?:const|let|var)\s+(?P<i>\w+)\s+in\s+(?P<a>\w+)\s*\)")
+_CONST: Final = re.compile(r"\bconst\s+(?P<n>[A-Za-z_$][\w$]*)\s*(?::[^=\n]+)?=(?!=)")
+_VAR_LOOP: Final = re.compile(
+    r"\bfor\s*\(\s*var\s+(?P<i>\w+)\b[^)]*\)\s*\{(?P<b>[^{}]*\{[^{}]*\}[^{}]*)\}"
+)
+_CALLED_AT_ONCE: Final = re.compile(
+    r"(?:\bset(?:Timeout|Interval)\(\s*|\.addEventListener\([^,()]*,\s*)(?P<c>[A-Za-z_$][\w$]*)\(\s*\)\s*[,)]"
+)
+_AWAIT: Final = re.compile(r"\bawait\b")
+_FUNCTION: Final = re.compile(r"\bfunction\b|=>")
+_UNTRUSTED: Final = re.compile(
+    r"\b(?:user|input|comment\w*|name|form|untrusted|safe\w*|xss|message|search)\b", re.IGNORECASE
+)
+_INNER_HTML: Final = re.compile(
+    r"\.innerHTML\s*\+?=\s*(?![\"'`]?[\"'`]\s*;?\s*$)(?P<v>[^;\n]+)", re.MULTILINE
+)
+
+
+def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
+    """Yield the findings against JavaScript code."""
+    text = _LITERAL.sub(_emptied, code)
+    yield from _promises(text)
+    yield from _callbacks(text, request)
+    yield from _constants(text)
+    yield from _loops(text)
+    for pattern, reason in (
+        (_IF_ASSIGNS, "the condition assigns instead of comparing"),
+        (_NAN, "nothing equals NaN"),
+        (_PARSE_INT, "map() gives parseInt the index as its base"),
+        (_LENGTH_CALL, "length is no function"),
+    ):
+        if pattern.search(text):
+            yield _certain(reason)
+    if _ARRAY_TYPE.search(code):
+        yield _certain("typeof never gives array")
+    put = _INNER_HTML.search(text)
+    if (
+        put
+        and _UNTRUSTED.search(request)
+        and re.search(r"\$\{|\+|^\s*\w", put["v"])
+        and not re.search(r"escape|sanitize|DOMPurify|encode", code, re.IGNORECASE)
+    ):
+        yield Finding(None, -1.2, "innerHTML runs what a user typed in")
+
+
+def _certain(reason: str) -> Finding:
+    return Finding(False, -MAX_SHIFT, reason)
+
+
+def _emptied(found: re.Match[str]) -> str:
+    """Return an empty literal of the same kind, a comment as a space."""
+    sign = found[0][0]
+    return " " if sign == "/" else sign * 2
+
+
+def _promises(text: str) -> Iterator[Finding]:
+    """Find promises that are used like values."""
+    for found in list(_FETCH.finditer(text))[:20]:
+        name, rest = found["n"], text[found.end() : found.end() + 1_500]
+        is_waited = re.search(
+            rf"\bawait\s+{name}\b|\b{name}\s*\.\s*(?:then|catch)\b|\[[^\]]*\b{name}\b", rest
+        )
+        is_used = re.search(
+            rf"\b{name}\s*\.\s*(?:ok|status|json|text|data|headers|body|map|length)\b", rest
+        )
+        if is_used and not is_waited and found["c"] != "axios":
+            yield _certain(f"{found['c']}() is not awaited")
+            break
+    if _ASYNC_MAP.search(text) and not _COLLECTS.search(text):
+        yield _certain("map() with an async function gives promises; Promise.all is missing")
+    if _PREDICATE.search(text):
+        yield _certain("an async test is always true")
+    if _ASYNC_EACH.search(text):
+        yield Finding(None, -1.5, "forEach() does not wait for an async function")
+    if _AWAIT.search(text) and "async" not in text and _FUNCTION.search(text):
+        yield _certain("await is used outside of an async function")
+
+
+def _callbacks(text: str, request: str) -> Iterator[Finding]:
+    """Find callbacks that return nothing, and numbers sorted as text."""
+    if _BARE_SORT.search(text) and _NUMERIC.search(request):
+        yield _certain("sort() without a comparator orders numbers as text")
+    for found in list(_BLOCK.finditer(text))[:20]:
+        body = found["b"]
+        if body.strip() and not re.search(r"\breturn\b|\bthrow\b", body):
+            yield _certain(f"the callback of {found['m']}() returns nothing")
+            break
+    at_once = _CALLED_AT_ONCE.search(text)
+    if at_once:
+        yield Finding(None, -1.5, f"{at_once['c']}() is called at once and not later")
+
+
+def _constants(text: str) -> Iterator[Finding]:
+    """Find constants that get another value."""
+    for name in dict.fromkeys(found["n"] for found in _CONST.finditer(text)):
+        plain = re.escape(name)
+        if len(re.findall(rf"(?<![\w$.]){plain}\b\s*(?:=(?![=>])|:)", text)) > 1:
+            continue  # another variable of this name, or a key
+        if re.search(
+            rf"(?m)(?:^|[;{{}}])\s*(?:{plain}\s*(?:\+\+|--|[-+*/]=)|(?:\+\+|--){plain}\b)", text
+        ):
+            yield _certain(f"the constant {name} is changed")
+            return
+
+
+def _loops(text: str) -> Iterator[Finding]:
+    """Find loops past the end, over indices instead of elements, or with one shared variable."""
+    past = _PAST_END.search(text)
+    if past:
+        index = f"{past['a']}[{past['i']}]"
+        if index in text[past.end() : past.end() + 800]:
+            yield _certain(f"the loop goes past the end of {past['a']}")
+    inner = _FOR_IN.search(text)
+    if inner:
+        body = text[inner.end() : inner.end() + 400]
+        i, a = inner["i"], inner["a"]
+        is_element = re.search(rf"\b{i}\.\w+|[-+*/]=\s*{i}\b", body) and f"{a}[{i}]" not in body
+        if is_element:
+            yield Finding(None, -2.0, "for .. in gives indices, not elements")
+    shared = _VAR_LOOP.search(text)
+    if (
+        shared
+        and re.search(r"\bset(?:Timeout|Interval)\(|addEventListener\(", shared["b"])
+        and re.search(rf"\{{[^{{}}]*\b{shared['i']}\b[^{{}}]*\}}", shared["b"])
+    ):
+        yield _certain(f"all callbacks share the last value of {shared['i']}")

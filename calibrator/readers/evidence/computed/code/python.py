@@ -1,0 +1,313 @@
+"""The checks of Python in a reply: its syntax, its names, and the requested function.
+
+The code is parsed and never executed or imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+import warnings
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.readers.evidence.computed.basics.word_lists import word_set
+from calibrator.readers.evidence.computed.code.flakes import mistakes, undefined_names
+from calibrator.readers.evidence.computed.code.python_bugs import general_bugs
+from calibrator.readers.evidence.computed.code.python_habits import habit_bugs
+from calibrator.readers.evidence.computed.code.python_search import search_bugs
+from calibrator.readers.evidence.computed.code.sketches import is_excerpt, is_sketch, may_be_newer
+from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
+
+_QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
+_WANTED: Final = re.compile(
+    r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite"
+    r"|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can"
+    r" you|could you|how (?:do|can|would) i|please)\b",
+    re.IGNORECASE,
+)
+_PROGRAM: Final = re.compile(
+    r"\b(?:write|implement|create|complete|define|make|code|fix|correct|develop|finish|generate"
+    r"|need|schreibe|implementiere"
+    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion"
+    r"|programm|función|programa"
+    r"|fonction|programme)\b",
+    re.IGNORECASE,
+)
+_EXISTING: Final = re.compile(  # the reply may be a part of code that the user has
+    r"\b(?:my|our|this|the|an?|existing|above|following) (?:\w+ ){0,2}(?:app|application|project"
+    r"|codebase|code base|class|view|model|module|server|bot|pipeline|notebook|route|blueprint"
+    r"|snippet|method|decorator)\b|\b(?:add|insert|extend|plug|hook)\b[^.?!\n]{0,60}\b(?:to|into)\b"
+    r"|\b(?:hint|snippet|sketch|skeleton|outline|just the|only the)\b",
+    re.IGNORECASE,
+)
+_ASKED: Final = (
+    r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b"
+    r"[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+"
+)
+_NAMED: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the"
+        r" name"
+        r"|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^"
+        r"()\n]{0,200}\))?",
+        _ASKED + r"[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))",
+        _ASKED + r"`(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`",
+    )
+)
+_FENCE: Final = re.compile(r"^[ \t]*(?P<f>```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
+_CODE: Final = re.compile(
+    r"^(?:def |class |import |from \w+ import |async def |@\w|for .+:$|while .+:$|if .+:$|print\("
+    r"|return |lambda )",
+    re.MULTILINE,
+)
+_MODULES: Final = word_set(
+    "math re os sys json random datetime time itertools functools collections string np pd plt"
+    " Counter"
+    " defaultdict deque heapq bisect copy statistics operator requests subprocess pathlib Path"
+    " reduce sqrt"
+    " Decimal Fraction"
+)
+_NAMES_PYTHON: Final = re.compile(r"\bpython\b|\bdef \w+\(", re.IGNORECASE)
+_OTHER_PYTHON: Final = re.compile(
+    r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", re.IGNORECASE
+)
+MAX_DEPTH: Final = 60  # nested brackets; the parser of Python is recursive
+_LOCK: Final = threading.Lock()
+
+
+def verify_python(exchange: Exchange) -> Verdict | None:
+    """Judge the Python code that was requested; None if no fault is found."""
+    reply = exchange.reply[:MAX_TEXT]
+    asked = exchange.request[:MAX_TEXT]
+    is_named = bool(_QUICK & exchange.vocabulary) and bool(
+        _NAMES_PYTHON.search(f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}")
+    )
+    if not is_named and "```py" not in reply:
+        return None
+    if not _WANTED.search(asked) or _OTHER_PYTHON.search(asked):
+        return None
+    fences = list(_FENCE.finditer(reply))
+    if len(fences) % 2 and len(exchange.reply) <= MAX_TEXT and _PROGRAM.search(asked):
+        return Verdict(False, "a code block is not closed", "python")
+    blocks = python_blocks(reply, fences)
+    if not blocks:
+        return None
+    fault = fault_of(blocks, asked)
+    return Verdict(False, fault, "python") if fault else None
+
+
+def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
+    """Return the blocks of Python of a reply; a reply without fences may be one block itself."""
+    blocks: list[str] = []
+    for opening, closing in zip(fences[::2], fences[1::2], strict=False):
+        lang = opening["lang"].casefold()
+        code = reply[opening.end() : closing.start()]
+        if lang in ("python", "py", "python3") or (not lang and _CODE.search(code)):
+            blocks.append(code.strip("\n"))
+    line = reply.strip()
+    if (
+        not fences
+        and "\n" not in line
+        and re.match(r"^[\w.]+(?:\(|\s=\s|\[)|^\[.*for ", line)
+        and len(line) < 200
+    ):
+        blocks.append(line)
+    if not fences and re.match(
+        r"^\s*(?:def |class |import |from \w+ import |async def |@\w+)", reply
+    ):
+        blocks.append(reply)
+    return blocks
+
+
+@lru_cache(maxsize=16)
+def parse(code: str) -> ast.Module | str:
+    """Return the syntax tree of code, or the reason why it does not parse.
+
+    The reason is empty if it is not clear whether the code parses.
+    """
+    if _depth(code) > MAX_DEPTH or re.search(
+        r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|"
+        r"(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}",
+        code,
+    ):
+        return ""
+    try:
+        with _LOCK, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code)
+    except SyntaxError as error:
+        line = f" in line {error.lineno}" if error.lineno else ""
+        return f"the Python code does not parse: {error.msg}{line}"
+    except (ValueError, RecursionError, MemoryError):
+        return ""
+
+
+def _depth(code: str) -> int:
+    depth = deepest = 0
+    for character in code:
+        if character in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in ")]}":
+            depth = max(0, depth - 1)
+    return deepest
+
+
+def fault_of(blocks: list[str], asked: str) -> str | None:
+    """Return a fault of the requested code, or None."""
+    trees: list[ast.Module] = []
+    for code in blocks:
+        if is_sketch(code):
+            return None
+        tree = parse(code)
+        if isinstance(tree, str):
+            return _syntax_fault(code, tree, blocks) if tree else None
+        trees.append(tree)
+    wanted, parameters = wanted_name(asked)
+    defined = {
+        node.name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    is_class = any(isinstance(node, ast.ClassDef) for tree in trees for node in tree.body)
+    if is_class and "class" not in asked.casefold():
+        wanted = None  # the form of exercise sites
+    if wanted and wanted not in defined and defined and not _assigns(trees, wanted):
+        return f"there is no function {wanted}"
+    if wanted and parameters is not None:
+        fault = _parameter_fault(trees, wanted, parameters)
+        if fault:
+            return fault
+    is_program = bool(_PROGRAM.search(asked)) and not _EXISTING.search(asked)
+    if is_program and (missing := _missing_names(blocks, asked)):
+        return f"the name {missing[0]} is not defined"
+    return _return_fault(trees, asked, wanted)
+
+
+def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
+    """Return a fault of syntax, unless the block is only an excerpt."""
+    if len(blocks) > 1 and not re.search(r"^(?:def|class|import|from) ", code, re.MULTILINE):
+        return None
+    if not _indented(code) or is_excerpt(code) or may_be_newer(code, reason):
+        return None
+    return reason
+
+
+def _indented(code: str) -> bool:
+    """Return whether code begins at the margin, so that it is no excerpt of a longer piece."""
+    return not code[:1].isspace() or not code.strip()
+
+
+def wanted_name(asked: str) -> tuple[str | None, int | None]:
+    """Return the name of the requested function and the number of its parameters, each or None."""
+    found = next((match for pattern in _NAMED if (match := pattern.search(asked))), None)
+    if not found:
+        return None, None
+    others = re.findall(r"\b(?:functions|methods|classes)\b", asked)
+    if others:
+        return None, None
+    if not found["a"]:
+        return found["n"], None
+    inner = found["a"][1:-1].strip()
+    if not inner or "*" in inner or "[" in inner or "." in inner:
+        return found["n"], None
+    return found["n"], len(
+        [part for part in inner.split(",") if part.strip() and part.strip() != "self"]
+    )
+
+
+def _assigns(trees: Iterable[ast.Module], name: str) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id == name for tree in trees for node in ast.walk(tree)
+    )
+
+
+def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str | None:
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                arguments = node.args
+                names = [
+                    each.arg
+                    for each in (*arguments.posonlyargs, *arguments.args)
+                    if each.arg not in ("self", "cls")
+                ]
+                required = len(names) - len(arguments.defaults)
+                if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+                    return None
+                if not required <= count <= len(names):
+                    return f"{name} takes {len(names)} parameters, not {count}"
+    return None
+
+
+def _missing_names(blocks: list[str], asked: str) -> list[str]:
+    """Return undefined names that functions use, and well-known modules without an import."""
+    whole = parse("\n\n".join(blocks))
+    if isinstance(whole, str):
+        return []
+    missing = []
+    for name, is_in_function in undefined_names(whole).items():
+        if name in _MODULES:
+            if not re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked):
+                missing.append(name)
+        elif is_in_function and not _is_given(name, asked):
+            missing.append(name)
+    return missing
+
+
+def _is_given(name: str, asked: str) -> bool:
+    """Return whether a request mentions a name as something that exists."""
+    plain = re.escape(name)
+    return bool(
+        re.search(
+            rf"[`'\"]{plain}\b|\b{plain}\s*[(=\[.:]|\b(?:called|named|variable|list|dict"
+            r"|dictionary|dataframe"
+            rf"|class|function|module|object|constant|global)\s+{plain}\b|\b{plain}\s+(?:function"
+            r"|class|module|variable)\b",
+            asked,
+        )
+    )
+
+
+def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
+    """Return the fault of a function that should return a value and has no return."""
+    if not re.search(
+        r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to"
+        r" )?returns?\b",
+        asked,
+        re.IGNORECASE,
+    ):
+        return None
+    if re.search(r"\breturns? (?:nothing|none)\b", asked, re.IGNORECASE):
+        return None
+    functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if len(functions) != 1 or (wanted and functions[0].name != wanted):
+        return None
+    kinds = (ast.Return, ast.Yield, ast.YieldFrom)
+    if any(isinstance(node, kinds) for node in ast.walk(functions[0])):
+        return None
+    if any(isinstance(node, ast.Raise) for node in ast.walk(functions[0])):
+        return None
+    return f"{functions[0].name} returns nothing"
+
+
+def python_bugs(code: str, request: str) -> list[Finding]:
+    """Return the bugs of code for any purpose, and its habits; none if it does not parse."""
+    tree = parse(code)
+    if isinstance(tree, str):
+        return []
+    try:
+        return [
+            *(Finding(False, -MAX_SHIFT, mistake) for mistake in mistakes(tree)),
+            *general_bugs(tree),
+            *search_bugs(tree),
+            *habit_bugs(tree, request),
+        ]
+    except RecursionError:
+        return []

@@ -1,0 +1,165 @@
+"""The requirements of a request for its code: "case-insensitive", "standard library only" .."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from calibrator.readers.evidence.finding import Finding
+from calibrator.text.guarded import Guarded, guarded
+
+MAX_REQUEST: Final = 1_000  # characters; a longer request describes a problem in such words
+_I: Final = re.IGNORECASE
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A wish, and a pattern of code that fulfils it, or (`is_ban`) that breaks it."""
+
+    wish: Guarded
+    code: Guarded
+    reason: str
+    shift: float
+    languages: tuple[str, ...] = ()
+    is_ban: bool = False
+
+
+def _wish(text: str) -> Guarded:
+    return guarded(rf"(?<![\w-])(?:{text})(?![\w-])", _I)
+
+
+def _code(text: str) -> Guarded:
+    return guarded(text, _I | re.MULTILINE)
+
+
+_REQUIREMENTS: Final = (
+    Requirement(
+        _wish(
+            r"case[- ]?insensitiv\w*|ignor\w+ (?:the )?case|regardless of case|upper[/ -]+lower"
+            r" ?case (?:doesn'?t|does not) matter|case (?:doesn'?t|does not) matter"
+        ),
+        _code(
+            r"lower|upper|casefold|ignorecase|nocase|ilike|collate|/\w*i\w*\b|\(\?i|-\w*i|flags|fold"
+        ),
+        "the code tells upper from lower case",
+        -1.5,
+    ),
+    Requirement(
+        _wish(r"descending|(?:highest|largest|biggest|newest|latest|longest) (?:one |ones )?first"),
+        _code(
+            r"desc|reverse|\bb\b\S* - a\b|\by\b\S* - x\b|-r|-\w+\[|: ?-|-\(?len|nlargest|heap"
+            r"|most_common|[a-z]2\S* - \w+1|>|localeCompare|right|second|next"
+        ),
+        "the order is not descending",
+        -1.5,
+    ),
+    Requirement(
+        _wish(r"(?:as |a |an |write |using )+generator(?: function)?"),
+        _code(r"\byield\b|\bfor\b[^\n]*\bin\b[^\n]*\)|function\*"),
+        "there is no generator",
+        -2.5,
+        ("python", "javascript"),
+    ),
+    Requirement(
+        _wish(r"(?:with|using) (?:a )?list comprehensions?"),
+        _code(r"\[[^\]]*\bfor\b"),
+        "there is no list comprehension",
+        -2.0,
+        ("python",),
+    ),
+    Requirement(
+        _wish(r"(?:add|with|include|using|use) (?:\w+ )?type (?:hints?|annotations?)"),
+        _code(r"->|\w: ?\w"),
+        "there are no type hints",
+        -2.0,
+        ("python",),
+    ),
+    Requirement(
+        _wish(r"(?:add|with|include) (?:a )?docstrings?"),
+        _code(r'"""|\'\'\''),
+        "there is no docstring",
+        -2.0,
+        ("python",),
+    ),
+    Requirement(
+        _wish(
+            r"(?:only the )?standard library(?: only)?|std ?lib(?: only)?|no (?:external|third"
+            r"[- ]party|extra|additional) (?:libraries|library|packages?|dependenc\w+|modules?)"
+            r"|without (?:any )?(?:external|third[- ]party) \w+|no (?:pip|npm) \w+"
+        ),
+        _code(
+            r"^[ \t]*(?:import|from) (?:numpy|pandas|requests|scipy|sklearn|torch|dateutil|pytz"
+            r"|httpx|aiohttp|bs4|yaml|tqdm|pydantic)\b|require\(['\"](?:lodash|axios|moment|underscore)"
+        ),
+        "the code uses a library, which the request rules out",
+        -2.5,
+        is_ban=True,
+    ),
+    Requirement(
+        _wish(r"without (?:using )?(?:a )?(?:loops?|for loops?)|no (?:for )?loops"),
+        _code(r"^[ \t]*(?:for|while)\b"),
+        "the code has a loop, which the request rules out",
+        -2.0,
+        ("python", "javascript"),
+        is_ban=True,
+    ),
+    Requirement(
+        _wish(r"without (?:using )?(?:regex\w*|regular expressions?|re module)|no regex\w*"),
+        _code(r"\bimport re\b|\bre\.\w+\(|new RegExp|\.match\(/|\.replace\(/|\.test\("),
+        "the code uses a regular expression, which the request rules out",
+        -2.0,
+        is_ban=True,
+    ),
+    Requirement(
+        _wish(r"without (?:using )?(?:the )?(?:built-?in )?(?:sorted|sort|sorting functions?)"),
+        _code(r"\bsorted\(|\.sort\("),
+        "the code sorts with what the request rules out",
+        -2.0,
+        is_ban=True,
+    ),
+)
+_NUMBERED: Final = guarded(
+    r"\b(?:from )?1 (?:to|through|up to|until|bis|a|à|-|–) (?P<n>\d{1,6})\b(?! ?%)", _I
+)
+
+
+def unmet_requirements(code: str, language: str, request: str) -> Iterator[Finding]:
+    """Yield the wishes of a request that its code does not fulfil."""
+    for each in _REQUIREMENTS if len(request) <= MAX_REQUEST else ():
+        if each.languages and language not in each.languages:
+            continue
+        if each.wish.search(request) and bool(each.code.search(code)) == each.is_ban:
+            yield Finding(None, each.shift, each.reason)
+    found = _NUMBERED.search(request)
+    if found and language in ("python", "javascript"):
+        last = found["n"]
+        short = rf"\brange\(\s*1\s*,\s*{last}\s*\)|= ?1; *(?P<i>\w+) < {last}\b;"
+        if re.search(short, code) and not re.search(rf"\b{int(last) + 1}\b", code):
+            yield Finding(False, -3.0, f"the loop ends before {last}")
+
+
+_REGEX: Final = guarded(
+    r"\bre\.(?:match|search|compile|findall)\(\s*r?(?P<q>[\"'])(?P<p>[^\n]{2,300}?)(?P=q)\s*[,)]"
+    r"|(?<![\w/])/(?P<j>[^/\n\s][^/\n]{2,200})/[gimsuy]*\.test\("
+)
+_WHOLE: Final = guarded(
+    r"\b(?:fully|entire|whole|complete(?:ly)?|exactly|nothing else|only|valid(?:ate|ates|ation)?"
+    r"|ganze[rsn]?|genau|nur)\b",
+    _I,
+)
+
+
+_IS_ON_PATTERNS: Final = guarded(r"\bregex|regular expression|\bpattern\b", _I)
+
+
+def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
+    """Yield patterns for a whole text that also match a part of it."""
+    if not _IS_ON_PATTERNS.search(request):
+        return
+    found = _REGEX.search(reply)
+    if found and _WHOLE.search(request) and "fullmatch" not in reply:
+        pattern = found["p"] or found["j"]
+        if not pattern.rstrip(")").endswith(("$", r"\Z", r"\z")):
+            yield Finding(None, -2.0, "the pattern also matches texts that go on behind it")

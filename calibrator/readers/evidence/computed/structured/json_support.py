@@ -1,0 +1,410 @@
+"""The probability that a text supports the values of a JSON reply.
+
+Some counts of the reply (`FEATURES`) have weights of a logistic regression, which was fitted on
+graded replies of two sources (`calibrator/readers/evidence/README.md`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Final
+
+from calibrator.readers.evidence.computed.basics.numbers import numbers_in
+from calibrator.readers.evidence.computed.basics.word_lists import word_set
+from calibrator.readers.evidence.computed.calendar.reading import dates_in, times_in
+from calibrator.readers.evidence.computed.structured.json_replies import value_of
+from calibrator.readers.evidence.computed.structured.json_requests import (
+    Request,
+    read_request,
+    split_data,
+)
+from calibrator.readers.evidence.computed.structured.json_shapes import plain_key
+from calibrator.readers.evidence.computed.structured.json_values import (
+    COPIED,
+    DATE_KEY,
+    FREE,
+    HALF_DAY,
+    TIME_KEY,
+    Source,
+    fault_of_value,
+    is_absence,
+    leaves,
+    may_be_computed,
+    plain_words,
+)
+from calibrator.readers.evidence.conversation import Conversation
+from calibrator.recalibration.curves import probability
+
+FEATURES: Final = (
+    "absent",  # values that are not in the text
+    "partial",  # values with some words in the text
+    "found",  # share of the values that are in the text
+    "cut",  # values that are longer in the text
+    "alien",  # values that are beside the word for another key
+    "own",  # values that are beside the word for their key
+    "clash",  # values of another kind than their key: no number, no date, no time
+    "twice",  # values under two keys
+    "rival",  # dates and times after which the user states another one that no value has
+    "declined",  # values that an assistant proposed and the user declined
+    "unused_words",  # share of the words of a short text that no value has
+)
+BASE: Final = -0.77
+WEIGHTS: Final = (-2.44, -0.8, 1.22, -0.91, -0.15, 0.36, -2.11, -0.84, -1.21, -0.79, -0.68)
+MAX_DATA: Final = 20_000  # characters of a text that are read
+MAX_LEAVES: Final = 60
+SHORT: Final = 60  # most words of a short text, which is mostly about the wanted values
+MAX_COUNT: Final = 12  # a smaller number may be counted, and need not be in the text
+NEAR: Final = 3  # words between a value and the word for its key
+MOST: Final = 3  # largest count
+_WORD: Final = re.compile(r"\d+(?:[.,:]\d+)+|[^\W_]+(?:['’][^\W\d_]+)?")
+_SPEAKER: Final = re.compile(r"^(?P<who>[A-Za-z][\w ]{0,20}):[ \t]", re.MULTILINE)
+_ASSISTS: Final = re.compile(
+    r"agent|assistant|bot|system|ai$|clerk|operator|support", re.IGNORECASE
+)
+_DECLINES: Final = re.compile(
+    r"\W*(?:no\b|nope|nah\b|not\b|actually|instead|i(?:'d| would) (?:rather|prefer)|(?:something"
+    r"|anything|any) (?:else|different|other)|different|another|change|i don't"
+    r"|are there (?:any )?other|do you have (?:any|some)|nein|lieber|doch)",
+    re.IGNORECASE,
+)
+_COMMON: Final = word_set(
+    "a an the and or of in on at to for from by with as is are was were be been it its this "
+    "that these those i you we they he she me my your our their his her do does did has have "
+    "had will would can could not no yes if so but about into there here what which who when "
+    "where how please all any some want need like get give find show me us let's book play "
+    "add put rate make look search der die das und oder ein eine für von mit zu im in ist "
+    "sind bitte el la los y de un une le les du des et pour "
+)
+_INVENTS: Final = re.compile(
+    r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|imagine|generate|compose|suggest"
+    r"|recommend|come up with|write)\b",
+    re.IGNORECASE,
+)
+_GENERIC: Final = word_set("name number value id key item type is has of the in to code data")
+_COUNTS: Final = re.compile(
+    r"number|count|quantit|amount|price|cost|total|year|age$|rating_?value|num"
+)
+
+
+@dataclass(slots=True)
+class ValueSupport:
+    """The support of the values of a reply, and the doubtful ones: key, value, kind of doubt."""
+
+    support: float
+    doubts: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class _Data:
+    """A text in words, with the positions of each, and the ranges of the speakers."""
+
+    text: str
+    words: list[str] = field(default_factory=list)
+    raw: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    places: dict[str, list[int]] = field(default_factory=dict)
+    declined: list[tuple[int, int]] = field(default_factory=list)
+    said: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for found in _WORD.finditer(self.text):
+            for word in plain_words(found[0]).split():
+                self.places.setdefault(word, []).append(len(self.words))
+                self.words.append(word)
+                self.raw.append(found[0])
+                self.starts.append(found.start())
+        turns = [(each.start(), each["who"], each.end()) for each in _SPEAKER.finditer(self.text)]
+        turns.append((len(self.text), "", len(self.text)))
+        for (start, who, begin), (end, _, said) in pairwise(turns):
+            if not _ASSISTS.search(who):
+                self.said.append((begin, end))
+            elif _DECLINES.match(self.text, said):
+                self.declined.append((start, end))
+
+    def has(self, word: str) -> bool:
+        """Return whether the text has a word, in the singular or the plural."""
+        if word in self.places:
+            return True
+        forms = (f"{word}s", f"{word}es", word[:-1])
+        return len(word) > 3 and word.isalpha() and any(each in self.places for each in forms)
+
+    def find(self, words: list[str]) -> list[int]:
+        """Return the indexes at which these words follow each other."""
+        if not words:
+            return []
+        rarest = min(range(len(words)), key=lambda at: len(self.places.get(words[at], ())))
+        starts = (place - rarest for place in self.places.get(words[rarest], ())[:50])
+        return [at for at in starts if at >= 0 and self.words[at : at + len(words)] == words]
+
+
+def support_of_values(conversation: Conversation, reply: str) -> ValueSupport | None:
+    """Return the support of a conversation for a reply in JSON; None for another reply."""
+    read = features_of(conversation, reply)
+    if read is None:
+        return None
+    features, doubts = read
+    odds = BASE + sum(
+        weight * features[name] for name, weight in zip(FEATURES, WEIGHTS, strict=True)
+    )
+    return ValueSupport(probability(odds), tuple(doubts[:5]))
+
+
+def features_of(
+    conversation: Conversation, reply: str
+) -> tuple[dict[str, float], list[tuple[str, str, str]]] | None:
+    """Return `FEATURES` of a reply in JSON and its doubtful values; None for another reply."""
+    value = value_of(reply)
+    rules = conversation.rules[:MAX_DATA]
+    request = conversation.request[:MAX_DATA]
+    found = [leaf for leaf, _ in zip(leaves(value), range(MAX_LEAVES), strict=False)]
+    if not found:
+        return None
+    wanted = read_request(rules, request)
+    is_wanted = "json" in f"{rules}\n{request}".casefold() or any(
+        shape.fields or shape.others or shape.items for shape in wanted.shapes
+    )
+    if not is_wanted:
+        return None
+    ask, text = split_data(rules, request)
+    if _INVENTS.search(ask):
+        return None
+    earlier = "\n".join(
+        f"{'User' if turn.role == 'user' else 'Assistant'}: {turn.text}"
+        for turn in conversation.earlier
+    )
+    said = f"{earlier}\nUser: {text}" if earlier else text
+    data = _Data("\n\n".join((*conversation.results, said))[:MAX_DATA])
+    reading = _Reading(data, Source(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found, ask)
+    return reading.features(), reading.doubts
+
+
+class _Reading:
+    """The look-up of the values of one reply."""
+
+    def __init__(
+        self,
+        data: _Data,
+        source: Source,
+        wanted: Request,
+        found: list[tuple[tuple[str, ...], Any]],
+        ask: str,
+    ) -> None:
+        self.ask = ask.casefold()
+        self.is_copied = COPIED.search(ask) is not None  # values must be copied word for word
+        self.data, self.source, self.wanted, self.leaves = data, source, wanted, found
+        self.covered: set[int] = set()
+        self.doubts: list[tuple[str, str, str]] = []
+        self.counts = dict.fromkeys(FEATURES, 0.0)
+        keys = {path[-1] for path, _ in found if path}
+        keys |= {name for shape in wanted.shapes for name, _ in shape.parts() if name}
+        for names in wanted.variants.values():
+            keys |= names
+        self.stems = {key: _stems(key) for key in sorted(keys)}
+
+    def features(self) -> dict[str, float]:
+        """Return the counts of the reply, each at most `MOST`."""
+        looked_up = known = 0
+        spans: list[tuple[str, list[int], int]] = []
+        for path, leaf in self.leaves:
+            key = path[-1] if path else ""
+            state, places, size = self._look_up(path, leaf)
+            looked_up += state != "free"
+            known += state == "found"
+            if state in ("absent", "partial"):
+                self.counts[state] += 1
+                self.doubts.append((key, str(leaf)[:80], "missing"))
+            if places:
+                spans.append((key, places, size))
+                for at in places:
+                    self.covered.update(range(at, at + size))
+            if isinstance(leaf, str) and leaf and _is_of_other_kind(key, leaf, self.leaves):
+                self.counts["clash"] += 1
+                self.doubts.append((key, leaf[:80], "contradicted"))
+        for key, places, size in spans:
+            self._weigh_places(key, places, size)
+        self.counts["found"] = known / looked_up if looked_up else 1.0
+        texts = [
+            (path[-1:], leaf.casefold()) for path, leaf in self.leaves if isinstance(leaf, str)
+        ]
+        several = {text for _, text in texts if len(text) > 2}
+        self.counts["twice"] = (
+            len(dict.fromkeys(texts))
+            - len({*several})
+            - sum(len(text) <= 2 for _, text in dict.fromkeys(texts))
+        )
+        self._count_unused()
+        self._count_rivals()
+        return {name: min(float(count), MOST) for name, count in self.counts.items()}
+
+    def _look_up(self, path: tuple[str, ...], leaf: Any) -> tuple[str, list[int], int]:
+        """Return whether a value is found, partial, absent or free, with its places.
+
+        The second result are its indexes in the text, and the third is its length in words.
+        """
+        key = path[-1] if path else ""
+        plain = plain_key(key)
+        shape = self.wanted.at(path)
+        is_free = shape is not None and bool(shape.choices)
+        is_free |= isinstance(leaf, str) and is_absence(leaf)
+        if leaf is None or leaf == "" or isinstance(leaf, bool) or is_free:
+            return "free", [], 0
+        words = plain_words(str(leaf)).split()[:60]
+        places = self.data.find(words)
+        if places:
+            return "found", places, len(words)
+        if isinstance(leaf, int | float):
+            if abs(leaf) <= MAX_COUNT and leaf not in self.source.numbers:
+                return "free", [], 0  # a count
+            if fault_of_value(path, leaf, self.source, self.wanted, is_verbatim=False):
+                return "absent", [], 0
+            is_found = Fraction(str(leaf)) in self.source.numbers if abs(leaf) < 1e15 else False
+            return ("found" if is_found else "free"), [], 0
+        if not isinstance(leaf, str):
+            return "free", [], 0
+        if FREE.search(plain) and (not self.is_copied or leaf.casefold() in self.ask):
+            return "free", [], 0  # in the model's own words, or a choice of the prompt
+        missing = [word for word in words if not self.data.has(word)]
+        if not missing or _is_day(plain, leaf, self.source):
+            return "found", [], 0
+        if fault_of_value(path, leaf, self.source, self.wanted, is_verbatim=True):
+            return ("absent" if 2 * len(missing) > len(words) else "partial"), [], 0
+        if dates_in(leaf) or times_in(leaf):
+            return "found", [], 0
+        if may_be_computed(plain, self.source) or FREE.search(plain):
+            return "free", [], 0
+        return "partial", [], 0
+
+    def _weigh_places(self, key: str, places: list[int], size: int) -> None:
+        """Count whether a value is cut short, declined, or beside the word for another key."""
+        data = self.data
+        if data.declined and all(
+            any(start <= data.starts[at] < end for start, end in data.declined) for at in places
+        ):
+            self.counts["declined"] += 1
+            self.doubts.append(
+                (
+                    key,
+                    " ".join(data.raw[at] for at in range(places[0], places[0] + size))[:80],
+                    "contradicted",
+                )
+            )
+        if all(self._goes_on(at, size) for at in places):
+            self.counts["cut"] += 1
+        own = other = NEAR + 1
+        for at in places[:MOST]:
+            for name, stems in self.stems.items():
+                distance = self._distance(stems, at, size)
+                if name == key:
+                    own = min(own, distance)
+                elif not stems <= self.stems.get(key, frozenset()):
+                    other = min(other, distance)
+        self.counts["own"] += own <= NEAR
+        self.counts["alien"] += other < own
+
+    def _goes_on(self, at: int, size: int) -> bool:
+        """Return whether the name at an index has another capitalised word beside it."""
+        raw = self.data.raw
+        for beside, edge in ((at - 1, at), (at + size, at + size - 1)):
+            if not 0 <= beside < len(raw) or beside in self.covered:
+                continue
+            first, last = sorted((beside, edge))
+            between = self.data.text[
+                self.data.starts[first] + len(raw[first]) : self.data.starts[last]
+            ]
+            if between not in (" ", "-", " & "):
+                continue
+            word = self.data.words[beside]
+            if word in _COMMON:
+                continue
+            if raw[beside][0].isupper() and raw[edge][0].isupper():
+                return True
+        return False
+
+    def _distance(self, stems: frozenset[str], at: int, size: int) -> int:
+        """Return the number of words between a value and the nearest word for a key."""
+        words = self.data.words
+        for distance in range(1, NEAR + 1):
+            for place in (at - distance, at + size - 1 + distance):
+                if (
+                    0 <= place < len(words)
+                    and place not in self.covered
+                    and words[place][:5] in stems
+                ):
+                    return distance
+        return NEAR + 1
+
+    def _count_unused(self) -> None:
+        """Count the share of the words of a short text that no value has."""
+        words = self.data.words
+        if not words or len(words) > SHORT:
+            return
+        named = frozenset().union(*self.stems.values()) if self.stems else frozenset()
+        content = [
+            at for at, word in enumerate(words) if word not in _COMMON and word[:5] not in named
+        ]
+        unused = [at for at in content if at not in self.covered]
+        self.counts["unused_words"] = len(unused) / len(content) if content else 0.0
+
+    def _count_rivals(self) -> None:
+        """Count dates and times of the reply after which the user states an unused one."""
+        text = self.data.text
+        own = "\n".join(str(leaf)[:100] for _, leaf in self.leaves)
+        dates = [({(d.month, d.day) for d in each.values}, each.start) for each in dates_in(text)]
+        used = [{(d.month, d.day) for d in each.values} for each in dates_in(own)]
+        times = [({each.minutes % HALF_DAY}, each.start) for each in times_in(text)]
+        clock = [{each.minutes % HALF_DAY} for each in times_in(own)]
+        self.counts["rival"] = self._rivals(dates, used) + self._rivals(times, clock)
+
+    def _rivals(self, stated: list[tuple[set[Any], int]], used: list[set[Any]]) -> int:
+        """Count the used values after which the user states an unused one."""
+        known = set().union(*used)
+        free = [start for values, start in stated if not values & known]
+        free = [at for at in free if any(begin <= at < end for begin, end in self.data.said)]
+        count = 0
+        for wanted in used:
+            last = max((start for values, start in stated if values & wanted), default=None)
+            count += last is not None and any(start > last for start in free)
+        return count
+
+
+def _is_day(plain: str, leaf: str, source: Source) -> bool:
+    """Return whether a value is a day such as `the 6th` whose number is in the text."""
+    numbers = re.findall(r"\d{1,2}", leaf)
+    return (
+        len(leaf) < 30
+        and bool(numbers)
+        and DATE_KEY.search(plain) is not None
+        and all(Fraction(int(number)) in source.numbers for number in numbers)
+        and not dates_in(leaf)
+    )
+
+
+def _stems(key: str) -> frozenset[str]:
+    """Return the beginnings of the words of a key, without those that many keys have."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key).replace("_", " ")
+    return frozenset(
+        word[:5] for word in plain_words(spaced).split() if word not in _GENERIC and len(word) > 2
+    )
+
+
+def _is_of_other_kind(key: str, leaf: str, found: list[tuple[tuple[str, ...], Any]]) -> bool:
+    """Return whether a value is no number although its key asks for one, or a misplaced date.
+
+    A date or time is misplaced under another key if the reply has a key for dates or times.
+    """
+    plain = plain_key(key)
+    has_digits = bool(re.search(r"\d", leaf)) or bool(numbers_in(leaf))
+    if _COUNTS.search(key.casefold()) and not has_digits and len(leaf.split()) > 1:
+        return True
+    is_time = bool(times_in(leaf)) and len(leaf) < 25
+    is_date = bool(dates_in(leaf)) and len(leaf) < 30
+    if (is_time or is_date) and not (DATE_KEY.search(plain) or TIME_KEY.search(plain)):
+        return any(
+            DATE_KEY.search(plain_key(path[-1])) or TIME_KEY.search(plain_key(path[-1]))
+            for path, _ in found
+            if path
+        )
+    return False

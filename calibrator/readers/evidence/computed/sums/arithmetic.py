@@ -1,0 +1,279 @@
+"""Questions that are one sum: expressions, shares, averages, roundings, discounts and tips."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from calibrator.readers.evidence.computed.basics.answers import Answer, is_comma_language
+from calibrator.readers.evidence.computed.basics.numbers import number_text
+from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
+from calibrator.readers.evidence.computed.basics.word_lists import word_set
+from calibrator.readers.evidence.computed.sums.algebra import about_equations, without_verbs
+from calibrator.readers.evidence.computed.sums.expressions import (
+    Expression,
+    has_only_words,
+    read_expression,
+    root_of,
+)
+from calibrator.readers.evidence.computed.sums.integers import about_integers
+from calibrator.readers.evidence.computed.sums.lists import about_lists
+from calibrator.readers.evidence.computed.sums.percentages import about_percentages, amount
+from calibrator.readers.evidence.computed.sums.problems import about_amounts
+from calibrator.text.guarded import guarded
+from calibrator.text.looking_for import letters_in
+
+Form = Callable[[str, bool], Answer | None]
+MAX_QUESTION: Final = 400  # characters of a question
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜÀ-Ý¿¡0-9])|(?<=[?!])\s+|\n+")
+_FORMAT: Final = re.compile(
+    r"^(?:(?:please )?(?:just|only|answer|reply|respond|give|return|show|explain|round|no |think"
+    r"|use"
+    r"|write|state|output|keep|be|do not|don't|express|nur|antworte|gib|solo|responde|réponds"
+    r"|donne|uniquement|seulement|erkläre|runde|redondea|arrondis|let's|step)\b)",
+    re.IGNORECASE,
+)
+_LEAD: Final = re.compile(
+    r"^[¿¡\s]*(?:(?:what(?=\s.{1,80}\sis\s*[?.]*$)|what(?: is| are|'s|s| does| do| will be| would"
+    r" be)|how much(?: is| are| does| do|'s)?"
+    r"|how many (?:is|are)|calculate|compute|evaluate|work out|find|solve|simplify|figure out|add"
+    r" up"
+    r"|give me|tell me|was (?:ist|sind|ergibt|macht|gibt)|wie ?viel (?:ist|sind|ergibt|macht|gibt)"
+    r"|berechne|rechne(?: aus)?|cu[aá]nto (?:es|son|da|vale|suma|suman)|cu[aá]l es|calcula"
+    r"|combien (?:font|fait|vaut|valent)|calculez?|quel(?:le)? est|quanto (?:é|fa|è))\s*:?\s+)"
+    r"(?:(?:the )?(?:exact )?(?:result|value|answer|outcome) (?:of|to)\s+|das ergebnis von\s+"
+    r"|el resultado de\s+|le résultat de\s+)?(?:the (?=\d|square|cube|factorial))?",
+    re.IGNORECASE,
+)
+_TAIL: Final = re.compile(
+    r"(?:\s*,?\s*\b(?:is|equals?|equal to|come to|make|makes|give|in total|altogether|exactly"
+    r"|ergibt"
+    r"|ergeben|as (?:a )?(?:decimal|number|whole number)|in numbers?)\b)?\s*[=?.:\s]*(?:"
+    r"(?<!\d)!)?[=?.:\s]*$",
+    re.IGNORECASE,
+)
+
+_TAIL_WORDS: Final = word_set(
+    "is equals equal to come make makes give in total altogether exactly ergibt ergeben as a"
+    " decimal whole number numbers"
+)
+_ROUND: Final = guarded(
+    r",?\s*\(?\b(?:and )?(?:please )?(?:round(?:ed|ing)?(?: (?:it|your answer|the (?:answer"
+    r"|result)|off|up or down))?"
+    r"(?: to)?|correct to|to|auf|gerundet auf|redondeado a|arrondi à)\s+(?:the )?"
+    r"(?:(?P<places>one|two|three|four|\d)\s+(?:decimal(?: place)?s?|dp\b|nachkommastellen?"
+    r"|decimales?|décimales?)(?: places?)?"
+    r"|nearest\s+(?P<unit>whole(?: number)?|integer|ones?|tens?|hundreds?|thousands?|tenth"
+    r"|hundredth"
+    r"|thousandth|cent|dollar|euro|10|100|1000)\b)\)?",
+    re.IGNORECASE,
+)
+_PLACES: Final = {"one": 1, "two": 2, "three": 3, "four": 4}
+_UNITS: Final = {
+    "whole": Fraction(1), "whole number": Fraction(1), "integer": Fraction(1), "one": Fraction(1),
+    "dollar": Fraction(1), "euro": Fraction(1), "ten": Fraction(10), "10": Fraction(10),
+    "hundred": Fraction(100), "100": Fraction(100), "thousand": Fraction(1000),
+    "1000": Fraction(1000), "tenth": Fraction(1, 10), "hundredth": Fraction(1, 100),
+    "cent": Fraction(1, 100), "thousandth": Fraction(1, 1000),
+}  # fmt: skip
+_NUMERALS: Final = frozenset(("hexadecimal", "hex", "binary", "roman", "octal"))
+_NUMBERISH: Final = guarded(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten"
+    r"|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres"
+    r"|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred"
+    r"|dozen|twenty|thirty|forty|fifty)\b",
+    re.IGNORECASE,
+)
+
+
+def verify_arithmetic(exchange: Exchange) -> Verdict | None:
+    """Judge a reply to a question that is one sum; None for any other question."""
+    question = exchange.question
+    if not question or len(question) > MAX_QUESTION:
+        return None
+    if not _NUMBERISH.search(question) and not _NUMERALS & exchange.vocabulary:
+        return None
+    is_comma = is_comma_language(question)
+    answer = compute(question, is_comma)
+    return None if answer is None else answer.verdict(exchange.reply, is_comma)
+
+
+def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
+    """Compute the answer to a question on one line, or return None."""
+    rounding = re.match(
+        r"^(?:what is |please )?round (?P<a>-?[\d.,]+)(?= )", question, re.IGNORECASE
+    )
+    digits = _ROUND.search(question)
+    if rounding and digits:
+        value = amount(rounding["a"], is_comma_decimal)
+        if value is None:
+            return None
+        known = (value,)
+        return _rounded(Answer(number_text(value, 8), "arithmetic", value, known), digits)
+    rounded = _ROUND.sub("", question) if digits else question
+    parts = [part for part in _SENTENCE.split(rounded) if part.strip(" .?!")]
+    asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
+    main = " ".join(asked).strip()
+    main = without_verbs(_from_lead(main))
+    words = set(letters_in(main.casefold()))
+    for form, needed in _FORMS:
+        if needed and not needed & words:
+            continue
+        answer = form(main, is_comma_decimal)
+        if answer is not None:
+            return _rounded(answer, digits) if digits else answer
+    return None
+
+
+_LATER_LEAD: Final = guarded(
+    r"(?:[:,;–—-]|\bthat|\bso|\bis,)\s+(?=(?:what(?:'s| is)|how"
+    r" much is|calculate|compute)\b)",
+    re.IGNORECASE,
+)
+
+
+def _from_lead(text: str) -> str:
+    """Return a question without the words before its question word, if they have no number."""
+    found = _LATER_LEAD.search(text)
+    if found is None or any(character.isdigit() for character in text[: found.start()]):
+        return text
+    return text[found.end() :]
+
+
+def _rounded(answer: Answer, asked: re.Match[str]) -> Answer | None:
+    if answer.number is None:
+        return answer
+    if asked["places"]:
+        places = _PLACES.get(asked["places"].casefold()) or int(asked["places"])
+        step = Fraction(1, 10**places)
+    else:
+        unit = asked["unit"].casefold()
+        step = _UNITS.get(unit) or _UNITS[unit.rstrip("s")]
+    return with_step(answer, step)
+
+
+def with_step(answer: Answer, step: Fraction) -> Answer:
+    """Return an answer rounded to a multiple of a step, half away from zero."""
+    number = answer.number or Fraction(0)
+    whole = abs(number) / step
+    below = whole.numerator // whole.denominator
+    nearest = (below + (1 if whole - below >= Fraction(1, 2) else 0)) * step
+    nearest = nearest if number >= 0 else -nearest
+    reason = (
+        answer.reason if nearest == number else f"{answer.reason}, rounded {number_text(nearest)}"
+    )
+    return replace(answer, number=nearest, reason=reason, is_rounded=True)
+
+
+def _expression(text: str, is_comma: bool) -> Answer | None:
+    lead = _LEAD.match(text)
+    rest = text[lead.end() :] if lead else text
+    if not has_only_words(rest, _TAIL_WORDS):
+        return None
+    shown = _TAIL.sub("", rest).strip()
+    read = read_expression(shown, is_comma)
+    if read is None:
+        return None
+    if not lead and not _is_sum(rest, read):
+        return None
+    if lead and not _has_operation(shown, read):
+        return None
+    return _sum_answer(shown, read)
+
+
+def _is_sum(text: str, read: Expression) -> bool:
+    """Return whether a text without a question word is a sum and not a date or a score."""
+    if re.fullmatch(r"[\d\s./:-]+[?.]?", text.strip()):  # 9/11, 24/7, 555-1234, 16:9, 1 - 10
+        return bool(re.fullmatch(r"\d+ - \d+\s*\?|\d{1,9} [/:] \d{1,9}\s*[?.]?", text.strip()))
+    return bool(set(read.signs) & set("+*/^@√∛!~-"))
+
+
+def _has_operation(text: str, read: Expression) -> bool:
+    if re.fullmatch(r"\d+[/:-]\d+", text):  # what is 24/7?
+        return False
+    if read.signs.strip("+-()") == "%" or not read.signs.strip("+-()π"):
+        return bool(re.search(r"\d\s*[-+]", text)) and "%" not in text
+    return True
+
+
+def _sum_answer(shown: str, read: Expression) -> Answer:
+    is_simple = bool(re.fullmatch(r"[\d\s.,+*/×x·÷^()−-]+", shown))
+    text = f"{shown} {'=' if is_simple else 'is'} {number_text(read.value)}"
+    return Answer(text, "arithmetic", read.value, tuple(read.numbers))
+
+
+def _powers(text: str, is_comma: bool) -> Answer | None:
+    """Compute a root with a degree, such as the 5th root of 32."""
+    found = re.match(
+        r"^(?:what(?:'s| is) )?(?:the )?(?P<n>\d{1,2})(?:th|rd|nd) root of (?P<a>[\d.,]+)[?.\s]*$",
+        text,
+        re.IGNORECASE,
+    )
+    if found and 2 <= int(found["n"]) <= 12:
+        value = amount(found["a"], is_comma)
+        if value is None or value < 0:
+            return None
+        degree = int(found["n"])
+        root = Fraction(round(float(value) ** (1 / degree)))
+        if root**degree != value:
+            root = Fraction(float(value) ** (1 / degree)) if degree > 3 else root_of(value, degree)
+        return Answer(
+            f"the {degree}th root of {number_text(value)} is {number_text(root)}",
+            "arithmetic",
+            root,
+            (value, Fraction(degree)),
+        )
+    return None
+
+
+_LISTS: Final = word_set(
+    "average mean median sum total product difference quotient"
+    " maximum max minimum min largest biggest"
+    " greatest smallest lowest highest range mode gcd hcf lcm least durchschnitt mittelwert summe"
+    " produkt"
+    " differenz promedio media suma moyenne somme produit différence diferencia producto größte"
+    " kleinste"
+    " mayor menor"
+)
+_INTEGERS: Final = word_set(
+    "prime primes even odd square squares perfect composite"
+    " primzahl primzahlen gerade ungerade primo"
+    " primos par impar premier premiers pair impair divisible multiple multiples teilbar fibonacci"
+    " powers"
+    " factors factorization factorisation divisors teiler next roman römisch römischen römische"
+    " romanos"
+    " romains binary octal hexadecimal hex decimal base binär binario binaire larger bigger"
+    " greater more"
+    " smaller less lesser higher lower largest biggest smallest größer kleiner mayor menor plus"
+    " sort order"
+    " arrange rank sortiere ordne ordena trie triez sequence series pattern"
+)
+_ALGEBRA: Final = word_set(
+    "simplify reduce fraction decimal percentage percent solve x y area perimeter circumference"
+    " volume"
+    " surface hypotenuse rectangle square circle triangle cube kürze löse resuelve simplifica"
+    " simplifie"
+    " fläche umfang área perímetro aire périmètre"
+)
+_AMOUNTS: Final = word_set(
+    "cost costs costing price priced discount discounted off"
+    " reduced tip tax gratuity bill meal dinner"
+    " lunch order vat commission deposit charge split divide share divided shared pays pay buys"
+    " buy change"
+    " car train bus cyclist bike plane runner boat truck hiker walker km mph kph far take takes"
+    " left remain"
+    " have has now bought ordered purchased recipe dish serves older younger absent missing there"
+    " each"
+)
+_FORMS: Final[tuple[tuple[Form, frozenset[str]], ...]] = (
+    (_expression, frozenset()),
+    (about_lists, _LISTS),
+    (about_percentages, frozenset()),
+    (_powers, frozenset(("root",))),
+    (about_integers, _INTEGERS),
+    (about_equations, _ALGEBRA),
+    (about_amounts, _AMOUNTS),
+)

@@ -1,0 +1,161 @@
+"""A search for the parts of a long context that are closest to a piece of a reply.
+
+A context is cut into units: sentences, lines, and rows of tables. A unit is close to a query if
+they share words; numbers count most, and rare words more than frequent ones. A row of a table
+brings its header with it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from calibrator.readers.evidence.number_words import TO_TWELVE
+
+MAX_CONTEXT: Final = 60_000  # characters that are read
+MAX_UNIT: Final = 400  # characters; a longer sentence is cut at spaces
+WORD: Final = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+")
+_CUT: Final = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+|(?<=[\u3002\uff01\uff1f\uff1b])")
+_ROW: Final = re.compile(r"^\s*\||\t|^[^|]*\|[^|]*\|")
+_RULE: Final = re.compile(r"^[\s|:+-]+$")  # the line below a header
+_FREQUENT = """
+    a an the and or of in on at to for from by with as is are was were be been it its this that
+    these those i you we they he she me my your our their his her do does did has have had will
+    would can could not no yes if so but about into there here what which who when where how
+    please all any
+"""
+FREQUENT: Final = frozenset(_FREQUENT.split())
+NEIGHBOUR: Final = 0.25  # share of a unit's closeness that its neighbours get
+NUMBER: Final = 2.0  # weight of a number beside a word
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words and numbers of a text in lower case, in order."""
+    return WORD.findall(text.lower())
+
+
+def stem(word: str) -> str:
+    """Return the beginning of a word that its common English forms share."""
+    for ending in ("ing", "ed", "es", "s", "ly"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+_THOUSANDS: Final = re.compile(r"\d{1,3}(?:[,.]\d{3})+")
+
+
+def number_of(word: str) -> str:
+    """Return one spelling of a number, in digits without separators of thousands; else ""."""
+    if not word[0].isdigit():
+        return str(TO_TWELVE.get(word, ""))
+    if _THOUSANDS.fullmatch(word):
+        return word.replace(",", "").replace(".", "")
+    if "." in word or "," in word:
+        return word.replace(",", ".").rstrip("0").rstrip(".")
+    return word
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A sentence, a line or a row of a context: its text, its word stems, and its header's index.
+
+    `words` counts the words of the text. `header` is the index of the unit with the names of the
+    columns, or -1. `numbers` are its numbers in one spelling, `vocabulary` its words unchanged.
+    """
+
+    text: str
+    stems: frozenset[str]
+    words: int
+    header: int = -1
+    numbers: frozenset[str] = frozenset()
+    vocabulary: frozenset[str] = frozenset()
+
+
+class Passages:
+    """A context in units, ready to be searched. `is_complete` is False if some was not read."""
+
+    def __init__(self, documents: Iterable[str]) -> None:
+        self.units: list[Unit] = []
+        self.pairs: set[tuple[str, str]] = set()
+        self.is_complete = True
+        left = MAX_CONTEXT
+        for document in documents:
+            if len(document) > left:
+                document, self.is_complete = document[:left], False
+            left -= len(document)
+            self._add(document)
+        found = Counter(each for unit in self.units for each in unit.stems)
+        count = len(self.units) + 1
+        self.rarity = {each: math.log(1 + count / seen) for each, seen in found.items()}
+
+    def _add(self, document: str) -> None:
+        header = -1
+        for piece in _CUT.split(document):
+            if not piece or piece.isspace() or _RULE.match(piece):
+                continue
+            is_row = bool(_ROW.search(piece))
+            if is_row and header < 0:
+                header = len(self.units)
+                self._append(piece, -1)
+            elif is_row:
+                self._append(piece, header)
+            else:
+                header = -1
+                for start in range(0, len(piece), MAX_UNIT):
+                    self._append(piece[start : start + MAX_UNIT], -1)
+
+    def _append(self, text: str, header: int) -> None:
+        words = words_of(text)
+        stems = frozenset(stem(word) for word in words if word not in FREQUENT)
+        numbers = frozenset(number for word in words if (number := number_of(word)))
+        self.pairs.update(pairwise(words))
+        self.units.append(Unit(text.strip(), stems, len(words), header, numbers, frozenset(words)))
+
+    def closeness(self, query: str) -> list[float]:
+        """Return the closeness of each unit to a query: the rarity of the words they share."""
+        rarity = self.rarity
+        wanted: dict[str, float] = {}
+        for word in words_of(query):
+            if word not in FREQUENT and (known := rarity.get(stem(word))) is not None:
+                wanted[stem(word)] = known * (NUMBER if word[0].isdigit() else 1.0)
+        own = [sum(wanted[each] for each in unit.stems & wanted.keys()) for unit in self.units]
+        if len(own) < 2:
+            return own
+        near = [0.0, *own, 0.0]
+        return [
+            value + NEIGHBOUR * max(near[at], near[at + 2]) / (1 + 0.02 * self.units[at].words)
+            for at, value in enumerate(own)
+        ]
+
+    def closest(self, queries: Sequence[tuple[str, float]], words: int) -> list[str]:
+        """Return the units closest to weighted queries, up to `words` words together, in order.
+
+        Units are chosen by the sum of their weighted closeness to all queries. Without a shared
+        word the beginning of the context is returned.
+        """
+        if sum(unit.words for unit in self.units) <= words:
+            return [unit.text for unit in self.units]
+        total = [0.0] * len(self.units)
+        for query, weight in queries:
+            for at, value in enumerate(self.closeness(query)):
+                total[at] += weight * value
+        order = sorted(range(len(total)), key=lambda at: (-total[at], at))
+        chosen: set[int] = set()
+        left = words
+        for at in order:
+            wanted = {at, self.units[at].header} - {-1} - chosen
+            cost = sum(self.units[each].words for each in wanted)
+            if cost <= left:
+                chosen |= wanted
+                left -= cost
+            elif not chosen:
+                return [" ".join(self.units[at].text.split()[:words])]
+            if left < 8:
+                break
+        return [self.units[at].text for at in sorted(chosen)]

@@ -1,0 +1,206 @@
+"""Working: whether a reply agrees with itself.
+
+The traits are sums that can be recomputed, the final number against the working's, the final option
+against its text, a claim and its opposite, and a missing end. No part of a reply is run as code.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from calibrator.readers.inspection.sums import CLOSE, RESULT, is_close, number, sums_in
+from calibrator.text.looking_for import Sought, reading_of
+from calibrator.text.options import final_letter, options_of
+
+MAX_CHARACTERS = 8_000  # characters of a reply that are read, from its two ends
+LEAST = 15  # characters of a sentence that is compared with its negation
+NUMBER_SAID, OPTION_NAMED = 4, 16  # columns that are 1 where a reply has a number, or an option
+
+_NUMBER = re.compile(r"(?<![\w.,])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.])-?\d+(?:\.\d+)?")
+_EQUALS = Sought(re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])"), parts=("=", "≈"))
+_SENTENCE = re.compile(r"[.!?\n]+\s*")
+_NOT = Sought(re.compile(r"\b(?:not|never)\b|n't\b"), parts=("not", "never", "n't"))
+_YES = re.compile(r"\W*(yes|no|true|false)\b", re.IGNORECASE)
+_CONCLUDES = re.compile(
+    r"(?:answer is|answer:|therefore|so|thus|hence)\W{0,4}(yes|no|true|false)\b", re.IGNORECASE
+)
+_PIECE = re.compile(r"[a-z]{3,}|\d+(?:\.\d+)?")
+
+
+def working(question: str, answer: str) -> list[float]:
+    """Return the traits of one reply; finite for every text, 0 where a check does not apply."""
+    half = MAX_CHARACTERS // 2
+    text = answer if len(answer) <= MAX_CHARACTERS else answer[:half] + answer[-half:]
+    return [
+        *_sums(text),
+        *_last_number(question, text),
+        *_last_option(question[-6_000:], text),
+        *_opposites(text),
+        *_ending(text),
+    ]
+
+
+def _sums(text: str) -> list[float]:
+    """Return four traits of the sums.
+
+    These are the logs of one plus the right and the wrong ones, the share of wrong ones, and
+    whether the last is wrong.
+    """
+    if not RESULT.may_be_in(reading_of(text)):
+        return [0.0] * 4
+    found = [is_close(value, stated) for value, stated in sums_in(text)]
+    wrong = found.count(False)
+    return [
+        math.log1p(len(found) - wrong),
+        math.log1p(wrong),
+        wrong / len(found) if found else 0.0,
+        float(bool(found) and not found[-1]),
+    ]
+
+
+def _last_number(question: str, text: str) -> list[float]:
+    """Return 11 traits of the last number: whether and where it occurs before."""
+    found = _numbers_in(text)
+    if not found:
+        return [0.0] * 11
+    last, before = found[-1], found[:-1]
+    value = number(last[0])
+    values = [number(each[0]) for each in before]
+    has_results = _EQUALS.may_be_in(reading_of(text))
+    stated = _EQUALS.pattern.findall(text[: last.start()].rstrip()) if has_results else []
+    results = [number(each) for each in stated]
+    gap = text[before[-1].end() : last.start()] if before else text[: last.start()]
+    same = [place for place, each in enumerate(values) if each == value]
+    is_rounded = any(abs(each - value) <= max(0.51, abs(value) / CLOSE) for each in values[-8:])
+    is_result = bool(results) and results[-1] == value
+    return [
+        1.0,
+        math.log1p(len(same)),
+        float(bool(same) and same[-1] == len(values) - 1),
+        (len(values) - same[-1]) / max(1, len(values)) if same else 2.0,
+        float(is_rounded),
+        float(is_result),
+        float(value in results),
+        float(bool(results)),
+        math.log1p(len(gap)),
+        float(last[0] in question),
+        math.log1p(len(text) - last.end()),
+    ]
+
+
+def _numbers_in(text: str) -> list[re.Match[str]]:
+    """Return the matches of `_NUMBER`, as `finditer` would; trying only digits is faster."""
+    found, at = [], 0
+    for start in reading_of(text).digits:
+        if start < at:
+            continue
+        has_sign = start > at and text[start - 1] == "-"
+        number = (has_sign and _NUMBER.match(text, start - 1)) or _NUMBER.match(text, start)
+        if number:
+            found.append(number)
+            at = number.end()
+    return found
+
+
+def _last_option(question: str, text: str) -> list[float]:
+    """Return 14 traits of the final option: how much of it the working has.
+
+    Words, numbers and letter of the option are compared with those of the best other option.
+    """
+    options = options_of(question)
+    if not options:
+        return [0.0, 0.0, *[0.0] * 12]
+    found = final_letter(text)
+    if found is None or found[1].upper() not in options:
+        return [1.0, 0.0, *[0.0] * 12]
+    letter = found[1].upper()
+    body = text[: found.start()].lower()
+    near = body[-300:]
+    supports = [_supports(options, part) for part in (near, body[-1_200:], body[:600])]
+    compared = [_beside(each, letter) for each in supports]
+    mentions = {
+        each: len(
+            re.findall(rf"(?:\(|\boption |\bchoice |\b){each}\b[).:]?", text[: found.start()])
+        )
+        for each in options
+    }
+    others = [count for each, count in mentions.items() if each != letter]
+    digits = [each for each in _PIECE.findall(options[letter].lower()) if each[0].isdigit()]
+    return [
+        1.0,
+        1.0,
+        *(value for pair in compared for value in pair),
+        float(mentions[letter] > 0),
+        float(max(others, default=0) > mentions[letter]),
+        float(bool(digits)),
+        float(bool(digits) and all(each in near for each in digits)),
+        float(bool(digits) and not any(each in body for each in digits)),
+        math.log1p(len(body)),
+    ]
+
+
+def _supports(options: dict[str, str], reason: str) -> dict[str, float]:
+    """Return the share of each option's words and numbers that the reason holds.
+
+    Words that many options share weigh less. Sums are exact (`fsum`), because the order of the
+    parts follows their hashes, which differ between processes.
+    """
+    parts = {letter: set(_PIECE.findall(text.lower())) for letter, text in options.items()}
+    held: dict[str, int] = {}
+    for own in parts.values():
+        for part in own:
+            held[part] = held.get(part, 0) + 1
+    found = {}
+    for letter, own in parts.items():
+        weight = math.fsum(1 / held[part] for part in own)
+        said = math.fsum(1 / held[part] for part in own if part[:7] in reason)
+        found[letter] = said / weight if weight else 0.0
+    return found
+
+
+def _beside(support: dict[str, float], letter: str) -> tuple[float, float]:
+    """Return the support of a letter, and its lead over the best of the others."""
+    others = [value for each, value in support.items() if each != letter]
+    return support[letter], support[letter] - max(others)
+
+
+def _opposites(text: str) -> list[float]:
+    """Return whether a sentence occurs with and without its negation, and if yes becomes no."""
+    reading = reading_of(text)
+    sentences = _SENTENCE.split(reading.lower)[:200] if _NOT.may_be_in(reading) else []
+    negated = {each for each in sentences if _NOT.pattern.search(each)}
+    denied = {_said(each) for each in negated}
+    is_opposed = any(
+        len(key) > LEAST and key in denied
+        for each in sentences
+        if denied and each not in negated
+        for key in [_said(each)]
+    )
+    begins = _YES.match(text)
+    ends = _CONCLUDES.findall(text) if begins else []
+    turned = bool(begins and ends) and begins is not None and begins[1].lower() != ends[-1].lower()
+    return [float(is_opposed), float(turned)]
+
+
+def _said(sentence: str) -> str:
+    """Return a sentence's words and numbers without negations."""
+    return " ".join(_PIECE.findall(_NOT.pattern.sub(" ", sentence)))
+
+
+def _ending(text: str) -> list[float]:
+    """Return traits of a missing end: open brackets, quotes and fences, a word without a stop."""
+    bare = text.rstrip()
+    last = bare[-1:]
+    return [
+        float(bare.count("{") - bare.count("}")),
+        float(bare.count("(") - bare.count(")")),
+        float(bare.count("[") - bare.count("]")),
+        float(bare.count("```") % 2),
+        float(bare.count('"') % 2),
+        float(bare.count("$") % 2),
+        float(last.isalnum()),
+        float(last in ",;:-=+*/("),
+        float(last in ".!?。"),
+        float(bare[-12:].count(" ")),
+    ]

@@ -1,0 +1,25 @@
+"""The second stage, which weighs a reply against other replies to the same question.
+
+Other packages use `OpinionReader`, which serves, and `compare` for two `final_answer`s. `training`
+and `training/stages/` make the arrays of its `SecondStage`.
+"""
+
+from calibrator.readers.opinion.answers import Answer, final_answer
+from calibrator.readers.opinion.comparison import Comparison, Outcome, compare
+from calibrator.readers.opinion.reader import OpinionReader
+from calibrator.readers.opinion.second_stage import PREFIX, SecondStage
+
+__all__ = [
+    "PREFIX",
+    "Answer",
+    "Comparison",
+    "OpinionReader",
+    "Outcome",
+    "SecondStage",
+    "answers",
+    "compare",
+    "evidence",
+    "final_answer",
+    "reader",
+    "second_stage",
+]

@@ -1,0 +1,153 @@
+"""Calls of tools that a reply makes, in its message or in writing, in canonical form.
+
+The order of calls and of arguments, quotes, capitals and numbers as text make no difference. Calls
+in writing are parsed as literals and never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from calibrator.readers.opinion.numbers import number_of
+
+MAX_DEPTH: Final = 12  # levels of nested arguments
+
+_WORD = re.compile(r"[^\W_]+")
+_FUNCTION = re.compile(r"\"name\"\s*:\s*\"[^\"]{1,200}\"\s*,\s*\"description\"\s*:")
+_LIKE_A_CALL = re.compile(
+    r"\w\(\s*(?:\w+\s*=|\{)|[\"'](?:name|func|function|parameters|arguments|params)[\"']\s*:"
+    r"|^\W*\[\s*[\[{]|^\W*\[\s*[\"'][\w.]+[\"']\s*,"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Call:
+    """One call in canonical form; equal ones do the same."""
+
+    name: str
+    arguments: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}({','.join(f'{name}={value}' for name, value in self.arguments)})"
+
+    def parts(self) -> set[str]:
+        """Return its name, and each argument with its value."""
+        return {self.name} | {f"{self.name}.{name}={value}" for name, value in self.arguments}
+
+
+def calls_of_message(message: Mapping[str, Any]) -> list[Call]:
+    """Return the calls of an assistant's message, sorted."""
+    found = []
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        own = call.get("function") or call.get("custom") if isinstance(call, Mapping) else None
+        if isinstance(own, Mapping):
+            found.append(_call(own.get("name"), own.get("arguments", own.get("input"))))
+    legacy = message.get("function_call")
+    if isinstance(legacy, Mapping):
+        found.append(_call(legacy.get("name"), legacy.get("arguments")))
+    return sorted(found)
+
+
+def calls_in_text(text: str) -> list[Call] | None:
+    """Return the sorted calls of a reply that consists of calls, or None.
+
+    The forms are `[name(a=1)]` and `[{"name": "{..}"}]`.
+    """
+    bare = _plain(text).removeprefix("```json").removeprefix("```python").strip("`\n ")
+    if bare.startswith(("[{", "{")):
+        return _calls_of_json(bare)
+    if bare.startswith("[") or re.match(r"^[\w.]+\(", bare):
+        return _calls_of_python(bare)
+    return None
+
+
+def offers_functions(question: str) -> bool:
+    """Return whether a question has functions to call, described in JSON."""
+    return '"parameters"' in question and _FUNCTION.search(question) is not None
+
+
+def is_like_a_call(text: str) -> bool:
+    """Return whether a reply may be a call in an unreadable form."""
+    return _LIKE_A_CALL.search(_plain(text)) is not None
+
+
+def _plain(text: str) -> str:
+    r"""Return the text without Markdown's backslashes in names: `find\_nearest`."""
+    return text.replace("\\_", "_").strip()
+
+
+def _calls_of_json(text: str) -> list[Call] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    calls = []
+    for entry in found if isinstance(found, list) else [found]:
+        if not isinstance(entry, dict) or not entry:
+            return None
+        if "name" in entry and ({"arguments", "parameters"} & set(entry)):
+            calls.append(_call(entry["name"], entry.get("arguments", entry.get("parameters"))))
+        elif len(entry) == 1 and all(_are_arguments(each) for each in entry.values()):
+            calls.append(_call(*next(iter(entry.items()))))
+        else:
+            return None
+    return sorted(calls) or None
+
+
+def _are_arguments(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
+
+
+def _calls_of_python(text: str) -> list[Call] | None:
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    calls = []
+    for node in tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]:
+        if not isinstance(node, ast.Call):
+            return None
+        try:
+            given = {word.arg or "**": ast.literal_eval(word.value) for word in node.keywords}
+            given |= {str(at): ast.literal_eval(value) for at, value in enumerate(node.args)}
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return None
+        is_one_mapping = list(given) == ["0"] and isinstance(given["0"], dict)
+        calls.append(_call(ast.unparse(node.func), given["0"] if is_one_mapping else given))
+    return sorted(calls) or None
+
+
+def _call(name: Any, arguments: Any) -> Call:
+    given = arguments
+    if isinstance(arguments, str):
+        try:
+            given = json.loads(arguments)
+        except (ValueError, RecursionError):
+            given = arguments
+    if not isinstance(given, Mapping):
+        given = {"": given}
+    own = sorted((str(key), _canonical(value, 1)) for key, value in given.items())
+    return Call(re.sub(r"\W+", "_", str(name)).strip("_").lower(), tuple(own))
+
+
+def _canonical(value: Any, depth: int) -> str:
+    if depth > MAX_DEPTH:
+        return "..."
+    if isinstance(value, Mapping):
+        own = sorted((str(key), _canonical(each, depth + 1)) for key, each in value.items())
+        return ",".join(f"{key}={each}" for key, each in own)
+    if isinstance(value, list | tuple | set):
+        return "[" + ",".join(_canonical(each, depth + 1) for each in value) + "]"
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"{value:.10g}" if abs(value) < 1e300 else str(value)
+    text = str(value).strip().lower()
+    number = number_of(text) if len(text) <= 40 else None
+    return f"{number:.10g}" if number is not None else " ".join(_WORD.findall(text))

@@ -1,0 +1,153 @@
+"""The evidence of other replies for and against one reply, as numbers.
+
+The order of the other replies does not matter, and their number only through shares and logs.
+Besides their text only the ability of their models is used, on the forest's scale, so no other
+reply has to be scored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.features.forest import NO_NAME
+from calibrator.readers.opinion.answers import Answer, Kind
+from calibrator.readers.opinion.comparison import Comparison, Outcome, compare
+
+Floats = NDArray[np.float32]
+
+MAX_OTHERS: Final = 8  # replies that are compared; more have no measurable effect
+MOST_ODDS: Final = 6.0  # largest log-odds of a reply alone that the linear model reads
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """One other reply, for a comparison.
+
+    It has its final answer, its model's ability (`NO_NAME` for an unknown model), the length of its
+    text, and whether the same model gave the reply in question.
+    """
+
+    answer: Answer
+    ability: float
+    characters: int
+    is_same_model: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opinions:
+    """One reply with the other replies to its question, as the second stage reads them.
+
+    It has the reply's log-odds of being correct by its text alone, its model's ability, its final
+    answer and its length. `comparisons` has one for each of the first `MAX_OTHERS` others, in their
+    order.
+    """
+
+    odds: float
+    ability: float
+    answer: Answer
+    characters: int
+    others: Sequence[Opinion]
+    comparisons: tuple[Comparison, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = tuple(compare(self.answer, each.answer) for each in self.others[:MAX_OTHERS])
+        object.__setattr__(self, "comparisons", found)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcome of the comparison with each of the others, in their order."""
+        return [each.outcome for each in self.comparisons]
+
+    def can_be_told(self) -> bool:
+        """Return whether it has a final answer and agrees with or differs from some other reply."""
+        return self.answer.kind != "none" and any(each != "untold" for each in self.outcomes())
+
+
+def evidence(reply: Opinions) -> list[float]:
+    """Return the trees' input for one reply that has at least one other, (EVIDENCE,)."""
+    others, found, answer = reply.others[:MAX_OTHERS], reply.comparisons, reply.answer
+    agree = [o for o, c in zip(others, found, strict=True) if c.outcome == "agree"]
+    differ = [o for o, c in zip(others, found, strict=True) if c.outcome == "differ"]
+    count, length = len(others), math.log1p(reply.characters)
+    rival = _largest_group(differ)
+    return [
+        reply.odds,
+        reply.ability,
+        len(agree) / count,
+        len(differ) / count,
+        math.log1p(len(agree)),
+        math.log1p(len(differ)),
+        _best(agree),
+        _best(differ),
+        _best(others),
+        len(rival) / count,
+        _best(rival),
+        sum(other.is_same_model for other in others) / count,
+        *_alike(found),
+        length,
+        length - sum(math.log1p(o.characters) for o in others) / count,
+        *(float(answer.kind == kind) for kind in KINDS),
+        sum(other.answer.kind == "none" for other in others) / count,
+        sum(other.answer.kind == answer.kind for other in others) / count,
+    ]
+
+
+def plain_evidence(reply: Opinions) -> list[float]:
+    """Return the linear model's input for one reply that has at least one other, (PLAIN,).
+
+    Unlike the trees it reads no kinds of answers and no lengths, which reveal a benchmark. An
+    unknown ability counts for nothing.
+    """
+    others, outcomes = reply.others[:MAX_OTHERS], reply.outcomes()
+    count, agree, differ = len(others), outcomes.count("agree"), outcomes.count("differ")
+    shares = agree / count, differ / count
+    ablest = max(other.ability for other in others)
+    able = ablest if ablest > NO_NAME else 0.0
+    ahead = able - reply.ability if min(ablest, reply.ability) > NO_NAME else 0.0
+    return [
+        min(max(reply.odds, -MOST_ODDS), MOST_ODDS),
+        *shares,
+        math.log1p(agree),
+        math.log1p(differ),
+        *(share * able for share in shares),
+        *(share * ahead for share in shares),
+        sum(each.shared for each in reply.comparisons) / count,
+        sum(each.contained for each in reply.comparisons) / count,
+    ]
+
+
+def _best(others: Sequence[Opinion]) -> float:
+    """Return the ability of the ablest, or -4, far below every ability, where there is none."""
+    return max((other.ability for other in others), default=-4.0)
+
+
+def _alike(found: Sequence[Comparison]) -> list[float]:
+    count = len(found)
+    return [
+        sum(each.shared for each in found) / count,
+        max(each.shared for each in found),
+        sum(each.contained for each in found) / count,
+        max(each.contained for each in found),
+        max(each.nearness for each in found),
+    ]
+
+
+def _largest_group(others: Sequence[Opinion]) -> list[Opinion]:
+    """Return the largest group of others that agree with one of them."""
+    groups = [
+        [other for other in others if compare(one.answer, other.answer).outcome == "agree"]
+        for one in others
+    ]
+    return max(groups, key=len, default=[])
+
+
+_NOBODY = Opinion(Answer("none"), 0.0, 0, is_same_model=False)
+_UNTOLD = Opinions(0.0, 0.0, Answer("none"), 0, [_NOBODY])
+EVIDENCE: Final = len(evidence(_UNTOLD))
+PLAIN: Final = len(plain_evidence(_UNTOLD))

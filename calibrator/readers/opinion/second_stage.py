@@ -1,0 +1,128 @@
+"""The second stage: from a reply's own log-odds and other replies to new log-odds.
+
+    log-odds' = log-odds + trust ((trees(evidence) + linear(plain evidence)) / 2 - log-odds)
+
+Both models were fitted on log-odds of replies that tower and forest had not seen (`training`), and
+never fall as the reply's own log-odds rise. The trees know more about tasks like those of training.
+The linear model knows little but agreement, and so does better on new tasks. Whatever their output,
+others that never agree cannot raise a confidence, and others that never differ cannot lower it.
+
+`trust` is 0 where nothing can be compared, because the reply or all others have no final answer. It
+is also 0 where agreement misled in training on questions with a similar meaning (riddles with a
+popular wrong answer), since others repeat the mistake there. Without others the second stage is not
+used and the number does not change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.features.trees import Trees
+from calibrator.features.weights import under
+from calibrator.readers.opinion.evidence import EVIDENCE, PLAIN, Opinions, evidence, plain_evidence
+
+Array = NDArray[np.generic]
+Floats = NDArray[np.float32]
+
+PREFIX: Final = "opinion."
+TRUST: Final = "trust."
+LINEAR: Final = "linear."
+NEARNESS: Final = 0.05  # decrease of a cosine that makes a question count e times less
+PRIOR: Final = 0.01  # weight of the mean of all questions beside the near ones
+DISTRUSTED: Final = 0.05  # gain of agreement up to which nothing is changed
+TRUSTED: Final = 0.08  # gain of agreement from which the models are trusted fully
+READ: Final = b"differ never up, agree never down; calls by their parts, or none"
+"""The rules of comparison, which are a part of the version because they change numbers."""
+
+
+class Trust:
+    """The worth of agreement on questions with a similar meaning.
+
+    `questions` (Q, D) int8 have any length. `gain` (Q,) is the mean of P(right) - P(right by its
+    text alone) for replies that others agree with, negative for those they differ from. `weight`
+    (Q,) is the number of replies behind it. Raises ValueError for other shapes.
+    """
+
+    def __init__(self, questions: Array, gain: Array, weight: Array) -> None:
+        if questions.shape[:1] != gain.shape or gain.shape != weight.shape or not len(gain):
+            raise ValueError(f"a trust of another shape: {questions.shape}, {gain.shape}")
+        vectors = questions.astype(np.float32)
+        lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+        self.questions = vectors / lengths
+        self.gain, self.weight = gain.astype(np.float32), weight.astype(np.float32)
+        self.usual = float((self.gain * self.weight).sum() / max(1e-6, float(self.weight.sum())))
+
+    def of(self, meanings: Floats) -> NDArray[np.float64]:
+        """Return the trust, 0 to 1, for questions of meanings (B, D), each of length 1 or 0."""
+        near = np.exp((np.einsum("bd,qd->bq", meanings, self.questions) - 1) / NEARNESS)
+        near = near * self.weight
+        gain = (near @ self.gain + PRIOR * self.usual) / (near.sum(axis=1) + PRIOR)
+        return np.asarray(np.clip((gain - DISTRUSTED) / (TRUSTED - DISTRUSTED), 0, 1), np.float64)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Trust:
+        """Build it from arrays named `trust.<name>`. Raises KeyError where one is missing."""
+        return cls(*(state[TRUST + name] for name in ("questions", "gain", "weight")))
+
+
+class Linear:
+    """Logistic regression on the plain evidence. Raises ValueError for arrays of another shape."""
+
+    def __init__(self, weights: Array, base: Array) -> None:
+        if weights.shape != (PLAIN,) or base.shape != (1,):
+            raise ValueError(f"a linear model of another shape: {weights.shape}, {base.shape}")
+        self.weights, self.base = weights.astype(np.float64), float(base[0])
+
+    def read(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the log-odds (B,) of rows (B, PLAIN)."""
+        return np.asarray(self.base + np.einsum("bp,p->b", rows, self.weights))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> Linear | None:
+        """Build it from arrays named `linear.<name>`; return None for a stage of trees alone."""
+        if LINEAR + "weights" not in state:
+            return None
+        return cls(state[LINEAR + "weights"], state[LINEAR + "base"])
+
+
+class SecondStage:
+    """The trees, the linear model and the trust of a checkpoint.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        self.trees = Trees(state, EVIDENCE)
+        self.trust = Trust.from_state(state)
+        self.linear = Linear.from_state(state)
+        digest = hashlib.sha256(READ)
+        for name in sorted(state):
+            digest.update(name.encode() + np.ascontiguousarray(state[name]).tobytes())
+        self.version = digest.hexdigest()[:8]  # recalibrations of its numbers are bound to it
+
+    def odds(self, replies: Sequence[Opinions], meanings: Floats) -> NDArray[np.float64]:
+        """Return the new log-odds (B,); `meanings` (B, D) are those of the questions."""
+        own = np.array([each.odds for each in replies])
+        found = np.array([evidence(each) for each in replies], dtype=np.float32)
+        new = self.trees.read(found.reshape(-1, EVIDENCE))
+        if self.linear is not None:
+            plain = np.array([plain_evidence(each) for each in replies]).reshape(-1, PLAIN)
+            new = (new + self.linear.read(plain)) / 2
+        is_told = np.array([each.can_be_told() for each in replies])
+        agree, differ = (
+            np.array([word in each.outcomes() for each in replies]) for word in ("agree", "differ")
+        )
+        new = np.where(differ & ~agree, np.minimum(new, own), new)
+        new = np.where(agree & ~differ, np.maximum(new, own), new)
+        return np.asarray(own + np.where(is_told, self.trust.of(meanings), 0.0) * (new - own))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> SecondStage | None:
+        """Return the second stage in a checkpoint's weights, or None where they hold none."""
+        own = under(state, PREFIX)
+        return cls(own) if own else None

@@ -1,3 +1,0 @@
-"""`pinocchio mcp`: scores, and the review desk, as tools of an MCP server."""
-
-__all__ = ["command"]

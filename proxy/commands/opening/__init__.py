@@ -1,0 +1,3 @@
+"""What commands share: exit statuses, and the opened record."""
+
+__all__ = ["exits", "opened_record"]

@@ -1,0 +1,130 @@
+"""The record of a configuration, opened for a command that reads it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from policies import counted
+from proxy.commands.opening.exits import errors_told, existing_store, plain, stop
+from proxy.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from policies import Exchange, Policy
+    from proxy.config.setup import Setup
+    from proxy.store.database.verdicts import Findings
+
+NOT_CONFIGURED: Final = "is not in this configuration (it may have been given by `serve --policy`)"
+RequestId = Annotated[str, typer.Argument(help="x-pinocchio-request-id, or a review id.")]
+Since = Annotated[str, typer.Option(help="How far to look back, such as 12h or 30d.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@contextmanager
+def opened_record(config: Path | None, store: str | None = None) -> Iterator[Findings]:
+    """Open the configured record, or that of a store's URL; end the process where there is none.
+
+    Policies are not read.
+    """
+    from proxy.config.setup import load_store_config
+    from proxy.store.database.verdicts import Findings
+
+    with errors_told():
+        findings = Findings(existing_store(store or load_store_config(config).store))
+        try:
+            yield findings
+        finally:
+            findings.close()
+
+
+def usable_setup(config: Path | None, policy: str | None = None) -> Setup:
+    """Load the configuration with its policies; end the process where they cannot be used."""
+    from proxy.config.setup import load_setup
+
+    with errors_told():
+        return load_setup(config, policy)
+
+
+def seconds(text: str) -> float:
+    """Convert a duration such as `30d` to seconds; end the process for anything else."""
+    from policies import duration_s
+
+    if (found := duration_s(text)) is None:
+        message = f"--since must be a duration such as 90m, 12h or 30d, not {text!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    return found
+
+
+class RecordedTraffic(NamedTuple):
+    """Recorded exchanges, the policy to compare with, and sentences about other policies."""
+
+    exchanges: list[Exchange]
+    policy: Policy
+    hints: list[str]
+
+
+def recorded_exchanges(
+    config: Path | None, span: str, name: str, team: str | None = None, *, is_all: bool = False
+) -> RecordedTraffic:
+    """Read the exchanges of the last `span` that policies decided on: a team's, or policy `name`'s.
+
+    Where no policy of this name decided on anything, or with `is_all`, those of every policy are
+    read. Ends the process for an unknown team, or where the record cannot be read.
+    """
+    from proxy.store.record.reader import since
+
+    start, setup = time.time() - seconds(span), usable_setup(config)
+    teams = setup.config.teams
+    if team is not None and team not in teams:
+        known = ", ".join(teams) or "none"
+        raise stop(ExitStatus.UNUSABLE_INPUT, f"--team: there is no team {team!r}; known: {known}")
+    with opened_record(config) as findings:
+        found = list(since(findings.engine, start))
+        policy, hints = setup.policy, []
+        if team is not None:
+            found = [each for each in found if any(fact.team == team for fact in each.facts)]
+            policy = setup.book.load(teams[team].policy)
+        elif not is_all and any(each.policy_name == name for each in found):
+            kept = [each for each in found if each.policy_name == name]
+            hints = _left_out(len(found) - len(kept), name)
+            policy = next((each for each in setup.book if each.name == name), policy)
+            found = kept
+        exchanges = [exchange for each in found for exchange in each.exchanges()]
+        hints += _other_policies(exchanges, setup, policy.name)
+        return RecordedTraffic(exchanges, as_it_stands(policy, findings), hints)
+
+
+def _left_out(count: int, name: str) -> list[str]:
+    if not count:
+        return []
+    what = counted(count, "request")
+    return [f"{what} that other policies than {plain(name)} decided on: left out; see --all"]
+
+
+def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -> list[str]:
+    """Return a sentence for each policy, other than the compared one, that decided."""
+    names = Counter(each.label.partition("/")[0] for each in exchanges if each.label)
+    known = {each.name for each in setup.book}
+    replies = counted(len(exchanges), "reply", "replies")
+    return [
+        f"policy {plain(name)}{'' if name in known else f', which {NOT_CONFIGURED},'} decided on "
+        f"{count} of {replies}, not {default}; to compare with it, add --before with its pack or "
+        "file"
+        for name, count in names.most_common()
+        if name != default
+    ]
+
+
+def as_it_stands(policy: Policy, findings: Findings) -> Policy:
+    """Return the policy without the withdrawn grants of its certificate."""
+    from policies import certified
+    from proxy.learning.certificates import still_granted
+
+    withdrawn = {each.grant_digest for each in findings.withdrawals()}
+    return certified(policy, still_granted(policy.certificate, withdrawn))

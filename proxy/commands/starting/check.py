@@ -1,0 +1,112 @@
+"""`pinocchio check`: the mistakes in a configuration and its policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from policies import Policy, counted
+from proxy.commands.opening.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, stop
+from proxy.errors import ExitStatus, StartupError
+
+if TYPE_CHECKING:
+    from proxy.config.setup import Setup
+
+JUDGE_BY_PRIOR = (
+    "a judge moves a number by a prior, by 0.76 of log-odds at most, until verdicts teach what it "
+    "is worth: `pinocchio recalibrate --from-store --signals`"
+)
+LOGPROBS_UNWEIGHED = (
+    "log-probabilities are told and change no number yet: verdicts teach what they are worth, with "
+    "`pinocchio recalibrate --from-store --signals`"
+)
+
+
+def check(
+    config: ConfigOption = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Check this pack or policy file, not the configured one.")
+    ] = None,
+) -> None:
+    """Check a configuration and its policy; exit status 2 names each problem's file and line."""
+    from policies import lint, stream_report
+    from proxy.config.settings.problems import located
+    from proxy.config.setup import load_setup
+    from proxy.scoring.loader import load_recalibrations
+    from proxy.startup.startup import check_setup, check_stored_keys, without_domains, workers_line
+    from proxy.upstreams.loops import address_of, is_at
+    from proxy.upstreams.upstream_lines import upstream_lines
+
+    try:
+        setup = load_setup(config, policy)
+        check_setup(setup, DEFAULT_HOST)
+        check_stored_keys(setup)
+        facts = _facts_line(setup)
+    except StartupError as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
+    typer.echo(f"{setup.path or 'built-in configuration'}: ok")
+    rules = counted(len(setup.policy.rules), "rule")
+    typer.echo(
+        f"policy {setup.policy.name}@{setup.policy.digest}: ok, {setup.policy.mode}, {rules}"
+    )
+    for line in stream_report(setup.policy):
+        typer.echo(f"  {line}")
+    counting = load_recalibrations(setup.config.calibrator)
+    for line in _beyond_the_reply(setup.policy, is_weighed=bool(counting and counting.signals)):
+        typer.echo(f"  {line}")
+    typer.echo(f"calibrator {setup.config.calibrator.summary}")
+    for line in [*facts, *workers_line(setup.config)]:
+        typer.echo(line.strip())
+    for name, team in setup.config.teams.items():
+        policy_of_team = setup.book.load(team.policy)
+        typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")
+    for line in upstream_lines(setup.config, setup.path):
+        typer.echo(line)
+    for name, upstream in setup.config.upstreams.items():
+        if upstream.base_url and is_at(upstream.base_url, DEFAULT_HOST, DEFAULT_PORT):
+            text = (
+                f"{address_of(upstream.base_url)} is where `pinocchio serve` itself listens, "
+                "unless --port says otherwise"
+            )
+            place = located(setup.path, ("upstreams", name, "base_url"), text)
+            typer.echo(f"  warning: {place}")
+    if text := without_domains(setup.config, counting):
+        place = located(setup.path, ("calibrator", "recalibration"), text)
+        typer.echo(f"  warning: {place}")
+    if not setup.config.models:
+        name = next(iter(setup.config.upstreams), "NAME")
+        text = f'none, so no request can be answered; all are by [{{match: "*", upstream: {name}}}]'
+        typer.echo(f"  warning: {located(setup.path, ('models',), text)}")
+    for text in setup.book.namesakes():
+        typer.echo(f"  warning: {text}")
+    for each in setup.book:
+        for warning in lint(each):
+            typer.echo(f"  warning: {warning}")
+
+
+def _facts_line(setup: Setup) -> list[str]:
+    """Return a line with the number of the operator's facts, or none without a file of facts.
+
+    Raises StartupError for a broken file.
+    """
+    from proxy.scoring.loader import calibrator_refusal_placed, load_fact_file
+
+    with calibrator_refusal_placed(setup.path, "facts"):
+        facts = load_fact_file(setup.config.calibrator)
+    if facts is None:
+        return []
+    return [f"facts {facts.path}: {counted(facts.count, 'entry', 'entries')}"]
+
+
+def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:
+    """Yield a line for each model that the policy asks about a reply, and on unweighed signals."""
+    if policy.second_opinion is not None:
+        yield str(policy.second_opinion)
+    if policy.judge is not None:
+        yield str(policy.judge)
+    if policy.judge is not None and not is_weighed:
+        yield JUDGE_BY_PRIOR
+    if policy.logprobs and not is_weighed:
+        yield LOGPROBS_UNWEIGHED

@@ -1,0 +1,331 @@
+"""A live stream, without IO: bytes go in; bytes, finished choices and withheld calls come out.
+
+In `passthrough` only the event that finishes a choice waits for its score; nothing can be held,
+because the policy's rules were checked before the first byte was sent. In `buffer_tools`, which
+gates calls, everything from the first part of a tool call on is withheld and decided on at the end.
+A score that misses its event can be fetched later, at `/pinocchio/v1/results/{request id}`;
+`job.py` (`Job.score`) says how long the event waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
+from proxy.formats import Format, Sight
+from proxy.formats.events.uniform_events import LEARNT_FROM, TRIES, parted
+from proxy.http.wire.http import Client
+from proxy.http.wire.sse import (
+    MAX_EVENTS,
+    Event,
+    EventReader,
+    EventTooLargeError,
+    data_of,
+    hides_data,
+)
+from proxy.http.wire.upstream import Arriving
+
+READ_AT_ONCE = 2**16  # bytes that may wait until they are parsed
+LOOKS_AHEAD = 8  # single parts that are parsed early, to learn the form of the others
+MANY_EVENTS = 2**12  # bytes above which a search for marks costs more than parsing
+
+
+@dataclass(slots=True)
+class Finished:
+    """An event, and the indices of the choices that it finishes."""
+
+    event: Event
+    choices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Withholding:
+    """A marker that from here on events wait for a decision, and the client receives nothing."""
+
+
+class LiveStream:
+    """Reads a stream: `feed` it with the parts that arrive, and `end` it after the last one.
+
+    At most `max_bytes` of a stream are kept to score it: a longer one goes on unscored, or ends in
+    an error if calls are gated.
+    """
+
+    def __init__(self, format: Format, *, max_bytes: int, gates_calls: bool = False) -> None:
+        self._format = format
+        self._max_bytes = max_bytes
+        self._gates_calls = gates_calls
+        self.assembler = format.assembler()
+        self.assembler.reading.is_strict = gates_calls
+        self._reader = EventReader()
+        self._unread: list[bytes] = []  # whole events that are not parsed yet
+        self._unread_bytes = 0
+        self._bytes = 0
+        self._events = 0  # parsed events
+        self._looks_left = LOOKS_AHEAD
+        self._withheld: list[Event] | None = None  # events from the first part of a tool call on
+        self._withheld_finishes: set[int] = set()
+        self._has_ended = False  # whether the format's end or an error of upstream has arrived
+        self._has_failed = False  # whether an error of upstream has arrived
+        self.is_opaque = False  # whether bytes are passed on without being parsed
+        self.reason = "client_left"  # why there is no outcome, if there is none
+
+    def feed(self, part: bytes) -> Iterator[bytes | Finished | Withholding]:
+        """Yield the bytes that go on at once, and the events that wait for their choices' outcome.
+
+        Raises ProxyError for events that cannot be read or kept although calls are gated.
+        """
+        passing, marked = self._parted(self._take(part))
+        if passing:
+            yield passing
+        withheld_before = self.withholds()
+        yield from self._look_into(marked)
+        if self.withholds() and not withheld_before:
+            yield Withholding()
+
+    def takes(self, part: bytes) -> bool:
+        """Take in a part whose events go on unchanged, and return whether it was such a part.
+
+        If not, nothing has changed, and the part has to go to `feed`.
+        """
+        size = len(part)
+        is_bounded = self._bytes + size <= self._max_bytes and self._events <= MAX_EVENTS
+        if self._gates_calls or self.is_opaque or not is_bounded:
+            return False
+        if self._unread and self._looks_left:
+            self._looks_left -= 1
+            self._read_up()  # afterwards the form of text may be known
+        if not self._unread and self._reader.is_empty() and self.assembler.add_alike(part):
+            self._events += part.count(b"\n\n")
+        elif self._is_plain(part):
+            self._unread.append(part)
+            self._unread_bytes += size
+        else:
+            return False
+        self._bytes += size
+        return True
+
+    def _is_plain(self, part: bytes) -> bool:
+        """Return whether `feed` would pass a part on unchanged, without parsing first."""
+        is_little = self._unread_bytes + len(part) <= READ_AT_ONCE and len(part) <= MANY_EVENTS
+        return is_little and self._reader.is_whole(part) and self._format.marks.search(part) is None
+
+    def end(self, failure: ProxyError | None = None) -> bytes:
+        """Return the last bytes for the client; none if events are withheld.
+
+        `failure` is the reason why upstream's stream broke off or was wrong. It is returned as an
+        event, unless upstream's answer was complete.
+        """
+        if self._has_ended and not isinstance(failure, UnreadableReplyError):
+            failure = None  # upstream's answer was complete
+        self._read_up()
+        rest = b"" if self.is_opaque else self._reader.rest()
+        if rest and failure is None and self._gates_calls:
+            failure, rest = self._take_rest(rest)
+        if failure is None and self._withheld is not None:
+            failure = self._problem_of_withheld()
+        if failure is not None:
+            self.reason = self.reason if self.reason == "too_long" else "stream_broke_off"
+            self._withheld = None
+            return self._format.error_event(failure)
+        if self._withheld is not None:
+            return b""
+        if not self.is_opaque:
+            self.reason = "upstream_error" if self._has_failed else "no_finish_chunk"
+        return rest
+
+    def withholds(self) -> bool:
+        """Return whether events wait for a decision."""
+        return self._withheld is not None
+
+    def withheld(self) -> tuple[list[Event], frozenset[int]]:
+        """Return the events that wait, and the indices of those that finish a choice."""
+        return self._withheld or [], frozenset(self._withheld_finishes)
+
+    def _take(self, part: bytes) -> bytes:
+        """Return the events that a part completes; all bytes if the stream is too large to keep.
+
+        Raises UpstreamBrokenError where it is too large and calls are gated.
+        """
+        if self.is_opaque:
+            return part
+        self._bytes += len(part)
+        if self._bytes > self._max_bytes:
+            self._give_up(f"a stream is larger than {self._max_bytes} bytes (limits.max_body)")
+            return self._reader.rest() + part
+        if self._events > MAX_EVENTS:
+            self._give_up(f"a stream has more than {MAX_EVENTS} events")
+            return self._reader.rest() + part
+        try:
+            return self._reader.take(part)
+        except EventTooLargeError as error:
+            self._give_up(str(error))
+            return self._reader.rest()
+
+    def _give_up(self, why: str) -> None:
+        """Stop keeping the stream; raises UpstreamBrokenError where a policy must decide on it."""
+        self.reason = "too_long"
+        if self._gates_calls:
+            raise UpstreamBrokenError(why)
+        self.is_opaque = True
+        self._unread.clear()
+        self.assembler = self._format.assembler()
+
+    def _parted(self, ready: bytes) -> tuple[bytes, bytes]:
+        """Split bytes into those that may go on at once and those to be parsed before.
+
+        The second part begins with the event of the first mark.
+        """
+        if self.is_opaque or not ready:
+            return ready, b""
+        if self._gates_calls:  # no spelling of a call may pass
+            return b"", ready
+        read = self._take_alike(ready) if len(ready) > MANY_EVENTS else 0
+        unread = ready[read:]
+        if (mark := self._format.marks.search(unread)) is not None:
+            begins = 0 if unread.find(b"\r") >= 0 else unread.rfind(b"\n\n", 0, mark) + 2
+            unread = unread[:begins] if begins > 1 else b""
+        self._unread.append(unread)
+        self._unread_bytes += len(unread)
+        if self._unread_bytes > READ_AT_ONCE:
+            self._read_up()
+        passing = read + len(unread)
+        return ready[:passing], ready[passing:]
+
+    def _take_alike(self, ready: bytes) -> int:
+        """Take in the leading events that are certainly text, and return their size in bytes.
+
+        If the form of text is unknown, the first of these events are parsed to learn it.
+        """
+        self._read_up()
+        if taken := self.assembler.take_alike(ready):
+            return taken
+        read = 0
+        for events in (LEARNT_FROM, TRIES - LEARNT_FROM):
+            first, others = parted(ready[read:], events)
+            if self._format.marks.search(first) is not None:
+                break
+            self._unread.append(first)
+            self._read_up()
+            read += len(first)
+            if taken := self.assembler.take_alike(others):
+                return read + taken
+        return read
+
+    def _read_up(self) -> None:
+        """Parse the events that have been passed on."""
+        if not self._unread:
+            return
+        raw = b"".join(self._unread)
+        self._events += raw.count(b"\n\n")
+        if raw and (rest := self.assembler.add_unmarked(raw)):
+            for event in self._reader.split(rest):
+                self.assembler.add(event)
+        self._unread.clear()
+        self._unread_bytes = 0
+
+    def _look_into(self, ready: bytes) -> Iterator[bytes | Finished]:
+        """Parse events; yields the bytes that go on, and the events that wait for their outcome."""
+        if not ready:
+            return
+        self._read_up()
+        passing: list[bytes] = []
+        for event in self._reader.split(ready):
+            sight = self.assembler.add(event)
+            self._events += 1
+            if self._gates_calls and self._is_unreadable(event, sight):
+                if passing:
+                    yield b"".join(passing)
+                raise UnreadableReplyError(UNREADABLE_EVENT)
+            raw = event.raw if not self._gates_calls else self._sifted(event, sight)
+            self._has_ended = self._has_ended or sight.is_end
+            self._has_failed = self._has_failed or sight.is_error
+            if raw and sight.finished:
+                if passing:
+                    yield b"".join(passing)  # the text before a finish does not have to wait
+                    passing.clear()
+                yield Finished(event, sight.finished)
+            elif raw:
+                passing.append(raw)
+        if passing:
+            yield b"".join(passing)
+
+    def _is_unreadable(self, event: Event, sight: Sight) -> bool:
+        """Return whether clients might read an event differently than we do."""
+        is_hidden = sight.is_unread or hides_data(event)
+        return is_hidden or self.assembler.reading.is_ambiguous(event)
+
+    def _sifted(self, event: Event, sight: Sight) -> bytes:
+        """Return the bytes of an event that go on at once if calls wait.
+
+        From the first call on these are none.
+        """
+        if self._has_failed:  # nothing is decided on after an error of upstream
+            return b"" if sight.calls_tool or sight.finished else event.raw
+        is_withheld = self._withheld is not None or sight.calls_tool
+        if sight.is_error:
+            self._withheld = None  # only the error of an incomplete answer is passed on
+            return sight.bare if is_withheld and sight.bare is not None else event.raw
+        if not is_withheld:
+            return event.raw
+        if self._withheld is None:
+            self._withheld = []
+        if sight.finished:
+            self._withheld_finishes.add(len(self._withheld))
+        self._withheld.append(event)
+        return b""
+
+    def _take_rest(self, rest: bytes) -> tuple[ProxyError | None, bytes]:
+        """Parse bytes that upstream ended without a blank line, which some clients read.
+
+        Returns the error in them, if any, and the bytes that go on.
+        """
+        event = Event(rest, data_of(rest))
+        sight = self.assembler.add(event)
+        if self._is_unreadable(event, sight):
+            return UnreadableReplyError(UNREADABLE_EVENT), b""
+        passing = self._sifted(event, sight)
+        self._has_failed = self._has_failed or sight.is_error
+        return None, passing
+
+    def _problem_of_withheld(self) -> ProxyError | None:
+        """Return the error why the withheld events cannot be decided on, or None."""
+        choices = self.assembler.choices()
+        if not choices:
+            return UnreadableReplyError(UNREADABLE_EVENT)
+        if any(choice.finish_reason is None for choice in choices):
+            return UpstreamBrokenError("upstream's stream ended before its finish chunk")
+        return None
+
+
+class ShortWay:
+    """The direct path of a stream from upstream's connection to the client's.
+
+    Nearly all events go on unchanged after a look at their bytes. If nothing waits, the request's
+    task is not woken, which would pass them through a dozen coroutines, most of the cost of a delta
+    that arrives alone. Parts that are not plain, and all parts while a client is slow, are left to
+    the task.
+    """
+
+    __slots__ = ("_chunks", "_client", "_in_upstream", "_stream")
+
+    def __init__(
+        self, stream: LiveStream, chunks: Arriving, in_upstream: AbstractContextManager[None]
+    ) -> None:
+        """Set up the path; `in_upstream` measures the time in which the chunks' reader waits."""
+        self._stream, self._chunks, self._in_upstream = stream, chunks, in_upstream
+
+    def open(self, client: Client) -> None:
+        """Begin, once the reply's head has been sent."""
+        self._client = client
+        self._chunks.leave_to(self._take)
+
+    def _take(self, part: bytes) -> bool:
+        self._in_upstream.__exit__(None, None, None)  # this is our own time
+        client = self._client
+        is_taken = bool(part) and client.takes_parts() and self._stream.takes(part)
+        if is_taken:
+            client.write_part(part)
+        self._in_upstream.__enter__()
+        return is_taken

@@ -1,0 +1,70 @@
+"""`calibrator.images` of `proxy.yaml`: how the images of questions are handled."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from proxy.config.settings.section import Section, Size
+
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9*._-]+)(:(\d{1,5}|\*))?")
+
+
+def _fetch(value: Any) -> Any:
+    """Read `false` as no fetching and `true` as fetching from any public host."""
+    if isinstance(value, bool):
+        return {"hosts": ("*",)} if value else None
+    return value
+
+
+class FetchConfig(Section):
+    """The hosts from which the images of questions may be fetched.
+
+    `*` in a host matches anything but a port. A host without a port means its scheme's default
+    port.
+    """
+
+    hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    allow_private: bool = False  # whether addresses of the local network are allowed
+
+    @field_validator("hosts")
+    @classmethod
+    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not _HOST.fullmatch(host):
+                raise ValueError(
+                    f"a host is a name such as images.example.com or *.example.com, with :PORT "
+                    f"where that is another than its scheme's; not {host!r}"
+                )
+        return hosts
+
+    def allows(self, host: str, port: int | None) -> bool:
+        """Return whether a URL's host is allowed; `port` is None for its scheme's default port."""
+        asked = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
+        return any(_matches(each, asked) for each in self.hosts)
+
+
+def _matches(host: str, asked: str) -> bool:
+    parts = map(re.escape, host.lower().split("*"))
+    return re.fullmatch("[^:]*".join(parts), asked.lower()) is not None
+
+
+class ImagesConfig(Section):
+    """The images that a calibrator reads. One that reads no images needs `ignore`."""
+
+    fetch: Annotated[FetchConfig | None, BeforeValidator(_fetch)] = None
+    max_bytes: Size = 10 * 2**20  # of an encoded image
+    max_count: int = Field(default=8, gt=0)  # of one question
+    ignore: bool = False  # a calibrator that reads none scores the text alone
+    score_generated: bool = False  # whether images of `/v1/images/generations` are scored
+
+    @model_validator(mode="after")
+    def _has_something_to_score(self) -> ImagesConfig:
+        if self.ignore and self.score_generated:
+            raise ValueError(
+                "'score_generated' asks whether an image depicts its prompt, which without the "
+                "image says nothing; remove ignore"
+            )
+        return self

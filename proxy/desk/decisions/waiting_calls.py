@@ -1,0 +1,232 @@
+"""The tool calls of a reply as a reviewer needs to see them: name, arguments, and what is unusual.
+
+Marks point out an argument that appears nowhere in the conversation, and a call that the deciding
+rule names: two entries of the queue that ask for the same may differ in nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from calibrator import HIGH, CallNotes, NotScorableError, call_doubts
+from policies import Facts, Rule, ToolCall, risk_of
+from proxy.formats import NoAnswerError
+from proxy.formats.conversation import answered, format_of
+from proxy.http.wire.json_splice import json_object
+from proxy.store.queue import Listed
+from proxy.store.reviews.held_replies import HeldReply
+
+EDITED: Final = "changed by the reviewer"
+AMBIGUOUS: Final = "tools may read this differently"
+MOST_REMEMBERED: Final = 2_000  # replies whose doubts are kept, see `Doubts`
+
+
+def plain_arguments(arguments: str) -> dict[str, Any] | None:
+    """Return the arguments of a call by their names, as every tool reads them.
+
+    None for what is no JSON object, and for one in which a member is repeated: there one tool takes
+    the first and another the last, and a reviewer would see only one.
+    """
+    try:
+        values = json.loads(arguments or "{}", object_pairs_hook=_once, parse_constant=_none_such)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a member stands twice")
+    return found
+
+
+def _none_such(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A tool call; `arguments` is its text, usually a JSON object.
+
+    `marks` says what is unusual about arguments, by name; the empty name is the call as a whole.
+    `risk` is the pattern of the rule that it matches. `level` is how bad a wrong call would be
+    (low, medium or high, empty where unknown), and `reasons` say why.
+    """
+
+    name: str
+    arguments: str
+    marks: Mapping[str, str] = field(default_factory=dict)
+    risk: str | None = None
+    level: str = ""
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> dict[str, Any] | None:
+        """The arguments by their names; None where the text is not a plain JSON object."""
+        return plain_arguments(self.arguments)
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether tools may read different arguments in the text of an object."""
+        return self.values is None and self.arguments.lstrip().startswith("{")
+
+    @property
+    def pieces(self) -> list[tuple[str, str]]:
+        """Each argument as code, `amount=84.2`, with its mark or an empty text."""
+        if (values := self.values) is None:
+            return [(self.arguments, AMBIGUOUS if self.is_ambiguous else "")]
+        return [
+            (f"{name}={_code(each)}", self.marks.get(name, "")) for name, each in values.items()
+        ]
+
+    @property
+    def line(self) -> str:
+        """The call as code: `refund_order(order_id="A-1", amount=84.2)`."""
+        return f"{self.name}({', '.join(code for code, _ in self.pieces)})"
+
+    @property
+    def marked_line(self) -> str:
+        """The call as code, with its marks in words: `amount=842.0 [not in the conversation]`."""
+        told = (f"{code} [{mark}]" if mark else code for code, mark in self.pieces)
+        whole = f"  [{mark}]" if (mark := self.marks.get("", "")) else ""
+        return f"{self.name}({', '.join(told)}){whole}"
+
+    @property
+    def warning(self) -> str:
+        """What a person must know about the call as a whole: a high risk, and its marks."""
+        told = [f"high risk: {'; '.join(self.reasons)}"] if self.level == HIGH else []
+        return "; ".join([*told, *([mark] if (mark := self.marks.get("", "")) else [])])
+
+    def facts(self) -> dict[str, Any]:
+        """Return the call as JSON values."""
+        values = self.values
+        return {
+            "name": self.name,
+            "arguments": self.arguments if values is None else values,
+            "marks": dict(self.marks),
+            "risk": self.risk,
+            "level": self.level or None,
+            "reasons": list(self.reasons),
+        }
+
+
+def calls_in(reply: bytes, path: str | None) -> list[WaitingCall]:
+    """Return the calls of all choices of a reply, in order, without marks."""
+    parts = (part for turn in answered(reply, path) for part in turn.calls)
+    return [WaitingCall(part.name, part.text) for part in parts]
+
+
+def with_arguments(choices: Sequence[Facts], held: HeldReply) -> tuple[Facts, ...]:
+    """Return the facts of each choice with the arguments of its calls.
+
+    No record keeps the arguments, so they come from the reply that was held. Facts with other calls
+    than the reply stay as they are.
+    """
+    calls = tuple(ToolCall(each.name, each.arguments) for each in calls_in(held.reply, held.path))
+    names = [call.name for call in calls]
+    return tuple(
+        replace(facts, tools=calls) if [call.name for call in facts.tools] == names else facts
+        for facts in choices
+    )
+
+
+Known: TypeAlias = tuple[list[dict[str, str]], list[str], list[CallNotes]]
+
+
+class Doubts:
+    """The doubts about calls of held replies; they are computed once for each reply."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+
+    def of(self, held: HeldReply | Listed) -> Known:
+        """Return the marks of each call, reasons in words, and the notes on each call.
+
+        The reasons are for all calls together.
+        """
+        if not held.reply or held.request is None:
+            return [], [], []
+        if held.id not in self._known:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[held.id] = _doubts(held.request, held.reply, held.path)
+        return self._known[held.id]
+
+    def waiting_calls(self, held: HeldReply | Listed, rule: Rule | None) -> list[WaitingCall]:
+        """Return the calls of a reply, or of the reviewer's edit of it, with their marks."""
+        if not held.reply:
+            return []
+        calls = calls_in(held.reply, held.path)
+        if held.edit:
+            found = _edited(calls, calls_in(held.edit, held.path))
+        else:
+            marks, _, notes = self.of(held) if calls else ([], [], [])
+            found = [
+                replace(call, marks=marks[at] if len(marks) == len(calls) else {})
+                for at, call in enumerate(calls)
+            ]
+            if len(notes) == len(calls):
+                found = [
+                    replace(call, level=note.risk, reasons=note.reasons)
+                    for call, note in zip(found, notes, strict=True)
+                ]
+        if rule is None:
+            return found
+        return [
+            replace(call, risk=risk_of(rule, ToolCall(call.name, call.arguments))) for call in found
+        ]
+
+
+def _edited(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> list[WaitingCall]:
+    if len(before) != len(after):
+        return list(after)
+    return [
+        replace(new, marks=dict.fromkeys(_changed(old.values, new.values), EDITED))
+        for old, new in zip(before, after, strict=True)
+    ]
+
+
+def _changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+    return [name for name, value in (new or {}).items() if (old or {}).get(name, old) != value]
+
+
+def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
+    """Return the doubts about a reply; empty where the request or reply cannot be read."""
+    format, payload, completion = format_of(path), json_object(request), json_object(reply)
+    if format is None or payload is None or completion is None:
+        return [], [], []
+    try:
+        question = format.question(payload)
+        used = [question.tool_use(each.message) for each in format.choices(completion)]
+    except (NoAnswerError, NotScorableError):
+        return [], [], []
+    found = [call_doubts(each) for each in used if each is not None and each.has_calls]
+    notes = [note for each in found for note in each.notes]
+    marks = [mark for each in found for mark in each.arguments]
+    if len(notes) == len(marks):
+        marks = [_with_others(*pair) for pair in zip(marks, notes, strict=True)]
+    reasons = list(dict.fromkeys(reason for each in found for reason in each.reasons))
+    return marks, reasons, notes
+
+
+def _with_others(marks: dict[str, str], notes: CallNotes) -> dict[str, str]:
+    """Add to the marks of arguments those of other kinds than unmentioned values."""
+    found = dict(marks)
+    for mark in notes.marks:
+        name = mark.argument.partition(".")[0]
+        if mark.name not in (*_OF_VALUES, *_OF_REASONS) and mark.words not in found.get(name, ""):
+            found[name] = f"{found[name]}; {mark.words}" if name in found else mark.words
+    return found
+
+
+_OF_VALUES: Final = ("not_in_conversation", "placeholder")
+_OF_REASONS: Final = ("unconfirmed", "not_looked_up")
+"""Marks that are shown among the reasons and not in red, since right calls have them as often."""
+
+
+def _code(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

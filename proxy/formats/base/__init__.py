@@ -1,0 +1,3 @@
+"""What all formats share: their interface, edits, and the reading of OpenAI objects."""
+
+__all__ = ["edits", "format", "logprobs", "openai"]

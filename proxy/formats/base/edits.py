@@ -1,0 +1,112 @@
+"""What a person may change in a stored reply, and what its request requires of it.
+
+Each format finds its own texts, calls and requirements (`Format.editable`, `Format.wanted_json`).
+This module has what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from proxy.http.wire.json_rewrite import Place
+from proxy.http.wire.json_splice import dumps
+
+Json = dict[str, Any]
+Changes = dict[Place, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EditableText:
+    """The text of a choice; `changes` returns what a new text changes in the reply."""
+
+    text: str
+    changes: Callable[[str], Changes]
+
+
+@dataclass(frozen=True, slots=True)
+class EditableCall:
+    """A call of one of the client's tools.
+
+    Its `arguments` are a JSON object, stored as an `object` or as a `string`, or, for a custom
+    tool, any `text`. `arguments_at` and `name_at` are their places.
+    """
+
+    name: str
+    arguments: str
+    kind: Literal["string", "object", "text"]
+    arguments_at: Place
+    name_at: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Editable:
+    """What a reviewer may change: one text for each choice, or none, and the calls in order."""
+
+    texts: list[EditableText] = field(default_factory=list)
+    calls: list[EditableCall] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedJson:
+    """The requirement that a text is JSON: of this schema, or any object if the schema is None."""
+
+    schema: Any
+
+
+def editable_call(
+    call: Json, kind: Literal["string", "object", "text"], place: Place, name: str
+) -> EditableCall:
+    given = call[name]
+    arguments = given if isinstance(given, str) else dumps(given).decode()
+    return EditableCall(call["name"], arguments, kind, (*place, name), (*place, "name"))
+
+
+def uncut(choice: Json, place: Place) -> Changes:
+    """Return the changes to a choice that remove what was about its old text.
+
+    These are its log-probabilities, and a finish reason that says it was cut.
+    """
+    changed: Changes = {}
+    if choice.get("logprobs"):
+        changed[(*place, "logprobs")] = None
+    if choice.get("finish_reason") in ("length", "content_filter"):
+        changed[(*place, "finish_reason")] = "stop"
+    return changed
+
+
+def wanted_of(wanted: Any) -> WantedJson | None:
+    """Return what a request's description of its answer's format requires; None for any text."""
+    wanted = _object(wanted)
+    if wanted.get("type") == "json_object":
+        return WantedJson(None)
+    if wanted.get("type") != "json_schema":
+        return None
+    named = wanted.get("json_schema")
+    return WantedJson(_object(named).get("schema") if named is not None else wanted.get("schema"))
+
+
+def tool_schemas(payload: Json) -> dict[str, Any]:
+    """Return the schemas of the arguments of the offered tools, by name.
+
+    Returns None for a tool without one.
+    """
+    found: dict[str, Any] = {}
+    listed = [*_listed(payload.get("tools")), *_listed(payload.get("functions"))]
+    for tool in listed:
+        if tool.get("type") == "namespace":
+            found |= tool_schemas(tool)
+            continue
+        inner = tool.get("function") or tool.get("custom") or tool
+        if isinstance(inner, dict) and isinstance(name := inner.get("name"), str):
+            found[name] = inner.get("parameters", inner.get("input_schema"))
+    return found
+
+
+def _listed(value: Any) -> list[Json]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}

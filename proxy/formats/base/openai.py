@@ -1,0 +1,297 @@
+"""What OpenAI's formats have in common: choices, chunks, our member, and errors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from proxy.errors import ProxyError
+from proxy.formats.base.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
+from proxy.formats.events.called import has_call, seems_call
+from proxy.formats.events.merging import index_of
+from proxy.formats.events.readings import StreamReading
+from proxy.http.wire.json_splice import dumps, json_object, may_be_object, member_bytes
+from proxy.http.wire.sse import Event, event_bytes, is_done, is_one_line, name_of
+
+_BOM = b"\xef\xbb\xbf"
+_NESTED = ("error", "errors", "detail", "base_resp")
+_WORDS = (  # members of an error
+    *("type", "code", "message", "param", "status"),
+    *("msg", "status_code", "status_msg"),
+)
+_OF_CHUNKS = frozenset(
+    {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"}
+)  # members of a chunk; only the choices hold parts of an answer
+_OF_ERROR_OBJECTS = frozenset(
+    {*_WORDS, "metadata", "details", "innererror", "request_id", "error_type"}
+)
+OF_ERRORS = frozenset(
+    {
+        *("error", "type", "code", "message", "param", "status", "status_code", "detail"),
+        *("id", "object", "created", "model", "provider", "user_id", "request_id"),
+        *("sequence_number", "event_id", "errors", "msg", "success", "base_resp"),
+    }
+)  # members of an error's event; none of them holds a part of an answer
+_ENDINGS = (None, "", "error", "stop", "length", "content_filter")
+
+
+class ChoicesFormat(ABC):
+    """What OpenAI's formats with a list of `choices` share."""
+
+    @abstractmethod
+    def message(self, choice: Json) -> Json | None:
+        """Return a choice's message in the form of chat completions, or None if it has none."""
+
+    def count(self, payload: Json) -> int:
+        wanted = payload.get("n")
+        return wanted if isinstance(wanted, int) and wanted > 1 else 1
+
+    def without_effects(self, payload: Json) -> Json | None:
+        once = {"n": 1} if self.count(payload) > 1 else {}
+        return once | ({"store": False} if payload.get("store") else {})
+
+    def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        """Return None: without messages there is no turn to add."""
+        return None
+
+    def wants_schema(self, payload: Json) -> bool:
+        wanted = payload.get("response_format")
+        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+
+    def choices(self, completion: Json) -> list[Choice]:
+        listed = completion.get("choices")
+        choices = []
+        for position, choice in enumerate(listed if isinstance(listed, list) else ()):
+            message = self.message(choice) if isinstance(choice, dict) else None
+            if message is None:
+                return []
+            reason, logprobs = choice.get("finish_reason"), choice.get("logprobs")
+            choices.append(
+                Choice(
+                    index_of(choice, position),
+                    message,
+                    reason if isinstance(reason, str) else None,
+                    logprobs if isinstance(logprobs, dict) else None,
+                )
+            )
+        return choices
+
+    def noticed(self, completion: Json, notice: str) -> Json | None:
+        choices = [self.noticed_choice(choice, notice) for choice in completion["choices"]]
+        return {**completion, "choices": choices} if choices != completion["choices"] else None
+
+    @abstractmethod
+    def noticed_choice(self, choice: Json, notice: str) -> Json:
+        """Return the choice with a notice after its text, or unchanged if it has no text."""
+
+    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return annotated(event, member)
+
+    def error_body(self, error: ProxyError) -> bytes:
+        return error_body(error)
+
+    def error_event(self, error: ProxyError) -> bytes:
+        return error_event(error)
+
+
+class ChunkAssembler(Assembler, ABC):
+    """What the streams of these formats share: chunks, each with the same head."""
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self.reading = StreamReading()
+        self._head: Json = {}  # id, created, model .. of the first chunk
+        self._usage: Json | None = None
+
+    def add(self, event: Event) -> Sight:
+        if not event.data:
+            return NOTHING
+        if is_done(event.data):
+            return Sight(is_end=True)
+        chunk = self.reading.object_in(event)
+        if chunk is None:
+            return self.noting(unreadable(event.data))
+        if is_error(chunk) or (event.raw.startswith(b"event") and name_of(event.raw) == "error"):
+            return error_sight(chunk)
+        return self._add_chunk(chunk)
+
+    def _add_chunk(self, chunk: Json) -> Sight:
+        if not self._head and "id" in chunk:
+            self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage")}
+        if isinstance(chunk.get("model"), str) and chunk["model"]:
+            self.model = chunk["model"]
+        if isinstance(chunk.get("usage"), dict):
+            self._usage = chunk["usage"]
+        listed = chunk.get("choices")
+        beside = chunk.keys() - _OF_CHUNKS
+        is_stray = bool(beside) and has_call({key: chunk[key] for key in beside})
+        if isinstance(listed, list):
+            sight = self.add_parts(listed)
+            return replace(sight, is_unread=True) if is_stray else sight
+        return self.noting(UNREAD) if listed or is_stray else NOTHING
+
+    @abstractmethod
+    def add_parts(self, parts: list[Any]) -> Sight:
+        """Add a chunk's `choices`; return what they mean."""
+
+
+def is_error(told: Json) -> bool:
+    """Return whether an object says that it is an error, in the words of any server.
+
+    These are `error`, and in an object without choices `errors`, `object: error` (vLLM),
+    `success: false` and MiniMax's `base_resp` with another status than 0.
+    """
+    if told.get("error"):
+        return True
+    if told.get("choices"):
+        return False
+    base = told.get("base_resp")
+    if isinstance(base, dict) and base.get("status_code") not in (None, 0):
+        return True
+    return bool(told.get("errors")) or told.get("object") == "error" or told.get("success") is False
+
+
+def is_failed(completion: Json) -> bool:
+    """Return whether a completion has an error in place of an answer.
+
+    Gateways send the error beside its choices, or in one of them, with no text and no call.
+    """
+    choices = completion.get("choices")
+    if not isinstance(choices, list) or not all(map(_says_nothing, choices)):
+        return False
+    return bool(completion.get("error")) or any(choice.get("error") for choice in choices)
+
+
+def _says_nothing(choice: Any) -> bool:
+    """Return whether a choice has no part of an answer, though perhaps the error that ended it."""
+    if not isinstance(choice, dict):
+        return False
+    for key, value in choice.items():
+        if key in ("delta", "message") and isinstance(value, dict):
+            said = {**value, "role": None} if value.get("role") == "assistant" else value
+            is_empty = _is_no_text(said)
+        elif key in ("finish_reason", "native_finish_reason"):
+            is_empty = value in _ENDINGS
+        else:
+            is_told = key == "error" and isinstance(value, dict) and _of_error(value) == value
+            is_empty = is_told or _is_no_text(value)
+        if not is_empty:
+            return False
+    return True
+
+
+def _of_error(told: Any) -> Any:
+    """Return an error's content, or only its known words if the rest may be part of an answer."""
+    if told is None or isinstance(told, str | int | float):
+        return told
+    if isinstance(told, list):
+        return [_of_error(each) for each in told if not isinstance(each, list)]
+    words = told if isinstance(told, dict) else {}
+    unknown = [words[key] for key in words.keys() - _OF_ERROR_OBJECTS]
+    if words and all(map(_is_no_text, unknown)) and not seems_call(words):
+        return told
+    known = (key for key in _WORDS if key in words)
+    kept = {key: words[key] for key in known if isinstance(words[key], str | int | None)}
+    return kept if any(kept.values()) else {**kept, "message": "upstream failed"}
+
+
+def _is_no_text(value: Any) -> bool:
+    """Return whether a JSON value has no text at any depth."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str) and value:
+            return False
+    return True
+
+
+def unreadable(data: str) -> Sight:
+    """Return what an event means whose data is not a JSON object for us."""
+    return UNREAD if may_be_object(data) else NOTHING
+
+
+def error_alone(told: Json) -> Json:
+    """Return an error's object without members that may be a part of an answer.
+
+    It equals `told` if none could be one; members that are null or empty cannot.
+    """
+    kept = {
+        key: _of_error(value) if value else value
+        for key, value in told.items()
+        if value is None
+        or value == []
+        or (key in OF_ERRORS and (key in _NESTED or not isinstance(value, dict | list)))
+    }
+    choices = told.get("choices")
+    if isinstance(choices, list) and choices and all(map(_says_nothing, choices)):
+        kept["choices"] = choices
+    return kept
+
+
+def error_sight(told: Json, name: str | None = None) -> Sight:
+    """Return what an error's event means.
+
+    `bare` is the event without possible parts of an answer.
+    """
+    kept = error_alone(told)
+    if kept == told:
+        return Sight(is_end=True, is_error=True)
+    bare = event_bytes(dumps(kept))
+    if name is not None:
+        bare = b"event: %b\n%b" % (name.encode(), bare)
+    return Sight(is_end=True, is_error=True, calls_tool=True, bare=bare)
+
+
+def kind_of(data: Json, event: Event) -> str | None:
+    """Return an event's type, from its body or else its name; None where the two differ."""
+    kind, name = data.get("type"), name_of(event.raw)
+    if kind is None and name is None and data.get("error"):
+        return "error"
+    if kind is None:
+        return name
+    return kind if isinstance(kind, str) and name in (None, kind) else None
+
+
+def includes_usage(payload: Json) -> bool:
+    options = payload.get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
+    """Return the event with the member in its object, or unchanged if it carries no object."""
+    data = json_object(event.data) if event.data and not is_done(event.data) else None
+    if data is None:
+        return event.raw
+    end = _end_of_object(event.raw)
+    return b"%b%b%b" % (event.raw[:end], member_bytes(MEMBER, member, not data), event.raw[end:])
+
+
+def _end_of_object(raw: bytes) -> int:
+    """Return the index of the last brace in the last line of an event's data that has one.
+
+    Raises ValueError if there is none.
+    """
+    end = len(raw)
+    if is_one_line(raw) and raw.endswith(b"}\n\n"):
+        return end - 3
+    while end > 0:
+        start = max(raw.rfind(b"\n", 0, end), raw.rfind(b"\r", 0, end)) + 1
+        if raw.startswith((b"data:", _BOM + b"data:"), start):
+            brace = raw.rfind(b"}", start, end)
+            if brace >= 0:
+                return brace
+        end = start - 1
+    raise ValueError("an event without an object")
+
+
+def error_body(error: ProxyError) -> bytes:
+    """Return an error in OpenAI's envelope."""
+    return error.body()
+
+
+def error_event(error: ProxyError) -> bytes:
+    return event_bytes(error.body())

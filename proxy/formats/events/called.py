@@ -1,0 +1,307 @@
+"""The tools that an answer calls, also where no format defines such a call.
+
+A policy that holds calls has to see each of them: one of a new type, with its name in another
+place, in an object where a list is expected, or under a member in another case. So whatever looks
+like a call counts as one, under every name that a reader could find in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from calibrator import RISKS, CallNotes
+from policies import OfferedTools, ToolCall
+from proxy.http.wire.json_splice import dumps
+
+_TEXTS = frozenset({"role", "content", "refusal", "reasoning_content", "reasoning", "name", "id"})
+_CALLING = frozenset({"toolcalls", "toolcall", "functioncall", "functioncalls", "tooluse"})
+_DESCRIBED = frozenset({"tools", "tool_choice", "logprobs", "annotations", "usage"})
+_ARGUMENTS = ("arguments", "input")
+_GIVEN = ("arguments", "input", "parameters")  # with a name, each of these makes any object a call
+_PLACES = ("item", "response", "content_block", "content", "message", "output", "choices")
+_PIECES = (  # members of events in which a text or a call grows
+    *("delta", "text", "refusal", "part", "name", "function", "tool"),
+    *("arguments", "input", "partial_json", "parameters"),
+)
+_LABELS = {"id", "index", "type"}  # members of a call without content
+_BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # members of a message
+
+
+def plain_text(message: Mapping[str, Any]) -> str | None:
+    """Return the text of a chat message that has nothing else, as nearly all have.
+
+    Returns None for others.
+    """
+    text = None
+    for key, value in message.items():
+        is_text = type(value) is str
+        if is_text and key == "content":
+            text = value
+        elif is_text and key == "role":
+            continue
+        elif value or (value is not None and key == "function_call"):
+            return None
+    return text
+
+
+def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """Return the calls of a chat message, also custom tools and the legacy function call."""
+    return tuple(call for part in _calling_parts(message) for call in _called(part))
+
+
+def read_calls(
+    calls: Iterable[ToolCall],
+    offered: OfferedTools,
+    names: Mapping[str, tuple[str, ...]] | None,
+    project: str | None = None,
+) -> tuple[ToolCall, ...]:
+    """Return calls with the other names under which a client may look their tools up.
+
+    `offered` are the request's tools, `project` is the agent's folder. `names` are the names that
+    the deltas of a stream gave besides the one in the message. A call in the arguments of another,
+    as models write parallel ones, is returned as a call too.
+    """
+    found = []
+    for call in calls:
+        for each in (call, *_calls_inside(call)):
+            beside = names.get(each.name, ()) if names and each is call else ()
+            readings = offered.readings(each.name, *beside)
+            found.append(ToolCall(each.name, each.arguments, readings, project))
+    return tuple(found)
+
+
+def noted(calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None) -> tuple[ToolCall, ...]:
+    """Return calls with their marks and risks.
+
+    If a call has others inside, the notes do not distinguish them, so each call gets all marks and
+    the highest risk.
+    """
+    if notes is None or not calls:
+        return calls
+    marks = [tuple((mark.name, mark.argument) for mark in each.marks) for each in notes]
+    risks = [each.risk for each in notes]
+    if len(calls) != len(notes):
+        marks = [tuple(dict.fromkeys(pair for each in marks for pair in each))] * len(calls)
+        risks = [max(risks, key=RISKS.index, default=RISKS[0])] * len(calls)
+    return tuple(
+        replace(call, marks=own, risk=risk)
+        for call, own, risk in zip(calls, marks, risks, strict=True)
+    )
+
+
+def _calls_inside(call: ToolCall) -> Iterator[ToolCall]:
+    """Yield the calls in the arguments of a call of `multi_tool_use.parallel`."""
+    if '"recipient_name"' not in call.arguments:
+        return
+    values = call.values()
+    uses = values.get("tool_uses") if isinstance(values, dict) else None
+    for use in uses if isinstance(uses, list) else ():
+        if isinstance(use, dict) and isinstance(name := use.get("recipient_name"), str):
+            yield ToolCall(name, _text(use.get("parameters", {})))
+
+
+def offered_tools(payload: Mapping[str, Any]) -> OfferedTools:
+    """Return the names of the tools that a request offers in any format."""
+    names: list[str] = []
+    for tool in (*_items(payload.get("tools")), *_items(payload.get("functions"))):
+        names += _offered_by(tool)
+    return OfferedTools(names)
+
+
+def _offered_by(tool: Any) -> list[str]:
+    """Return the names of a tool or of a namespace's tools.
+
+    For a server's own tool without a name, it is the type.
+    """
+    if not isinstance(tool, dict):
+        return []
+    owners = (tool, tool.get("function"), tool.get("custom"), *_items(tool.get("tools")))
+    found = [each.get("name") for each in owners if isinstance(each, dict)]
+    named = [each for each in (*found, *_items(tool.get("allowed_tools"))) if isinstance(each, str)]
+    kind = tool.get("type")
+    return named or ([kind] if isinstance(kind, str) and kind != "function" else [])
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[str, Any]:
+    """Return a chat message without the calls with these ids."""
+    calls = message.get("tool_calls")
+    if not ids or not isinstance(calls, list):
+        return message
+    kept = [each for each in calls if not isinstance(each, dict) or each.get("id") not in ids]
+    return {**message, "tool_calls": kept}
+
+
+def has_call(message: Mapping[str, Any]) -> bool:
+    """Return whether a chat message has a call, or a delta a piece of one."""
+    return not _is_text(message) and any(True for _ in _calling_parts(message))
+
+
+def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the parts of a message that call something, call by call."""
+    for key, value in message.items():
+        if value is None or (type(value) is str and key in _TEXTS):
+            continue
+        if _spelled(key) in _CALLING:
+            yield from _listed(value, is_legacy=key == "function_call")
+        elif key not in _DESCRIBED and seems_call(value):
+            yield from value if isinstance(value, list) else [value]
+
+
+def _is_text(message: Mapping[str, Any]) -> bool:
+    """Return whether a message has only texts in known members."""
+    for key, value in message.items():
+        if value is None or (type(value) is str and key in _TEXTS):
+            continue
+        if value or key == "function_call":
+            return False
+    return True
+
+
+def _listed(value: Any, *, is_legacy: bool) -> Iterator[Any]:
+    if isinstance(value, list):
+        yield from value
+    elif is_legacy and isinstance(value, dict):
+        yield {"function": value}
+    elif value:
+        yield value
+
+
+def _spelled(key: str) -> str:
+    return key.lower().replace("_", "").replace("-", "")
+
+
+def seems_call(value: Any) -> bool:
+    """Return whether a JSON value contains what looks like a part of a call, at any depth."""
+    if not isinstance(value, dict | list):
+        return False
+    waiting: list[Any] = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            kind = value.get("type")
+            if isinstance(kind, str) and is_call_type(kind):
+                return True
+            if isinstance(value.get("name"), str) and any(key in value for key in _GIVEN):
+                return True
+            for key, each in value.items():
+                if each and _spelled(key) in _CALLING:
+                    return True
+                if isinstance(each, dict | list) and key not in _DESCRIBED:
+                    waiting.append(each)
+        else:
+            waiting += (each for each in value if isinstance(each, dict | list))
+    return False
+
+
+def is_stray(event: Mapping[str, Any], *expected: str) -> bool:
+    """Return whether an event of a stream has parts of an answer where they are not read."""
+    told = {place: event.get(place) for place in _PLACES if place not in expected}
+    if isinstance(told.get("message"), str):
+        del told["message"]  # what a gateway says; a message with parts is an object
+    return any(told.values()) or seems_call(
+        {key: each for key, each in event.items() if key not in expected and key != "type"}
+    )
+
+
+def may_hold_part(kind: str, event: Mapping[str, Any]) -> bool:
+    """Return whether an event of an unknown type could hold a part of an answer.
+
+    Clients ignore types that they do not know, and gateways send such events on every turn
+    (`vertex_event`, `codex.rate_limits`). An event counts only if it is named or built like a call,
+    or has a member in which an answer or a piece of one could be.
+    """
+    has_part = any(event.get(name) for name in _PIECES)
+    return has_part or is_call_type(kind) or is_stray(event)
+
+
+def is_call_type(kind: str) -> bool:
+    """Return whether a `type` names a call; the types of results do not."""
+    kind = _spelled(kind)
+    is_result = kind.endswith(("output", "result", "response"))
+    return not is_result and ("call" in kind or "tooluse" in kind or kind == "function")
+
+
+def _called(call: Any) -> list[ToolCall]:
+    """Return a call for each name that a reader may find in it, and for each of its arguments."""
+    if not isinstance(call, dict):
+        return [ToolCall("", _text(call))]
+    known = [call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
+    named = [each for each in call.values() if isinstance(each, dict) and "name" in each]
+    owners = [*known, *(each for each in named if not any(each is one for one in known))]
+    if "name" in call:
+        owners.append(call)
+    found = [called for owner in owners for called in _each_arguments(owner, call)]
+    return found or [ToolCall(name, _text(call)) for name in _names_in(call) or [_type_of(call)]]
+
+
+def _each_arguments(owner: Mapping[str, Any], call: Mapping[str, Any]) -> list[ToolCall]:
+    name = owner["name"] if isinstance(owner.get("name"), str) else ""
+    given = [owner[key] for key in _ARGUMENTS if owner.get(key)]
+    if not given and owner is call:
+        given = [call]
+    return [ToolCall(name, _text(each)) for each in given] or [ToolCall(name, "")]
+
+
+def _names_in(value: Any) -> list[str]:
+    names, waiting = [], [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if isinstance(name := value.get("name"), str):
+                names.append(name)
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return names
+
+
+def _type_of(call: Mapping[str, Any]) -> str:
+    return call["type"] if isinstance(call.get("type"), str) else ""
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value).decode(errors="replace")
+
+
+def unread_part(message: Mapping[str, Any]) -> str | None:
+    """Return a word for what no calibrator reads in a chat message; None if all is read."""
+    if _is_text(message):
+        return None
+    for member, reason in _BEYOND_TEXT.items():
+        if message.get(member):
+            return reason
+    content = message.get("content")
+    if isinstance(content, list) and (beyond := beyond_text(content)):
+        return _BEYOND_TEXT[next(iter(beyond))]
+    return None if all(map(_is_readable, _calling_parts(message))) else "unknown_call"
+
+
+def beyond_text(parts: Iterable[Any]) -> dict[str, Any]:
+    """Return members of a chat message for the parts of a content that are heard or seen."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str):
+            found |= {key: [part] for key, word in _BEYOND_TEXT.items() if word in kind}
+    return found
+
+
+def _is_readable(call: Any) -> bool:
+    """Return whether a call is exactly one function or custom tool, or is empty so far."""
+    kinds = [kind for kind in ("function", "custom") if isinstance(call, dict) and call.get(kind)]
+    if not kinds:
+        return isinstance(call, dict) and not any(call[key] for key in call.keys() - _LABELS)
+    return len(kinds) == 1 and isinstance(call[kinds[0]], dict)
+
+
+def unknown_call(kind: Any, value: Any) -> dict[str, Any]:
+    """Return a call of a chat message in place of a value of an unknown type."""
+    named = value.get("name") if isinstance(value, dict) else None
+    name = named if isinstance(named, str) else str(kind)
+    return {"type": "unknown", "unknown": {"name": name, "arguments": _text(value)}}

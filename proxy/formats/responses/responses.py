@@ -1,0 +1,281 @@
+"""`/v1/responses`: items in, items out, one answer for each request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from calibrator import NotScorableError, Question, read_question
+from proxy.errors import ProxyError
+from proxy.formats.base.edits import (
+    Changes,
+    Editable,
+    EditableText,
+    WantedJson,
+    editable_call,
+    wanted_of,
+)
+from proxy.formats.base.format import (
+    NOTICE_GAP,
+    Assembler,
+    Choice,
+    Ending,
+    Json,
+    NoAnswerError,
+    last_users_text,
+    text_of,
+    turns_in,
+)
+from proxy.formats.base.openai import error_body
+from proxy.formats.events.markers import Marks
+from proxy.formats.responses.responses_events import Writer, annotated, error_event
+from proxy.formats.responses.responses_items import (
+    as_items,
+    chat_messages,
+    chat_tools,
+    listed_tools,
+    logprobs_of,
+    tools_in_items,
+    with_text,
+)
+from proxy.formats.responses.responses_stream import ResponsesAssembler, answer_to, finish_reason
+from proxy.http.wire.json_rewrite import REMOVED
+from proxy.http.wire.sse import Event
+
+ELSEWHERE = {  # parameters for text that is not in the request, with a word for the reason
+    "previous_response_id": "unknown_previous_response",
+    "conversation": "conversation",
+    "prompt": "prompt_template",
+}
+_CALLED = {  # members of the items of a reply that call a function, by their type
+    "function_call": ("call_id", "name", "arguments"),
+    "custom_tool_call": ("call_id", "name", "input"),
+}
+_HARMLESS_TOOLS = ("function", "custom", "web_search", "file_search", "computer", "local_shell")
+"""Beginnings of the types of tools that the client runs itself or that only search."""
+_UNFINISHED = {
+    "queued": "background",
+    "in_progress": "background",
+    "failed": "upstream_error",
+    "cancelled": "upstream_error",
+}
+
+
+class ResponsesFormat:
+    """OpenAI's responses, as coding agents and newer SDKs speak them."""
+
+    name = "responses"
+    path = "/responses"
+    held_prefix = "resp_held_"
+    fetch_path = path
+    asks_logprobs: Mapping[str, Any] = MappingProxyType(
+        {"include": ["message.output_text.logprobs"], "top_logprobs": 5}
+    )
+    marks = Marks(
+        (b"response.", rb'(?:completed|incomplete|failed|cancelled)"'),
+        b"output_item",
+        (b"_call", rb"[_.]"),
+        b'"error"',
+        b"[DONE]",
+    )
+
+    def question(self, payload: Json) -> Question:
+        """Return the input as chat messages.
+
+        Raises NotScorableError where text is neither in the input nor remembered (conversations).
+        """
+        for name, reason in ELSEWHERE.items():
+            if payload.get(name):
+                raise NotScorableError(reason, f"{name!r} stands for text that is not here")
+        try:
+            messages = chat_messages(as_items(payload.get("input")))
+            if instructions := payload.get("instructions"):
+                messages.insert(0, {"role": "system", "content": text_of(instructions)})
+            items = as_items(payload.get("input"))
+            offered = chat_tools(payload.get("tools")) + tools_in_items(items)
+            question = read_question(messages, offered)
+            question.listed = listed_tools(items)
+            return question
+        except ValueError as error:  # upstream accepted what we cannot read
+            raise NotScorableError("input", str(error)) from error
+
+    def last_question(self, payload: Json) -> str:
+        given = payload.get("input")
+        if not isinstance(given, list):
+            return given if isinstance(given, str) else ""
+        of_user = [i for i in given if isinstance(i, dict) and i.get("role") == "user"]
+        return last_users_text(of_user)
+
+    def user_turns(self, payload: Json) -> list[Any]:
+        given = payload.get("input")
+        return [given] if isinstance(given, str) else turns_in(given)
+
+    def count(self, payload: Json) -> int:
+        return 1
+
+    def without_effects(self, payload: Json) -> Json | None:
+        """Return the change that stores nothing, or None where upstream would act.
+
+        It acts in a conversation, in the background, and with its own tools that do more than
+        search.
+        """
+        tools = payload.get("tools")
+        kinds = [t.get("type") if isinstance(t, dict) else None for t in tools or ()]
+        acts = any(not str(kind).startswith(_HARMLESS_TOOLS) for kind in kinds)
+        if acts or payload.get("conversation") or payload.get("background"):
+            return None
+        return {"store": False}
+
+    def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        given, items = payload.get("input"), completion.get("output")
+        asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        if not isinstance(asked, list) or not isinstance(items, list):
+            return None
+        said = answer_to(items).get("content")
+        added: list[Json] = [{"role": "assistant", "content": said}] if said else []
+        results: list[Json] = []
+        for item in items:
+            kind = item.get("type") if isinstance(item, dict) else None
+            if kind in _CALLED:
+                named = {k: v for k, v in item.items() if k in (*_CALLED[kind], "type")}
+                added.append(named)
+                called = {"type": f"{kind}_output", "call_id": item.get("call_id")}
+                results.append({**called, "output": problems})
+        if not added:
+            return None
+        return {"input": [*asked, *added, *(results or [{"role": "user", "content": problems}])]}
+
+    def wants_schema(self, payload: Json) -> bool:
+        text = payload.get("text")
+        wanted = text.get("format") if isinstance(text, dict) else None
+        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+
+    def conversation(self, payload: Json) -> tuple[Any, Any]:
+        return payload.get("instructions"), payload.get("input")
+
+    def wanted_json(self, payload: Json) -> WantedJson | None:
+        text = payload.get("text")
+        return wanted_of(text.get("format") if isinstance(text, dict) else None)
+
+    def text_request(self, model: str, instructions: str, text: str) -> Json:
+        return {"model": model, "instructions": instructions, "input": text, "store": False}
+
+    def choices(self, completion: Json) -> list[Choice]:
+        """Return the one choice of a response, or none for what is no response.
+
+        Raises NoAnswerError for a response without an answer.
+        """
+        items = completion.get("output")
+        if completion.get("object", "response") != "response" or not isinstance(items, list):
+            return []
+        if reason := _UNFINISHED.get(str(completion.get("status"))):
+            raise NoAnswerError(reason, part="output" if items else None)
+        reason = finish_reason(completion) or "stop"
+        return [Choice(0, answer_to(items), reason, logprobs_of(items))]
+
+    def editable(self, completion: Json) -> Editable:
+        items = completion["output"]
+        calls = [
+            editable_call(item, "string", ("output", index), "arguments")
+            if item["type"] == "function_call"
+            else editable_call(item, "text", ("output", index), "input")
+            for index, item in enumerate(items)
+            if item.get("type") in ("function_call", "custom_tool_call")
+        ]
+        parts = [
+            (("output", index, "content", number), part)
+            for index, item in enumerate(items)
+            if item.get("type") == "message"
+            for number, part in enumerate(item.get("content") or ())
+            if part.get("type") in ("output_text", "refusal")
+        ]
+        if not parts:
+            return Editable([], calls)
+        told = [part.get("text") or part.get("refusal") or "" for _, part in parts]
+
+        def changes(text: str) -> Changes:
+            first, *others = (place for place, _ in parts)
+            new = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+            changed: Changes = {first: new, **{place: REMOVED for place in others}}
+            if "output_text" in completion:
+                changed["output_text",] = text
+            if completion.get("status") == "incomplete":
+                changed |= {("status",): "completed", ("incomplete_details",): None}
+                changed["output", first[1], "status"] = "completed"
+            return changed
+
+        return Editable([EditableText("\n".join(told), changes)], calls)
+
+    def assembler(self) -> Assembler:
+        return ResponsesAssembler()
+
+    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return annotated(event, member)
+
+    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+        is_whole = ending == "stop"
+        status = "completed" if is_whole else "incomplete"
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        message = {
+            "id": "msg_" + str(completion.get("id")).removeprefix("resp_"),
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": [part],
+        }
+        restated = {
+            **completion,
+            "status": status,
+            "incomplete_details": None if is_whole else {"reason": ending},
+            "output": [message],
+        }
+        return restated | ({"output_text": text} if "output_text" in completion else {})
+
+    def noticed(self, completion: Json, notice: str) -> Json | None:
+        """Return the response with a notice after the last message's last text.
+
+        Returns None if there is no text.
+        """
+        items, added = list(completion["output"]), NOTICE_GAP + notice
+        for at in reversed(range(len(items))):
+            if changed := with_text(items[at], added):
+                items[at] = changed
+                whole = completion.get("output_text")
+                told = {"output_text": whole + added} if isinstance(whole, str) else {}
+                return {**completion, "output": items, **told}
+        return None
+
+    def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        empty: Json = {
+            "id": id,
+            "object": "response",
+            "created_at": created,
+            "status": "incomplete",
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "model": model,
+            "output": [],
+            "parallel_tool_calls": True,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+        }
+        return self.restated(empty, text, "content_filter")
+
+    def events(self, completion: Json, payload: Json) -> list[bytes]:
+        writer = Writer()
+        writer.start(completion)
+        for index, item in enumerate(completion.get("output") or []):
+            writer.item(index, item)
+        writer.finish(completion)
+        return writer.events
+
+    def error_body(self, error: ProxyError) -> bytes:
+        return error_body(error)
+
+    def error_event(self, error: ProxyError) -> bytes:
+        return error_event(error)

@@ -1,0 +1,122 @@
+"""The events of `/v1/responses` that we write, and our member in upstream's events.
+
+They satisfy the accumulators of the official clients: items are added before their parts, parts
+before their deltas, and each is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from proxy.errors import ProxyError
+from proxy.formats.base.format import MEMBER, Json
+from proxy.http.wire.json_splice import add_inner_member, dumps, json_object
+from proxy.http.wire.sse import Event
+
+
+def named_event(type: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (type.encode(), data)
+
+
+def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
+    """Return the finish event with the member in its response, which clients keep whole.
+
+    Returns it unchanged if it has no response.
+    """
+    data = (event.data or "").encode()
+    try:
+        changed = add_inner_member(data, "response", MEMBER, member)
+    except ValueError:
+        return event.raw
+    if event.raw.count(data) == 1:
+        return event.raw.replace(data, changed)  # its other fields and line ends stay unchanged
+    return named_event(str((json_object(changed) or {}).get("type")), changed)
+
+
+def error_event(error: ProxyError) -> bytes:
+    """Return the event of an error.
+
+    It has the members of the documented event, and the one that makes clients raise.
+    """
+    body = error.envelope()["error"]
+    told = {key: body[key] for key in ("code", "message", "param")}
+    return named_event(
+        "error", dumps({"type": "error", **told, "sequence_number": 0, "error": body})
+    )
+
+
+class Writer:
+    """Writes numbered events, worded like those of the official API."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.events: list[bytes] = []
+        self._number = number
+
+    def event(self, type: str, **facts: Any) -> None:
+        name = f"response.{type}"
+        data = {"type": name, "sequence_number": self._number, **facts}
+        self.events.append(named_event(name, dumps(data)))
+        self._number += 1
+
+    def start(self, response: Json) -> None:
+        left_out = (MEMBER, "completed_at")
+        begun = {key: value for key, value in response.items() if key not in left_out}
+        begun |= {"status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+        self.event("created", response=begun)
+        self.event("in_progress", response=begun)
+
+    def finish(self, response: Json) -> None:
+        is_whole = response.get("status") != "incomplete"
+        self.event("completed" if is_whole else "incomplete", response=response)
+
+    def item(self, index: int, item: Any) -> None:
+        """Write an item's events; an item of other kinds is only added and done."""
+        at = {"output_index": index}
+        kind = item.get("type") if isinstance(item, dict) else None
+        parts = {"message": "content", "reasoning": "summary"}.get(str(kind))
+        grown = {"function_call": "arguments", "custom_tool_call": "input"}.get(str(kind))
+        if parts:
+            self.event("output_item.added", **at, item={**item, **_in_progress(item), parts: []})
+            self._parts(item, parts, {"item_id": item.get("id"), **at})
+        elif grown:
+            self.event("output_item.added", **at, item={**item, **_in_progress(item), grown: ""})
+            self._grown(item, grown, {"item_id": item.get("id"), **at})
+        else:
+            self.event("output_item.added", **at, item=item)
+        self.event("output_item.done", **at, item=item)
+
+    def _grown(self, item: Json, member: str, at: Json) -> None:
+        stem = "function_call_arguments" if member == "arguments" else "custom_tool_call_input"
+        text = str(item.get(member) or "")
+        named = {"name": item["name"]} if stem.startswith("function") and "name" in item else {}
+        self.event(f"{stem}.delta", **at, delta=text)
+        self.event(f"{stem}.done", **at, **named, **{member: text})
+
+    def _parts(self, item: Json, member: str, at: Json) -> None:
+        for index, part in enumerate(_listed(item.get(member))):
+            if member == "summary":
+                self._part("reasoning_summary", part, "text", {**at, "summary_index": index})
+            elif part.get("type") == "output_text":
+                self._part("output", part, "text", {**at, "content_index": index})
+            else:
+                self._part("", part, "refusal", {**at, "content_index": index})
+
+    def _part(self, stem: str, part: Json, key: str, at: Json) -> None:
+        added = "reasoning_summary_part" if stem == "reasoning_summary" else "content_part"
+        name = f"{stem}_{key}".lstrip("_")
+        logprobs = {"logprobs": part.get("logprobs") or []} if stem == "output" else {}
+        text = str(part.get(key) or "")
+        empty = {**part, key: ""} | ({"annotations": []} if "annotations" in part else {})
+        self.event(f"{added}.added", **at, part=empty)
+        self.event(f"{name}.delta", **at, delta=text, **logprobs)
+        self.event(f"{name}.done", **at, **{key: text}, **logprobs)
+        self.event(f"{added}.done", **at, part=part)
+
+
+def _in_progress(item: Mapping[str, Any]) -> Json:
+    return {"status": "in_progress"} if "status" in item else {}
+
+
+def _listed(parts: Any) -> Iterable[Json]:
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []

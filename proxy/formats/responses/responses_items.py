@@ -1,0 +1,253 @@
+"""The items of `/v1/responses`, in conversations and answers, as chat messages.
+
+Items are messages, calls of tools, results of tools, and reasoning. A policy and the calibrator see
+them in the form of chat completions: calls in `tool_calls`, results in messages of `tool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calibrator import AFTER_CHARACTERS, HISTORY_CHARACTERS, NotScorableError, is_call, tool_call
+from proxy.formats.base.format import Json
+from proxy.http.wire.json_splice import dumps
+
+_LEFT_OUT = {  # types that say nothing about the question
+    *("reasoning", "mcp_list_tools", "additional_tools"),
+    *("tool_search_output", "program_output", "compaction_trigger"),
+}
+MOST_URL = 2_000  # characters of an image's URL that is kept
+_TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
+
+
+_MADE_UPSTREAM = ("mcp_call", "web_search_call", "file_search_call", "code_interpreter_call")
+
+
+def calls_made(completion: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ids of calls that upstream has made itself; for other formats none."""
+    items = completion.get("output")
+    made = [i for i in items if item_type(i) in _MADE_UPSTREAM] if isinstance(items, list) else []
+    return frozenset(str(item.get("call_id") or item.get("id")) for item in made)
+
+
+def has_server_calls(completion: Mapping[str, Any]) -> bool:
+    """Return whether a call is of a remote MCP server's tool.
+
+    The tool's name alone does not say which server it is.
+    """
+    items = completion.get("output")
+    return isinstance(items, list) and any(
+        is_call(item) and item.get("server_label") is not None for item in items
+    )
+
+
+def with_text(item: Any, added: str) -> Json | None:
+    """Return a message with more text after its last text; None for an item without text."""
+    parts = item.get("content") if isinstance(item, dict) else None
+    if item_type(item) != "message" or not isinstance(parts, list):
+        return None
+    for at in reversed(range(len(parts))):
+        text = parts[at].get("text") if item_type(parts[at]) == "output_text" else None
+        if isinstance(text, str) and text:
+            grown = {**parts[at], "text": text + added}
+            return {**item, "content": [*parts[:at], grown, *parts[at + 1 :]]}
+    return None
+
+
+def logprobs_of(items: Sequence[Any]) -> Json | None:
+    """Return the log-probabilities of an answer's text in the form of chat completions, or None."""
+    found: list[Any] = []
+    for item in items:
+        if item_type(item) == "message" and isinstance(parts := item.get("content"), list):
+            for part in parts:
+                if item_type(part) == "output_text" and isinstance(part.get("logprobs"), list):
+                    found += part["logprobs"]
+    return {"content": found} if found else None
+
+
+def item_type(value: Any) -> Any:
+    return value.get("type") if isinstance(value, dict) else None
+
+
+def as_items(given: Any) -> list[Any]:
+    """Return a request's `input` as items, also its short form, a text; raises ValueError."""
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    if not isinstance(given, list):
+        raise ValueError(f"'input' must be a string or a list, not {type(given).__name__}")
+    return given
+
+
+def chat_messages(items: Sequence[Any]) -> list[Json]:
+    """Return items as chat messages.
+
+    Raises NotScorableError for items whose text is not there, ValueError for what is no item.
+    """
+    messages: list[Json] = []
+    made = [i.get("approval_request_id") for i in items if item_type(i) == "mcp_call"]
+    for item in items:
+        if not isinstance(item, Mapping):
+            raise ValueError(f"an input item must be an object, not {type(item).__name__}")
+        if item.get("type") == "mcp_approval_request" and item.get("id") in made:
+            continue  # the call that was made follows it
+        for message in _messages_of(item):
+            _append(messages, message)
+    return messages
+
+
+def _append(messages: list[Json], message: Json) -> None:
+    """Append a message; calls of the same turn join one message, as they would in chat.
+
+    The messages are made here, so their lists of calls may be changed.
+    """
+    last = messages[-1] if messages else {}
+    if "tool_calls" in message and last.get("role") == "assistant":
+        last.setdefault("tool_calls", []).extend(message["tool_calls"])
+    else:
+        messages.append(message)
+
+
+def _messages_of(item: Mapping[str, Any]) -> list[Json]:
+    kind = str(item.get("type") or ("message" if "role" in item else "item_reference"))
+    if kind == "message":
+        return [{"role": item.get("role", "user"), "content": item.get("content")}]
+    if kind in _LEFT_OUT:
+        return []
+    if kind == "mcp_approval_response":
+        return [] if item.get("approve") is not False else [_result(_denial(item))]
+    if kind == "computer_call_output":
+        return [{"role": "tool", "content": [_screenshot(item.get("output"))]}]
+    if is_call(item):
+        call: Json = {"role": "assistant", "content": None, "tool_calls": [tool_call(item)]}
+        if kind == "image_generation_call":
+            return [call, {"role": "tool", "content": [_generated(item)]}]
+        output = item.get("output")  # of a tool that runs upstream
+        return [call, _result(output)] if output else [call]
+    if str(kind).endswith("_output"):
+        return [_result(item.get("output"))]
+    known = ("item_reference", "compaction")
+    raise NotScorableError(
+        kind if kind in known else "unknown_item", f"the text of an item of type {kind} is not here"
+    )
+
+
+def _result(output: Any) -> Json:
+    is_parts = isinstance(output, list) and all(isinstance(p, dict) and "type" in p for p in output)
+    is_text = isinstance(output, str) or output is None
+    content = output if is_text or is_parts else dumps(output).decode()
+    return {"role": "tool", "content": content}
+
+
+def _denial(answer: Mapping[str, Any]) -> str:
+    """Return the result of a call that the client did not approve."""
+    reason = answer.get("reason")
+    return f"not approved: {reason}" if isinstance(reason, str) and reason else "not approved"
+
+
+def _screenshot(output: Any) -> Json:
+    return {**(output if isinstance(output, Mapping) else {}), "type": "input_image"}
+
+
+def _generated(call: Mapping[str, Any]) -> Json:
+    """Return the image that a call has made, as PNG data, whatever its type is."""
+    made = call.get("result")
+    return {"type": "input_image"} | (
+        {"source": {"type": "base64", "media_type": "image/png", "data": made}} if made else {}
+    )
+
+
+def chat_tools(tools: Any) -> list[Json]:
+    """Return the tools that the client describes itself, in the form of chat."""
+    offered: list[Json] = []
+    for tool in tools if isinstance(tools, list) else []:
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind in ("function", "custom"):
+            offered.append({"type": kind, kind: tool})
+        elif kind == "namespace":
+            offered += chat_tools(tool.get("tools"))
+    return offered
+
+
+def tools_in_items(items: Sequence[Any]) -> list[Json]:
+    """Return the tools that items of the input offer, in the form of chat, as Codex sends them."""
+    found: list[Json] = []
+    for item in items:
+        if isinstance(item, dict) and item.get("type") == "additional_tools":
+            found += chat_tools(item.get("tools"))
+    return found
+
+
+def listed_tools(items: Sequence[Any]) -> list[Json]:
+    """Return the tools that MCP servers listed, by name and annotations, which the risk needs."""
+    found: list[Json] = []
+    for item in items:
+        is_list = isinstance(item, dict) and item.get("type") == "mcp_list_tools"
+        tools = item.get("tools") if is_list else None
+        for tool in tools[:200] if isinstance(tools, list) else []:
+            if isinstance(tool, dict):
+                found.append(
+                    {"type": "mcp_tool", **{k: tool.get(k) for k in ("name", "annotations")}}
+                )
+    return found[:400]
+
+
+def recent(items: Sequence[Any]) -> list[Any]:
+    """Return what a later question needs: the last turn and some text around it, no files.
+
+    Parts that are not text keep only their type, and an image its URL if it has one, so that a
+    question with them keeps its form.
+    """
+    last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items) - 1)
+    before, after = items[:last], items[last + 1 :]
+    asked = [_light(item) for item in items[last : last + 1]]
+    return [*latest(before, HISTORY_CHARACTERS), *asked, *latest(after)]
+
+
+def _is_users(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("role") == "user"
+
+
+def latest(items: Sequence[Any], characters: int = AFTER_CHARACTERS) -> list[Any]:
+    """Return as many of the last items as the calibrator reads to see this many characters."""
+    kept: list[Any] = []
+    size = 0
+    for item in reversed(items):
+        if size > characters:
+            break
+        kept.append(_light(item))
+        size += _length(kept[-1])
+    return kept[::-1]
+
+
+def _length(item: Any) -> int:
+    """Return the least number of characters that an item has in a question's history."""
+    if not isinstance(item, dict):
+        return 0
+    told = [item.get(key) for key in ("content", "output", "arguments", "input")]
+    parts = [p for value in told if isinstance(value, list) for p in value if isinstance(p, dict)]
+    texts = [*told, *(part.get("text") for part in parts)]
+    return sum(len(text) for text in texts if isinstance(text, str))
+
+
+def _light(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
+    kept = {k: v for k, v in item.items() if k not in ("encrypted_content", "result")}
+    for key in ("content", "output"):
+        if isinstance(kept.get(key), list):
+            kept[key] = [_light_part(part) for part in kept[key]]
+        elif isinstance(kept.get(key), dict):
+            kept[key] = _light_part(kept[key])
+    return kept
+
+
+def _light_part(part: Any) -> Any:
+    """Return a text without its details, an image's URL, or only the type of any other part."""
+    if not isinstance(part, dict) or "type" not in part:
+        return part
+    told = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)
+    url = part.get("image_url")
+    if isinstance(url, str) and len(url) <= MOST_URL and not url.startswith("data:"):
+        told = (*told, "image_url")
+    return {key: part[key] for key in told if key in part}

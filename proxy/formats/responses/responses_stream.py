@@ -1,0 +1,366 @@
+"""The streams of `/v1/responses`: named, typed, numbered events about items and their parts.
+
+The event that finishes a response holds all of it, so deltas are read only if a server leaves that
+out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from calibrator import answer_message, is_call
+from proxy.formats.base.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
+from proxy.formats.base.openai import error_sight, kind_of, unreadable
+from proxy.formats.events.called import beyond_text, has_call, is_stray, may_hold_part, unknown_call
+from proxy.formats.events.known_types import ITEMS, RESPONSE_EVENTS
+from proxy.formats.events.merging import Pieces, joined
+from proxy.formats.events.readings import StreamReading
+from proxy.formats.responses.responses_events import Writer, named_event
+from proxy.formats.responses.responses_items import item_type, logprobs_of
+from proxy.http.wire.json_splice import canonical, dumps, json_object
+from proxy.http.wire.sse import Event, is_done
+
+_TOLD_OF = re.compile(  # events about texts, and those without content
+    r"response\.(?:output_text|refusal|content_part|reasoning\w*|audio\w*)(?:\.[a-z_.]+)?"
+    r"|ping|keepalive|response\.rate_limits\.updated"
+)
+_EXPECTED = {"response.output_item": ("item",)}
+_CALL_EVENTS = (  # events with name and arguments beside their type, not in an item
+    "response.function_call_arguments.",
+    "response.mcp_call_arguments.",
+    "response.custom_tool_call_input.",
+    "response.code_interpreter_call_code.",
+)
+_OF_CALL_EVENTS = ("name", "arguments", "input", "code")
+_GROWN = ("arguments", "input", "code")
+_OF_CALLS = ("type", "name", "call_id", "arguments", "input", "action", "code", "server_label")
+_FINISHED = ("response.completed", "response.incomplete")
+_FAILED = ("response.failed", "response.cancelled")
+_BEGUN = ("response.created", "response.queued", "response.in_progress")
+_GROWING = {  # the member that grows, by the end of a delta's type
+    "function_call_arguments.delta": "arguments",
+    "mcp_call_arguments.delta": "arguments",
+    "custom_tool_call_input.delta": "input",
+    "code_interpreter_call_code.delta": "code",
+}
+_TEXTS = ("response.output_text.delta", "response.output_text.done", "response.refusal.delta")
+_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def finish_reason(response: Mapping[str, Any]) -> str | None:
+    """Return the reason in the words of chat completions.
+
+    Returns None for a response that is not finished.
+    """
+    if response.get("status") == "incomplete":
+        details = response.get("incomplete_details")
+        reason = str(details.get("reason")) if isinstance(details, dict) else "unknown"
+        return _REASONS.get(reason, reason)
+    if response.get("status") != "completed":
+        return None
+    items = response.get("output")
+    return "tool_calls" if isinstance(items, list) and items and is_call(items[-1]) else "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class _Break:
+    """The position of the first part of a tool call, and what a client has before it."""
+
+    number: int
+    output_index: int
+    items: list[Any]
+
+
+class ResponsesAssembler(Assembler):
+    """Typed events, of which the finishing one takes precedence over those before it."""
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self.reading = StreamReading()
+        self._response: Json = {}  # from the last event about all of it
+        self._added: dict[int, Any] = {}  # items by index
+        self._done: dict[int, Any] = {}
+        self._deltas: list[str] = []  # events that were not parsed further
+        self._events = 0
+        self._is_finished = False
+        self._break: _Break | None = None
+        self._unknown: list[Json] = []  # events of unknown types
+        self._called: list[Any] = []  # calls as in the events before the last one
+        self._arguments: set[str] = set()  # of calls, from events that have them whole
+        self._names: set[str] = set()  # of calls, from the events that end their arguments
+
+    def add(self, event: Event) -> Sight:
+        data = event.data
+        if not data:
+            return NOTHING
+        if is_done(data):
+            return Sight(is_end=True)
+        self._events += 1
+        value = self.reading.object_in(event)
+        if value is None:
+            return self.noting(unreadable(data))
+        kind = kind_of(value, event)
+        if kind is None:
+            return self.noting(UNREAD)
+        try:
+            if self._is_finished:
+                return self._after_the_end(value)
+            return self.noting(self._add(kind, value, data))
+        except RecursionError:  # no real answer is nested so deeply
+            return self.noting(UNREAD)
+
+    def _after_the_end(self, value: Json) -> Sight:
+        """Return the sight of an event after the end: a call in it belongs to no answer."""
+        return UNREAD if "item" in value or "response" in value or has_call(value) else NOTHING
+
+    def _add(self, kind: str, value: Json, data: str) -> Sight:
+        if kind == "error" or value.get("error"):
+            return error_sight(value, "error")
+        if kind in _FAILED:
+            return _failure(kind, value)
+        of_call = _OF_CALL_EVENTS if kind.startswith(_CALL_EVENTS) else ()
+        expected = _EXPECTED.get(kind.rpartition(".")[0], ("response", "part"))
+        if is_stray(value, *expected, *of_call):
+            return UNREAD
+        if kind in _FINISHED:
+            return self._finish(value)
+        if kind in _BEGUN:
+            return self._begin(value)
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            return self._add_item(kind, value)
+        self._deltas.append(data)
+        told = RESPONSE_EVENTS.get(kind)
+        if told == "call" or (told is None and "_call" in kind):
+            self._arguments |= {value[key] for key in _GROWN if _is_text(value, key)}
+            self._names |= {value["name"]} if _is_text(value, "name") else set()
+            return self._call(value)
+        if told is not None or _TOLD_OF.fullmatch(kind):
+            return NOTHING
+        if not may_hold_part(kind, value):  # clients ignore it, like rate limits
+            return NOTHING
+        self._unknown.append(value)
+        return self._call(value)
+
+    def _begin(self, value: Json) -> Sight:
+        """Add the response as it is at first; items in it count like those that are added later."""
+        response = value.get("response")
+        items = response.get("output") if isinstance(response, dict) else None
+        if items and not isinstance(items, list):
+            return UNREAD
+        self._take(response)
+        if not any(map(may_call, items or ())):
+            return NOTHING
+        self._called += filter(may_call, items or ())
+        return self._call(value)
+
+    def _take(self, response: Any) -> None:
+        if isinstance(response, dict):
+            self._response = response
+            if isinstance(response.get("model"), str) and response["model"]:
+                self.model = response["model"]
+
+    def _add_item(self, kind: str, value: Json) -> Sight:
+        item, index = value.get("item"), _index(value, len(self._added))
+        sight = NOTHING
+        if may_call(item):
+            sight = self._call(value)
+            self._called.append(item if kind.endswith("done") else _named_only(item))
+        (self._done if kind.endswith("done") else self._added)[index] = item
+        return sight
+
+    def _call(self, value: Json) -> Sight:
+        """Return the sight of a part of a call.
+
+        Remember where the first one is for a continuation.
+        """
+        if self._break is None:
+            number = value.get("sequence_number")
+            items = self._items()
+            self._break = _Break(
+                number if isinstance(number, int) else self._events - 1, len(items), items
+            )
+        return Sight(calls_tool=True)
+
+    def _finish(self, value: Json) -> Sight:
+        response = value.get("response")
+        if not isinstance(response, dict):
+            return UNREAD
+        self._take(response)
+        items = self._items()
+        told = response.get("output")
+        if not isinstance(told, list) or len(told) < len(items):
+            self._response = {**response, "output": items}
+        calls_tool = any(map(may_call, self._response["output"]))
+        if calls_tool:
+            self._call(value)
+        self._is_finished = True
+        is_unread = bool(told) and not isinstance(told, list)
+        if not self._is_same(self._response["output"], items):
+            is_unread = True
+        self._deltas.clear()
+        return Sight((0,), is_end=True, calls_tool=calls_tool, is_unread=is_unread)
+
+    def _is_same(self, output: list[Any], items: list[Any]) -> bool:
+        """Return whether the output has each call of the events unchanged."""
+        told = {_call_of(each) for item in output for each in (item, _named_only(item))}
+        grown = [item if _has_begun(item) else _named_only(item) for item in items]
+        calls = [*self._called, *filter(may_call, grown)]
+        given = {item[key] for item in output for key in _GROWN if _is_text(item, key)}
+        names = {item["name"] for item in output if _is_text(item, "name")}
+        is_told = all(_call_of(call) in told for call in calls)
+        return is_told and self._arguments <= given and self._names <= names
+
+    def _items(self) -> list[Any]:
+        """Return what has arrived of the output, item by item."""
+        indices = sorted(self._added.keys() | self._done.keys())
+        if not indices and self._deltas:
+            return self._items_of_texts()
+        if any(index not in self._done for index in indices):
+            grown = {i: _opened(self._added[i]) for i in self._added if i not in self._done}
+            for data in self._deltas:
+                _grow(grown, json_object(data) or {})
+            return [self._done.get(i, joined(grown.get(i))) for i in indices]
+        return [self._done[index] for index in indices]
+
+    def _items_of_texts(self) -> list[Any]:
+        """Return the messages of texts whose items were never announced."""
+        grown: dict[int, Any] = {}
+        events = [json_object(data) or {} for data in self._deltas]
+        for value in events:
+            if value.get("type") in _TEXTS and isinstance(index := value.get("output_index"), int):
+                grown.setdefault(index, {"type": "message", "role": "assistant", "content": []})
+        for value in events:
+            _grow(grown, value)
+        for value in events:  # a text without a delta is only in the event that ends it
+            message = grown.get(_index(value, -1))
+            if message and not message["content"] and _is_text(value, "text"):
+                message["content"].append({"type": "output_text", "text": value["text"]})
+        return [joined(grown[index]) for index in sorted(grown)]
+
+    def choices(self, only: Collection[int] | None = None) -> list[Choice]:
+        if not self._events:
+            return []
+        items = self._response.get("output") if self._is_finished else self._items()
+        reason = finish_reason(self._response) or "stop" if self._is_finished else None
+        items = items or []
+        return [Choice(0, answer_to(items, self._unknown), reason, logprobs_of(items))]
+
+    def completion(self) -> Json:
+        return self._response if self._is_finished else {**self._response, "output": self._items()}
+
+    def continued(self, completion: Json, payload: Json) -> list[bytes]:
+        at = self._break or _Break(self._events, len(self._added), self._items())
+        writer = Writer(at.number)
+        items = completion.get("output") or []
+        for index, item in enumerate(items, at.output_index):
+            writer.item(index, item)
+        writer.finish({**completion, "output": [*at.items, *items]})
+        return writer.events
+
+
+def _index(value: Mapping[str, Any], default: int) -> int:
+    index = value.get("output_index")
+    return index if isinstance(index, int) else default
+
+
+def _failure(kind: str, value: Json) -> Sight:
+    """Return the sight of a failure; its event may hold what was generated before."""
+    response = value.get("response")
+    told = response if isinstance(response, dict) else {}
+    extra = value.keys() - {"type", "sequence_number", "response"}
+    if not extra and not told.get("output") and not told.get("output_text"):
+        return Sight(is_end=True, is_error=True)
+    kept = {key: each for key, each in told.items() if key != "output_text"} | {"output": []}
+    bare = named_event(kind, dumps({"type": kind, "response": kept}))
+    items = told.get("output")
+    calls_tool = bool(extra) or not isinstance(items, list) or any(map(may_call, items))
+    return Sight(is_end=True, is_error=True, calls_tool=calls_tool, bare=bare)
+
+
+def may_call(item: Any) -> bool:
+    """Return whether an item calls a tool, or is of an unknown type that could hold a call."""
+    return is_call(item) or not _is_known(item)
+
+
+def _is_known(item: Any) -> bool:
+    kind = item.get("type") if isinstance(item, dict) else None
+    if not isinstance(kind, str):
+        return False
+    if kind in ITEMS or kind.endswith("_output") or is_call(item):
+        return True
+    return not may_hold_part(kind, item)
+
+
+def answer_to(items: list[Any], events: Sequence[Any] = ()) -> Json:
+    """Return the chat message for these items, with calls for unknown items and events."""
+    messages = (item for item in items if item_type(item) == "message")
+    contents = (item["content"] for item in messages if isinstance(item.get("content"), list))
+    message = answer_message(items) | beyond_text(chain.from_iterable(contents))
+    unknown = [*(item for item in items if not _is_known(item)), *events]
+    if not unknown:
+        return message
+    calls = [unknown_call(item_type(each), each) for each in unknown]
+    return {**message, "tool_calls": [*message.get("tool_calls", ()), *calls]}
+
+
+def _named_only(item: Any) -> Any:
+    """Return a call as it is when it has just begun."""
+    if not isinstance(item, dict):
+        return item
+    return {"type": item.get("type"), "name": item.get("name"), "call_id": item.get("call_id")}
+
+
+def _call_of(item: Any) -> bytes:
+    """Return the members that identify a call, as canonical JSON."""
+    if not isinstance(item, dict):
+        return canonical(item)
+    return canonical({key: item[key] for key in _OF_CALLS if item.get(key) is not None})
+
+
+def _is_text(item: Any, key: str) -> bool:
+    return isinstance(item, dict) and isinstance(item.get(key), str)
+
+
+def _has_begun(item: Any) -> bool:
+    """Return whether a call has more than its type and name."""
+    return not isinstance(item, dict) or any(item.get(key) for key in _GROWN)
+
+
+def _opened(item: Any) -> Any:
+    """Return a copy of an item that deltas may extend."""
+    opened = dict(item) if isinstance(item, dict) else {}
+    return {**opened, "content": list(opened.get("content") or ())} if _is_message(item) else opened
+
+
+def _is_message(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "message"
+
+
+def _grow(items: dict[int, Any], delta: Json) -> None:
+    """Add the delta of a text, a refusal or a call to its item."""
+    kind, text = str(delta.get("type")).removeprefix("response."), delta.get("delta")
+    item = items.get(_index(delta, -1))
+    if not isinstance(item, dict) or not isinstance(text, str):
+        return
+    if member := _GROWING.get(kind):
+        _append(item, member, text)
+        return
+    key = {"output_text.delta": "text", "refusal.delta": "refusal"}.get(kind)
+    if key is None or not _is_message(item):
+        return
+    part_type = "output_text" if key == "text" else "refusal"
+    if not item["content"] or item["content"][-1].get("type") != part_type:
+        item["content"].append({"type": part_type, key: ""})
+    _append(item["content"][-1], key, text)
+
+
+def _append(grown: Json, key: str, text: str) -> None:
+    """Add a text to a member, which stays in pieces until it is needed."""
+    pieces = grown.get(key)
+    if not isinstance(pieces, Pieces):
+        pieces = grown[key] = Pieces([str(pieces or "")])
+    pieces.append(text)

@@ -1,0 +1,204 @@
+"""Earlier requests, for the responses that are fetched or continued later.
+
+`/v1/responses` keeps conversations upstream: a request may name the previous response instead of
+repeating its text, and a background response is fetched by its id. To score these, the proxy keeps
+what it needs of earlier requests in memory, up to a limit; the oldest go first. Each of several
+workers keeps its own requests, and asks the others for the rest. A response that no worker knows
+has no confidence, and says so. Only the key that made a request can use it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proxy.exchange.polls import Polls
+from proxy.exchange.request import NO_TAGS, CompletionRequest
+from proxy.formats import RESPONSES, Json
+from proxy.formats.responses.responses import ELSEWHERE
+from proxy.formats.responses.responses_items import as_items, latest, recent
+from proxy.holds.mcp_approvals import McpApprovals
+from proxy.holds.openings import Openings
+from proxy.http.wire.json_splice import compact, json_object, replace_member
+from proxy.http.workers.peers import Peers
+from proxy.store.database.owned_ids import OwnedIds
+
+_OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
+_Key = tuple[str, str]  # the response's id, and the hash of the key that made it
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A response: its upstream, its request, and its output if that was there."""
+
+    upstream: str
+    model: str
+    domain: str | None
+    tags: frozenset[str]
+    payload: bytes  # the members of the request that make up the question
+    output: bytes
+    conversation: str | None = None
+
+    def request(self, body: bytes = b"", *, is_stream: bool = False) -> CompletionRequest:
+        """Return the request, with the members that scoring and policies use."""
+        payload = json_object(self.payload) or {}
+        tags = self.tags or NO_TAGS
+        return CompletionRequest(
+            *(RESPONSES, body, payload, self.model, is_stream, self.domain, tags),
+            conversation=self.conversation,
+        )
+
+    @property
+    def size(self) -> int:
+        """The size in bytes of JSON."""
+        return len(self.payload) + len(self.output)
+
+
+class Conversations:
+    """Earlier responses: at most `max_responses`, with `max_bytes` of JSON in all."""
+
+    def __init__(
+        self,
+        max_responses: int = 10_000,
+        max_bytes: int = 32 * 2**20,
+        owned: OwnedIds | None = None,
+        peers: Peers | None = None,
+    ) -> None:
+        self._peers = peers
+        self._max_responses = max_responses
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[_Key, Remembered] = OrderedDict()
+        self._held: OrderedDict[_Key, str] = OrderedDict()
+        self._openings = Openings()
+        self.polls = Polls()
+        self.approvals = McpApprovals(max_responses, peers)
+        self.owned = owned or OwnedIds(None)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, asked: CompletionRequest) -> str:
+        """Return the digest of the conversation that a request belongs to, on any surface."""
+        return asked.conversation or self._openings.conversation_of(asked)
+
+    def get(self, id: str, key_hash: str) -> Remembered | None:
+        """Return what this process remembers of a response, or None."""
+        return self._kept.get((id, key_hash))
+
+    async def look_for(self, id: str, key_hash: str) -> None:
+        """Copy what another worker knows of a response, where this worker knows nothing."""
+        if self._peers is None or self.known(id, key_hash) != (None, None):
+            return
+        found = await self._peers.find("response", (id, key_hash))
+        if found is None:
+            return
+        remembered, held_id = found
+        if remembered is not None:
+            self._put((id, key_hash), remembered)
+        if held_id is not None:
+            self.note_held(id, key_hash, held_id)
+
+    def known(self, id: str, key_hash: str) -> tuple[Remembered | None, str | None]:
+        """Return what this process remembers of a response, and the id under which it is held.
+
+        Either may be None.
+        """
+        return self._kept.get((id, key_hash)), self._held.get((id, key_hash))
+
+    def answer_for(self, id: str, key_hash: str) -> tuple[Remembered | None, str | None] | None:
+        """Return `known` for another worker, or None for nothing; safe on any thread."""
+        found = self.known(id, key_hash)
+        return None if found == (None, None) else found
+
+    def keep(
+        self, asked: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str
+    ) -> None:
+        """Remember a response that upstream stores, and the request that it answers.
+
+        Its requests for MCP approval are remembered even if upstream does not store it.
+        """
+        self.approvals.note(response, key_hash)
+        id = response.get("id")
+        if not isinstance(id, str) or asked.payload.get("store") is False:
+            return
+        remembered = Remembered(
+            upstream,
+            asked.model,
+            asked.domain,
+            asked.tags,
+            compact(_payload(asked.payload)),
+            compact(latest(_list(response.get("output")))),
+            asked.conversation,
+        )
+        self._put((id, key_hash), remembered)
+
+    def _put(self, key: _Key, remembered: Remembered) -> None:
+        self._drop(key)
+        self._kept[key] = remembered
+        self._bytes += remembered.size
+        while len(self._kept) > self._max_responses or self._bytes > self._max_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: _Key) -> None:
+        if (dropped := self._kept.pop(key, None)) is not None:
+            self._bytes -= dropped.size
+
+    def resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
+        """Return the request with the text that it continues in its input, if it is known."""
+        id = asked.payload.get("previous_response_id")
+        before = self.get(id, key_hash) if isinstance(id, str) else None
+        if before is None:
+            return asked
+        earlier = json_object(before.payload) or {}
+        try:
+            own = as_items(asked.payload.get("input"))
+        except ValueError:
+            return asked
+        kept = {k: v for k, v in asked.payload.items() if k != "previous_response_id"}
+        gone = {name: earlier[name] for name in ELSEWHERE if earlier.get(name)}
+        items = [*_list(earlier.get("input")), *(_items(before.output)), *own]
+        whole = {**kept, **gone, "input": items}
+        return replace(asked, payload=whole, conversation=before.conversation)
+
+    def note_held(self, id: Any, key_hash: str, held_id: str) -> None:
+        """Remember the id under which a response is held.
+
+        A client may fetch the response by upstream's id.
+        """
+        if isinstance(id, str):
+            self._held[id, key_hash] = held_id
+            while len(self._held) > self._max_responses:
+                self._held.popitem(last=False)
+
+    def held_id(self, id: str, key_hash: str) -> str | None:
+        """Return the id under which a response is held, or None."""
+        return self._held.get((id, key_hash))
+
+
+def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
+    """Return the request with another previous response; an encoded body stays unchanged."""
+    try:
+        body = replace_member(asked.body, "previous_response_id", id)
+    except ValueError:
+        return asked
+    return replace(asked, body=body, payload={**asked.payload, "previous_response_id": id})
+
+
+def _payload(payload: Json) -> Json:
+    """Return what is kept of a request, without files and the beginning of a long conversation."""
+    kept = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
+    try:
+        return {**kept, "input": recent(as_items(payload.get("input")))}
+    except ValueError:
+        return kept
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _items(output: bytes) -> list[Any]:
+    return _list((json_object(b'{"items":%b}' % output) or {}).get("items"))

@@ -1,0 +1,155 @@
+"""The conversation that a request belongs to: a digest of how the conversation was opened.
+
+    openings = Openings()
+    openings.conversation_of(asked)     # "9f86d081884c7d65", the same for every turn of a chat
+
+The opening is the user's first text, with the end user's id where the client sends one (`user`,
+`safety_identifier`, `metadata.user_id`). All turns of a chat, all steps of an agent, retries,
+regenerations and repeated questions share an opening. The system message does not count, because
+many clients put the time or search results into it.
+
+Some applications open every request alike: with examples, or with an instruction to which the
+system message adds the text. Once `SHARED_BY` different requests have the same opening, what
+distinguishes them counts too. That depends on what this process has seen, and the first few of such
+requests count as one conversation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.exchange.request import CompletionRequest
+from proxy.http.wire.json_splice import dumps
+
+SHARED_BY: Final = 5
+MOST_OPENINGS: Final = 10_000
+_BYTES: Final = 8
+_MOST_TEXT: Final = 4_096  # bytes at each end of a text; its length stands for the rest
+_SHORT: Final = _MOST_TEXT // 2  # characters of a text that needs no cut
+_DIGITS: Final = bytes(range(0x30, 0x3A))  # left out, since a system message may hold the time
+
+
+_END_USERS: Final = frozenset({"safety_identifier", "user", "metadata"})  # members with their id
+
+
+@dataclass(slots=True)
+class _Opening:
+    """The requests with an opening that have the fewest turns, distinguished by hashes."""
+
+    digest: str  # hexadecimal
+    turns: int
+    hashes: tuple[int, ...] = ()  # a tuple, since a set takes four times the memory
+
+
+def conversation_under(id: str) -> str:
+    """Return the digest of a conversation or response that upstream knows under an id."""
+    return _digest(b"id", _framed(id))
+
+
+class Openings:
+    """The openings that a proxy has seen; beyond `most` the least recent one is forgotten."""
+
+    def __init__(self, most: int = MOST_OPENINGS) -> None:
+        self._most = most
+        self._known: OrderedDict[int | str, _Opening] = OrderedDict()
+
+    def conversation_of(self, asked: CompletionRequest) -> str:
+        """Return the digest of a request's conversation: 16 hexadecimal digits."""
+        payload = asked.payload
+        if "conversation" in payload and (id := _upstreams_id(payload)) is not None:
+            return conversation_under(id)
+        turns = asked.format.user_turns(payload) or [payload.get("messages")]
+        who = b"" if _END_USERS.isdisjoint(payload) else _end_user(payload)
+        known = self._noted(who, turns)
+        if len(known.hashes) < SHARED_BY:
+            if known.turns == len(turns):
+                request = _hash(who, turns, payload)
+                if request not in known.hashes:
+                    known.hashes = (*known.hashes, request)
+            if len(known.hashes) < SHARED_BY:
+                return known.digest
+        if known.turns == len(turns):
+            return _digest(*_whole(who, turns, payload))
+        return _digest(who, b"".join(map(_framed, turns[: known.turns])))
+
+    def _noted(self, who: bytes, turns: Sequence[Any]) -> _Opening:
+        """Return what is known of an opening, and count it as seen.
+
+        A short one is looked up by a hash of this process, which is faster.
+        """
+        first = turns[0]
+        is_short = type(first) is str and len(first) <= _SHORT
+        key = hash((who, first.strip())) if is_short else _digest(who, _framed(first))
+        known = self._known.get(key)
+        if known is None or len(turns) < known.turns:
+            digest = _digest(who, _framed(first)) if known is None else known.digest
+            known = self._known[key] = _Opening(digest, len(turns))
+        self._known.move_to_end(key)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return known
+
+
+def _upstreams_id(payload: dict[str, Any]) -> str | None:
+    """Return the id of a conversation that upstream keeps (`/v1/responses`), or None."""
+    named = payload.get("conversation")
+    id = named.get("id") if isinstance(named, dict) else named
+    return id if isinstance(id, str) else None
+
+
+def _hash(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> int:
+    """Return a hash of the same content as `_whole`, faster and for this process only."""
+    if len(turns) > 1:
+        try:
+            return hash((who, *turns))
+        except TypeError:  # a turn is a list of parts
+            pass
+    return hash(_whole(who, turns, payload))
+
+
+def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Return the end user and all that the user said.
+
+    For a single turn the system message is added, without its digits.
+    """
+    if len(turns) == 1:
+        who += dumps(_instructions(payload)).translate(None, _DIGITS)
+    return who, b"".join(map(_framed, turns))
+
+
+def _digest(who: bytes, said: bytes) -> str:
+    return hashlib.blake2b(who + said, digest_size=_BYTES).hexdigest()
+
+
+def _framed(turn: Any) -> bytes:
+    """Return a turn with its length before it; of a long one only both ends."""
+    text = turn.strip().encode("utf-8", "backslashreplace") if type(turn) is str else dumps(turn)
+    if len(text) > 2 * _MOST_TEXT:
+        return b"\0%d\0%b%b" % (len(text), text[:_MOST_TEXT], text[-_MOST_TEXT:])
+    return b"\0%d\0%b" % (len(text), text)
+
+
+def _instructions(payload: dict[str, Any]) -> Any:
+    """Return what the application itself says, in every place that a format has for it."""
+    messages = payload.get("messages")
+    listed = messages if isinstance(messages, list) else []
+    told = [each.get("content") for each in listed if _is_by_application(each)]
+    return [payload.get("instructions"), payload.get("system"), *told]
+
+
+def _is_by_application(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") in ("system", "developer")
+
+
+def _end_user(payload: dict[str, Any]) -> bytes:
+    """Return the id of the client's end user, or empty bytes."""
+    for name in ("safety_identifier", "user"):
+        if isinstance(id := payload.get(name), str):
+            return id.encode("utf-8", "backslashreplace")
+    metadata = payload.get("metadata")
+    id = metadata.get("user_id") if isinstance(metadata, dict) else None
+    return id.encode("utf-8", "backslashreplace") if isinstance(id, str) else b""

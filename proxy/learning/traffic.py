@@ -1,0 +1,276 @@
+"""What a policy uses beyond the current reply: recent confidences, and its certificate.
+
+Only policies with `lowest_share` or `max_error` need it (`Policy.follows_traffic`). Everything
+happens on the event loop, except reads of files and the database, which a task makes every second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from policies import (
+    Certificate,
+    Facts,
+    InvalidDocumentError,
+    Policy,
+    RecentConfidences,
+    SeenConversations,
+    load_certificate,
+)
+from proxy.config.file_watcher import Sight, sight_of
+from proxy.errors import StoreError
+from proxy.learning.certificates import CertifiedPolicy
+from proxy.store.database.verdicts import Findings, Withdrawal
+from proxy.store.record.reader import RecentConfidence, Recorded, recent_confidences, verdicts_after
+from proxy.store.verdicts.drift import distrusted
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S: Final = 1.0
+MOST_KEYS: Final = 256  # keys with recent confidences of their own
+
+
+@dataclass(slots=True)
+class _Recent:
+    """The confidences of recent replies for a policy and route, one of each conversation."""
+
+    confidences: RecentConfidences = field(default_factory=RecentConfidences)
+    counted: SeenConversations = field(default_factory=SeenConversations)
+
+    def add(self, confidence: float, conversation: str | None, at_s: float) -> None:
+        if self.counted.is_first(conversation, at_s):
+            self.confidences.add(confidence)
+
+
+@dataclass(slots=True)
+class _News:
+    """What a read of files and the database found."""
+
+    certificates: list[tuple[CertifiedPolicy, Certificate | None]]
+    withdrawn: list[Withdrawal]
+    verdicts: list[tuple[int, Recorded]]
+    distrusted: set[str]  # calibrators whose calibration has drifted
+
+
+class Traffic:
+    """The traffic and the certificates of a proxy's policies, kept apart for each policy."""
+
+    def __init__(self, url: str, look_every_s: float = LOOK_EVERY_S) -> None:
+        self._url = url
+        self._look_every_s = look_every_s
+        # by policy, route and checkpoint, since confidences of others cannot be compared
+        self._recent: dict[tuple[str, str, str], _Recent] = {}
+        self._of_key: dict[tuple[str, str, str, str], _Recent] = {}  # by key as well
+        self._followed: dict[tuple[str, str], CertifiedPolicy] = {}
+        self._sights: dict[Path, Sight] = {}
+        self._last_verdict = 0
+        self._found: list[Withdrawal] = []  # all known withdrawals
+        self._unwritten: list[Withdrawal] = []
+        self._findings: Findings | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._one_look = asyncio.Lock()
+
+    async def open(self, policies: Iterable[Policy], route_of: Callable[[str], str] = str) -> None:
+        """Load what the record and the store know about these policies; raises StoreError.
+
+        `route_of` returns the route of a model's name.
+        """
+        following = [policy for policy in policies if policy.follows_traffic]
+        for policy in following:
+            self._follow(policy)
+            if "share_below" in policy.looks_at:
+                for each in await asyncio.to_thread(self._recorded, policy.name):
+                    about = policy.name, route_of(each.model), checkpoint_of(each.calibrator)
+                    for recent in self._recent_of(about, each.key):
+                        recent.add(each.confidence, each.conversation, each.at)
+        if following:
+            await self._look()
+
+    async def aclose(self) -> None:
+        """Stop the task, and write the withdrawals that are not written yet.
+
+        A failure is logged.
+        """
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+        if self._findings is not None:
+            try:
+                await asyncio.to_thread(self._write)
+            except StoreError as error:
+                log.error("withdrawal_not_written", reason=error.message)
+            self._findings.close()
+            self._findings = None
+
+    def certificates(self, calibrators: Container[str]) -> list[tuple[str, str, bool]]:
+        """Return name, certificate file and validity of each policy with a certificate.
+
+        Validity is whether all grants for these calibrators count. May be called from any thread.
+        """
+        return [
+            (each.given.name, path.name, each.counts_for(calibrators))
+            for each in tuple(self._followed.values())
+            if (path := each.given.certificate_path) is not None
+        ]
+
+    def policy_for(
+        self, policy: Policy, facts: Facts, route: str, *, is_new: bool = True
+    ) -> Policy:
+        """Return the policy with its current certificate; fill in the facts that come from traffic.
+
+        Confidences are compared with those of the same calibrator and the same `route` of the
+        configuration, whatever the model's name, and of the same key once there are enough.
+
+        A reply that `is_new` counts as traffic, once for each conversation. Monitors look only at
+        requests for one choice.
+        """
+        if "share_below" in policy.looks_at:
+            self._rank(policy, facts, route, is_new)
+        followed = self._follow(policy)
+        if is_new and facts.n == 1 and (found := followed.see(facts)):
+            self._note(found)
+        return followed.policy
+
+    def _rank(self, policy: Policy, facts: Facts, route: str, is_new: bool) -> None:
+        if facts.confidence is None:
+            return
+        about = policy.name, route, checkpoint_of(facts.calibrator)
+        recents = self._recent_of(about, facts.key)
+        for recent in recents:  # the key's own if there are enough, else those of all keys
+            facts.share_below = recent.confidences.share_below(facts.confidence)
+            if facts.share_below is not None:
+                break
+        if is_new:
+            for recent in recents:
+                recent.add(facts.confidence, facts.conversation, time.time())
+
+    def _recent_of(self, about: tuple[str, str, str], key: str | None) -> list[_Recent]:
+        """Return the recent confidences of a key, and those of all keys.
+
+        Beyond `MOST_KEYS`, the key that was not seen for longest is dropped.
+        """
+        of_all = self._recent.setdefault(about, _Recent())
+        if key is None:
+            return [of_all]
+        whose = *about, key
+        own = self._of_key.pop(whose, None) or _Recent()
+        self._of_key[whose] = own
+        if len(self._of_key) > MOST_KEYS:
+            del self._of_key[next(iter(self._of_key))]
+        return [own, of_all]
+
+    def _follow(self, policy: Policy) -> CertifiedPolicy:
+        """Return what is known about a policy, taking over a policy that was reloaded."""
+        key = policy.name, policy.source
+        followed = self._followed.get(key)
+        if followed is None or followed.given is not policy:
+            followed = self._followed[key] = CertifiedPolicy(policy, self._found, followed)
+            if policy.certificate_path is not None and self._looking is None:
+                self._looking = asyncio.create_task(self._keep_looking())
+        return followed
+
+    def _note(self, found: Withdrawal) -> None:
+        """Apply a withdrawal to all policies, and keep it to be written.
+
+        It is in the log already.
+        """
+        self._found.append(found)
+        self._unwritten.append(found)
+        for followed in self._followed.values():
+            followed.drop([found])
+
+    # --- files and the database -----------------------------------------------------------------
+
+    async def _keep_looking(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except StoreError as error:
+                log.error("traffic_not_read", reason=error.message)
+            await asyncio.sleep(self._look_every_s)
+
+    async def _look(self) -> None:
+        """Apply what changed in files and the database since the last look."""
+        async with self._one_look:
+            news = await asyncio.to_thread(self._read, tuple(self._followed.values()))
+            self._take_in(news)
+
+    def _take_in(self, news: _News) -> None:
+        for each, certificate in news.certificates:
+            each.renew(certificate)
+        self._found = news.withdrawn + self._unwritten
+        for each in self._followed.values():
+            each.drop(news.withdrawn)
+        for id, verdict in news.verdicts:
+            self._last_verdict = id
+            for each in self._followed.values():
+                if found := each.hear(verdict):
+                    self._note(found)
+        for each in tuple(self._followed.values()):
+            for found in each.distrust(news.distrusted):
+                self._note(found)
+
+    def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
+        """Write withdrawals, and read files and the database; runs on a worker thread."""
+        self._write()
+        findings = self._opened()
+        verdicts = verdicts_after(findings.engine, self._last_verdict)
+        withdrawn, drifted = findings.withdrawals(), distrusted(findings.engine)
+        paths = {each.given.certificate_path for each in followed}  # last: `_has_changed` notes it
+        read = {path: _certificates(path) for path in paths if path and self._has_changed(path)}
+        certificates = [
+            (each, certificate)
+            for each in followed
+            if (path := each.given.certificate_path)
+            for certificate in read.get(path, ())
+        ]
+        return _News(certificates, withdrawn, verdicts, drifted)
+
+    def _recorded(self, policy: str) -> list[RecentConfidence]:
+        """Return the recorded confidences of a policy; runs on a worker thread."""
+        return recent_confidences(self._opened().engine, policy)
+
+    def _opened(self) -> Findings:
+        if self._findings is None:
+            self._findings = Findings(self._url)
+        return self._findings
+
+    def _write(self) -> None:
+        """Write the withdrawals that are not written yet; runs on a worker thread."""
+        while self._unwritten:
+            self._opened().withdraw(self._unwritten[0])
+            del self._unwritten[0]
+
+    def _has_changed(self, path: Path) -> bool:
+        before, now = self._sights.get(path), sight_of(path)
+        self._sights[path] = now
+        return now != before
+
+
+def _certificates(path: Path) -> list[Certificate | None]:
+    """Return a list of the certificate in a file, or of None where the file is gone.
+
+    The list is empty where the file cannot be used, which is logged.
+    """
+    try:
+        certificate = load_certificate(path)
+    except InvalidDocumentError as error:
+        log.error("certificate_refused", reason=str(error), effect="the one before stays in force")
+        return []
+    grants = len(certificate.grants) if certificate else 0
+    log.info("certificate_loaded", path=str(path), grants=grants)
+    return [certificate]
+
+
+def checkpoint_of(calibrator: str | None) -> str:
+    """Return the checkpoint that gave a confidence, without recalibration and other signals."""
+    return (calibrator or "").partition("+")[0]

@@ -1,0 +1,176 @@
+"""Spans and evaluation events for an OpenTelemetry collector, sent by its SDK (extra `otel`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk._logs import ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExportResult
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+
+from proxy.config.settings.telemetry import OtelConfig
+from proxy.observe import names
+from proxy.observe.evaluation import Evaluation
+from proxy.observe.outbox import NotSentError
+from proxy.observe.reply_facts import facts_of
+from proxy.observe.traces import CallSpan, Trace
+
+EXPORT_S = 10.0
+SCOPE = InstrumentationScope("pinocchio-proxy", attributes={"gen_ai.semconv": names.VERSION})
+
+
+class Collector:
+    """The connection to one collector; `send` is called on one thread."""
+
+    def __init__(self, config: OtelConfig) -> None:
+        self._resource = Resource.create({"service.name": config.service_name})
+        headers = {name: secret.get_secret_value() for name, secret in config.headers.items()}
+        self._spans = OTLPSpanExporter(
+            f"{config.endpoint}/v1/traces", headers=headers, timeout=EXPORT_S
+        )
+        self._logs = OTLPLogExporter(
+            f"{config.endpoint}/v1/logs", headers=headers, timeout=EXPORT_S
+        )
+
+    def send(self, batch: Sequence[CallSpan | Evaluation]) -> None:
+        """Send spans and evaluation events; the exporters retry by themselves.
+
+        Raises NotSentError where the collector did not accept all of them.
+        """
+        spans = [self._span(each) for each in batch if isinstance(each, CallSpan)]
+        events = [self._event(each) for each in batch if isinstance(each, Evaluation)]
+        is_sent = not spans or self._spans.export(spans) is SpanExportResult.SUCCESS
+        if events:
+            is_sent &= self._logs.export(events) is LogRecordExportResult.SUCCESS
+        if not is_sent:
+            raise NotSentError("the collector took no batch", may_pass=False)
+
+    def close(self) -> None:
+        for exporter in (self._spans, self._logs):
+            exporter.shutdown()  # type: ignore[no-untyped-call]  # of the SDK
+
+    def _span(self, span: CallSpan) -> ReadableSpan:
+        is_failed = span.error is not None
+        return ReadableSpan(
+            _sendable(f"{span.operation} {span.model or ''}".rstrip()),
+            context=_context(span.trace, span.span_id),
+            parent=_parent(span.trace),
+            resource=self._resource,
+            attributes=span_attributes(span),
+            kind=SpanKind.CLIENT,
+            status=Status(StatusCode.ERROR, span.error) if is_failed else Status(),
+            start_time=span.began_ns,
+            end_time=span.ended_ns,
+            instrumentation_scope=SCOPE,
+        )
+
+    def _event(self, evaluation: Evaluation) -> ReadableLogRecord:
+        span = NonRecordingSpan(_context(evaluation.trace, evaluation.span_id))
+        record = LogRecord(
+            timestamp=evaluation.at_ns,
+            observed_timestamp=time.time_ns(),
+            context=set_span_in_context(span, Context()),
+            severity_number=SeverityNumber.INFO,
+            attributes=evaluation_attributes(evaluation),
+            event_name=names.EVALUATION_EVENT,
+        )
+        return ReadableLogRecord(record, self._resource, SCOPE)
+
+
+def _flags(trace: Trace) -> TraceFlags:
+    return TraceFlags(TraceFlags.SAMPLED if trace.is_sampled else TraceFlags.DEFAULT)
+
+
+def _context(trace: Trace, span_id: bytes, *, is_remote: bool = False) -> SpanContext:
+    ids = int.from_bytes(trace.trace_id, "big"), int.from_bytes(span_id, "big")
+    return SpanContext(*ids, is_remote=is_remote, trace_flags=_flags(trace))
+
+
+def _parent(trace: Trace) -> SpanContext | None:
+    if trace.parent_id is None:
+        return None
+    return _context(trace, trace.parent_id, is_remote=True)
+
+
+def span_attributes(span: CallSpan) -> dict[str, Any]:
+    """Return the known attributes of a call, under the names of the conventions."""
+    facts, place = facts_of(span), span.place
+    first_s = None
+    if span.is_stream and span.first_ns is not None:
+        first_s = (span.first_ns - span.began_ns) / 1e9
+    return _known(
+        {
+            names.OPERATION: span.operation,
+            names.PROVIDER: place.provider,
+            names.REQUEST_MODEL: span.model or None,
+            names.RESPONSE_MODEL: facts.model,
+            names.RESPONSE_ID: facts.id,
+            names.FINISH_REASONS: facts.finish_reasons or None,
+            names.FIRST_CHUNK_S: first_s,
+            names.INPUT_TOKENS: facts.input_tokens,
+            names.OUTPUT_TOKENS: facts.output_tokens,
+            names.SERVER_ADDRESS: place.address,
+            names.SERVER_PORT: place.port,
+            names.HTTP_STATUS: span.status,
+            names.ERROR_TYPE: span.error,
+            names.UPSTREAM: place.name,
+        }
+    )
+
+
+def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the known attributes of an evaluation, under the names of the conventions."""
+    found = evaluation
+    return _known(
+        {
+            names.EVALUATION_NAME: names.EVALUATED,
+            names.EVALUATION_VALUE: found.confidence,
+            names.EVALUATION_LABEL: found.action,
+            names.EVALUATION_EXPLANATION: found.explanation,
+            names.RESPONSE_ID: facts_of(found.call).id if found.call is not None else None,
+            names.ERROR_TYPE: found.error,
+            names.REQUEST_ID: found.request_id,
+            names.STATUS: found.status,
+            names.POLICY: found.policy,
+            names.MODE: found.mode,
+            names.CALIBRATOR: found.calibrator,
+            names.BASIS: found.basis or None,
+            names.SUPPORT: found.support,
+            names.REVIEW_ID: found.review_id,
+        }
+    )
+
+
+def _known(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {name: _sendable(each) for name, each in attributes.items() if each is not None}
+
+
+def _sendable(value: Any) -> Any:
+    """Convert a value to one that the protocol can carry; any other would cost the whole batch.
+
+    Lone surrogates are escaped, and integers beyond 64 bits become text.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, tuple):
+        return tuple(map(_sendable, value))
+    is_large = isinstance(value, int) and not -(2**63) <= value < 2**63
+    return str(value) if is_large else value

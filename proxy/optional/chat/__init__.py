@@ -1,0 +1,3 @@
+"""Messages for chat channels, with links to pages where one reviewer decides."""
+
+__all__ = ["chat", "link_pages", "links"]

@@ -1,0 +1,107 @@
+"""`POST /v1/systemone`, the contract of clients with a decision model: is the last reply correct?
+
+    {"model": "pinocchio", "state": [{"role": "user", ..}, {"role": "assistant", ..}],
+     "questions": {"correct": {"type": "noul", "instructions": "Is the reply correct?"}}}
+    -> {"model": "embedded@3f2a", "answers": {"correct": {"type": "noul", "noul": 0.41}}}
+
+The number is the confidence. Nothing is held, because the client decides. Questions are identified
+by their names, `correct` and `incorrect`; their wording is not read. Any other question is refused,
+so that no number is returned that means something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from proxy.errors import BadRequestError, NotScoredError
+from proxy.exchange.outcome import Outcome, shown
+from proxy.formats import CHAT, Json
+from proxy.http.wire.json_splice import json_object
+from proxy.optional.guardrails.reading import object_in
+from proxy.optional.guardrails.visits import Visit
+
+PATH: Final = "/v1/systemone"
+GATEWAY: Final = "systemone"
+CORRECT, INCORRECT = "correct", "incorrect"
+TYPE: Final = "noul"  # the protocol's type of a yes/no question
+MOST_QUESTIONS: Final = 16
+_CALLS: Final = ("tool_calls", "function_call")
+
+
+def read(payload: Json) -> Visit:
+    """Return the last reply of the conversation in `state`, with its request.
+
+    Raises BadRequestError for other questions, and for a state without a reply.
+    """
+    _check_questions(object_in(payload, "questions") or {})
+    state = payload.get("state")
+    if isinstance(state, str):
+        state = (json_object(f'{{"state":{state}}}') or {}).get("state", state)
+    told: Mapping[str, Any] = state if isinstance(state, dict) else {"messages": state}
+    messages, reply = _parts(told)
+    asked: Json = {"model": _model(told), "messages": messages}
+    if isinstance(told.get("tools"), list):
+        asked["tools"] = told["tools"]
+    ending = "tool_calls" if any(reply.get(name) for name in _CALLS) else "stop"
+    choices = [{"index": 0, "message": reply, "finish_reason": ending}]
+    completion = {"object": "chat.completion", "model": asked["model"], "choices": choices}
+    return Visit(GATEWAY, CHAT, completion, asked)
+
+
+def answer(payload: Json, outcome: Outcome) -> Json:
+    """Return P(yes) for each question; raises NotScoredError where the reply has no number."""
+    if outcome.confidence is None:
+        reason = outcome.reason or outcome.status.value
+        raise NotScoredError(f"the reply has no number: {reason}", reason)
+    sure = {CORRECT: outcome.confidence, INCORRECT: 1.0 - outcome.confidence}
+    answers = {name: {"type": TYPE, TYPE: shown(sure[name])} for name in payload["questions"]}
+    return {"model": outcome.calibrator, "answers": answers}
+
+
+def _check_questions(questions: Json) -> None:
+    """Refuse other questions than `correct` and `incorrect`, none at all, and too many.
+
+    Raises BadRequestError.
+    """
+    if not questions or len(questions) > MOST_QUESTIONS:
+        raise BadRequestError("'questions' has to name a question", param="questions")
+    for name, question in questions.items():
+        is_known = name in (CORRECT, INCORRECT) and isinstance(question, dict)
+        if not is_known or question.get("type") != TYPE:
+            text = (
+                f"the question {name[:60]!r} cannot be answered here: only 'correct' and "
+                "'incorrect' are, of type noul, about the last reply"
+            )
+            raise BadRequestError(text, param="questions", code="unknown_question")
+
+
+def _parts(told: Mapping[str, Any]) -> tuple[list[Any], Json]:
+    """Return the messages before the reply, and the reply as an assistant's message.
+
+    Raises BadRequestError where the state does not end with a reply.
+    """
+    messages = told.get("messages")
+    if isinstance(told.get("question"), str) and isinstance(told.get("answer"), str):
+        messages = [
+            {"role": "user", "content": told["question"]},
+            {"role": "assistant", "content": told["answer"]},
+        ]
+    listed = messages if isinstance(messages, list) else []
+    if len(listed) < 2 or not _is_reply(listed[-1]):
+        text = (
+            "'state' has to be a conversation that ends with the assistant's reply: a list of chat "
+            "messages, an object with 'messages' (and 'tools'), or with 'question' and 'answer'"
+        )
+        raise BadRequestError(text, param="state", code="no_question")
+    return listed[:-1], dict(listed[-1])
+
+
+def _is_reply(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") == "assistant"
+
+
+def _model(told: Mapping[str, Any]) -> str:
+    """Return the model that the state names, or `unknown`."""
+    model = told.get("model")
+    return model if isinstance(model, str) and model else "unknown"

@@ -1,0 +1,3 @@
+"""The tools of the MCP server."""
+
+__all__ = ["desk", "scoring", "server"]

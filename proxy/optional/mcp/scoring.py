@@ -1,0 +1,88 @@
+"""Scores for tools, by a calibrator of this process that the first call loads."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calibrator import CalibratorError, Pinocchio
+from proxy.scoring.engines.findings import findings_of, findings_values
+
+DIGITS = 4
+MOST_CHARACTERS = 1_000_000  # of the texts of one call
+
+Json = dict[str, Any]
+
+
+class UnscorableError(Exception):
+    """There is no score; a sentence why, for the client."""
+
+
+class Scoring:
+    """Scores by `checkpoint`, which the first call loads."""
+
+    def __init__(self, checkpoint: str, device: str, recalibration: Sequence[Path]) -> None:
+        self._checkpoint, self._device = checkpoint, device
+        self._recalibration = recalibration
+        self._loaded: Pinocchio | None = None
+        self._lock = threading.Lock()
+
+    def reply(
+        self,
+        reply: str,
+        question: str | None = None,
+        messages: list[Json] | None = None,
+        model: str | None = None,
+    ) -> Json:
+        """Return the probability that a reply is correct, with findings; raises UnscorableError."""
+        return self._scored(reply, question, messages, None, model)
+
+    def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        question: str | None = None,
+        messages: list[Json] | None = None,
+        tools: list[Json] | None = None,
+        model: str | None = None,
+    ) -> Json:
+        """Return the probability that a call is correct, with findings; raises UnscorableError."""
+        function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
+        calls = [{"id": "call_1", "type": "function", "function": function}]
+        message = {"role": "assistant", "content": None, "tool_calls": calls}
+        return self._scored(message, question, messages, tools, model)
+
+    def _scored(
+        self,
+        response: str | Json,
+        question: str | None,
+        messages: list[Json] | None,
+        tools: list[Json] | None,
+        model: str | None,
+    ) -> Json:
+        if not (question or messages):
+            text = "give `question`, or the conversation as `messages`: a reply alone has no number"
+            raise UnscorableError(text)
+        size = len(json.dumps([response, question, messages, tools]))
+        if size > MOST_CHARACTERS:
+            raise UnscorableError(f"{size} characters are more than {MOST_CHARACTERS}")
+        asked = messages if messages else [{"role": "user", "content": question}]
+        try:
+            with self._lock:
+                judge = self._calibrator()
+                found = judge.assess(response, messages=asked, tools=tools, source_model=model)
+        except (CalibratorError, ValueError) as error:
+            raise UnscorableError(str(error)) from error
+        answer: Json = {"confidence": round(found.confidence, DIGITS), "calibrator": judge.name}
+        if found.because:
+            answer["because"] = list(found.because)
+        return answer | findings_values(findings_of(found))
+
+    def _calibrator(self) -> Pinocchio:
+        if self._loaded is None:
+            given = list(self._recalibration) or None
+            self._loaded = Pinocchio(self._checkpoint, device=self._device, recalibration=given)
+        return self._loaded

@@ -1,0 +1,3 @@
+"""The clients of Langfuse and Phoenix."""
+
+__all__ = ["scores"]

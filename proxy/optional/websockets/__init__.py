@@ -1,0 +1,3 @@
+"""WebSockets, which are relayed and labelled but not scored."""
+
+__all__ = ["websockets"]

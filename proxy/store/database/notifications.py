@@ -1,0 +1,105 @@
+"""Notifications of changes in the store, by PostgreSQL's LISTEN and NOTIFY.
+
+    notify(connection, DECIDED, id)      # in the transaction of the change itself
+
+The proxy on every machine receives a verdict, or a key that was made or revoked, within
+milliseconds. A notification can be lost with its connection, but nothing depends on it: whoever
+waits also polls the store, less often while notifications arrive. SQLite has none: its proxies run
+on one machine and poll four times a second.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import sqlalchemy as sa
+import structlog
+
+from proxy.store.database.database import CONNECT_TIMEOUT_S, cause
+from proxy.store.database.tables import parsed_address, path_of
+
+log = structlog.get_logger(__name__)
+
+DECIDED, KEYS = "decided", "keys"
+CHANNEL: Final = "pinocchio"
+LOOK_EVERY_S: Final = 0.5  # seconds between checks whether to end
+FIRST_AFTER_S: Final = 1.0  # seconds, so that the first requests are not delayed
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # seconds between attempts to connect
+ALIVE: Final = {  # options for a connection that may be silent for a long time
+    "connect_timeout": str(CONNECT_TIMEOUT_S),
+    "keepalives_idle": "20",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+}
+
+
+def notify(connection: sa.Connection, kind: str, id: str) -> None:
+    """Notify all proxies, once the transaction is committed, that something happened to `id`.
+
+    Does nothing on SQLite.
+    """
+    if connection.dialect.name == "postgresql":
+        told = sa.func.pg_notify(CHANNEL, f"{kind} {id}")
+        connection.execute(sa.select(told))
+
+
+class Notifications:
+    """A thread that receives the store's notifications from other proxies and commands.
+
+    `on_told` is called with the kind and the id. `on_change` is called with True when the
+    connection is made and with False when it is lost. Both are called on this thread.
+    """
+
+    def __init__(
+        self, url: str, on_told: Callable[[str, str], None], on_change: Callable[[bool], None]
+    ) -> None:
+        self._url = url
+        self._on_told = on_told
+        self._on_change = on_change
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; does nothing on SQLite, which has no notifications."""
+        if path_of(self._url) is None:
+            self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(CONNECT_TIMEOUT_S)
+
+    def _run(self) -> None:
+        import psycopg
+
+        url = parsed_address(self._url).set(drivername="postgresql").update_query_dict(ALIVE)
+        address = url.render_as_string(hide_password=False)
+        pause_s, is_first = FIRST_PAUSE_S, True
+        self._closing.wait(FIRST_AFTER_S)
+        while not self._closing.is_set():
+            try:
+                with psycopg.connect(address, autocommit=True) as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    pause_s = FIRST_PAUSE_S
+                    if not is_first:
+                        log.info("store_notifications_heard")
+                    self._on_change(True)
+                    self._listen(connection)
+            except psycopg.Error as error:
+                self._on_change(False)
+                log.warning("store_notifications_lost", reason=cause(error), hint="polls go on")
+                is_first = False
+            self._closing.wait(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _listen(self, connection: Any) -> None:
+        """Pass notifications on until `close` is called.
+
+        Raises psycopg.Error where the connection is lost.
+        """
+        while not self._closing.is_set():
+            for told in connection.notifies(timeout=LOOK_EVERY_S):
+                kind, _, id = told.payload.partition(" ")
+                self._on_told(kind, id)

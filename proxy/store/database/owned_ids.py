@@ -1,0 +1,193 @@
+"""The owners of upstream's ids: the hash of the key whose request created the object.
+
+Behind one upstream key all clients share all objects, as far as upstream knows. A thread writes
+rows in batches. Rows not yet written, and those used last, are in memory. An id stays with the
+first key that it was noted for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple, TypeGuard
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from proxy.errors import StoreError
+from proxy.http.wire.worker_threads import Worker
+from proxy.store.database.database import LazyEngine, cause, insert_into
+from proxy.store.database.tables import metadata
+from proxy.store.database.verdicts import reading
+
+log = structlog.get_logger(__name__)
+
+owned_ids = sa.Table(
+    "owned_ids",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),  # upstream's
+    sa.Column("key_hash", sa.String, nullable=False),  # as in `exchanges`
+    sa.Column("withheld", sa.String),  # of a reply not delivered: its review id, or WITHHELD
+    sa.Column("made_at", sa.Float, nullable=False),  # seconds since the epoch
+)
+WITHHELD: Final = "-"  # never to be delivered
+LONGEST: Final = 256  # characters of an id
+MOST_KNOWN: Final = 20_000  # ids in memory
+AT_ONCE: Final = 500  # ids in one statement
+EVERY_S: Final = 0.2
+
+
+class Owner(NamedTuple):
+    """The key hash of an id's owner, and whether its reply was withheld.
+
+    `withheld` is None for a delivered reply, the review id of a held one, or WITHHELD.
+    """
+
+    key_hash: str
+    withheld: str | None = None
+
+
+AskOthers = Callable[[list[str]], Awaitable[dict[str, Owner] | None]]
+
+
+class OwnedIds:
+    """The owners of ids, in the store at `url`; `note` never waits."""
+
+    def __init__(self, url: str | None, ask_others: AskOthers | None = None) -> None:
+        """Keep owners in the store at `url`, or only in memory where it is None.
+
+        `ask_others` asks the other workers, by their `known`, for owners not yet written.
+        """
+        self._ask_others = ask_others
+        self._known: OrderedDict[str, Owner] = OrderedDict()
+        self._unwritten: dict[str, Owner] = {}
+        self._lock = threading.Lock()
+        # ids noted within `EVERY_S` share a transaction
+        self._worker = Worker("owned-ids", self._write_all, gather_s=EVERY_S)
+        self._engine = LazyEngine(url, is_durable=False) if url is not None else None
+
+    def note(self, id: object, key_hash: str, withheld: str | None = None) -> None:
+        """Note that a request with this key created the object with this id.
+
+        An id that belongs to another key stays with that key. Values that are no ids are ignored. A
+        thread writes the row later.
+        """
+        if not is_id(id):
+            return
+        with self._lock:
+            before = self._unwritten.get(id) or self._known.get(id)
+            owner = Owner(key_hash, withheld)
+            if before == owner or (before is not None and before.key_hash != key_hash):
+                return
+            self._know(id, owner)
+            self._unwritten[id] = owner
+            if self._engine is not None:
+                self._worker.start()
+        self._worker.wake()
+
+    async def owners(self, ids: Iterable[str]) -> dict[str, Owner]:
+        """Return the known owners by id: from memory, the store, or other workers.
+
+        Unknown ids are left out. Raises StoreError.
+        """
+        found, asked = {}, []
+        with self._lock:
+            for id in ids:
+                if (owner := self._unwritten.get(id) or self._known.get(id)) is not None:
+                    found[id] = owner
+                elif is_id(id):
+                    asked.append(id)
+        if asked and self._engine is not None:
+            found |= await asyncio.to_thread(self._read, asked)
+        while self._ask_others and (missing := [id for id in asked if id not in found]):
+            told = await self._ask_others(missing)
+            if not told:
+                break
+            found |= told
+        return found
+
+    def known(self, ids: Iterable[str]) -> dict[str, Owner] | None:
+        """Return the owners that this process has in memory, or None if it has none of these ids.
+
+        May be called from any thread.
+        """
+        with self._lock:
+            every = ((id, self._unwritten.get(id) or self._known.get(id)) for id in ids)
+            return {id: owner for id, owner in every if owner is not None} or None
+
+    def close(self) -> None:
+        """Write the ids that are still waiting, and close the engine."""
+        self._worker.close()
+        if self._engine is not None:
+            self._engine.close()
+
+    def _know(self, id: str, owner: Owner) -> None:
+        self._known.pop(id, None)
+        self._known[id] = owner
+        while len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    def _opened(self) -> sa.Engine:
+        assert self._engine is not None
+        return self._engine.get()
+
+    def _read(self, ids: list[str]) -> dict[str, Owner]:
+        """Read the owners of ids from the store, on a worker thread.
+
+        The result is not cached, since another process may change what is withheld.
+        """
+        columns = owned_ids.c.id, owned_ids.c.key_hash, owned_ids.c.withheld
+        found: dict[str, Owner] = {}
+        with reading(self._opened()) as connection:
+            for start in range(0, len(ids), AT_ONCE):
+                some = ids[start : start + AT_ONCE]
+                for id, *owner in connection.execute(
+                    sa.select(*columns).where(owned_ids.c.id.in_(some))
+                ):
+                    found[id] = Owner(*owner)
+        return found
+
+    def _write_all(self) -> None:
+        with self._lock:
+            batch = dict(self._unwritten)
+        if not batch:
+            return
+        try:
+            self._write(batch)
+        except (SQLAlchemyError, StoreError) as error:
+            log.error("owned_ids_not_written", reason=cause(error), count=len(batch))
+            if not self._worker.pause(1.0):
+                self._worker.wake()
+            return
+        with self._lock:
+            for id, owner in batch.items():
+                if self._unwritten.get(id) == owner:
+                    del self._unwritten[id]
+
+    def _write(self, batch: dict[str, Owner]) -> None:
+        now = time.time()
+        rows = [
+            {"id": id, "key_hash": owner.key_hash, "withheld": owner.withheld, "made_at": now}
+            for id, owner in sorted(batch.items())  # sorted, or two processes could deadlock
+        ]
+        with self._opened().begin() as connection:
+            insert = insert_into(owned_ids, connection)
+            is_theirs = owned_ids.c.key_hash == insert.excluded.key_hash
+            changed = {"withheld": insert.excluded.withheld}
+            connection.execute(
+                insert.on_conflict_do_update(index_elements=["id"], set_=changed, where=is_theirs),
+                rows,
+            )
+
+
+def is_id(value: object) -> TypeGuard[str]:
+    """Return whether a value can be an id: a short printable string that a database can store."""
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= LONGEST
+        and value.isprintable()  # lone surrogates are not printable
+    )

@@ -1,0 +1,326 @@
+"""Statistics for pages: the latest exchanges, and a window of time from a bounded sample.
+
+A window is cut into slices. The exchanges of each slice are counted. Their contents are read from
+the latest of each slice, `MOST_OF_A_SLICE` at most, each of which represents its share. With less
+traffic than that the figures are exact. With a million exchanges no page is slower. Every function
+here may wait for the database, and raises StoreError when it cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from calibrator import WITH_OTHERS
+from policies import SeenConversations, telling_days
+from proxy.errors import BlockedByPolicyError, HeldForReviewError
+from proxy.store.database.verdicts import reading, verdicts
+from proxy.store.record.writer import exchanges, first_id
+from proxy.store.reviews.held_replies import AUDIT
+from proxy.store.reviews.polls import counted_polls
+from proxy.store.verdicts.labels import Stratum, held_replies
+
+MOST_OF_A_SLICE: Final = 300
+LOOKED_AT: Final = 20_000  # how many of the latest exchanges a search reads
+MOST_LABELS: Final = 20_000
+TOLD_BY_ACTION: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One exchange in a list of the latest; `decided_by` is the reviewer of a held reply."""
+
+    request_id: str
+    started_at: float
+    path: str
+    model: str | None
+    team: str | None
+    status: int
+    error: str | None
+    confidence: float | None
+    confidence_status: str | None
+    reason: str | None
+    action: str | None
+    would_action: str | None
+    policy: str | None
+    review_id: str | None
+    total_ms: float
+    decided_by: str | None
+    state: str | None
+    polls: int = 0  # how often its client asked again while it was held
+
+    @property
+    def failure(self) -> str | None:
+        """The error's code, or None for a reply that a policy withheld, which its action says."""
+        return None if self.error in TOLD_BY_ACTION else self.error
+
+
+class Sampled(NamedTuple):
+    """One exchange of a sample; it represents `weight` exchanges."""
+
+    at: int  # the number of the slice
+    weight: float
+    model: str | None
+    team: str | None
+    confidence: float | None
+    action: str | None
+    would_action: str | None
+    policy: str | None
+    shadowed: str | None
+    review_id: str | None
+    conversation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A period in slices of equal length, with its ends in seconds since the epoch."""
+
+    since: float
+    until: float
+    slices: int = 30
+
+    @property
+    def edges(self) -> list[float]:
+        step = (self.until - self.since) / self.slices
+        return [self.since + step * at for at in range(self.slices + 1)]
+
+    def bounds(self) -> Iterator[tuple[str, str]]:
+        """Yield the smallest id of each slice, and the smallest id after it."""
+        return pairwise(map(first_id, self.edges))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The number of exchanges in each slice of a window, and some of the exchanges.
+
+    `first_at` is when the first exchange of the window started, None if there is none.
+    """
+
+    window: Window
+    counts: tuple[int, ...]
+    rows: tuple[Sampled, ...]
+    first_at: float | None = None
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def is_exact(self) -> bool:
+        return len(self.rows) == self.total
+
+    @property
+    def a_day(self) -> float | None:
+        """Exchanges a day, from the first one to the window's end.
+
+        None if the time is too short.
+        """
+        if self.first_at is None:
+            return None
+        days = telling_days(self.window.until - self.first_at)
+        return None if days is None else self.total / days
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A filter of exchanges; None matches any value."""
+
+    model: str | None = None
+    team: str | None = None
+    action: str | None = None
+
+
+ANY: Final = Asked()
+
+
+def latest(
+    engine: sa.Engine, asked: Asked = ANY, *, after: str | None = None, limit: int = 100
+) -> list[Seen]:
+    """Return the latest exchanges, the newest first, of those after the id `after`.
+
+    A filter is applied to the latest `LOOKED_AT` exchanges only, so that a search for a model
+    without traffic is not slow.
+    """
+    columns = [exchanges.c[name] for name in Seen.__slots__ if name in exchanges.c]
+    wanted = {name: value for name, value in asdict(asked).items() if value is not None}
+    newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
+    if after is not None:
+        newest = newest.where(exchanges.c.request_id > after)
+    few = newest.limit(LOOKED_AT if wanted else limit).subquery()
+    beside = few.outerjoin(held_replies, held_replies.c.id == few.c.review_id)
+    asked_again = counted_polls(few.c.review_id).label("polls")
+    query = sa.select(*few.c, held_replies.c.decided_by, held_replies.c.state, asked_again)
+    query = query.select_from(beside)
+    query = query.where(*(few.c[name] == value for name, value in wanted.items()))
+    with reading(engine) as connection:
+        rows = connection.execute(query.order_by(few.c.request_id.desc()).limit(limit))
+        return [Seen(**row._mapping) for row in rows]
+
+
+def calibrator_in_force(engine: sa.Engine) -> str | None:
+    """Return the calibrator, with its recalibration, that scored last, or None if none did.
+
+    Only the latest `LOOKED_AT` exchanges are read.
+    """
+    newest = sa.select(exchanges.c.calibrator).order_by(exchanges.c.request_id.desc())
+    few = newest.limit(LOOKED_AT).subquery()
+    with reading(engine) as connection:
+        return connection.execute(
+            sa.select(few.c.calibrator).where(few.c.calibrator.is_not(None)).limit(1)
+        ).scalar()
+
+
+def sample(engine: sa.Engine, window: Window) -> Sample:
+    """Count the exchanges of a window by slice, and read a sample of them."""
+    slices = list(enumerate(window.bounds()))
+    counting = sa.union_all(*(_count(at, *bounds) for at, bounds in slices))
+    looking = sa.union_all(*(_some(at, *bounds) for at, bounds in slices))
+    with reading(engine) as connection:
+        counts: dict[int, int] = {row[0]: row[1] for row in connection.execute(counting)}
+        rows = connection.execute(looking).all()
+        first_at = connection.execute(_first(window)).scalar()
+    found: dict[int, int] = {}
+    for row in rows:
+        found[row[0]] = found.get(row[0], 0) + 1
+    weights = {at: max(1.0, counts[at] / number) for at, number in found.items()}
+    return Sample(
+        window,
+        tuple(counts[at] for at, _ in slices),
+        tuple(Sampled(row[0], weights[row[0]], *row[1:]) for row in rows),
+        first_at,
+    )
+
+
+def _first(window: Window) -> sa.Select[Any]:
+    inside = _in_slice(first_id(window.since), first_id(window.until))
+    row = exchanges.c
+    return sa.select(row.started_at).where(inside).order_by(row.request_id).limit(1)
+
+
+def _in_slice(since: str, until: str) -> sa.ColumnElement[bool]:
+    row = exchanges.c.request_id
+    return sa.and_(row >= since, row < until)
+
+
+def _count(at: int, since: str, until: str) -> sa.Select[Any]:
+    columns: list[Any] = [sa.literal_column(str(at)), sa.func.count()]
+    return sa.select(*columns).select_from(exchanges).where(_in_slice(since, until))
+
+
+def _some(at: int, since: str, until: str) -> sa.Select[Any]:
+    columns = [exchanges.c[name] for name in Sampled._fields if name in exchanges.c]
+    newest = sa.select(*columns).where(_in_slice(since, until))
+    some = newest.order_by(exchanges.c.request_id.desc()).limit(MOST_OF_A_SLICE).subquery()
+    return sa.select(sa.literal_column(str(at)).label("at"), *some.c)
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A reply with its latest verdict.
+
+    `stratum` says why it was labelled, as in proxy/store/verdicts/labels.py; `share` is the
+    probability with which an audited one was drawn. `confidence` comes from `calibrator`. `before`
+    is the confidence without signals, or else without other models' opinions, if it has any.
+    """
+
+    confidence: float
+    is_correct: bool
+    stratum: Stratum
+    share: float | None
+    model: str | None
+    team: str | None
+    conversation: str | None = None
+    calibrator: str | None = None
+    before: float | None = None
+
+
+def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[Labelled]:
+    """Return the replies whose latest verdict was given since a time, `limit` at most.
+
+    Only facts are read; proxy/store/verdicts/labels.py reads the content too. In each stratum one
+    reply of a conversation counts.
+    """
+    same = verdicts.alias()
+    last = sa.select(same.c.id).where(same.c.request_id == verdicts.c.request_id)
+    last = last.order_by(same.c.given_at.desc(), same.c.id.desc()).limit(1)
+    given = sa.select(verdicts.c.request_id, verdicts.c.is_correct)
+    given = given.where(verdicts.c.given_at >= since, verdicts.c.id == last.scalar_subquery())
+    few = given.order_by(verdicts.c.given_at.desc()).limit(limit).subquery()
+    joined = few.join(exchanges, exchanges.c.request_id == few.c.request_id)
+    joined = joined.outerjoin(held_replies, held_replies.c.request_id == few.c.request_id)
+    query = sa.select(
+        exchanges.c.confidence,
+        few.c.is_correct,
+        exchanges.c.review_id,
+        held_replies.c.kind,
+        held_replies.c.share,
+        exchanges.c.model,
+        exchanges.c.team,
+        exchanges.c.conversation,
+        exchanges.c.calibrator,
+        sa.case((_knows_more(), exchanges.c.facts)),
+    )
+    with reading(engine) as connection:
+        rows: Sequence[Any] = connection.execute(
+            query.select_from(joined).where(exchanges.c.confidence.is_not(None))
+        ).all()
+    found, seen = [_labelled(*row) for row in rows], SeenConversations(None, None)
+    return [each for each in found if seen.is_first(_of_stratum(each))]
+
+
+def _knows_more() -> sa.ColumnElement[bool]:
+    """Return the condition that a confidence uses other models, a judge or log-probabilities."""
+    name = exchanges.c.calibrator
+    return sa.or_(*(name.contains(each) for each in (WITH_OTHERS, "+judge", "+logprobs@")))
+
+
+def _of_stratum(label: Labelled) -> str | None:
+    return label.conversation and f"{label.stratum} {label.conversation}"
+
+
+def _labelled(
+    confidence: float,
+    is_correct: bool,
+    review_id: str | None,
+    kind: str | None,
+    share: float | None,
+    model: str | None,
+    team: str | None,
+    conversation: str | None,
+    calibrator: str | None,
+    facts: str | None,
+) -> Labelled:
+    is_drawn = kind == AUDIT and share is not None
+    stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
+    its_share = share if is_drawn else None
+    whose = model, team, conversation, calibrator, _before(facts)
+    return Labelled(confidence, bool(is_correct), stratum, its_share, *whose)
+
+
+def _before(facts: str | None) -> float | None:
+    """Return the confidence without signals, or else without other models, if there is one.
+
+    It is None for several choices, since a verdict does not say which of them it is about.
+    """
+    choices = json.loads(facts) if facts else []
+    said = choices[0] if len(choices) == 1 else {}
+    before = said.get("unaided", said.get("alone"))
+    return before if isinstance(before, float | int) else None
+
+
+def names(rows: tuple[Sampled, ...]) -> tuple[list[str], list[str]]:
+    """Return the models and the teams in a sample, those with the most exchanges first."""
+    return _by_weight(rows, "model"), _by_weight(rows, "team")
+
+
+def _by_weight(rows: tuple[Sampled, ...], name: str) -> list[str]:
+    found: dict[str, float] = {}
+    for row in rows:
+        if (value := getattr(row, name)) is not None:
+            found[value] = found.get(value, 0.0) + row.weight
+    return sorted(found, key=lambda value: (-found[value], value))

@@ -1,3 +1,0 @@
-"""Sends calls and confidences to OpenTelemetry, Langfuse and Phoenix, where configured."""
-
-__all__ = ["scores", "telemetry"]

@@ -1,0 +1,107 @@
+"""`pinocchio survey`: what rows are made of before anything is trained or judged (C07-C11)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from calibrator.lab.commands.app import cli
+from calibrator.lab.data.benchmarks.survey import survey, trained_models
+from calibrator.rows.rows import parse_row
+from tests.builders.labelled_rows import write
+from tests.builders.tiny_checkpoint import save_tiny
+
+
+def rows_of(benchmark: str, right: int, wrong: int, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "question": f"{benchmark} {n}?",
+            "response": "a",
+            "benchmark": benchmark,
+            "correct": int(n < right),
+            **more,
+        }
+        for n in range(right + wrong)
+    ]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["survey", *map(str, arguments)])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    rows = [
+        *rows_of("easy", 9, 1, model="GPT-mini", domain="facts"),
+        *rows_of("even", 4, 6, model="kimi", domain="math", images=["data:image/png;base64,AA=="]),
+        *rows_of("hard", 1, 9),
+    ]
+    return write(tmp_path / "rows.jsonl", rows)
+
+
+def test_benchmarks_out_of_the_band_are_named(file: Path) -> None:
+    """C07: 20 to 80 % right is what a benchmark should be; C08, C09: domains and images beside."""
+    result = run(file)
+    assert result.exit_code == 0, result.stderr
+    lines = {line.split()[0]: line for line in result.stdout.splitlines()[1:]}
+    assert list(lines) == ["easy", "even", "hard", "all"]
+    assert "too easy" in lines["easy"]
+    assert "too hard" in lines["hard"]
+    assert "too" not in lines["even"]
+    told = [json.loads(line) for line in run(file, "--json").stdout.splitlines()]
+    assert [one["is_in_band"] for one in told] == [False, True, False, True]
+    assert [one["image_rows"] for one in told] == [0, 10, 0, 10]
+    assert [one["domains"] for one in told[:3]] == [["facts"], ["math"], []]
+    assert told[-1]["rows"] == told[-1]["questions"] == 30
+    assert told[-1]["models"] == 2
+
+
+@pytest.mark.parametrize(("accuracy", "is_in"), [(0.19, False), (0.2, True), (0.8, True)])
+def test_the_band_has_its_ends(accuracy: float, is_in: bool) -> None:
+    """C07: both ends belong to it."""
+    rows = [parse_row(row) for row in rows_of("b", round(100 * accuracy), 100)[:100]]
+    assert survey(rows)[0].is_in_band == is_in
+
+
+def test_models_of_the_training_are_found(file: Path, tmp_path: Path) -> None:
+    """C11: no model that a calibrator was trained on may stand in a transfer result, whatever the
+    case of its name; questions of the training neither (D04).
+    """
+    seen = save_tiny(tmp_path / "seen", source_models=("gpt-mini", "other"))
+    result = run(file, "--calibrator", seen, "--strict")
+    assert result.exit_code == 1
+    assert "trained on 1 of these models: GPT-mini (10 rows)" in result.stderr
+    unseen = save_tiny(tmp_path / "unseen", source_models=("other",))
+    assert run(file, "--calibrator", unseen, "--strict").exit_code == 0
+    train = write(tmp_path / "train.jsonl", rows_of("hard", 1, 2))
+    shared = run(file, "--train", train, "--strict")
+    assert shared.exit_code == 1
+    assert "3 questions are in the training files too" in shared.stderr
+    assert run(file, "--train", train).exit_code == 0
+
+
+def test_copies_of_questions_in_the_training_are_found(tmp_path: Path) -> None:
+    """D04: another benchmark's ids and another way of writing do not make other questions."""
+    asked = "Which of these planets has the most moons, and since when?"
+    file = write(tmp_path / "rows.jsonl", rows_of("a", 1, 1, question=asked, question_id="a1"))
+    copied = rows_of("b", 1, 0, question=asked.upper(), question_id="b7")
+    train = write(tmp_path / "train.jsonl", copied)
+    assert "1 question is in the training" in run(file, "--train", train, "--strict").stderr
+
+
+def test_rows_without_a_model_are_of_none() -> None:
+    """C11: who nobody named was not trained on."""
+    assert trained_models([parse_row(row) for row in rows_of("b", 1, 1)], ["", "x"]) == {}
+
+
+def test_a_trained_model_is_found_under_whoevers_name() -> None:
+    """C11: what stands before a slash is left out, as the calibrator does."""
+    rows = [
+        {**row, "model": name} for name in ("Own/Big-7B", "big-8b") for row in rows_of("b", 1, 1)
+    ]
+    found = trained_models([parse_row(row) for row in rows], ["Big-7b"])
+    assert list(found) == ["Own/Big-7B"]

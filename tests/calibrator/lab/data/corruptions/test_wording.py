@@ -1,0 +1,113 @@
+"""Names, negations and ends of replies are changed in one place each."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from calibrator.lab.data.corruptions.wording import (
+    MIN_CUT,
+    cut_off,
+    entity_swapped,
+    names_in,
+    negation_changed,
+)
+
+POOL = ["Paris", "Rome", "Bank of England", "Marie Curie"]
+
+
+def test_names_are_capitalised_words_that_do_not_just_begin_a_sentence() -> None:
+    """The first word of a sentence, a line or a quotation may be any word."""
+    text = "Today we met Ada Lovelace in Oslo. Then the Bank of Norway called.\nNumbers followed."
+    assert names_in(text) == ["Ada Lovelace", "Oslo", "Bank of Norway"]
+
+
+def test_one_name_is_swapped_wherever_it_stands() -> None:
+    """By the same other name each time; the rest of the reply stays."""
+    answer = "The capital is Vienna, and Vienna lies on a river."
+    for seed in range(10):
+        new = entity_swapped("Which capital?", answer, POOL, random.Random(seed))
+        assert new in {f"The capital is {one}, and {one} lies on a river." for one in POOL[:2]}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "pool"),
+    [
+        ("Is Vienna the capital?", "Yes, it is Vienna.", POOL),  # the question has the name
+        ("Which capital?", "it is vienna", POOL),  # no name
+        ("Which capital?", "It is Vienna.", []),  # nothing to take instead
+        ("Which capital?", "It is Paris, not Rome.", ["Paris", "Rome"]),  # all stand there already
+    ],
+)
+def test_without_a_name_to_swap_nothing_changes(
+    question: str, answer: str, pool: list[str]
+) -> None:
+    """None says that the kind does not apply."""
+    assert entity_swapped(question, answer, pool, random.Random(1)) is None
+
+
+def test_words_that_name_nothing_are_left_alone() -> None:
+    """Headings of a benchmark's replies are no entities."""
+    answer = "We refer to Wikipedia for help."
+    assert entity_swapped("q", answer, POOL, random.Random(1), {"Wikipedia"}) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "denied"),
+    [
+        ("Paris is large.", "Paris is not large."),
+        ("Paris is not large.", "Paris is large."),
+        ("It isn't large.", "It is large."),
+        ("It isn\u2019t large.", "It is large."),
+        ("It can't swim.", "It can swim."),
+        ("It cannot swim.", "It can swim."),
+        ("It won't rain.", "It will rain."),
+        ("They have been here.", "They have not been here."),
+        ("It did not rain.", "It did rain."),
+        ("It is   not here.", "It is here."),
+    ],
+)
+def test_a_negation_is_dropped_or_added(answer: str, denied: str) -> None:
+    """Contracted or not, with either apostrophe."""
+    assert negation_changed(answer, random.Random(1)) == denied
+
+
+@pytest.mark.parametrize(
+    "answer", ["42", "", "Yes.", "\u7b54\u6848", "od roku 1982 do roku 1993", "They have 3 cats."]
+)
+def test_where_nothing_can_be_denied_nothing_changes(answer: str) -> None:
+    """No verb, another language, or one that `not` cannot follow."""
+    assert negation_changed(answer, random.Random(1)) is None
+
+
+def test_a_negation_changes_one_place() -> None:
+    """Of several verbs one is denied."""
+    answer = "It is here. They are there. He was away."
+    for seed in range(10):
+        new = negation_changed(answer, random.Random(seed))
+        assert new is not None
+        assert new.count(" not") == 1
+        assert new.replace(" not", "") == answer
+
+
+def test_a_cut_reply_is_a_beginning() -> None:
+    """Between a third and four fifths of it; a short one has no working to be cut."""
+    answer = "word " * 100
+    for seed in range(20):
+        kept = cut_off(answer, random.Random(seed))
+        assert kept is not None
+        assert answer.startswith(kept)
+        assert 0.32 < len(kept) / len(answer) < 0.81
+    assert cut_off("x" * (MIN_CUT - 1), random.Random(1)) is None
+
+
+@pytest.mark.parametrize("text", ["Aa Bb " * 20_000, "Abc " * 30_000, "is " * 40_000, "\ud83d" * 9])
+def test_hostile_text_takes_no_time(text: str) -> None:
+    """100 kB of names, or of verbs, is read in a fraction of a second."""
+    start = time.perf_counter()
+    entity_swapped(text, text + " Unheard Of", POOL * 500, random.Random(1))
+    negation_changed(text, random.Random(1))
+    cut_off(text, random.Random(1))
+    assert time.perf_counter() - start < 1

@@ -1,0 +1,58 @@
+"""The demo's own answers are judged as any labelled file is, by `scripts/demo_rows.py`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from calibrator import load_scorer
+from calibrator.lab.judging.sensitivity import sensitivity_of
+from calibrator.lab.judging.sensitivity.tables import kinds_table
+from calibrator.metrics.metrics import auroc
+from calibrator.rows.rows import Row, read_rows
+from calibrator.rows.scores import score_rows
+from proxy.upstreams.demo.demo import EMBEDDED_AUROC
+from proxy.upstreams.demo.demo import rows as demo_answers
+
+ROOT = Path(__file__).parents[5]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    path = tmp_path_factory.mktemp("demo") / "demo.jsonl"
+    command = [sys.executable, "scripts/demo_rows.py", str(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [row for _, row in read_rows(path) if isinstance(row, Row)]
+
+
+def test_every_answer_is_a_row(rows: list[Row]) -> None:
+    """With its label and its model's name; answers that call tools carry the calls."""
+    answers = demo_answers()
+    assert [row.correct for row in rows] == [int(answer.correct) for answer in answers]
+    calling = [row.tool_use is not None and row.tool_use.has_calls for row in rows]
+    assert calling == [bool(answer.calls) for answer in answers]
+    assert {row.model for row in rows} == {"demo"}
+    assert len({json.dumps(row.raw["id"]) for row in rows}) == len(rows)
+
+
+def test_the_rows_are_the_demo_that_the_greeting_speaks_of(rows: list[Row]) -> None:
+    """`pinocchio evaluate` of them gives the AUROC that is printed beside the curl line."""
+    scorer = load_scorer("embedded")
+    confidence = score_rows(scorer, rows).confidence
+    measured = auroc([row.correct or 0 for row in rows], confidence)
+    assert measured == pytest.approx(EMBEDDED_AUROC, abs=0.01)
+
+
+def test_the_demos_right_answers_can_be_made_wrong(rows: list[Row]) -> None:
+    """Enough of them for six kinds of corruption; the figures are printed (pytest -s)."""
+    found = sensitivity_of(load_scorer("embedded"), rows)
+    measured = [one for one in found.means if one.benchmarks]
+    head, lines = kinds_table(found)
+    print(*("  ".join(cells) for cells in (head, *lines)), sep="\n")
+    assert len([one for one in measured if not one.is_call]) >= 6
+    assert all(0 <= one.auroc <= 1 for one in measured)

@@ -1,0 +1,160 @@
+"""The reasons of a low number: what they name is taken away, and the number rises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from calibrator.embedded.calibrator import NOT_KNOWN, OFTEN_WRONG
+from calibrator.lab.commands.app import cli
+from calibrator.lab.data.calls.taken_away import _EDITS, taken_away
+from calibrator.lab.judging.sensitivity.reasons import (
+    _OF_MODELS,
+    _OF_TEXTS,
+    ended,
+    number_arrived_at,
+    option_argued_for,
+)
+from calibrator.loading import load_scorer
+from calibrator.readers.calls import read_reply, reasons
+from calibrator.readers.calls.notes.marks import BY_SCHEMA
+from calibrator.readers.calls.reasons import _BY_DATE, _BY_RULE, _BY_STEP, call_doubts
+from calibrator.readers.inspection import CHECKS
+from calibrator.rows.rows import Row, parse_row
+from calibrator.scorer import Item, Scorer, ToolUse
+from tests.builders.labelled_rows import write
+from tests.calibrator.readers.calls.conversations import RIGHT, made, renting
+
+GASES = "Which gas do plants take up?\nA. nitrogen\nB. helium\nC. carbon dioxide\nD. argon"
+BELIEVED = ("the tool was not offered", "a date is not in the calendar")  # told beside others alone
+ARGUED = "Plants take up carbon dioxide from the air. So it is carbon dioxide. The answer is ({})."
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Scorer:
+    return load_scorer("embedded", "cpu")
+
+
+def row(question: str, response: Any, **more: Any) -> Row:
+    given = {"question": question, "response": response, "correct": 0, **more}
+    return parse_row({"id": question + str(response), "question_id": question, **given})
+
+
+def _reasoned(used: ToolUse, words: str) -> str:
+    return next(each for each in reasons(read_reply(used)) if each.startswith(words))
+
+
+@pytest.mark.parametrize(
+    ("used", "words"),
+    [
+        (renting(RIGHT | {"boat_id": "B-77"}), "value not in conversation: boat_id"),
+        (renting(RIGHT | {"boat_id": "<id>"}), "placeholder: boat_id"),
+        (renting(name="hire_boat"), "the tool was not offered"),
+        (renting(RIGHT | {"hours": "three"}), "an argument has another type"),
+        (renting(RIGHT | {"day": "2031-02-30"}), "a date is not in the calendar"),
+        (
+            renting(
+                before=made(
+                    "rent_boat",
+                    RIGHT,
+                    "Rented the Pike, B-29.",
+                )
+            ),
+            "the same call has been made already",
+        ),
+    ],
+)
+def test_an_edit_takes_away_what_a_reason_names(scorer: Scorer, used: ToolUse, words: str) -> None:
+    """The reason is told no more; where the number was low for it, it rises."""
+    reason = _reasoned(used, words)
+    edited = taken_away(used, reason)
+    assert edited is not None
+    assert reason not in reasons(read_reply(edited))
+    before, after = scorer.score_batch(
+        [Item("", "", "gpt-4o", tool_use=each) for each in (used, edited)]
+    )
+    print(reason, round(before.confidence, 4), round(after.confidence, 4))
+    assert (after.confidence > before.confidence) == (words not in BELIEVED)
+
+
+def test_the_study_knows_every_reason_by_its_words() -> None:
+    """A reason that is renamed where it is told, and not where it is taken away, would not count:
+    each has its edit, but for one that no edit of the texts takes away.
+    """
+    of_texts = {OFTEN_WRONG, NOT_KNOWN, *(check.finding for check in CHECKS)}
+    assert of_texts == {*_OF_MODELS, *_OF_TEXTS, "it does not answer the question"}
+    facts = {text for each in (BY_SCHEMA, _BY_STEP, _BY_RULE, _BY_DATE) for text in each.values()}
+    of_calls = {*facts, "value not in conversation", "placeholder"}
+    assert of_calls == {*_EDITS, "the arguments are no JSON object"}
+
+
+def test_a_fact_that_hardly_moves_the_number_is_told_to_people_alone() -> None:
+    """A date on another weekday than was asked for stands at the desk, and not beside a number."""
+    used = renting(RIGHT | {"day": "2031-07-11"}, request="Rent the Pike on Thursday for 3 hours.")
+    weekday = "a date is not on the weekday that was asked for"
+    assert weekday in call_doubts(used).reasons
+    assert weekday not in reasons(read_reply(used))
+
+
+def test_what_no_edit_takes_away_is_left_alone() -> None:
+    """A reason that no edit is known for, or none mends, gives nothing to compare with."""
+    assert taken_away(renting(), "it does not answer the question") is None
+    assert taken_away(renting(), "a range ends before it starts") is not None  # it is not told
+    bare = ToolUse((), (), renting(RIGHT | {"boat_id": "B-77"}).message)
+    for near in ("", ", differs from b-17"):
+        assert taken_away(bare, f"value not in conversation: boat_id{near}") is None
+
+
+def test_a_value_that_the_tool_describes_is_not_called_unfounded() -> None:
+    """A value stands somewhere if the description of its argument or of its tool names it."""
+    used = renting(RIGHT | {"boat_id": "B-77"})
+    described = json.loads(json.dumps(used.tools))
+    for each in described:
+        held = each["function"]["parameters"]["properties"].get("boat_id")
+        if held is not None:
+            held["description"] = "The boat, B-77 for whoever does not mind."
+    assert _reasoned(used, "value not in conversation: boat_id")
+    found = reasons(read_reply(ToolUse(used.messages, described, used.message)))
+    assert not any(reason.startswith("value not in conversation") for reason in found)
+
+
+def test_replies_of_text_are_corrected() -> None:
+    """The number that the working arrives at, the option that it argues for, a whole sentence."""
+    assert number_arrived_at(row("6 * 7?", "6 * 7 = 42. The answer is 41")) == (
+        "6 * 7 = 42. The answer is 42"
+    )
+    assert number_arrived_at(row("6 * 7?", "6 * 7 = 42. The answer is 42")) is None
+    assert option_argued_for(row(GASES, ARGUED.format("B"))) == ARGUED.format("C")
+    assert option_argued_for(row(GASES, ARGUED.format("C"))) is None
+    assert ended(row("Why?", "It rains. And then the")) == "It rains."
+    assert ended(row("Why?", "and then the")) is None
+
+
+def test_a_weak_models_name_is_a_reason_where_a_middling_one_is_surer(scorer: Scorer) -> None:
+    """The same reply: the name of a weak model is told as a reason, and a better one's is not."""
+    question = "What is the smallest prime p for which 2^p - 1 is not prime and p > 20?"
+    answer = "After checking a few cases the smallest such prime is 23. The answer is 23."
+    weak, able = scorer.score_batch(
+        [Item(question, answer, name) for name in ("gpt-3-6b-finetuning", "gemini-1.5-pro-002")]
+    )
+    assert weak.because == ("the model is often wrong on such questions",)
+    assert weak.confidence + 0.05 < able.confidence
+    assert "the model is often wrong on such questions" not in able.because
+
+
+def test_the_study_prints_and_writes(tmp_path: Path) -> None:
+    """`pinocchio study reasons`: a line for each reason, and all of them together."""
+    wrong = [{"question": f"{GASES} ({n})", "question_id": f"q{n}", "id": f"{n}", "correct": 0,
+              "response": ARGUED.format("B"), "model": "gpt-4o"} for n in range(3)]  # fmt: skip
+    output = tmp_path / "study.json"
+    file = write(tmp_path / "rows.jsonl", wrong)
+    result = CliRunner().invoke(cli, ["study", "reasons", str(file), "-o", str(output)])
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(output.read_text())
+    assert found["rows"] == 3
+    assert [each["told"] for each in found["entries"]] == [3] * len(found["entries"])
+    assert result.stdout.splitlines()[-1].split()[0] == "all"

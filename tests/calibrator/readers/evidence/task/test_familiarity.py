@@ -1,0 +1,136 @@
+"""Familiar and unfamiliar tasks, told apart by a model that was fitted on own requests alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from calibrator.errors import TrainingError
+from calibrator.lab.training.fits.task.examples import own_examples
+from calibrator.lab.training.fits.task.fitting import TaskConfig, fit_familiarity, read
+from calibrator.lab.training.fits.task.variants import varied
+from calibrator.readers.evidence.conversation import Conversation, Turn
+from calibrator.readers.evidence.task.familiarity import PREFIX, TaskFamiliarity
+
+Array = NDArray[np.generic]
+
+SMALL = TaskConfig(trees=40, leaf_rows=5)
+KNOWN = (
+    "Who composed the opera Carmen?",
+    "What is 30% of 90?",
+    "How many moons does Neptune have?",
+    "A box holds 12 eggs. How many eggs are in 7 boxes, if 5 eggs are broken?",
+    "Which metal is liquid at room temperature?\n\nA. iron\nB. mercury\nC. zinc\nD. gold",
+)
+UNFAMILIAR = (
+    "Summarize: The team met on Friday, agreed on the new plan and set a date for the review.",
+    "Translate into Swedish: The shop is closed today.",
+    "Extract the name and the price as JSON: The lamp Vega costs 35 euros.",
+    "Rewrite this more politely: Move your car.",
+    "Hello, how are you today?",
+    "Write an email to my teacher about my absence.",
+    "Classify the sentiment of this review as positive or negative: Lovely room, great view!",
+)
+POLICY = "You are the assistant of a hotel. Breakfast is from 7 to 10. Never promise a discount."
+
+
+@pytest.fixture(scope="module")
+def state() -> dict[str, Array]:
+    """Return the arrays of a small model."""
+    own = list(own_examples())
+    return fit_familiarity(read([*own, *varied(own, 0)]), SMALL)
+
+
+@pytest.fixture(scope="module")
+def model(state: Mapping[str, Array]) -> TaskFamiliarity:
+    """Return a small model."""
+    found = TaskFamiliarity.from_state(state)
+    assert found is not None
+    return found
+
+
+def test_most_bare_questions_are_familiar(model: TaskFamiliarity) -> None:
+    """A question of a known kind is familiar although no benchmark's wording is around it."""
+    flags = [model.is_unfamiliar(Conversation(request)) for request in KNOWN]
+    assert sum(flags) <= 1
+
+
+def test_most_other_tasks_are_unfamiliar(model: TaskFamiliarity) -> None:
+    """Summaries, translations, extraction, chat and writing are not what was trained on."""
+    flags = [model.is_unfamiliar(Conversation(request)) for request in UNFAMILIAR]
+    assert sum(flags) >= len(UNFAMILIAR) - 1
+
+
+def test_a_policy_makes_a_task_less_familiar(model: TaskFamiliarity) -> None:
+    """The same question is another task where a system message has rules for it."""
+    for question in KNOWN:
+        plain = model.strangeness(Conversation(question))
+        assert model.strangeness(Conversation(question, POLICY)) > plain
+
+
+def test_a_generic_system_message_changes_nothing(model: TaskFamiliarity) -> None:
+    """A benchmark's question is as familiar with "You are a helpful assistant" as without."""
+    for question in KNOWN:
+        plain = model.strangeness(Conversation(question))
+        assert model.strangeness(Conversation(question, "You are a helpful assistant.")) == plain
+
+
+def test_arrays_survive_a_checkpoint(model: TaskFamiliarity, state: Mapping[str, Array]) -> None:
+    """What `to_state` gives makes the same model again, beside arrays of other parts."""
+    assert all(name.startswith(PREFIX) for name in model.to_state())
+    again = TaskFamiliarity.from_state({**model.to_state(), "tower.bias": np.zeros(3)})
+    assert again is not None
+    for request in KNOWN + UNFAMILIAR:
+        conversation = Conversation(request)
+        assert again.strangeness(conversation) == model.strangeness(conversation)
+    assert sum(array.nbytes for array in state.values()) < 300_000
+
+
+def test_weights_without_the_part_give_none() -> None:
+    """A checkpoint from before this part is served without it."""
+    assert TaskFamiliarity.from_state({"tower.bias": np.zeros(3)}) is None
+
+
+@pytest.mark.parametrize("name", ["wording.weights", "wording.known", "trees.feature", "threshold"])
+def test_missing_arrays_are_refused(state: Mapping[str, Array], name: str) -> None:
+    """A damaged checkpoint is an error at load, not a wrong answer later."""
+    damaged = {key: array for key, array in state.items() if key != PREFIX + name}
+    with pytest.raises(KeyError, match=name.split(".")[-1]):
+        TaskFamiliarity.from_state(damaged)
+
+
+def test_tables_of_another_size_are_refused(state: Mapping[str, Array]) -> None:
+    """A table of wording with too few buckets is an error at load."""
+    with pytest.raises(ValueError, match="another size"):
+        TaskFamiliarity.from_state({**state, PREFIX + "wording.weights": np.zeros(9, np.int8)})
+
+
+def test_one_side_alone_teaches_nothing() -> None:
+    """Without known requests, or without unfamiliar ones, the error says what is missing."""
+    own = list(own_examples())
+    for is_known in (True, False):
+        one_side = read([example for example in own if example.is_known == is_known])
+        with pytest.raises(TrainingError, match="known and unfamiliar"):
+            fit_familiarity(one_side, SMALL)
+
+
+def test_the_same_examples_give_the_same_arrays(state: Mapping[str, Array]) -> None:
+    """A fit can be repeated."""
+    own = list(own_examples())
+    again = fit_familiarity(read([*own, *varied(own, 0)]), SMALL)
+    assert all(np.array_equal(again[name], array) for name, array in state.items())
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n\t", "\0\ud800" * 9, "🙂" * 9_000, "?" * 100_000, "词" * 9]
+)
+def test_any_text_gets_a_number(model: TaskFamiliarity, text: str) -> None:
+    """Hostile text in any place is judged like other text, in a short time."""
+    begin = time.process_time()
+    conversation = Conversation(text, text, (Turn("user", text),) * 40, (text,) * 40)
+    assert np.isfinite(model.strangeness(conversation, has_tools=True))
+    assert time.process_time() - begin < 0.05

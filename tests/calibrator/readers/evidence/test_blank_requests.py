@@ -1,0 +1,13 @@
+"""Requests without a word in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from calibrator.readers.evidence.conversation import split_request
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \n\n ", "\t", "\n" * 500])
+def test_a_blank_request_is_all_instruction(text: str) -> None:
+    """Blank lines are no document, and nothing fails on them."""
+    assert split_request(text) == (text, "")

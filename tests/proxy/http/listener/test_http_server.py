@@ -1,0 +1,308 @@
+"""A whole reply goes out in one write, and is the same as uvicorn's own two."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import uvicorn
+from structlog.testing import capture_logs
+
+from proxy.config.sections import Config
+from proxy.http.listener import connections
+from proxy.http.listener.endpoint import Endpoint, send_reply, sent_whole
+from proxy.http.listener.http_protocol import HttpProtocol
+from proxy.http.listener.sockets import server_settings
+from proxy.http.wire.http import CLIENT, Client, Reply, Request, Writer
+from proxy.http.wire.outlet import Bursts, Outlet
+from tests.proxy.http.wire.always_gathered import AlwaysGathered
+from tests.running.served import Served
+
+BIG = b"x" * 3_000_000
+REPLIES = {
+    b"/small": Reply(200, [(b"content-type", b"text/plain"), (b"x-a", b"1")], b"hello"),
+    b"/empty": Reply(503, [(b"content-length", b"9")], b""),
+    b"/big": Reply(200, [(b"content-length", b"1"), (b"x-a", b"\xc3\xa9")], BIG),
+    b"/split": Reply(200, [(b"x-a", b"1\r\nx-b: 2")], b"hello"),
+}
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    client: Client | None = scope.pop(CLIENT, None)
+    if client is None or client.whole_body(2**20) is None:
+        while (await receive()).get("more_body"):
+            pass
+    if scope["raw_path"] == b"/breaks-off":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in (b"one", b"two"):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        raise RuntimeError("in the middle of a body")
+    reply = REPLIES[scope["raw_path"]]
+    if client is None or not sent_whole(reply, client):
+        await send_reply(reply, scope, send)
+
+
+@contextmanager
+def serving(http: Any, app: Any = application, **more: Any) -> Iterator[int]:
+    settings: Any = {"log_config": None, "lifespan": "off", "server_header": False, "http": http}
+    settings |= more
+    with Served(uvicorn.Config(app, date_header=False, loop="asyncio", **settings)) as served:
+        yield served.port
+
+
+@pytest.fixture(scope="module", params=[Bursts, AlwaysGathered], ids=["at once", "gathered"])
+def ports(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
+    """Of servers whose replies leave at once, or with those of others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "Bursts", request.param)
+        with serving(HttpProtocol) as ours, serving("httptools") as theirs:
+            yield {"ours": ours, "uvicorn's": theirs}
+
+
+def told(port: int, request: bytes) -> bytes:
+    """All that the server says until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        parts = []
+        while part := connection.recv(2**20):
+            parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("path", ["small", "empty", "big"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_the_bytes_are_uvicorns(
+    ports: dict[str, int], method: str, version: str, path: str
+) -> None:
+    """Status line, fields in their order, body and the connection's end are the same."""
+    head = f"{method} /{path} HTTP/{version}\r\nhost: x\r\nconnection: close\r\n"
+    request = f"{head}content-length: 2\r\n\r\nhi".encode()
+    assert told(ports["ours"], request) == told(ports["uvicorn's"], request)
+
+
+@pytest.mark.parametrize("server", ["ours", "uvicorn's"])
+def test_what_was_sent_before_a_fault_arrives(ports: dict[str, int], server: str) -> None:
+    """Parts that wait for the end of their turn go out before the connection is closed."""
+    with capture_logs() as lines:
+        said = told(ports[server], b"GET /breaks-off?key=sk-secret HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert said.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n")
+    if server == "ours":
+        [line] = [each for each in lines if each["event"] == "no_reply"]
+        assert (line["path"], line["kind"]) == ("/breaks-off", "RuntimeError")
+        assert "secret" not in str(line)
+
+
+def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that asks nothing for as long as uvicorn waits is closed, and not before."""
+    monkeypatch.setattr(connections, "SWEEP_S", 0.05)
+    with (
+        serving(HttpProtocol, timeout_keep_alive=1) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+    ):
+        for pause_s in (0.7, 0.7, 0):
+            connection.sendall(b"GET /small HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert connection.recv(2**16).endswith(b"hello")
+            time.sleep(pause_s)
+        began = time.monotonic()
+        assert connection.recv(1) == b""
+        assert 0.8 < time.monotonic() - began < 5
+
+
+def test_a_connection_is_kept(ports: dict[str, int]) -> None:
+    """Pipelined requests are all answered, in their order, on one connection."""
+    one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
+    said = told(ports["ours"], one + b"\r\n" + one + b"\r\n" + one + b"connection: close\r\n\r\n")
+    assert said.count(b"HTTP/1.1 200 OK\r\n") == said.count(b"hello") == 3
+
+
+def test_a_connection_whose_reply_waits_for_others_is_not_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is none of those that may be closed to make room: the reply would be lost."""
+    monkeypatch.setattr(connections, "Bursts", AlwaysGathered)
+    found: list[bool] = []
+
+    async def looking(scope: Any, receive: Any, send: Any) -> None:
+        client: Any = scope.pop(CLIENT)
+        protocol = client._connection
+        assert sent_whole(REPLIES[b"/small"], client)
+        found.append(protocol.is_idle())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        found.append(protocol.is_idle())
+
+    with (
+        serving(HttpProtocol, app=looking) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+    ):
+        connection.sendall(b"GET /small HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert connection.recv(2**16).endswith(b"hello")
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize(
+    "more", [b"\r\n", b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n", b"\x16\x03 no HTTP"]
+)
+def test_what_comes_after_the_last_request_takes_no_reply(
+    ports: dict[str, int], more: bytes
+) -> None:
+    """A request that closes the connection is answered, whatever the client sends behind it; that
+    is not answered.
+    """
+    one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
+    for request in (
+        one + b"connection: close\r\n\r\n",
+        one + b"\r\n" + one + b"connection: close\r\n\r\n",
+    ):
+        with capture_logs() as lines:
+            said = told(ports["ours"], request + more)
+        assert said == told(ports["ours"], request)
+        assert said.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert "request_refused" not in [each["event"] for each in lines]
+
+
+def test_a_client_that_reads_late_gets_every_reply_whole(ports: dict[str, int]) -> None:
+    """Replies that do not fit into what the system holds wait for the client, in their order."""
+    one = b"GET /big HTTP/1.1\r\nhost: x\r\n"
+    request = one + b"\r\n" + one + b"\r\n" + one + b"connection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", ports["ours"]), timeout=10) as connection:
+        connection.sendall(request)
+        time.sleep(0.3)
+        parts = []
+        while part := connection.recv(2**20):
+            parts.append(part)
+    assert b"".join(parts) == told(ports["uvicorn's"], request)
+
+
+@pytest.mark.parametrize("size", [2, 2**20, 2**20 + 1])
+def test_a_body_is_the_same_whole_or_in_parts(size: int) -> None:
+    """One that has not come yet, or is too large to be handed over, is received in messages."""
+    found: list[tuple[bool, bytes]] = []
+
+    async def echo(scope: Any, receive: Any, send: Any) -> None:
+        client: Client = scope.pop(CLIENT)
+        whole = client.whole_body(2**20)
+        body = b"" if whole is None else whole
+        is_more = whole is None
+        while is_more:
+            message = await receive()
+            body, is_more = body + message["body"], message["more_body"]
+        found.append((whole is not None, body))
+        assert sent_whole(REPLIES[b"/small"], client)
+
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    head = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+    with serving(HttpProtocol, app=echo) as port:
+        assert told(port, head % size + body).endswith(b"hello")
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(head % size)
+            time.sleep(0.2)  # the application is at work by then
+            connection.sendall(body)
+            assert connection.recv(2**16).endswith(b"hello")
+    assert [each for _, each in found] == [body, body]
+    assert not found[1][0]
+    assert found[0][0] == (size == 2)
+
+
+def test_a_field_with_a_line_end_is_never_sent(ports: dict[str, int]) -> None:
+    """A header field that would be two is a fault of ours: 500, and no second field."""
+    said = told(ports["ours"], b"GET /split HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 500 ")
+    assert b"x-b" not in said
+
+
+class GoneTransport(asyncio.Transport):
+    """The other end has reset the connection, and the socket tells so only when it is shut down.
+
+    That the system says it so late is chance.
+    """
+
+    is_closed = False
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> None:
+        """Discard the data."""
+
+    def write_eof(self) -> None:
+        raise OSError(errno.ENOTCONN, "not connected")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
+    """They are for nobody, and the connection is closed."""
+    protocol = HttpProtocol.__new__(HttpProtocol)
+    protocol.transport = GoneTransport()
+    protocol.outlet = Outlet(protocol.transport, Bursts())
+    protocol.flow = cast(Any, SimpleNamespace(resume_reading=lambda: None))
+    protocol.loop = asyncio.new_event_loop()
+    protocol._say(b"HTTP/1.1 400 \r\n\r\n")
+    protocol.loop.close()
+    assert protocol.transport.is_closed
+
+
+def test_a_stop_and_connections_are_limited_as_configured() -> None:
+    """What goes on at a stop has the configured time, or another one that is asked for; workers
+    share the connections, and none of them has less than its part.
+    """
+    config = Config.model_validate({"limits": {"grace_s": 7, "max_connections": 10}})
+    plain = server_settings(application, config.limits)
+    assert (plain.timeout_graceful_shutdown, plain.limit_concurrency) == (7, 10)
+    shared = server_settings(application, config.limits, grace_s=1, share=3)
+    assert (shared.timeout_graceful_shutdown, shared.limit_concurrency) == (1, 4)
+
+
+class Sent(list[Any]):
+    """Takes the messages of ASGI, and fails at the one with the head where it is told to."""
+
+    fails = False
+
+    async def __call__(self, message: Any) -> None:
+        if self.fails:
+            raise OSError("the client is gone")
+        self.append(message)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["sent", "client gone"])
+async def test_a_body_that_writes_itself_is_closed_in_any_case(fails: bool) -> None:
+    """By ASGI its parts are messages; where the head could not be sent nothing is written."""
+    told: list[str] = []
+
+    async def body(writer: Writer) -> None:
+        assert writer.client is None
+        for part in (b"one", b"two"):
+            await writer.write(part)
+        told.append("written")
+
+    async def close() -> None:
+        told.append("closed")
+
+    async def answer(_: Request) -> Reply:
+        return Reply(200, [], body, close)
+
+    sent = Sent()
+    sent.fails = fails
+    scope = {"method": "POST", "path": "/", "query_string": b"", "headers": []}
+    incoming = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> Any:
+        for message in incoming:
+            return message
+        return await asyncio.get_running_loop().create_future()
+
+    await Endpoint(answer, 10)({**scope, "http_version": "1.1"}, receive, sent)
+    assert [message.get("body") for message in sent] == (
+        [] if fails else [None, b"one", b"two", b""]
+    )
+    assert told == (["closed"] if fails else ["written", "closed"])

@@ -1,0 +1,19 @@
+"""Bursts as they are where many connections are at work."""
+
+from __future__ import annotations
+
+from proxy.http.wire.outlet import Bursts
+
+
+class AlwaysGathered(Bursts):
+    """Every write waits for the next turn of the event loop."""
+
+    __slots__ = ()
+
+    @property
+    def is_gathering(self) -> bool:  # type: ignore[override]
+        return True
+
+    @is_gathering.setter
+    def is_gathering(self, _: bool) -> None:
+        """Ignore the value: requests are always gathered."""

@@ -1,0 +1,358 @@
+"""Several workers are one proxy: what one knows, counts or is told, holds at all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from proxy.config.sections import Config
+from proxy.desk.figures.process_figures import proportional_bytes
+from proxy.scoring.loader import Preloaded, preload, shares_scorer
+from tests.builders.tiny_models import OfFamily
+from tests.proxy.http.workers.several import Workers, is_alive, kill, running
+from tests.running.client_keys import bearer, make_key
+from tests.running.desk_client import scraped, value
+from tests.running.live_proxy import members_in, question, run_cli, until
+from tests.servers.faulty_upstream import FaultyUpstream
+from tests.servers.responses_upstream import ResponsesUpstream
+
+CHAT = "/v1/chat/completions"
+HOLD = (
+    "version: 1\nname: p\nrules: [{name: sure, when: {tags: [sure]}, then: deliver}]\n"
+    "default: {hold: {queue: q, reply: wait, wait: 60s}}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def shared(
+    running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workers]:
+    """Two workers that hold what is not tagged as sure; none of these tests kills any."""
+    folder = tmp_path_factory.mktemp("workers")
+    with running(folder, running_upstream.base_url, policy=HOLD) as workers:
+        yield workers
+
+
+def ask(client: httpx.Client, text: str = "p=0.9", **fields: object) -> httpx.Response:
+    headers = {"x-pinocchio-tags": "sure"}
+    return client.post(CHAT, json=question(text, **fields), headers=headers)  # type: ignore[arg-type]
+
+
+def test_a_streams_result_is_found_at_every_worker(shared: Workers) -> None:
+    """Whichever is asked for it, and for nobody but the key that asked."""
+    one, other = shared.both()
+    member = members_in(ask(one, stream=True).content)[-1]
+    path = f"/pinocchio/v1/results/{member['request_id']}"
+    assert one.get(path).json() == other.get(path).json()
+    assert other.get(path).json()["request_id"] == member["request_id"]
+    assert other.get(path, headers=bearer("sk-else")).status_code == 404
+    assert other.get("/pinocchio/v1/results/req_none").status_code == 404
+
+
+def test_counts_of_all_workers_add_up(shared: Workers) -> None:
+    """A scrape tells the sum, and the processes of all."""
+    desk, clients = shared.desk, shared.both()
+    before = value(scraped(desk), "pinocchio_requests_total")
+    for client in clients:
+        for _ in range(3):
+            assert ask(client).status_code == 200
+    told = scraped(desk)
+    assert value(told, "pinocchio_requests_total") == before + 6
+    assert value(told, "pinocchio_workers") == 2
+    assert value(told, "pinocchio_worker_restarts_total") == 0
+    pids = shared.process.pid, *shared.pids()
+    memory = sum(proportional_bytes(pid) for pid in pids)
+    assert value(told, "process_resident_memory_bytes") == pytest.approx(memory, rel=0.2)
+    resident = sum(
+        int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        for pid in pids
+    )
+    assert memory < 0.8 * resident  # pages that the processes share count once
+
+
+def test_who_waits_at_another_worker_hears_of_the_verdict(shared: Workers) -> None:
+    """The desk is the first worker's; clients of the second are released as quickly."""
+    desk, client = shared.desk, shared.client(1)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(client.post, CHAT, json=question("p=0.1"))
+        until(lambda: desk.get("/pinocchio/v1/reviews").json()["items"])
+        [review] = desk.get("/pinocchio/v1/reviews").json()["items"]
+        verdict = {"verdict": "approve"}
+        decided = desk.post(f"/pinocchio/v1/reviews/{review['id']}/verdict", json=verdict)
+        assert decided.status_code == 200
+        released = waiting.result(10)
+    assert released.headers["x-pinocchio-action"] == "deliver"
+    assert released.json()["choices"][0]["message"]["content"] == "p=0.1"
+
+
+def test_a_configuration_holds_at_all_or_at_none(shared: Workers) -> None:
+    """A change is taken up by both; one that is refused changes neither, and both say so."""
+    one, other = shared.both()
+    written = shared.path.read_text()
+    number = shared.readyz()["generation"]
+    shared.path.write_text(written + "attach: {headers: true, body: false}\n")
+    until(lambda: one.get("/readyz").json()["generation"] == number + 1)
+    until(lambda: other.get("/readyz").json()["generation"] == number + 1, within_s=1)
+    assert all("pinocchio" not in ask(client).json() for client in (one, other))
+    shared.path.write_text(written + "atach: {}\n")
+    until(lambda: one.get("/readyz").json()["configuration"] == "refused")
+    until(lambda: other.get("/readyz").json()["configuration"] == "refused", within_s=1)
+    assert {c.get("/readyz").json()["generation"] for c in (one, other)} == {number + 1}
+    assert len(shared.process.lines("configuration_refused")) == 1
+    assert value(scraped(shared.desk), "pinocchio_config_last_reload_successful") == 0
+    shared.path.write_text(written)
+    shared.process.send_signal(signal.SIGHUP)
+    until(lambda: shared.readyz()["generation"] == number + 2)
+    until(lambda: all("pinocchio" in ask(client).json() for client in (one, other)))
+
+
+def test_each_line_of_the_log_says_which_worker_wrote_it(shared: Workers) -> None:
+    for client in shared.both():
+        ask(client)
+    until(lambda: {line["worker"] for line in shared.process.lines()} == {0, 1})
+
+
+def test_conversations_and_limits_are_of_all_workers(
+    responses_upstream: ResponsesUpstream, tmp_path: Path
+) -> None:
+    """A response may be gone on with at another worker, and what a key may ask it may ask once."""
+    store = tmp_path / "store.db"
+    secret, _ = make_key(store)
+    limited, _ = make_key(store, requests_per_minute=7)
+    options = {"more": "keys: required\n"}
+    with running(tmp_path, responses_upstream.base_url, **options) as workers:
+        one, other = workers.both()
+        first = one.post(
+            "/v1/responses", json={"model": "ok", "input": "I am Ada"}, headers=bearer(secret)
+        )
+        asked = {"model": "ok", "input": "Who am I?", "previous_response_id": first.json()["id"]}
+        second = other.post("/v1/responses", json=asked, headers=bearer(secret))
+        assert second.headers["x-pinocchio-confidence-status"] == "scored", second.text
+        fetched = other.get(f"/v1/responses/{first.json()['id']}", headers=bearer(secret))
+        assert fetched.headers["x-pinocchio-confidence-status"] == "scored"
+        foreign = {**asked, "previous_response_id": "resp_none"}
+        assert other.post("/v1/responses", json=foreign, headers=bearer(secret)).status_code == 404
+        told = [
+            client.get("/v1/models", headers=bearer(limited)).status_code
+            for client in (one, other) * 5
+        ]
+        assert [told.count(404), told.count(429)] == [7, 3], told  # this upstream lists no models
+
+
+def test_a_worker_that_dies_is_started_anew(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """Clients of the others notice nothing, counts do not go back, and the new one has the
+    configuration that holds, whatever the files say by then.
+    """
+    with running(tmp_path, upstream.base_url) as workers:
+        one, other = workers.both()
+        assert [ask(client).status_code for client in (one, other)] == [200, 200]
+        workers.path.write_text(workers.path.read_text() + "attach: {body: false}\n")
+        until(lambda: workers.readyz()["generation"] == 2)
+        workers.path.write_text("no: configuration\n")
+        until(lambda: workers.readyz()["configuration"] == "refused")
+        assert value(scraped(workers.desk), "pinocchio_requests_total") == 2
+        [first, second] = workers.pids()
+        kill(first)  # which has the desk
+        assert ask(other).status_code == 200
+        until(lambda: len(workers.pids()) == 2 and workers.readyz()["workers"]["running"] == 2)
+        anew = workers.client(0)
+        told = anew.get("/readyz").json()
+        assert (told["generation"], told["configuration"]) == (2, "refused")
+        assert "pinocchio" not in ask(anew).json()
+        figures = scraped(workers.desk)
+        assert value(figures, "pinocchio_requests_total") == 4
+        assert value(figures, "pinocchio_worker_restarts_total") == 1
+        [died] = workers.process.lines("worker_died")
+        assert (died["process"], died["status"]) == ("worker 0", -9)
+        assert second in workers.pids()
+
+
+def test_workers_end_with_their_supervisor(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """One that is killed leaves nobody behind; what goes on comes to its end first."""
+    workers = Workers(tmp_path, upstream.base_url)
+    pids, client = workers.pids(), workers.client(0)
+    assert len(pids) == 2
+    with ThreadPoolExecutor() as pool:
+        slow = pool.submit(ask, client, "p=0.9", model="slow")
+        until(lambda: upstream.requests)
+        kill(workers.process.pid)
+        time.sleep(0.5)
+        upstream.last.proceed()
+        assert slow.result(10).status_code == 200
+    until(lambda: not any(map(is_alive, pids)), within_s=15)
+    assert len(workers.process.lines("supervisor_gone")) == 2
+    workers.stop()
+
+
+def test_a_drain_of_all_workers_loses_nothing(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """A signal for the whole group counts once: streams end, every reply is on record. Clients look
+    at `/readyz`, as a load balancer does.
+    """
+    workers = Workers(tmp_path, upstream.base_url, drain_s=1)
+    pids = workers.pids()
+    done: list[int] = []
+    is_over = threading.Event()
+
+    def go_on() -> None:
+        while not is_over.is_set():
+            reply = httpx.post(workers.root + CHAT, json=question("p=0.9"), trust_env=False)
+            assert reply.status_code == 200
+            done.append(reply.status_code)
+
+    with ThreadPoolExecutor() as pool:
+        client = workers.client(1)
+        with client.stream("POST", CHAT, json=question("p=0.9", "gated", stream=True)) as stream:
+            parts = stream.iter_raw()
+            begun, gated = next(parts), upstream.last
+            clients = [pool.submit(go_on) for _ in range(4)]
+            until(lambda: len(done) > 20)
+            for pid in (*pids, workers.process.pid):  # as systemd does
+                os.kill(pid, signal.SIGTERM)
+            until(lambda: workers.readyz()["status"] == "draining", within_s=1)
+            is_over.set()
+            for each in clients:
+                each.result(20)
+            gated.proceed()
+            whole = begun + b"".join(parts)
+    assert whole.rstrip().endswith(b"data: [DONE]")
+    workers.process.wait(within_s=15)
+    assert not any(map(is_alive, pids))
+    with closing(sqlite3.connect(tmp_path / "store.db")) as store:
+        [(recorded,)] = store.execute("SELECT COUNT(*) FROM exchanges WHERE status = 200")
+    assert recorded == len(done) + 1
+    workers.stop()
+
+
+def test_whoever_runs_it_may_drain_all(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """`POST /drain` at the desk turns `/readyz` of every worker, and of one that starts later."""
+    with running(tmp_path, upstream.base_url) as workers:
+        one, other = workers.both()
+        assert workers.desk.post("/drain").json() == {"status": "draining"}
+        until(lambda: one.get("/readyz").status_code == 503)
+        until(lambda: other.get("/readyz").status_code == 503, within_s=1)
+        assert ask(other).status_code == 200
+        kill(workers.pids()[1])
+        until(lambda: len(workers.pids()) == 2)
+        assert workers.client(1).get("/readyz").json()["status"] == "draining"
+
+
+def test_one_scorer_scores_for_all(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    """It is a process of its own; once it dies, replies say that they have no score, until it is
+    there again.
+    """
+    options = {"workers": "{count: 2, scorer: shared}"}
+    with running(tmp_path, upstream.base_url, **options) as workers:
+        assert "2 workers, one scorer for all of them" in workers.process.stdout()
+        [scorer, *others] = workers.pids()
+        assert len(others) == 2
+        one, other = workers.both()
+        for client in (one, other):
+            reply = ask(client)
+            assert reply.headers["x-pinocchio-confidence"] == "0.7000"
+            assert reply.headers["x-pinocchio-calibrator"] == "fake:0.7"
+        kill(scorer)
+        assert ask(one).status_code == 200
+        until(lambda: "x-pinocchio-confidence" in ask(one).headers, within_s=20)
+        [died] = workers.process.lines("worker_died")
+        assert died["process"] == "scorer"
+
+
+def test_workers_share_the_memory_of_the_calibrator(
+    upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """The embedded one is loaded before they are forked, a worker that is started later too; each
+    scores by itself, and has few pages of its own: with a calibrator of its own it had 108 MB.
+    """
+    with running(tmp_path, upstream.base_url, checkpoint="embedded") as workers:
+        confidences = {confidence(client) for client in workers.both()}
+        kill(workers.pids()[0])
+        until(lambda: len(workers.process.lines("worker_died")) == 1)
+        until(lambda: workers.readyz()["workers"]["running"] == 2)
+        confidences |= {confidence(client) for client in workers.both()}
+        assert len(confidences) == 1
+        own_mb = [private_mb(pid) for pid in workers.pids()]
+    assert len(own_mb) == 2
+    assert max(own_mb) < 70
+
+
+def confidence(client: httpx.Client) -> str:
+    """Return a worker's confidence in a reply, once it scores."""
+    until(lambda: "x-pinocchio-confidence" in ask(client).headers)
+    return ask(client).headers["x-pinocchio-confidence"]
+
+
+def private_mb(pid: int) -> float:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(text.partition("Private_Dirty:")[2].split()[0]) / 1_000
+
+
+def test_what_computes_on_threads_is_not_forked(tiny_checkpoint: OfFamily, tmp_path: Path) -> None:
+    """A fork copies no threads, so a language model is loaded by whoever uses it; so is what cannot
+    be loaded at all, for the worker tells why.
+    """
+    llm = str(tiny_checkpoint("qwen3_5_text"))
+    for name in (llm, str(tmp_path), "none", "fake:0.5"):
+        config = Config.model_validate({"calibrator": {"checkpoint": name}})
+        assert preload(config.calibrator) == Preloaded()
+    section = {"checkpoint": llm, "stand_in": "embedded"}
+    before = threading.active_count()
+    found = preload(Config.model_validate({"calibrator": section}).calibrator)
+    assert threading.active_count() == before
+    assert found.calibrator is None
+    assert found.stand_in is not None
+    assert found.loader_of_stand_in(Config().calibrator)() is found.stand_in  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "workers", "is_shared"),
+    [
+        ("embedded", 2, False),
+        ("embedded", {"count": 2, "scorer": "shared"}, True),
+        ("fake:0.7", 2, False),
+        ("none", {"count": 2, "scorer": "shared"}, False),
+        ("LLM", 2, True),
+        ("LLM", {"count": 2, "scorer": "each"}, False),
+        ("LLM", 1, False),
+    ],
+)
+def test_a_language_model_is_loaded_once(
+    tmp_path: Path, checkpoint: str, workers: object, is_shared: bool
+) -> None:
+    """Where nobody says otherwise; with the embedded calibrator each worker scores for itself."""
+    if checkpoint == "LLM":
+        (tmp_path / "calibrator.json").write_text('{"preset": "released-0.8b"}')
+        (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+        checkpoint = str(tmp_path)
+    calibrator = {"checkpoint": checkpoint}
+    config = Config.model_validate({"calibrator": calibrator, "workers": workers})
+    assert shares_scorer(config) is is_shared
+
+
+def test_how_many_workers_there_may_be(tmp_path: Path) -> None:
+    """`check` says how many serve, and whose the scorer is; what is no number of workers is
+    refused in a sentence.
+    """
+    path = tmp_path / "proxy.yaml"
+    path.write_text(f'workers: 3\nstore: "sqlite:///{tmp_path}/store.db"\n')
+    told = run_cli("check", "--config", str(path))
+    assert "3 workers, each scores for itself" in told.stdout
+    path.write_text("workers: 65\n")
+    refused = run_cli("check", "--config", str(path))
+    assert refused.returncode == 2
+    assert "proxy.yaml:1: workers" in refused.stderr
+    path.unlink()
+    none = run_cli("serve", "--workers", "0", cwd=tmp_path)
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "--workers: " in none.stderr
+    both = run_cli("serve", "--workers", "2", "--scorer-only", cwd=tmp_path)
+    assert both.returncode == 2
