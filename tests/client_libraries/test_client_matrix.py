@@ -69,7 +69,7 @@ class Client:
 
 
 CLIENTS = {
-    "openai-2": Client(PROGRAMS / "openai_cases.py"),
+    "openai-2": Client(PROGRAMS / "openai_cases.py", is_slow=True),
     "openai-3": Client(PROGRAMS / "openai_cases.py", "newest"),
     "anthropic": Client(PROGRAMS / "anthropic_cases.py", "newest"),
     "agents": Client(PROGRAMS / "agents_cases.py", "newest", is_slow=True),
