@@ -140,6 +140,11 @@ class _Members:
         shapes = (weights[0]["table"].shape, self.norm[0].shape[2:], self.center.shape[2:])
         if shapes != ((BUCKETS, 1 + WIDTH), (PARTS * WIDTH,), (TRAITS,)):
             raise ValueError(f"a tower of another shape: {shapes}")
+        given = (PARTS + 2) * WIDTH + NAME_WIDTH + TRAITS  # numbers that the first layer reads
+        wide, deep = self.first[0].shape[2], self.second[0].shape[2]
+        layers = tuple(each[0].shape[1:] for each in (self.first, self.second, self.last))
+        if layers != ((given, wide), (wide, deep), (deep, 1)):
+            raise ValueError(f"layers of a tower that do not follow each other: {layers}")
         self._kernel = compiled()
         self._held = (
             self._kernel.tower_weights(self._arrays(), TRAIT_LIMIT, LAYER_NORM_EPSILON)

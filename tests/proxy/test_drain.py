@@ -166,10 +166,10 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(
         ThreadPoolExecutor() as pool,
     ):
         os.close(theirs)
-        until(lambda: "Ready" in (text := printed(tmp_path)) or "listens on" in text, 30)
+        until(lambda: "Ready" in (text := printed(tmp_path)) or "listens on" in text)
         url = printed(tmp_path).splitlines()[0].split()[-1]
         ready = url.removesuffix("/v1") + "/readyz"
-        until(lambda: httpx.get(ready, trust_env=False).status_code == 200, 30)
+        until(lambda: httpx.get(ready, trust_env=False).status_code == 200)
         asked = question("p=0.9", "gated", stream=True)
         asking = pool.submit(
             httpx.post, f"{url}/chat/completions", json=asked, timeout=20, trust_env=False

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-CONSOLE = Path(__file__).parents[4] / "proxy" / "desk" / "console"
+ROOT = Path(__file__).parents[4]
+CONSOLE = ROOT / "proxy" / "desk" / "console"
 VENDOR = CONSOLE / "static" / "vendor"
 PUBLISHED = {  # of uPlot 1.6.32, `dist/` of the npm package
     "uplot-1.6.32.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -26,7 +27,7 @@ def test_a_library_is_what_was_published(name: str) -> None:
 def test_every_file_is_used() -> None:
     """By a template or by a script, and by the name under which it is there."""
     sources = [*CONSOLE.glob("templates/*.html"), *CONSOLE.glob("*.py")]
-    sources += CONSOLE.glob("static/*.js")
+    sources += [*CONSOLE.glob("static/*.js"), *(ROOT / "proxy/optional/chat").glob("*.py")]
     text = "\n".join(path.read_text() for path in sources)
     files = [path for path in CONSOLE.rglob("*") if path.suffix in (".html", ".js", ".css", ".svg")]
     unused = [path.name for path in files if path.name not in text]
