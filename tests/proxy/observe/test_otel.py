@@ -347,7 +347,8 @@ def test_nothing_is_imported_unless_it_is_configured() -> None:
         "import sys\nfrom proxy.app import create_app_of\n"
         "from proxy.config.setup import load_setup\n"
         "create_app_of(load_setup(None))\n"
-        "ours = tuple(f'proxy.observe.{name}' for name in ('otel', 'traces', 'evaluation', 'outbox'))\n"
+        "names = ('otel', 'traces', 'evaluation', 'outbox')\n"
+        "ours = tuple(f'proxy.observe.{name}' for name in names)\n"
         "found = [m for m in sys.modules if m.startswith(('opentelemetry', *ours))]\n"
         "assert not found, found"
     )
