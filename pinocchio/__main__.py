@@ -74,15 +74,19 @@ def _commands(*, only: str | None) -> typer.Typer:
         cli.command()(getattr(command, only))
         return cli
     import calibrator
-    from proxy.commands.app import cli as every
+    from proxy.commands.app import cli as of_the_proxy
 
-    if not has_lab():
-        every.add_typer(calibrator.cli)
-        return every
-    import calibrator.lab
+    cli = typer.Typer(
+        no_args_is_help=True
+    )  # a new one, as typer keeps the commands of one that ran
+    cli.add_typer(of_the_proxy)
+    if has_lab():
+        import calibrator.lab
 
-    every.add_typer(calibrator.lab.cli)
-    return every
+        cli.add_typer(calibrator.lab.cli)
+    else:
+        cli.add_typer(calibrator.cli)
+    return cli
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 A command is a function of its own module, such as `drift.py`, and is listed in the tuple below. A
 group of commands has a `cli` of its own. Their groups in `pinocchio --help` are in
-`pinocchio/help.py`. Researchers' commands are in `calibrator/commands/app.py`.
+`pinocchio/help.py`. Researchers' commands are in
+`calibrator/lab/commands/app.py`.
 """
 
 from __future__ import annotations

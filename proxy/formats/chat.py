@@ -311,18 +311,22 @@ class ChatAssembler(ChunkAssembler):
         Return False where clients would not agree on the call that it extends.
         """
         delta, logprobs = part.get("delta"), part.get("logprobs")
-        if isinstance(logprobs, dict):
+        if logprobs is not None and isinstance(logprobs, dict):
             choice.logprobs = choice.logprobs or {}
             merge(choice.logprobs, logprobs)
-        if not delta or not (isinstance(delta, dict) and any(map(delta.get, delta.keys() - _ROLE))):
+        if (
+            not delta
+            or not isinstance(delta, dict)
+            or not (delta.get("content") or _has_more_than_role(delta))
+        ):
             delta = _beside_delta(part, choice) or delta
-        if not isinstance(delta, dict):
-            return True
+            if not delta or not isinstance(delta, dict):
+                return True
         is_clear = True
-        if listed := delta.get("tool_calls"):
-            calls = self._calls.setdefault(choice.index, GrowingCalls())
-            is_clear = calls.merge(listed if isinstance(listed, list) else [listed])
         if "tool_calls" in delta:
+            if listed := delta["tool_calls"]:
+                calls = self._calls.setdefault(choice.index, GrowingCalls())
+                is_clear = calls.merge(listed if isinstance(listed, list) else [listed])
             delta = {key: value for key, value in delta.items() if key != "tool_calls"}
         merge(choice.message, delta)
         return is_clear
@@ -394,6 +398,8 @@ def _beside_delta(part: Mapping[str, Any], choice: Choice) -> Any:
     A text that begins with all the text before it repeats that, so only the rest is new.
     """
     told: Any = part.get("message") or part.get("text") or part.get("content")
+    if told is None:
+        return None
     if isinstance(told, str):
         told = {"content": told}
     if not isinstance(told, dict) or not isinstance(told.get("content"), str):
@@ -402,6 +408,11 @@ def _beside_delta(part: Mapping[str, Any], choice: Choice) -> Any:
     if isinstance(before, str) and told["content"].startswith(before):
         return {**told, "content": told["content"][len(before) :]}
     return told
+
+
+def _has_more_than_role(delta: Json) -> bool:
+    """Return whether a delta has a member beside its role that is not empty."""
+    return any(map(delta.get, delta.keys() - _ROLE))
 
 
 def _calls_tool(part: Any) -> bool:

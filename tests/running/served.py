@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
@@ -37,7 +38,7 @@ class Served:
         self._listening.close()
 
 
-class ServedUpstream:
+class ServedUpstream(ABC):
     """An upstream whose `_app` answers at `base_url`."""
 
     def __enter__(self) -> Self:
@@ -54,8 +55,9 @@ class ServedUpstream:
     def base_url(self) -> str:
         return f"{self._served.url}/v1"
 
+    @abstractmethod
     async def _app(self, scope: Json, receive: Receive, send: Send) -> None:
-        raise NotImplementedError
+        """Answer one request, as an ASGI application does."""
 
 
 async def body_of(receive: Receive) -> bytes:

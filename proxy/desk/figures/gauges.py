@@ -152,12 +152,11 @@ class Gauges:
 
     def _read_store(self) -> None:
         """Read what the store has, part by part; a part that cannot be read is empty."""
-        found = {
-            "queues": _readable(lambda: self._desk.stats()["queues"]),
-            "webhooks": _readable(lambda: [*self._desk.stats()["webhooks"].items()]),
-            "drift": self._drifted(),
-        }
-        self._stored = time.monotonic(), found
+        stats: dict[str, Any] = {"queues": [], "webhooks": {}}
+        with suppress(StoreError):
+            stats = self._desk.stats()
+        found = {"queues": stats["queues"], "webhooks": [*stats["webhooks"].items()]}
+        self._stored = time.monotonic(), {**found, "drift": self._drifted()}
 
     def _configuration(self, figures: Figures) -> Iterator[Metric]:
         holder = self._holder

@@ -159,9 +159,14 @@ def is_failed(completion: Json) -> bool:
     Gateways send the error beside its choices, or in one of them, with no text and no call.
     """
     choices = completion.get("choices")
-    if not isinstance(choices, list) or not all(map(_says_nothing, choices)):
+    if not isinstance(choices, list):
         return False
-    return bool(completion.get("error")) or any(choice.get("error") for choice in choices)
+    # whether there is an error costs little; looking for text in each member of a reply does not
+    if not completion.get("error") and not any(
+        isinstance(choice, dict) and choice.get("error") for choice in choices
+    ):
+        return False
+    return all(map(_says_nothing, choices))
 
 
 def _says_nothing(choice: Any) -> bool:

@@ -26,9 +26,11 @@ class Marks:
         first = len(raw)
         for literal, follows in self._marks:
             at = raw.find(literal, 0, first)
+            if at < 0:  # nearly always
+                continue
             if follows is not None:
                 while at >= 0 and follows.match(raw, at + len(literal)) is None:
                     at = raw.find(literal, at + len(literal), first)
-            if 0 <= at < first:
+            if at >= 0:
                 first = at
         return first if first < len(raw) else None

@@ -9,8 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import calibrator.lab
-from proxy.commands.app import cli as proxy_cli
+from pinocchio.__main__ import _commands
 from tests.builders.labelled_rows import write
 
 COMMANDS = (
@@ -45,10 +44,7 @@ ROWS = {
 @pytest.fixture(scope="module")
 def cli() -> typer.Typer:
     """All commands."""
-    app = typer.Typer()  # of its own: typer keeps the commands of an app that was run
-    app.add_typer(proxy_cli)
-    app.add_typer(calibrator.lab.cli)
-    return app
+    return _commands(only=None)
 
 
 @pytest.mark.parametrize("rows", ROWS)

@@ -9,11 +9,11 @@ before them. Clauses that disagree say nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from calibrator.readers.calls.notes.said import Said
+from calibrator.readers.calls.notes.said import Said, described
 from calibrator.readers.calls.reading.conversation import Call, Tool
 from calibrator.readers.calls.reading.requests import verb_classes
 from calibrator.readers.calls.reading.values import STOP, name_words, stem, word_set
@@ -26,7 +26,7 @@ AFTER: Final = 5  # words behind a mention in which "is not" or "excluded" count
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """What a flag is about: stems of words that say it, and of words that say the contrary."""
+    """The subject of a flag: stems of words for it, and of words for its opposite."""
 
     for_it: frozenset[str]
     against: frozenset[str]
@@ -157,8 +157,8 @@ def other_flag(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str,
         if wanted is None:
             read = _read_name(names, call.name, is_one_of_many=contacts > 1)
             wanted = _agreed(read, clauses)
-        if wanted is None and (described := _described(tool, value.path)):
-            wanted = _agreed(_read_description(described), clauses)
+        if wanted is None and (text_of_flag := described(value, tool)):
+            wanted = _agreed(_read_description(text_of_flag), clauses)
         if wanted is not None and wanted is not value.raw:
             yield value.path, str(wanted).lower()
 
@@ -205,7 +205,7 @@ def _by_switch(names: list[str], text: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Flag:
-    """A flag as its name or its description says it."""
+    """The meaning of a flag, read from its name or its description."""
 
     concept: Concept | None
     content: frozenset[str]  # stems of the other words
@@ -257,15 +257,9 @@ def _read_description(text: str) -> _Flag | None:
 
 
 def _concepts_of(words: Sequence[str]) -> list[Concept]:
-    """Return the concepts of a flag's words, that of the first word first."""
+    """Return the concepts of a flag's words, in the order of the words."""
     stems = [stem(word) for word in words if word not in ("enable", "enabled")]
     return [c for word in stems for c in _CONCEPTS if c.polarity(word)]
-
-
-def _described(tool: Tool | None, path: str) -> str:
-    schema: object = tool.properties.get(path.partition(" ")[0]) if tool else None
-    described = schema.get("description") if isinstance(schema, Mapping) else None
-    return described if isinstance(described, str) else ""
 
 
 def _clauses_of(text: str) -> Iterator[list[str]]:
@@ -309,13 +303,16 @@ def _sign_in(flag: _Flag, words: list[str]) -> int:
         if flag.concept is _CONTACT and (
             _MYSELF.search(" ".join(words)) or words[at + 1 : at + 2] in (["me"], ["us"])
         ):
-            return 0  # the user writes, or is to be told
+            return 0  # the user sends the message, or receives it
         return flag.sign * own * _negation(words, at)
     return 0
 
 
 def _matches(word: str, content: frozenset[str]) -> tuple[str, int] | None:
-    """Return the content word that a stem stands for, and -1 if by its contrary: unlocked."""
+    """Return the content word that a stem matches, with 1, or -1 for an opposite such as unlocked.
+
+    Returns None if it matches none.
+    """
     for each in content:
         shorter, longer = sorted((word, each), key=len)
         if word == each or (len(shorter) >= 4 and longer.startswith(shorter)):

@@ -1,4 +1,4 @@
-"""The check of a call against the user's last turn: what it corrects, and what it names anew."""
+"""The check of a call against the user's last turn, which may correct or replace a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDS = word_set("id ids number no code ref reference")
 
 
 def superseded(call: Call, said: Said) -> Iterator[tuple[str, str, str]]:
-    """Yield values of an earlier turn in whose place the last one has another.
+    """Yield values of an earlier turn that the last turn replaces.
 
     Each as the path of its argument, the name of the mark, and its words. Only if the last turn
     names exactly one other of the same form that the call does not have: an id with the same

@@ -25,6 +25,7 @@ from calibrator.readers.calls.reading.conversation import Call, Tool, View
 from calibrator.readers.calls.reading.grounding import SOUGHT, Sources, is_placeholder
 from calibrator.readers.calls.reading.steps import failed
 from calibrator.readers.calls.reading.values import (
+    MONTHS,
     Day,
     Value,
     calendar_day,
@@ -59,8 +60,7 @@ _DOTTED = re.compile(r"(?<![\d.])((?:19|20)\d\d)[./](\d{1,2})[./](\d{1,2})(?![\d
 _MAIL_IN = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 _STANDALONE = re.compile(r"(?<![\w.#/-])\d{1,12}(?:,\d{3})*(?:\.\d{1,6})?(?![\w/-])")
 _MONTH = re.compile(r"(?:19|20)\d\d-(?:0\d|1[0-2])")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH_ENDS = dict(zip(_MONTHS, ("uary", "ruary", "ch", "il", "", "e", "y", "ust", "t(?:ember)?",
+_MONTH_ENDS = dict(zip(MONTHS, ("uary", "ruary", "ch", "il", "", "e", "y", "ust", "t(?:ember)?",
                                  "ober", "ember", "ember"), strict=True))  # fmt: skip
 _MONTHS_AWAY = re.compile(r"\b(this|current|next|coming|last|previous) month(?:'s)?\b")
 _COMPARED = re.compile(r"\b\w{1,60}\s*=\s*(?:'([^']{1,80})'|\"([^\"]{1,80})\"|(\d{1,15})\b)")
@@ -324,7 +324,7 @@ class Said:
             day[1] == month and day[0] in (0, year) for day in days if self._is_users_month(day)
         ):
             return True
-        name = _MONTHS[month - 1] if 1 <= month <= 12 else "?"
+        name = MONTHS[month - 1] if 1 <= month <= 12 else "?"
         if re.search(rf"\b{name}(?:{_MONTH_ENDS[name]})?\b", s.users.text):
             return True
         found = _MONTHS_AWAY.search(s.users.text)
@@ -392,20 +392,25 @@ def _numbers_of(fields: object) -> Iterable[float]:
     return (number for each in islice(values, 30) if (number := number_of(each)) is not None)
 
 
-def schema_of(value: Value, tool: Tool | None) -> dict[str, object]:
+def _schema_of(value: Value, tool: Tool | None) -> dict[str, object]:
     schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     return schema if isinstance(schema, dict) else {}
 
 
+def described(value: Value, tool: Tool | None) -> str:
+    """Return the description of a value's argument in its tool's schema; empty if it has none."""
+    found = _schema_of(value, tool).get("description")
+    return found if isinstance(found, str) else ""
+
+
 def _is_default(value: Value, tool: Tool | None) -> bool:
-    schema = schema_of(value, tool)
+    schema = _schema_of(value, tool)
     return "default" in schema and schema["default"] == value.raw
 
 
 def _is_described(value: Value, tool: Tool | None) -> bool:
     """Return whether the description of a tool or an argument has the value."""
-    described = schema_of(value, tool).get("description")
-    texts = [described[:MAX_DESCRIPTION] if isinstance(described, str) else ""]
+    texts = [described(value, tool)[:MAX_DESCRIPTION]]
     texts.append(tool.description if tool else "")
     return any(holds_token(text.lower(), value.text) for text in texts if text)
 

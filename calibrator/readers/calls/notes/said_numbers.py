@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from calibrator.readers.calls.notes.said import MAX_DESCRIPTION, Said, holds_token, schema_of
+from calibrator.readers.calls.notes.said import MAX_DESCRIPTION, Said, described, holds_token
 from calibrator.readers.calls.notes.words import CONTROL, LOOSE, PEOPLE
 from calibrator.readers.calls.reading.conversation import Tool
 from calibrator.readers.calls.reading.values import Value, name_words, number_of, word_set
@@ -134,7 +134,7 @@ def _is_computed(said: Said, number: float, request: str, *, is_share_only: bool
 def _is_share(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
     """Return whether a number is a part of one that was said: half, a third, 15 % off.
 
-    With `is_share_only`, what is left after 15 % off is none: a credit is the 15 % itsaid.
+    With `is_share_only`, what is left after 15 % off is none: a credit is the 15 % itself.
     """
     shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
               2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
@@ -188,5 +188,4 @@ _BASES = (  # units of a dimension, each in the first one
 
 def _describes_number(value: Value, tool: Tool | None, number: float) -> bool:
     """Return whether the description of an argument lists a number: 1 = cleaning, 2 = ironing."""
-    described = schema_of(value, tool).get("description")
-    return isinstance(described, str) and holds_token(described[:MAX_DESCRIPTION], f"{number:g}")
+    return holds_token(described(value, tool)[:MAX_DESCRIPTION], f"{number:g}")

@@ -9,6 +9,7 @@ from typing import Any
 from calibrator.readers.calls.notes.said import Said, holds_token
 from calibrator.readers.calls.reading.conversation import Call, Record
 from calibrator.readers.calls.reading.values import (
+    MONTHS,
     Value,
     dates_in,
     name_words,
@@ -181,7 +182,7 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
     request = said.view.request.lower()[-2_000:]
     wanted = words_in(request)
     parts = [window for part, window in _PARTS.items() if re.search(rf"\b{part}\b", request)]
-    months = set(_MONTHS.findall(request))
+    months = set(_NAMED_MONTH.findall(request))
     initials = _INITIALS.findall(request)[:4]
     if list(_wanted(request)):
         return
@@ -211,15 +212,7 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
             yield value.path
 
 
-_MONTHS = re.compile(
-    r"\b(?:in|of|for) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\b"
-)
-_MONTH_AT = {
-    name: at
-    for at, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
-    )
-}
+_NAMED_MONTH = re.compile(rf"\b(?:in|of|for) ({'|'.join(MONTHS)})[a-z]{{0,6}}\b")
 _INITIALS = re.compile(r"\b([a-z])\.\s?([a-z]{3,30})\b")
 
 
@@ -234,7 +227,7 @@ def _is_in_month(record: Record, months: set[str]) -> bool | None:
     days = dates_in(record.text.lower())
     if len(months) != 1 or not days:
         return None
-    return any(day[1] == _MONTH_AT[name] for day in days for name in months)
+    return any(MONTHS[day[1] - 1] == name for day in days for name in months)
 
 
 def _has_initial(record: Record, initials: Sequence[tuple[str, str]]) -> bool | None:

@@ -25,7 +25,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MAIL = re.compile(r"[\w+-]@[\w-]+(?:\.[\w-]+)+")
 _PATH = re.compile(r"^(?:[\w+.-]+://|/|\./|~/|[A-Za-z]:\\)|/[\w.-]+$|^[\w./-]+\.[a-z]{1,5}$")
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _NAMED = re.compile(
     rf"\b{_MONTH}\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s+(\d{{4}}))?"
@@ -143,7 +143,7 @@ def dates_in(text: str) -> set[Day]:
     """Return the days that a text, in lower case, names by month and day."""
     found = {(int(y), int(m), int(d)) for y, m, d in _ISO.findall(text)}
     for m1, d1, y1, d2, m2, y2 in _NAMED.findall(text):
-        found.add((int(y1 or y2 or 0), _MONTHS.index(m1 or m2) + 1, int(d1 or d2)))
+        found.add((int(y1 or y2 or 0), MONTHS.index(m1 or m2) + 1, int(d1 or d2)))
     for a, b, y in _SLASHED.findall(text):
         year = int(y) + (2_000 if len(y) == 2 else 0)
         found |= {(year, int(a), int(b)), (year, int(b), int(a))}

@@ -8,6 +8,7 @@ import base64
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,7 +37,7 @@ def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
-class _Server:
+class _Server(ABC):
     """Answers with JSON; while `status` is set, it answers so and takes nothing."""
 
     def __init__(self) -> None:
@@ -80,11 +81,13 @@ class _Server:
             target=self._server.serve_forever, args=(0.05,), daemon=True
         )
 
+    @abstractmethod
     def is_let_in(self, authorization: str) -> bool:
-        raise NotImplementedError
+        """Return whether a request with this header may pass."""
 
+    @abstractmethod
     def answer(self, method: str, path: str, query: Query, body: Any) -> Answer:
-        raise NotImplementedError
+        """Return the status and the JSON of the answer to a request."""
 
     @property
     def url(self) -> str:

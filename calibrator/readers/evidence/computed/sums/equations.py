@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
+from calibrator.readers.evidence.computed.basics.numbers import number_text
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange
 from calibrator.readers.evidence.computed.sums.expressions import read_expression
 from calibrator.readers.evidence.finding import Finding
@@ -45,7 +46,7 @@ def suspect_equation(exchange: Exchange) -> Finding | None:
             break
         value = _value(found["l"])
         if value is not None and not _is_result(value, found["r"]):
-            reason = f"{' '.join(found['l'].split())} is {_text(value)}, not {found['r']}"
+            reason = f"{' '.join(found['l'].split())} is {number_text(value)}, not {found['r']}"
             return Finding(None, SHIFT, reason)
     return None
 
@@ -75,7 +76,3 @@ def _is_result(value: Fraction, written: str) -> bool:
 def _is_endless(value: Fraction) -> bool:
     """Return whether a value has no finite decimal form, so that everybody rounds it."""
     return 10**30 % value.denominator != 0
-
-
-def _text(value: Fraction) -> str:
-    return str(value.numerator) if value.denominator == 1 else f"{float(value):.6g}"
