@@ -60,21 +60,6 @@ def whole_numbers(planes: Array) -> Floats:
     return np.asarray(whole - (2 ** (bits - 1) - 1))
 
 
-def tiled(planes: Array, scale: Array) -> tuple[NDArray[np.int8], Floats] | None:
-    """Arrange a table (N, D) and its scales for the kernel, `LANES` rows side by side.
-
-    The shapes are (N / LANES, D, LANES) and (N / LANES, D / group, LANES). Return None for a table
-    that cannot be tiled so.
-    """
-    rows, groups = scale.shape
-    numbers = whole_numbers(planes)
-    if rows % LANES or numbers.shape[1] % groups or len(planes) > 8:
-        return None
-    tiles = numbers.astype(np.int8).reshape(rows // LANES, LANES, -1).swapaxes(1, 2)
-    scales = scale.astype(np.float32).reshape(rows // LANES, LANES, groups).swapaxes(1, 2)
-    return np.ascontiguousarray(tiles), np.ascontiguousarray(scales)
-
-
 def quartered(
     planes: Array, scale: Array
 ) -> tuple[NDArray[np.int8], Floats, NDArray[np.int32]] | None:

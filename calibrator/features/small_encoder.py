@@ -4,9 +4,9 @@ All texts of a batch pass through the linear layers as one list of pieces, and a
 within each text: nothing is padded, and no state depends on its neighbours. The weights are layers
 of all-MiniLM-L6-v2, a few bits each (`packing`). Pieces of other scripts have no vector.
 
-A `quick` encoder rounds the states to 8 bits before each linear layer, so that the kernel adds
-whole numbers. This takes a third of the time, and changes the third digit of the states. Kernel
-and numpy give the same sums.
+States are rounded to 8 bits before each linear layer, so that the kernel adds whole numbers. This
+takes a third of the time of floats, and changes the third digit of the states. Kernel and numpy
+give the same sums.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from calibrator.features.packing import (
     opened,
     packed_planes,
     quartered,
-    tiled,
     unpacked_planes,
     whole_numbers,
 )
@@ -48,30 +47,6 @@ Layer = dict[str, Floats]  # norms
 
 
 class _Linear:
-    """A linear layer whose weights stay packed if the kernel can read them so."""
-
-    def __init__(self, state: Mapping[str, Array], name: str) -> None:
-        self.bias = state[f"{name}.bias"].astype(np.float32)
-        self._kernel, scale = compiled(), state.get(name + SCALE)
-        packed = tiled(state[name], scale) if self._kernel and scale is not None else None
-        if self._kernel is not None and packed is not None:
-            self._held = self._kernel.packed_layer(*packed, self.bias)
-            return
-        self._kernel = None
-        self._weight = opened({k: state[k] for k in (name, name + SCALE) if k in state})[name].T
-
-    def __call__(self, states: Floats) -> Floats:
-        """Map states (T, inputs) to (T, outputs)."""
-        if self._kernel is not None:
-            found: Floats = np.empty((len(states), len(self.bias)), np.float32)
-            self._kernel.packed_linear(self._held, states, found)
-            return found
-        found = states @ self._weight
-        found += self.bias
-        return found
-
-
-class _QuickLinear:
     """A linear layer on states that are rounded to 127 steps of each row's largest."""
 
     def __init__(self, state: Mapping[str, Array], name: str) -> None:
@@ -110,7 +85,7 @@ class SmallEncoder:
     Raises KeyError or ValueError for arrays that do not fit.
     """
 
-    def __init__(self, state: Mapping[str, Array], *, quick: bool = False) -> None:
+    def __init__(self, state: Mapping[str, Array]) -> None:
         self._words, self._scale = state[WORDS], state[WORDS + SCALE]
         self._rows = state[ROWS].astype(np.int64)
         linear = tuple(f".{name}{end}" for name in LINEAR for end in ("", SCALE, ".bias"))
@@ -119,9 +94,8 @@ class SmallEncoder:
         self._places, self._norm = own["places"], own["norm"]
         count = sum(name.endswith(".query") for name in state)
         self._second = own.get("second_text")  # (hidden,), added to the pieces of a second text
-        kind: type[_Linear] | type[_QuickLinear] = _QuickLinear if quick else _Linear
         self._linear = [
-            {name: kind(state, f"{at}.{name}") for name in LINEAR} for at in range(count)
+            {name: _Linear(state, f"{at}.{name}") for name in LINEAR} for at in range(count)
         ]
         self._layers: list[Layer] = [
             {k.removeprefix(f"{at}."): a for k, a in own.items() if k.startswith(f"{at}.")}
@@ -170,7 +144,7 @@ class SmallEncoder:
 def _read(
     states: Floats,
     layer: Layer,
-    linear: Mapping[str, _Linear | _QuickLinear],
+    linear: Mapping[str, _Linear],
     ends: Sequence[int],
 ) -> Floats:
     """Apply one layer of BERT."""

@@ -102,12 +102,6 @@ def rarest(tables: Held, ids: Sequence[int]) -> tuple[bytearray, bytearray]:
 def compared(tables: Held, asked: Sequence[int], said: Sequence[int], alike: Floats) -> list[float]:
     """Return `relevance._compared` of such pieces from their cosines (n, m)."""
 
-def packed_layer(tiles: Bytes, scales: Floats, bias: Floats) -> Held:
-    """Hold a linear layer in the layout of `packing.tiled`, with its `bias` (outputs,)."""
-
-def packed_linear(layer: Held, x: Floats, found: Floats) -> None:
-    """Compute the layer on x (T, inputs), into `found` (T, outputs)."""
-
 def quantized_layer(tiles: Bytes, scales: Floats, offsets: Ids, bias: Floats) -> Held:
     """Hold a linear layer of whole weights, -7 to 7."""
 

@@ -65,13 +65,6 @@ typedef struct {
 } PieceTables;
 
 typedef struct {
-    const int8_t *tiles; /* (outputs / LANES, inputs, LANES) */
-    const float *scales; /* (outputs / LANES, inputs / group, LANES) */
-    const float *bias;   /* (outputs,) */
-    size_t inputs, outputs, group;
-} PackedLayer;
-
-typedef struct {
     const int8_t *tiles;    /* (outputs / LANES, inputs / 4, LANES, 4), -7 to 7 */
     const float *scales;    /* (outputs / LANES, inputs / group, LANES) */
     const int32_t *offsets; /* of the same shape: 128 times the sum of a group's weights */
@@ -98,7 +91,6 @@ typedef struct {
     void (*trees)(const Node *, size_t trees, size_t nodes, const float *rows, size_t count, size_t width,
                   double *found);
     void (*gelu)(float *x, size_t count);
-    void (*packed_linear)(const PackedLayer *, const float *x, size_t rows, float *work, float *out);
     void (*quantized_linear)(const QuantizedLayer *, const float *x, size_t rows, uint8_t *work, float *steps, float *out);
     void (*relevance)(const PieceTables *, const Side *asked, const Side *said, float *work, double *found);
     size_t (*rarest_pieces)(const PieceTables *, const int32_t *ids, size_t count, int32_t *found, float *vectors);

@@ -1,38 +1,6 @@
 /* The functions of the small encoder that Python calls. */
 #include "tables.h"
 
-PyObject *packed_linear(PyObject *module, PyObject *args)
-{
-    PyObject *capsule, *given, *out, *result = NULL;
-    Arrays arrays;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &given, &out))
-        return NULL;
-    const HeldLayer *own = held(capsule, LAYER);
-    if (own == NULL || open_arrays(&arrays, 2) < 0)
-        return NULL;
-    const PackedLayer *of = &own->layer;
-    Py_buffer *x = array_of(&arrays, given, 'f', 2, 0);
-    Py_buffer *found = x == NULL ? NULL : array_of(&arrays, out, 'f', 2, 1);
-    float *work = NULL;
-    if (found == NULL)
-        ;
-    else if (x->shape[0] != found->shape[0] || (size_t)x->shape[1] != of->inputs ||
-             (size_t)found->shape[1] != of->outputs)
-        PyErr_SetString(PyExc_ValueError, "states of another shape");
-    else if ((work = PyMem_Malloc(of->inputs * LANES * sizeof *work)) == NULL)
-        PyErr_NoMemory();
-    else {
-        Py_BEGIN_ALLOW_THREADS
-        arithmetic->packed_linear(of, x->buf, (size_t)x->shape[0], work, found->buf);
-        Py_END_ALLOW_THREADS
-        result = Py_NewRef(Py_None);
-    }
-    PyMem_Free(work);
-    close_arrays(&arrays);
-    return result;
-}
-
 PyObject *quantized_linear(PyObject *module, PyObject *args)
 {
     PyObject *capsule, *given, *out, *result = NULL;

@@ -369,8 +369,6 @@ static PyMethodDef methods[] = {
     {"index", make_index, METH_O, NULL},
     {"needles", make_needles, METH_VARARGS, NULL},
     {"numbers", numbers, METH_O, NULL},
-    {"packed_layer", make_packed_layer, METH_VARARGS, NULL},
-    {"packed_linear", packed_linear, METH_VARARGS, NULL},
     {"quantized_layer", make_quantized_layer, METH_VARARGS, NULL},
     {"quantized_linear", quantized_linear, METH_VARARGS, NULL},
     {"piece_tables", make_piece_tables, METH_VARARGS, NULL},

@@ -5,5 +5,5 @@
 #include "layers_body.h"
 #include "relevance_body.h"
 
-const Arithmetic narrow_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, packed_linear, quantized_linear,
+const Arithmetic narrow_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, quantized_linear,
                                       relevance, rarest_pieces, compared};

@@ -274,34 +274,6 @@ PyObject *make_piece_tables(PyObject *module, PyObject *args)
     return sealed(own, PIECES, is_whole);
 }
 
-PyObject *make_packed_layer(PyObject *module, PyObject *args)
-{
-    PyObject *tiles, *scales, *bias;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OOO", &tiles, &scales, &bias))
-        return NULL;
-    HeldLayer *own = opened(sizeof *own, 3);
-    if (own == NULL)
-        return NULL;
-    PackedLayer *of = &own->layer;
-    int is_whole = 0;
-    if ((of->tiles = shaped(&own->arrays, tiles, 'b', 3, -1, -1, LANES)) != NULL) {
-        Py_ssize_t count = size_of(&own->arrays, 0);
-        of->inputs = (size_t)size_of(&own->arrays, 1);
-        of->outputs = (size_t)count * LANES;
-        if ((of->scales = shaped(&own->arrays, scales, 'f', 3, count, -1, LANES)) != NULL) {
-            size_t groups = (size_t)size_of(&own->arrays, 1);
-            of->group = of->inputs / groups;
-            is_whole = (of->bias = shaped(&own->arrays, bias, 'f', 1, (Py_ssize_t)of->outputs, -1, -1)) != NULL;
-            if (is_whole && of->group * groups != of->inputs) {
-                PyErr_SetString(PyExc_ValueError, "a layer whose groups are not alike");
-                is_whole = 0;
-            }
-        }
-    }
-    return sealed(own, LAYER, is_whole);
-}
-
 PyObject *make_quantized_layer(PyObject *module, PyObject *args)
 {
     PyObject *tiles, *scales, *offsets, *bias;

@@ -51,7 +51,6 @@ PyObject *make_difficulty_tables(PyObject *module, PyObject *args);
 PyObject *make_tower_weights(PyObject *module, PyObject *args);
 PyObject *make_trees(PyObject *module, PyObject *args);
 PyObject *make_piece_tables(PyObject *module, PyObject *args);
-PyObject *make_packed_layer(PyObject *module, PyObject *args);
 PyObject *make_quantized_layer(PyObject *module, PyObject *args);
 
 /* Functions of the module that have files of their own. */
@@ -62,7 +61,6 @@ PyObject *relevance(PyObject *module, PyObject *args);
 PyObject *rarest(PyObject *module, PyObject *args);
 PyObject *compared(PyObject *module, PyObject *args);
 PyObject *distinct_pieces(PyObject *module, PyObject *pieces);
-PyObject *packed_linear(PyObject *module, PyObject *args);
 PyObject *quantized_linear(PyObject *module, PyObject *args);
 PyObject *gelu(PyObject *module, PyObject *args);
 PyObject *word_counts(PyObject *module, PyObject *args);
@@ -82,7 +80,6 @@ PyObject *digits(PyObject *module, PyObject *text);
 #define TREES "calibrator.kernel.trees"
 #define PIECES "calibrator.kernel.pieces"
 #define VOCABULARY "calibrator.kernel.vocabulary"
-#define LAYER "calibrator.kernel.layer"
 #define QUANTIZED_LAYER "calibrator.kernel.quantized_layer"
 
 typedef struct {
@@ -118,11 +115,6 @@ typedef struct {
     PieceTables tables;
     int32_t pieces;
 } HeldPieces;
-
-typedef struct {
-    Arrays arrays;
-    PackedLayer layer;
-} HeldLayer;
 
 typedef struct {
     Arrays arrays;

@@ -16,7 +16,7 @@
 #include "arithmetic_body.h"
 #include "layers_body.h"
 #include "relevance_body.h"
-static const Arithmetic wide_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, packed_linear, quantized_linear,
+static const Arithmetic wide_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, quantized_linear,
                                            relevance, rarest_pieces, compared};
 #if defined(__clang__)
 #pragma clang attribute pop

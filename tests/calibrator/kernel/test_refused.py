@@ -119,10 +119,11 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.together([5]),
     lambda k: k.together((("bags", bag_arguments(k, 3)),)),
     lambda k: k.together([("bags", bag_arguments(k, 3))] * 9),
-    lambda k: k.packed_layer(zeros(1, 4, 15, kind=np.int8), zeros(1, 1, 15), zeros(15)),
-    lambda k: k.packed_layer(zeros(1, 4, 16, kind=np.int8), zeros(1, 3, 16), zeros(16)),
-    lambda k: k.packed_linear(layer(k), zeros(2, 5), zeros(2, 16)),
-    lambda k: k.packed_linear(layer(k), zeros(2, 4), zeros(3, 16)),
+    lambda k: layer(k, lanes=15),
+    lambda k: layer(k, groups=3),
+    lambda k: layer(k, weight=8),
+    lambda k: k.quantized_linear(layer(k), zeros(2, 9), zeros(2, 16)),
+    lambda k: k.quantized_linear(layer(k), zeros(2, 8), zeros(3, 16)),
     lambda k: k.gelu(zeros(3)),
     lambda k: k.vocabulary({"a": -1}, 0),
     lambda k: k.vocabulary({1: 1}, 0),
@@ -147,8 +148,10 @@ def bag_arguments(kernel: Any, width: int) -> tuple[object, ...]:
     return bags(kernel), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, width)
 
 
-def layer(kernel: Any) -> object:
-    return kernel.packed_layer(zeros(1, 4, 16, kind=np.int8), zeros(1, 2, 16), zeros(16))
+def layer(kernel: Any, lanes: int = 16, groups: int = 2, weight: int = 7) -> object:
+    tiles = np.full((1, 2, 4 * lanes), weight, np.int8)
+    offsets = zeros(1, groups, lanes, kind=np.int32)
+    return kernel.quantized_layer(tiles, zeros(1, groups, lanes), offsets, zeros(lanes))
 
 
 def pieces(kernel: Any) -> object:

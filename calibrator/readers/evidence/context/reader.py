@@ -58,7 +58,7 @@ class Reader:
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
         inner = {name: array for name, array in state.items() if not name.startswith("head")}
-        self._encoder = SmallEncoder(inner, quick=True)
+        self._encoder = SmallEncoder(inner)
         self._head = state["head"].astype(np.float32)  # (3, 2 * hidden)
         self._bias = state["head.bias"].astype(np.float32)
         self._cut = cut
