@@ -20,12 +20,12 @@ from calibrator.readers.evidence.computed.last_turn import (
     verify_last_turn,
     with_question,
 )
+from calibrator.readers.evidence.computed.sql.checking import verify_sql
 from calibrator.readers.evidence.computed.structured.json_replies import verify_json
 from calibrator.readers.evidence.computed.structured.json_support import (
     ValueSupport,
     support_of_values,
 )
-from calibrator.readers.evidence.computed.structured.sql import verify_sql
 from calibrator.readers.evidence.computed.structured.tables import verify_tables
 from calibrator.readers.evidence.computed.sums.arithmetic import verify_arithmetic
 from calibrator.readers.evidence.computed.sums.equations import suspect_equation

@@ -1,3 +1,3 @@
-"""The checks of replies in a formal language: JSON, SQL, tables. Nothing is executed."""
+"""The checks of replies in a formal language: JSON and tables."""
 
-__all__ = ["json_replies", "json_support", "sql", "tables"]
+__all__ = ["json_replies", "json_support", "tables"]

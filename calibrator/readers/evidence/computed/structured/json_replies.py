@@ -13,7 +13,15 @@ from calibrator.readers.evidence.computed.basics.verdict import (
     Exchange,
     Verdict,
 )
-from calibrator.readers.evidence.computed.structured.json_requests import read_request, split_data
+from calibrator.readers.evidence.computed.structured.json_days import fault_of_days
+from calibrator.readers.evidence.computed.structured.json_labels import fault_of_labels
+from calibrator.readers.evidence.computed.structured.json_relations import fault_of_relations
+from calibrator.readers.evidence.computed.structured.json_remarks import fault_of_remarks
+from calibrator.readers.evidence.computed.structured.json_requests import (
+    Request,
+    read_request,
+    split_data,
+)
 from calibrator.readers.evidence.computed.structured.json_shapes import keys_at_any_depth, plain_key
 from calibrator.readers.evidence.computed.structured.json_sources import wants_writing
 from calibrator.readers.evidence.computed.structured.json_values import (
@@ -126,6 +134,10 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
             return Verdict(False, "the reply is not JSON", "json")
         body = reply
     value, fault = parse(body)
+    if fault == "" and (lines := _json_lines(body)) is not None:
+        ask, data = split_data(rules, request)
+        wrong = _fault_by_text(lines, ask, data, Request(prompt=wish))
+        return Verdict(False, wrong, "json") if wrong else None
     if fault is not None:
         return Verdict(False, f"not valid JSON: {fault}", "json") if fault else None
     if prose and _ONLY.search(sentence):
@@ -141,11 +153,29 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
     if len(exchange.source) > MAX_SOURCE:
         return None
     source = Source(exchange.source)
-    wrong = fault_of_quotes(value, source, wanted)
+    ask, data = split_data(rules, request)
+    wrong = fault_of_quotes(value, source, wanted) or _fault_by_text(value, ask, data, wanted)
     is_extraction = _is_extraction(wish, exchange.request)
-    if not wrong and is_extraction and not wants_writing(split_data(rules, request)[0]):
+    if not wrong and is_extraction and not wants_writing(ask):
         wrong = fault_of_values(value, source, wanted, wish)
     return Verdict(False, wrong, "json") if wrong else None
+
+
+def _fault_by_text(value: Any, ask: str, data: str, wanted: Request) -> str | None:
+    """Describe values that contradict each other, the text or a remark of the prompt, or None."""
+    return (
+        fault_of_relations(value, data, ask)
+        or fault_of_remarks(value, ask)
+        or fault_of_days(value, data, ask)
+        or fault_of_labels(value, data, wanted)
+    )
+
+
+def _json_lines(body: str) -> list[Any] | None:
+    """Return the values of JSON lines; None for a text in which a line is no JSON."""
+    values = [parse(line) for line in body.splitlines() if line.strip()]
+    is_whole = all(fault is None and isinstance(value, dict) for value, fault in values)
+    return [value for value, _ in values] if is_whole else None
 
 
 _EXTRACTS: Final = re.compile(
@@ -201,6 +231,8 @@ def value_of(reply: str) -> Any:
     """Return the object or list that a reply consists of; None for other replies."""
     body, _ = body_of(reply.strip())
     value, fault = parse(body) if body is not None and len(body) <= MAX_SOURCE else (None, "")
+    if body is not None and fault == "":
+        return _json_lines(body)
     return value if fault is None and isinstance(value, dict | list) else None
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
+from calibrator.readers.evidence.computed.structured.json_classes import shape_of_classes
 from calibrator.readers.evidence.computed.structured.json_shapes import Shape, plain_key
 from calibrator.readers.evidence.computed.structured.json_templates import (
     TYPE_WORDS,
@@ -127,6 +128,8 @@ def read_request(rules: str, request: str) -> Request:
     wish = f"{rules}\n{request}"
     ask, _ = split_data(rules, request)
     found = Request(list(templates_in(wish)), prompt=wish)
+    if (described := shape_of_classes(ask)) is not None:
+        found.shapes = [described, Shape(frozenset({"array"}), items=described)]
     found.is_template = bool(found.shapes)
     is_strict = bool(_STRICT.search(wish))
     is_optional = bool(_OPTIONAL.search(ask)) or _may_omit(wish)

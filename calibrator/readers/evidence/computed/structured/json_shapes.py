@@ -64,7 +64,7 @@ class Shape:
 
         `prompt` is the whole text of the prompt: a key that occurs in it is never superfluous.
         """
-        reply = _Reply(keys_at_any_depth(value), prompt)
+        reply = _Reply(keys_at_any_depth(value), frozenset(paths_of(value)), prompt)
         if self.is_prose and isinstance(value, Mapping) and "array" in self.kinds:
             inner = next(iter(value.values()), None)
             if len(value) != 1 or not isinstance(inner, list):
@@ -123,9 +123,10 @@ def is_of_kind(value: Any, kind: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """The plain keys of a whole reply at any depth, and the prompt before it."""
+    """The plain keys of a whole reply at any depth, their paths, and the prompt before it."""
 
     keys: frozenset[str]
+    paths: frozenset[str]
     prompt: str
 
     def names(self, key: str) -> bool:
@@ -172,7 +173,7 @@ def _object_fault(
                 return fault
         elif (
             key not in shape.optional
-            and plain not in nested
+            and (plain not in nested or _plain_path(f"{prefix}{key}") in reply.paths)
             and (shape.is_literal or not any(plain in each or each in plain for each in nested))
         ):
             return f'the key "{prefix}{key}" is missing'
@@ -247,16 +248,25 @@ def _fits(value: str, pattern: str) -> bool:
         return True
 
 
-def keys_at_any_depth(value: Any, depth: int = 0) -> frozenset[str]:
-    """Return the plain keys of every object in a value, those in lists included."""
+def paths_of(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
+    """Yield the plain keys of every object in a value with those above them: `address.street`."""
     if depth > MAX_DEPTH or not isinstance(value, Mapping | list):
-        return frozenset()
-    parts = value if isinstance(value, list) else value.values()
-    keys = {plain_key(str(key)) for key in value} if isinstance(value, Mapping) else set()
-    inner = (
-        keys_at_any_depth(part, depth + 1) for _, part in zip(range(1000), parts, strict=False)
-    )
-    return frozenset(keys).union(*inner)
+        return
+    parts = value.items() if isinstance(value, Mapping) else [("", part) for part in value]
+    for _, (key, part) in zip(range(1000), parts, strict=False):
+        inner = f"{path}.{plain_key(str(key))}".lstrip(".") if key else path
+        if key:
+            yield inner
+        yield from paths_of(part, inner, depth + 1)
+
+
+def _plain_path(path: str) -> str:
+    return ".".join(map(plain_key, path.split(".")))
+
+
+def keys_at_any_depth(value: Any) -> frozenset[str]:
+    """Return the plain keys of every object in a value, those in lists included."""
+    return frozenset(path.rsplit(".", 1)[-1] for path in paths_of(value))
 
 
 def shape_of_schema(schema: Any, depth: int = 0) -> Shape:

@@ -68,8 +68,10 @@ _IN_UNIT: Final = re.compile(r"\b(?:in|as|into|to|auf|en)\s+(?P<u>[^\W\d_]{1,14}
 _CLOCK: Final = re.compile(r"\d:\d\d")
 _ABBREVIATION: Final = re.compile(r"\b[A-Z][A-Za-z]?[A-Z]{0,4}\b")
 _TERM: Final = re.compile(
-    r"\b(?:\d+|an?|one|two|three|four|six|ten|fourteen|thirty|sixty|ninety|net)[ -](?:\w+ )?"
-    r"(?:days?|weeks?|fortnights?|months?|quarters?|years?|tage[n]?|wochen?|monate?n?|jahre?|días|semanas"
+    r"\b(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fourteen|fifteen|twenty"
+    r"|thirty|sixty|ninety|net|zwei|drei|vier|fünf|dos|tres|cuatro|cinco|deux|trois|quatre|cinq)"
+    r"[ -](?:\w+ )?(?:days?|nights?|nächte[n]?|noches|nuits|weeks?|fortnights?|months?|quarters?"
+    r"|years?|tage[n]?|wochen?|monate?n?|jahre?|días|semanas"
     r"|meses|años|jours|semaines|mois|ans)\b"
     r"|\bfortnight\b|\b(?:end|ende|beginning|middle) (?:of|des)\b|\bnet \d+\b",
     re.IGNORECASE,
@@ -80,7 +82,9 @@ _RANGE: Final = (  # a day of a range or a list, such as the 4 of `4 to 9 July` 
     r"|\d(?:st|nd|rd|th|\.)?\s*(?:,|&|-|–|to|and|or|bis|und|until|through|al?|y|et|au)\s*"
     r"(?:the\s+)?0?{day}(?![\d:/.-])"
 )
-_LATER: Final = re.compile(r"due|until|expir|end|deadline|valid|next|renew|pay|follow|return|ready")
+_LATER: Final = re.compile(
+    r"due|until|expir|end|deadline|valid|next|renew|pay|follow|return|ready|checkout|depart|leav|to$"
+)
 
 
 def is_written(path: Sequence[str]) -> bool:

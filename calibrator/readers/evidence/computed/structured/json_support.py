@@ -264,6 +264,8 @@ class _Reading:
             return ("found" if is_found else "free"), [], 0
         if not isinstance(leaf, str):
             return "free", [], 0
+        if is_offered(leaf, self.ask):
+            return "free", [], 0
         if FREE.search(plain) and (not self.is_copied or leaf.casefold() in self.ask):
             return "free", [], 0  # in the model's own words, or a choice of the prompt
         missing = [word for word in words if not self.data.has(word)]
@@ -368,6 +370,20 @@ class _Reading:
             last = max((start for values, start in stated if values & wanted), default=None)
             count += last is not None and any(start > last for start in free)
         return count
+
+
+def is_offered(leaf: str, ask: str) -> bool:
+    """Return whether a prompt, in lower case, has a value in quotes or in a list of choices."""
+    text = leaf.strip().casefold()
+    if not text or len(text) > 40 or len(text.split()) > 3:
+        return False
+    return bool(
+        re.search(
+            rf"[\"'`“|/(,:]\s*{re.escape(text)}\s*[\"'`”|/),.;]"
+            rf"|(?:^|[\n,;(])\s*[-*•]?\s*{re.escape(text)}\s*[=(:]",
+            ask,
+        )
+    )
 
 
 def _is_day(plain: str, leaf: str, source: Source) -> bool:

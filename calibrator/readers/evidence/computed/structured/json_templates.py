@@ -48,6 +48,9 @@ _TOKEN: Final = re.compile(
 _DATA_AHEAD: Final = re.compile(
     r"\b(?:format|schema|structure|shape|template|form|looks? like|like this|exactly as|schema is"
     r"|like)\b[^{}\[\]]{0,60}$"
+    r"|\b(?:example|e\.g|beispiel|ejemplo|exemple)\b[^{}\[\]]*"
+    r"(?:\b(?:output|out|result|json|reply|answer|ausgabe|antwort|salida|sortie|résultat)\b|->|=>|→)"
+    r"\s*[:=]?\s*(?:```(?:json)?)?\s*$"
 )
 _OPENS: Final = re.compile(r"[{\[]")
 _BRACKETS: Final = re.compile(r"[{}\[\]]")
@@ -110,7 +113,7 @@ class _Reader:
         """Read an object, a list, or a word with its remarks."""
         token = self.peek()
         if token == "{":
-            return self.object(depth)
+            return self.listed(self.object(depth))
         if token == "[":
             return self.array(depth)
         words: list[str] = []
@@ -126,6 +129,14 @@ class _Reader:
             self.at += 1
         shape = shape_of_words("".join(words))
         self.typed += not shape.is_example
+        return shape
+
+    def listed(self, shape: Shape) -> Shape:
+        """Return a shape, or a list of it where `[]` follows, as in `{id: number}[]`."""
+        while self.at + 1 < len(self.tokens) and self.tokens[self.at : self.at + 2] == ["[", "]"]:
+            self.at += 2
+            self.typed += 1
+            shape = Shape(frozenset({"array"}), items=shape)
         return shape
 
     def object(self, depth: int) -> Shape:

@@ -22,7 +22,7 @@ from calibrator.readers.evidence.computed.calendar.reading import (
     times_in,
 )
 from calibrator.readers.evidence.computed.structured.json_requests import Request
-from calibrator.readers.evidence.computed.structured.json_shapes import plain_key
+from calibrator.readers.evidence.computed.structured.json_shapes import MAX_DEPTH, plain_key
 from calibrator.readers.evidence.computed.structured.json_sources import (
     is_converted,
     is_spelled_out,
@@ -199,6 +199,18 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
                 yield from leaves(part, path)
     else:
         yield path, value
+
+
+def objects_in(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield each object of JSON, those in others included."""
+    if depth > MAX_DEPTH:
+        return
+    if isinstance(value, Mapping):
+        yield value
+    parts = value.values() if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | list):
+        for part in parts:
+            yield from objects_in(part, depth + 1)
 
 
 def fault_of_quotes(value: Any, source: Source, request: Request) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
-from calibrator.readers.evidence.computed.structured.sql_errors import (
+from calibrator.readers.evidence.computed.sql.errors import (
     is_wrong_everywhere,
     may_be_column,
     may_be_table,

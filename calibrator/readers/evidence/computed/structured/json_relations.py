@@ -1,0 +1,253 @@
+"""Values of a JSON reply that contradict each other, the order or a threshold of the prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Final
+
+from calibrator.readers.evidence.computed.basics.numbers import number_text
+from calibrator.readers.evidence.computed.basics.word_lists import word_set
+from calibrator.readers.evidence.computed.structured.json_shapes import plain_key
+from calibrator.readers.evidence.computed.structured.json_values import objects_in
+
+MAX_OBJECTS: Final = 200
+MAX_RULES: Final = 20
+_QUANTITIES: Final = word_set(
+    "qty quantity count units pieces pcs menge anzahl stück quantité quantite qté cantidad cant"
+)
+_PRICES: Final = word_set(
+    "unitprice priceperunit pricepereach priceeach unitcost rate hourlyrate einzelpreis stückpreis"
+    " prixunitaire preciounitario"
+)
+_PRODUCTS: Final = word_set(
+    "linetotal lineamount totalprice totalcost amount total subtotal sum gesamt gesamtpreis summe"
+    " betrag montant importe"
+)
+_NETS: Final = word_set(
+    "subtotal net netamount nettotal netto nettobetrag totalnet totalht montantht ht"
+    " zwischensumme soustotal neto baseimponible"
+)
+_TAXES: Final = word_set("tax vat taxamount vatamount mwst ust steuer tva iva gst salestax")
+_EXTRAS: Final = word_set(
+    "shipping shippingcost delivery deliveryfee versand versandkosten livraison envío tip"
+    " gratuity servicecharge fee fees"
+)
+_REDUCTIONS: Final = word_set("discount rebate rabatt skonto remise descuento coupon credit")
+_GROSSES: Final = word_set(
+    "total grandtotal totalamount gross grossamount grosstotal brutto bruttobetrag gesamtbetrag"
+    " amountdue totaldue totalttc montantttc ttc totalgeneral"
+)
+_REDUCED: Final = re.compile(
+    r"discount|rabatt|skonto|remise|descuento|coupon|voucher|gutschein|promo|deposit|rounding"
+    r"|free\b|\boff\b|-\s?\d+\s?%|credit|minimum|refund",
+    re.IGNORECASE,
+)
+_ONCE: Final = re.compile(
+    r"\b(?:no (?:duplicates|repeats|repetitions)|without (?:duplicates|repetition)|duplicates? "
+    r"(?:removed|are removed)|de-?duplicate[ds]?|(?:each|every) (?:\w+ ){1,3}(?:only )?once\b"
+    r"|unique (?:values|entries|items)|distinct (?:values|entries|items)"
+    r"|keine (?:duplikate|doppelten)|ohne (?:duplikate|doppelte)|nur einmal|sans doublons?"
+    r"|sin (?:duplicados|repetir))\b",
+    re.IGNORECASE,
+)
+_PER: Final = re.compile(
+    r"\b(?:(?:each|every)\s+(?P<a>\w+)\s+(?:only )?once|group(?:ed)? by (?:the )?(?P<b>\w+)"
+    r"|one (?:object|entry|row|item|element) (?:per|for each) (?P<c>\w+)"
+    r"|jede[rsn]? (?P<d>\w+) (?:nur )?einmal|gruppiert nach (?P<e>\w+))\b",
+    re.IGNORECASE,
+)
+_SORTED: Final = re.compile(
+    r"\b(?:sort(?:ed)?|order(?:ed)?|sortiert|trié\w*|ordenad\w*) (?:the \w+ )?(?:by|nach|par|por)"
+    r" (?:the |descending |ascending )?[`\"']?(?P<k>\w+)[`\"']?"
+    r"(?P<rest>[^.;\n]{0,60})",
+    re.IGNORECASE,
+)
+_DOWN: Final = re.compile(
+    r"\bdesc|\bhighest|\blargest|\bnewest|\blatest|\bmost\b|\babsteigend|\bdécroissant"
+    r"|\bdescend|\breverse|\bbiggest|\bhigh to low",
+    re.IGNORECASE,
+)
+_UP: Final = re.compile(
+    r"\basc|\blowest|\bsmallest|\boldest|\bearliest|\baufsteigend|\bcroissant", re.I
+)
+_COMPARED: Final = re.compile(
+    r"(?P<k>[^\W\d]\w{1,30})[`\"']?\s*(?:is |ist |est |es )?"
+    r"(?P<o><=|>=|≤|≥|<|>|at least|at most|more than|less than|greater than|over|above|under|below"
+    r"|up to|exceeds|mindestens|höchstens|über|unter|mehr als|weniger als|plus de|moins de"
+    r"|más de|menos de)\s*(?:[$€£]\s?)?(?P<n>\d(?:[\d,.]{0,12}\d)?)(?P<x>[^,;.\n]{0,60})",
+    re.IGNORECASE,
+)
+_BOUNDS: Final = {
+    "<=": ("<=", "≤", "at most", "up to", "höchstens"),
+    ">=": (">=", "≥", "at least", "mindestens"),
+    "<": ("<", "less than", "under", "below", "unter", "weniger als", "moins de", "menos de"),
+    ">": (
+        *(">", "more than", "greater than", "over", "above", "exceeds", "über", "mehr als"),
+        *("plus de", "más de"),
+    ),
+}
+_OPERATORS: Final = {word: sign for sign, words in _BOUNDS.items() for word in words}
+_HOLDS: Final[Mapping[str, Callable[[Fraction, Fraction], bool]]] = {
+    "<=": lambda value, bound: value <= bound,
+    ">=": lambda value, bound: value >= bound,
+    "<": lambda value, bound: value < bound,
+    ">": lambda value, bound: value > bound,
+}
+_RESULT: Final = re.compile(
+    r"[\"'`“](?P<v>[\w -]{1,30})[\"'`”]\s*(?:\([^)\n]{0,30}\)\s*)?(?:=\s*)?"
+    r"(?:if|when|wenn|falls|si|for|für|bei|pour|para|cuando)\s+"
+    r"(?:the |der |die |das |le |la |el )?$",
+    re.IGNORECASE,
+)
+_OTHERWISE: Final = re.compile(
+    r"^\W{0,3}(?:and )?(?:else|otherwise|sonst|sinon|si no|de lo contrario)\s*,?\s*[\"'`“]"
+    r"(?P<v>[\w -]{1,30})[\"'`”]",
+    re.IGNORECASE,
+)
+_ALSO: Final = re.compile(r"\b(?:and|or|und|oder|et|ou|y|o|&&|\|\|)\b|&&|\|\|", re.IGNORECASE)
+
+
+def fault_of_relations(value: Any, source: str, wish: str) -> str | None:
+    """Describe values of a reply that contradict each other or the prompt, or return None.
+
+    `source` is the text with the values and `wish` the request for JSON.
+    """
+    objects = [one for one, _ in zip(objects_in(value), range(MAX_OBJECTS), strict=False)]
+    for one in objects:
+        if fault := _sum_fault(one, source) or _threshold_fault(one, wish):
+            return fault
+    return _repeated_fault(value, wish) or _order_fault(value, wish)
+
+
+def _amount(value: Any) -> Fraction | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return Fraction(str(value)) if is_number and abs(value) < 1e12 else None
+
+
+def _sum_fault(one: Mapping[str, Any], source: str) -> str | None:
+    """Describe a product or a sum in an object that does not hold, or return None."""
+    amounts = {
+        plain: amount
+        for key, value in one.items()
+        if (amount := _amount(value)) is not None and (plain := plain_key(str(key)))
+    }
+
+    def only(names: frozenset[str]) -> Fraction | None:
+        found = [amount for name, amount in amounts.items() if name in names]
+        return found[0] if len(found) == 1 else None
+
+    if len(amounts) < 3 or _REDUCED.search(source) or only(_REDUCTIONS):
+        return None
+    count, price, product = only(_QUANTITIES), only(_PRICES), only(_PRODUCTS)
+    if count and price and product is not None and abs(count * price - product) > Fraction(2, 100):
+        return f"{_text(count)} × {_text(price)} is {_text(count * price)}, not {_text(product)}"
+    net, tax, whole = only(_NETS), only(_TAXES), only(_GROSSES)
+    if net is None or tax is None or whole is None or amounts.keys() & _QUANTITIES:
+        return None
+    more = only(_EXTRAS) or Fraction(0)
+    sums = {net + tax, net + tax + more, net + net * tax / 100, net + net * tax / 100 + more}
+    if min(abs(each - whole) for each in sums) <= Fraction(2, 100):
+        return None
+    return f"{_text(net)} + {_text(tax)} is {_text(net + tax)}, not {_text(whole)}"
+
+
+def _text(value: Fraction) -> str:
+    return number_text(value)
+
+
+def _threshold_fault(one: Mapping[str, Any], wish: str) -> str | None:
+    """Describe a value that breaks a rule such as `"auto" if amount <= 50, else "manual"`."""
+    amounts = {plain_key(str(key)): _amount(value) for key, value in one.items()}
+    texts = {str(value).casefold(): key for key, value in one.items() if isinstance(value, str)}
+    if not texts:
+        return None
+    for _, found in zip(range(MAX_RULES), _COMPARED.finditer(wish), strict=False):
+        amount = amounts.get(plain_key(found["k"]))
+        result = _RESULT.search(wish[max(0, found.start() - 60) : found.start()])
+        bound = _bound(found["n"])
+        if amount is None or result is None or bound is None:
+            continue
+        sign = _OPERATORS[found["o"].casefold()]
+        is_true = _HOLDS[sign](amount, bound)
+        wanted = result["v"].casefold()
+        rule = f"{found['k']} {sign} {number_text(bound)}"
+        if not is_true and wanted in texts and not re.search(r"\b(?:or|oder|ou|o)\b", found["x"]):
+            return f'"{texts[wanted]}" is "{result["v"]}", although {rule} is false'
+        otherwise = _OTHERWISE.match(wish[found.end() :])
+        is_plain = not _ALSO.search(found["x"])
+        if is_true and is_plain and otherwise and otherwise["v"].casefold() in texts:
+            key = texts[otherwise["v"].casefold()]
+            return f'"{key}" is "{otherwise["v"]}", although {rule} is true'
+    return None
+
+
+def _bound(text: str) -> Fraction | None:
+    plain = text.rstrip(".,").replace(",", "")
+    return Fraction(plain) if re.fullmatch(r"\d+(?:\.\d+)?", plain) else None
+
+
+def _lists_in(value: Any) -> Iterator[Sequence[Any]]:
+    if isinstance(value, list):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (part for part in value.values() if isinstance(part, list))
+
+
+def _repeated_fault(value: Any, wish: str) -> str | None:
+    """Describe an item that occurs twice although the prompt wants each once, or return None."""
+    if not (_ONCE.search(wish) or _PER.search(wish)):
+        return None
+    keys = {plain_key(name) for each in _PER.finditer(wish) for name in each.groups() if name}
+    for items in _lists_in(value):
+        seen: set[str] = set()
+        for item in items[:MAX_OBJECTS]:
+            own = _identity(item, keys)
+            if own and own in seen:
+                return f"{own[:60]} occurs twice"
+            seen.add(own)
+    return None
+
+
+def _identity(item: Any, keys: set[str]) -> str:
+    """Return what must not occur twice: a scalar, or the value under one of the keys."""
+    if not isinstance(item, Mapping):
+        return str(item).casefold() if isinstance(item, str | int | float) else ""
+    for key, value in item.items():
+        plain = plain_key(str(key))
+        if isinstance(value, str) and plain in {*keys, *(f"{each}name" for each in keys)}:
+            return value.casefold()
+    return ""
+
+
+def _order_fault(value: Any, wish: str) -> str | None:
+    """Describe two items that are not in the order that the prompt wants, or return None."""
+    rules = [*_SORTED.finditer(wish[:20_000])]
+    if len(rules) != 1:
+        return None
+    rule = rules[0]
+    if _DOWN.search(rule["rest"]) and _UP.search(rule["rest"]):
+        return None
+    is_down = _DOWN.search(rule["rest"]) is not None or "descending" in rule[0].casefold()
+    if (
+        is_down
+        and _UP.search(rule["rest"].split(",")[0])
+        and not _DOWN.search(rule["rest"].split(",")[0])
+    ):
+        is_down = False
+    key = plain_key(rule["k"])
+    for items in _lists_in(value):
+        values = [
+            next((part for name, part in item.items() if plain_key(str(name)) == key), None)
+            for item in items[:MAX_OBJECTS]
+            if isinstance(item, Mapping)
+        ]
+        amounts = [_amount(each) for each in values]
+        if len(amounts) < 2 or any(each is None for each in amounts):
+            continue
+        for one, other in pairwise(amount for amount in amounts if amount is not None):
+            if (one < other) if is_down else (one > other):
+                return f"{_text(one)} is before {_text(other)} in {rule['k']}"
+    return None
