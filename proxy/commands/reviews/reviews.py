@@ -131,7 +131,7 @@ def show_review(
     with _desk(config) as desk:
         held = desk.held(_whole_id(desk, id))
         reply = None if held.is_forgotten else json.loads(held.reply)
-        facts = _facts(desk, held)
+        facts, leaning = _facts(desk, held), desk.leaning_of(held)
         _tell_of_missing(desk, [held.policy])
     if as_json:
         text = json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False)
@@ -139,7 +139,7 @@ def show_review(
         return
     from proxy.commands.reviews.shown_review import lines_of
 
-    for line in lines_of(facts, held):
+    for line in lines_of(facts, held, leaning):
         typer.echo(line)
 
 
