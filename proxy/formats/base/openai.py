@@ -32,6 +32,7 @@ OF_ERRORS = frozenset(
         *("error", "type", "code", "message", "param", "status", "status_code", "detail"),
         *("id", "object", "created", "model", "provider", "user_id", "request_id"),
         *("sequence_number", "event_id", "errors", "msg", "success", "base_resp"),
+        *("error_code", "error_msg"),
     }
 )  # members of an error's event; none of them holds a part of an answer
 _ENDINGS = (None, "", "error", "stop", "length", "content_filter")
@@ -141,7 +142,7 @@ def is_error(told: Json) -> bool:
     """Return whether an object says that it is an error, in the words of any server.
 
     These are `error`, and in an object without choices `errors`, `object: error` (vLLM),
-    `success: false` and MiniMax's `base_resp` with another status than 0.
+    `success: false`, Baidu's `error_code` and MiniMax's `base_resp` with another status than 0.
     """
     if told.get("error"):
         return True
@@ -150,7 +151,9 @@ def is_error(told: Json) -> bool:
     base = told.get("base_resp")
     if isinstance(base, dict) and base.get("status_code") not in (None, 0):
         return True
-    return bool(told.get("errors")) or told.get("object") == "error" or told.get("success") is False
+    if told.get("error_code") or told.get("errors"):
+        return True
+    return told.get("object") == "error" or told.get("success") is False
 
 
 def is_failed(completion: Json) -> bool:
