@@ -116,10 +116,14 @@ def _spellings(name: str) -> tuple[str, ...]:
     bare = cleaned
     while found := _TOKENS.match(bare) or _WRAPPERS.match(bare):  # with quotes between two of them
         bare = bare[found.end() :].strip(_QUOTES)
-    if end := _ENDS.search(bare, 1):
-        bare = bare[: end.start()]
-    bare = bare.replace("\\_", "_").strip(_QUOTES)
-    return tuple(dict.fromkeys(each for each in (cleaned, bare) if each and each != name))
+    end = _ENDS.search(bare, 1)
+    cut = bare[: end.start()] if end else bare
+    names = cleaned, _unescaped(bare), _unescaped(cut)
+    return tuple(dict.fromkeys(each for each in names if each and each != name))
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("\\_", "_").strip(_QUOTES)
 
 
 def folded(name: str) -> str:

@@ -37,7 +37,7 @@ NAMES = (
     *(f" {TOOL}", f"{TOOL} ", f"\t{TOOL}\n", f"\u00a0{TOOL}", f"\u3000{TOOL}\u3000"),
     *(f'"{TOOL}"', f"'{TOOL}'", f"`{TOOL}`"),
     *("Refund_Order", "REFUND_ORDER", "refundOrder", "RefundOrder", "refund-order", "refund order"),
-    *("refund\\_order", "refund__order", "refund.order"),
+    *("refund\\_order", "refund__order", "refund.order", "refund\\.order", "tools.refund\\.order"),
     *("refund\u200b_order", "\ufeffrefund_order", "refund\u00ad_order", "refund_order\u2060"),
     "".join(chr(ord(each) + 0xFEE0) for each in TOOL),  # in full width
     *("\uff52efund_order", "\U0001d42befund_order"),

@@ -33,7 +33,10 @@ def test_every_hidden_character_is_found() -> None:
     assert passing == ["\t", "\n"]
 
 
-UNSEEN = "\u2065\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100"
+UNSEEN = (
+    "\u2065\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100"
+    "\u1680\u2000\u2003\u200a\u205f\ufffc\uffff\U00016fe4\U0001d159"
+)
 
 
 @pytest.mark.parametrize("sign", UNSEEN)
