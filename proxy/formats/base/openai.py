@@ -15,6 +15,10 @@ from proxy.formats.events.readings import StreamReading
 from proxy.http.wire.json_splice import dumps, json_object, may_be_object, member_bytes
 from proxy.http.wire.sse import Event, event_bytes, is_done, is_one_line, name_of
 
+_CONSTRAINTS = (
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
+    *("json_schema", "grammar", "regex", "ebnf", "format"),
+)  # of vLLM; llama.cpp, SGLang and Ollama
 _BOM = b"\xef\xbb\xbf"
 _NESTED = ("error", "errors", "detail", "base_resp")
 _WORDS = (  # members of an error
@@ -59,7 +63,8 @@ class ChoicesFormat(ABC):
 
     def wants_schema(self, payload: Json) -> bool:
         wanted = payload.get("response_format")
-        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+        is_formatted = isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+        return is_formatted or is_constrained(payload)
 
     def choices(self, completion: Json) -> list[Choice]:
         listed = completion.get("choices")
@@ -136,6 +141,11 @@ class ChunkAssembler(Assembler, ABC):
     @abstractmethod
     def add_parts(self, parts: list[Any]) -> Sight:
         """Add a chunk's `choices`; return what they mean."""
+
+
+def is_constrained(payload: Json) -> bool:
+    """Return whether a request constrains the answer by a member of some server's own."""
+    return any(payload.get(name) not in (None, "") for name in _CONSTRAINTS)
 
 
 def is_error(told: Json) -> bool:

@@ -1744,13 +1744,14 @@ def test_a_forward_proxy_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch
     assert "secret" not in str(error.value)
 
 
-def test_an_address_without_v1_is_told_once(run: Run[Any]) -> None:
+@pytest.mark.parametrize("ending", ["", "/v1/v1", "/v1/chat/completions", "/v1/messages/"])
+def test_an_address_without_v1_is_told_once(run: Run[Any], ending: str) -> None:
     """The log says what is often wrong where an upstream knows no path, once."""
 
     async def scenario() -> None:
         with capture_logs() as lines, RawServer(answering(OK.replace(b"200 OK", b"404 No"))) as one:
             place = one.base_url.removesuffix("/v1")
-            pool = Pool(place)
+            pool = Pool(place + ending)
             for _ in range(2):
                 await (await pool.send(UpstreamRequest("GET", "/x"))).aclose()
             await pool.aclose()
