@@ -416,7 +416,11 @@ def test_a_form_names_ids(proxy: LiveProxy) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/realtime/client_secrets", "/realtime/sessions", "/Realtime/calls", "/chatkit/sessions"],
+    [
+        *("/realtime/client_secrets", "/realtime/sessions", "/Realtime/calls", "/chatkit/sessions"),
+        *("/realtimeapi/sessions", "/ephemeral_keys", "/auth/Keys", "/keys", "/client_secrets"),
+        *("/projects/p/api_keys", "/auth/grant", "/some/new/access_tokens.json"),
+    ],
 )
 def test_no_key_gets_a_credential_of_upstreams(
     start: Start, upstream: StoringUpstream, path: str
