@@ -38,6 +38,7 @@ from proxy.http.pool.connection import (
     Connection,
     HttpReply,
 )
+from proxy.http.pool.forward_proxy import is_excepted
 from proxy.http.pool.pool import MAX_IDLE, Pool, origin_of
 from proxy.http.wire.headers import Headers
 from proxy.http.wire.outlet import Bursts
@@ -1742,6 +1743,29 @@ def test_a_forward_proxy_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(StartupError, match="HTTPS_PROXY must be the address") as error:
         Pool("https://api.example.com/v1")
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "exceptions", "is_named"),
+    [
+        ("api.example.com", "example.com", True),
+        ("api.example.com", " .Example.com , x", True),
+        ("api.example.com", "*.example.com", True),
+        ("api.example.com", "api.example.com:443", True),
+        ("api.example.com", "api.example.com.", True),
+        ("api.example.com", "xample.com,pi.example.com", False),
+        ("api.example.com", "10.0.0.0/8", False),
+        ("10.1.2.3", "localhost,10.0.0.0/8", True),
+        ("11.1.2.3", "10.0.0.0/8", False),
+        ("fd00::1", "fd00::/8", True),
+        ("api.example.com", ",,", False),
+    ],
+)
+def test_exceptions_are_hosts_domains_and_networks(
+    host: str, exceptions: str, is_named: bool
+) -> None:
+    """NO_PROXY in the forms that the clients of other languages read too."""
+    assert is_excepted(host, exceptions) is is_named
 
 
 @pytest.mark.parametrize("ending", ["", "/v1/v1", "/v1/chat/completions", "/v1/messages/"])
