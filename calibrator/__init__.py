@@ -133,7 +133,7 @@ if TYPE_CHECKING:
     from calibrator.rows.kept_scores import keeping
     from calibrator.rows.rows import Row, open_lines
     from calibrator.rows.scores import score_items
-    from calibrator.rows.selection import load_labelled
+    from calibrator.rows.selection import bad_row_sentences, load_labelled
     from calibrator.text.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.tuning.fine_tuning import TunableCheckpoint, check_output
     from calibrator.tuning.last_layer import Read, Readings
@@ -173,6 +173,7 @@ _LAZY = {
     "TuningTrial": "calibrator.tuning.trial",
     "agreement_of": "calibrator.metrics.agreement",
     "auroc_interval": "calibrator.metrics.intervals",
+    "bad_row_sentences": "calibrator.rows.selection",
     "call_doubts": "calibrator.readers.calls.reasons",
     "call_notes": "calibrator.readers.calls.notes.notes",
     "check_checkpoint": "calibrator.loading",
@@ -307,6 +308,7 @@ __all__ = [
     "agreement_of",
     "answer_message",
     "auroc_interval",
+    "bad_row_sentences",
     "basis_with",
     "blocks_message",
     "call_doubts",

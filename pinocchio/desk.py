@@ -86,7 +86,8 @@ class Desk:
     `url` is the proxy's, as clients use it, and `key` the key that they send. All other settings
     apply to every call. `approvals` is how many different people have to approve: one number, or a
     number for each tool by its name, where other tools need one. After `escalate_after_s` seconds
-    without a verdict a call moves to the queue `escalate_to`.
+    without a verdict a call moves to the queue `escalate_to`. `below` is the threshold of `unsure`,
+    which the desk shows beside the confidence.
 
     While the proxy cannot be reached, as during a restart, methods try again for `patience_s`
     seconds: held calls survive, and a call that is held twice is held once. They raise DeskError,
@@ -103,6 +104,7 @@ class Desk:
         escalate_after_s: float | None = None,
         escalate_to: str | None = None,
         approvals: int | Mapping[str, int] = 1,
+        below: float | None = None,
         patience_s: float = 60.0,
     ) -> None:
         if (escalate_after_s is None) != (escalate_to is None):
@@ -110,7 +112,7 @@ class Desk:
         self._url = url.rstrip("/").removesuffix("/v1") + _PATH
         self._key = key
         escalate = {"after_s": escalate_after_s, "to": escalate_to} if escalate_to else None
-        given = {"queue": queue, "expires_s": expires_s, "escalate": escalate}
+        given = {"queue": queue, "expires_s": expires_s, "escalate": escalate, "below": below}
         self._given = {name: value for name, value in given.items() if value is not None}
         self._approvals = approvals
         self._patience_s = patience_s

@@ -62,6 +62,7 @@ from proxy.optional.parts import (
     refuse_websocket,
     telemetry_of,
 )
+from proxy.routes import azure
 from proxy.routes.admission import ALIVE, READY, Guest
 from proxy.routes.routes import end_with_key, refuse
 from proxy.scoring.images import Images
@@ -244,6 +245,8 @@ class App:
             return
         if self._telemetry is not None:
             self._telemetry.enter(scope["headers"])
+        if scope["path"].startswith(azure.PREFIX):
+            azure.rewrite(scope)
         generation = self._reloading.current  # used for this request to its end
         if kind == "websocket":
             work: Awaitable[None] = self._websocket(generation, scope, receive, send)
@@ -291,7 +294,7 @@ class App:
             scope[CLIENT].note_known(has_key)
         method, path, routes = scope["method"], scope["path"], guest.routes
         handler = routes.exact.get((method, path)) or routes.other(scope)
-        handler = handler or self._other(method, path)
+        handler = azure.naming(scope, handler or self._other(method, path))
         known: Known | None = scope.get(KNOWN)
         if known is not None and isinstance(handler, Endpoint):
             request = request_of(scope)

@@ -12,10 +12,10 @@ import typer
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
     check_target,
+    exit_with_bad,
     print_table,
-    report_bad,
     say,
-    say_copies,
+    say_rows,
     sentences,
 )
 from calibrator.errors import JudgingError
@@ -65,23 +65,22 @@ def recalibrate(
         if of == "signals":
             if output is None:
                 raise JudgingError("--study is about curves; leave out --signals")
-            bad, total = _join_signals(files, output, calibrator, device, scores, as_json)
-            report_bad(bad, total)
+            exit_with_bad(_join_signals(files, output, calibrator, device, scores, as_json))
             return
         if scores:
             rows, bad = load_labelled(files, "read")
-            say_copies(rows)
+            say_rows(rows, bad)
             rows, found = read_one_kind(scores, rows, knows_others=knows_others)
         else:
             scorer = keeping(load_scorer(calibrator, device), device)
             rows, bad = load_labelled(files, image_use(scorer))
-            say_copies(rows)
+            say_rows(rows, bad)
             rows, found = _scores(rows, scorer, knows_others)
         if study:
             _report(rows, found, study, as_json)
         elif output:
             _fit(rows, found, output, kind, by, as_json)
-    report_bad(bad, len(rows) + len(bad))
+    exit_with_bad(bad)
 
 
 def _scores(rows: Sequence[Row], scorer: Scorer, knows_others: bool) -> tuple[list[Row], Scores]:
@@ -109,8 +108,8 @@ def _join_signals(
     device: str,
     scores: Path | None,
     as_json: bool,
-) -> tuple[list[RowError], int]:
-    """Fit and write weights of signals; return the errors of bad rows and the number of rows."""
+) -> list[RowError]:
+    """Fit and write weights of signals; return the errors of bad rows."""
     from calibrator.loading import load_scorer
     from calibrator.metrics.metrics import brier, ece
     from calibrator.recalibration.fit import observed_rows
@@ -123,7 +122,7 @@ def _join_signals(
 
     scorer = None if scores else keeping(load_scorer(calibrator, device), device)
     every, bad = load_labelled(files, "read" if scorer is None else image_use(scorer))
-    say_copies(every)
+    say_rows(every, bad)
     rows = [row for row in every if row.signals.kinds]
     if not rows:
         raise JudgingError("no row has 'judged' and 'judge', or 'logprobs'")
@@ -145,7 +144,7 @@ def _join_signals(
         typer.echo("".join(f"  gives {name}\n" for name in figures["numbers"]), nl=False)
         _print_gains(figures)
         typer.echo(f"  use it with `calibrator: {{recalibration: {output}}}` in proxy.yaml")
-    return bad, len(every) + len(bad)
+    return bad
 
 
 def _labelled_signals(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from calibrator.rows.rows import Row
 
 FAILED, UNUSABLE_INPUT, INTERRUPTED = 1, 2, 130
-NAMED_ROWS = 3  # rows named for each fault
 # Packages that only the extra `train` installs.
 OF_TRAIN = ("PIL", "accelerate", "peft", "scipy", "sklearn", "torch", "transformers")
 
@@ -193,30 +191,33 @@ def _opened(path: Path, *, is_packed: bool) -> TextIO:
 
 
 def report_bad(bad: Sequence[RowError], total: int) -> None:
-    """Print the rows that could not be used, and exit with status 1 if there are any.
+    """Print the rows that could not be used, and exit with status 1 if there are any."""
+    say_bad(bad, total)
+    exit_with_bad(bad)
 
-    Of many rows with the same fault the first few are named, and the others counted.
-    """
-    counts = Counter(error.message for error in bad)
-    named: Counter[str] = Counter()
-    files = {error.source: place for place, error in reversed([*enumerate(bad)])}
-    for error in sorted(bad, key=lambda each: (files[each.source], each.line)):
-        named[error.message] += 1
-        if named[error.message] <= NAMED_ROWS:
-            say(str(error))
-        elif named[error.message] == counts[error.message]:
-            others = counts[error.message] - NAMED_ROWS
-            rows = "row has" if others == 1 else "rows have"
-            say(f"... and {others:,} more {rows} the same fault: {error.message}")
+
+def exit_with_bad(bad: Sequence[RowError]) -> None:
+    """Exit with status 1 if there are rows that could not be used."""
     if bad:
-        say(f"pinocchio: {len(bad)} of {total} rows could not be used")
         raise typer.Exit(FAILED)
 
 
-def say_copies(rows: Sequence[Row]) -> None:
-    """Print how many labelled rows repeat or contradict another one, or nothing if none does."""
+def say_bad(bad: Sequence[RowError], total: int) -> None:
+    """Print the rows that could not be used, as `bad_row_sentences` words them."""
+    from calibrator.rows.selection import bad_row_sentences
+
+    for sentence in bad_row_sentences(bad, total):
+        say(sentence)
+
+
+def say_rows(rows: Sequence[Row], bad: Sequence[RowError]) -> None:
+    """Print what is wrong with labelled rows, before any figures.
+
+    These are the rows that could not be used, and those that repeat or contradict another one.
+    """
     from calibrator.rows.copies import copies_in
 
+    say_bad(bad, len(rows) + len(bad))
     for sentence in copies_in(rows).sentences():
         say(f"pinocchio: {sentence}")
 

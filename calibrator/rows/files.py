@@ -22,19 +22,21 @@ def json_line(values: Any) -> str:
 def check_readable(paths: Iterable[Path | None], *, times: int = 1) -> None:
     """Raise InputError for the first file that cannot be opened; None is skipped.
 
-    With `times` above 1 a pipe is refused too: a second reading of it would find nothing, or wait
-    for another writer.
+    A pipe is refused where it is named twice, or with `times` above 1: a second reading of it would
+    find nothing, or wait for another writer.
     """
+    pipes: set[Path] = set()
     for path in paths:
         if path is None:
             continue
         try:
             if path.is_fifo():  # opening it would take its only reading
-                if times > 1:
+                if times > 1 or path.resolve() in pipes:
                     raise InputError(
-                        f"{path} is a pipe, and the rows are read {times} times; "
+                        f"{path} is a pipe, and the rows are read {max(times, 2)} times; "
                         "save them in a file and name that"
                     )
+                pipes.add(path.resolve())
             else:
                 path.open("rb").close()
         except OSError as error:

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Final, Literal, cast
 
 import numpy as np
 
@@ -45,6 +45,14 @@ _pipes_read: set[int] = set()
 _FIELDS = frozenset(
     {b"question", b"response", b"messages", b"correct", b"confidence", b"answer", b"question_id"}
 )
+_OTHER_FORMS: Final = {  # by the beginning of the file, in lower case
+    b"pk\x03\x04": "a zip archive or a spreadsheet",
+    b"\xfd7zxz": "an xz file",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"bzh": "a bzip2 file",
+    b"arrow1": "an Arrow file",
+    b"sqlite format 3": "an SQLite database",
+}
 _PANDAS = (
     "rows are JSON lines, one object a line. With pandas: pd.{}(FILE)"
     '.to_json("rows.jsonl", orient="records", lines=True)'
@@ -349,6 +357,9 @@ def _other_form(line: bytes) -> str | None:
     start = line.strip().lower()
     if start.startswith(b"par1"):
         return f"this is a Parquet file; {_PANDAS.format('read_parquet')}"
+    for beginning, form in _OTHER_FORMS.items():
+        if start.startswith(beginning):
+            return f"this is {form}; save its rows as JSON lines, plain or gzipped"
     if start == b"[" or (start.startswith(b"[") and b"{" in start[:20]):
         return f"this is one JSON array; {_PANDAS.format('read_json')}"
     header = {cell.strip(b" \"'\xef\xbb\xbf") for cell in re.split(rb"[,;\t]", start)}

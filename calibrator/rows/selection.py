@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from calibrator.rows.rows import ImageUse, Row, read_rows
 NON_COMMERCIAL = "__nc"  # the mark of files that are never trained on
 COPY_CHARACTERS = 300  # letters and digits; questions that begin with the same ones are copies
 TELLING = 30  # letters and digits; a shorter question, such as a formula, is compared in full
+NAMED_ROWS = 3  # rows named for each fault
 MOST_REASONS = 3  # reasons shown for files without a usable row
 
 
@@ -47,6 +48,27 @@ def load_labelled(
             f"no labelled row in {named}{_reasons(errors)}; a row is {ROW_FORM}, a sample {SAMPLE}"
         )
     return rows, errors
+
+
+def bad_row_sentences(errors: Sequence[RowError], total: int) -> Iterator[str]:
+    """Yield what to tell of the rows that could not be used, of `total` rows; nothing without any.
+
+    Files come in the order in which they were read, and lines in theirs. Of many rows with the same
+    fault the first few are named, and the others counted.
+    """
+    counts = Counter(error.message for error in errors)
+    named: Counter[str] = Counter()
+    files = {error.source: place for place, error in reversed([*enumerate(errors)])}
+    for error in sorted(errors, key=lambda each: (files[each.source], each.line)):
+        named[error.message] += 1
+        if named[error.message] <= NAMED_ROWS:
+            yield str(error)
+        elif named[error.message] == counts[error.message]:
+            others = counts[error.message] - NAMED_ROWS
+            rows = "row has" if others == 1 else "rows have"
+            yield f"... and {others:,} more {rows} the same fault: {error.message}"
+    if errors:
+        yield f"pinocchio: {len(errors):,} of {total:,} rows could not be used"
 
 
 def _reasons(errors: Sequence[RowError]) -> str:

@@ -19,6 +19,8 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from pinocchio.openai_agents import Desk, SeenCalls, at_desk, unsure
 
+BELOW = 0.3  # the confidence below which a person is asked
+
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
 saved_run = folder / "run.json"
@@ -29,7 +31,7 @@ set_default_openai_api("chat_completions")
 set_tracing_disabled(True)
 
 
-@function_tool(needs_approval=unsure(below=0.3, seen=seen))
+@function_tool(needs_approval=unsure(below=BELOW, seen=seen))
 def ship(parcel: int) -> str:
     """Ship a parcel by its number."""
     with (folder / "shipped.txt").open("a") as file:
@@ -39,7 +41,8 @@ def ship(parcel: int) -> str:
 
 agent = Agent("shipper", model=os.environ["MODEL"], tools=[ship])
 people = int(os.environ.get("APPROVALS", "1"))  # how many have to approve a call
-desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
+url, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+desk = Desk(url, key, approvals=people, below=BELOW)
 
 
 async def run() -> None:

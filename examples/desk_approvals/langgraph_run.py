@@ -14,10 +14,12 @@ from openai import DefaultHttpxClient
 
 from pinocchio.langchain import Desk, SeenCalls, at_desk, noting, unsure
 
+BELOW = 0.3  # the confidence below which a person is asked
+
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
 thread = {"configurable": {"thread_id": "1"}}
-gate = {"allowed_decisions": ["approve", "edit", "reject"], "when": unsure(below=0.3)}
+gate = {"allowed_decisions": ["approve", "edit", "reject"], "when": unsure(below=BELOW)}
 
 
 def ship(parcel: int) -> str:
@@ -47,7 +49,8 @@ model = ChatOpenAI(
 middleware = [HumanInTheLoopMiddleware(interrupt_on={"ship": gate}), noting(seen)]
 agent = create_agent(model, [ship], checkpointer=saver, middleware=middleware)
 people = int(os.environ.get("APPROVALS", "1"))  # how many have to approve a call
-desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
+url, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+desk = Desk(url, key, approvals=people, below=BELOW)
 
 inputs = {"messages": [("user", "Ship all parcels.")]}
 if agent.get_state(thread).next:  # an earlier process stopped here

@@ -11,6 +11,8 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from pinocchio.pydantic_ai import Desk, SeenCalls, at_desk, unsure
 
+BELOW = 0.3  # the confidence below which a person is asked
+
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
 saved_run = folder / "run.json"
@@ -26,10 +28,11 @@ def ship(parcel: int) -> str:
 
 
 model = OpenAIChatModel(os.environ["MODEL"], provider=OpenAIProvider(openai_client=client))
-tools = FunctionToolset([ship]).approval_required(unsure(below=0.3, seen=seen))
+tools = FunctionToolset([ship]).approval_required(unsure(below=BELOW, seen=seen))
 agent = Agent(model, toolsets=[tools], output_type=[str, DeferredToolRequests])
 people = int(os.environ.get("APPROVALS", "1"))  # how many have to approve a call
-desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
+url, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+desk = Desk(url, key, approvals=people, below=BELOW)
 
 arguments = {"user_prompt": "Ship all parcels."}
 if saved_run.exists():  # an earlier process stopped here

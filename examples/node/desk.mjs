@@ -2,6 +2,7 @@
 //
 //   const desk = atDesk({ url: "http://127.0.0.1:8000/v1", key, queue: "approvals" });
 //                        // and approvals: 2, expiresS: 3600, escalate: { after_s: 600, to: "leads" }
+//                        // and below: 0.7, the threshold at which it stops, for reviewers to see
 //   const messages = [...asked, ...result.response.messages];   // keep them: they are the run
 //   const decided = await desk(messages, { seen });             // null while one call is open
 //   if (decided) await generateText({ ..., messages: [...messages, decided] });
@@ -16,7 +17,7 @@ const REFUSED = "A reviewer rejected this call, or nobody approved it in time.";
 
 const RESTARTING = [502, 503, 504]; // of what stands before a proxy that is not there
 
-export function atDesk({ url, key, queue, expiresS, escalate, approvals, patienceS = 60 }) {
+export function atDesk({ url, key, queue, expiresS, escalate, approvals, below, patienceS = 60 }) {
   const calls = `${url.replace(/\/+$/, "").replace(/\/v1$/, "")}/pinocchio/v1/calls`;
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
 
@@ -47,7 +48,7 @@ export function atDesk({ url, key, queue, expiresS, escalate, approvals, patienc
     const content = [];
     for (const { approvalId, toolCallId, toolName, input } of waiting(messages)) {
       const call = { id: toolCallId, name: toolName, arguments: input };
-      const fields = { queue, expires_s: expiresS, escalate, approvals, run };
+      const fields = { queue, expires_s: expiresS, escalate, approvals, below, run };
       const asked = { call, messages: conversation(messages), ...fields };
       const body = JSON.stringify({ ...asked, request_id: await seen?.requestId(toolCallId) });
       let told = await ask(calls, { method: "POST", body });

@@ -25,10 +25,15 @@ LONGEST: Final = 500
 
 _MOST_BORDERS: Final = 16
 _WRAPPERS: Final = re.compile(
-    r"(?:(?:functions?|tools?|default[\W_]{0,3}api|api|namespace|mcp|multi_tool_use)(?:[.:/]+|__))+",
+    r"(?:(?:functions?|tools?|default[\W_]{0,3}api|api|namespace|mcp|multi_tool_use)"
+    r"(?:->|[^\w-]+|__))+",
     re.IGNORECASE,
 )  # models copy these prefixes from their templates
-_ENDS: Final = re.compile(r"[:#]\d+|\(|<\|")  # a counter, arguments or a token of the template
+_TOKENS: Final = re.compile(
+    r"(?:\s*(?:<[^<>=]*>|<\w+(?:\s+name)?\s*=|(?:to|tool_calls?|call|function|name|action)\s*[=:]))+",
+    re.IGNORECASE,
+)  # and these tokens
+_ENDS: Final = re.compile(r"[:#]\d+|[({\[<>?;&]|\\(?!_)")  # a counter, arguments or a token
 _MARKS: Final = re.compile(r"[\W_]+")
 _BORDERS: Final = re.compile(r"\\_|__+|[^\w-]+")
 _QUOTES: Final = " \t\r\n\"'`"
@@ -109,12 +114,16 @@ def _spellings(name: str) -> tuple[str, ...]:
         return ()
     cleaned = _cleaned(name)
     bare = cleaned
-    while found := _WRAPPERS.match(bare):  # quotes may stand between two of them
+    while found := _TOKENS.match(bare) or _WRAPPERS.match(bare):  # with quotes between two of them
         bare = bare[found.end() :].strip(_QUOTES)
-    if end := _ENDS.search(bare, 1):
-        bare = bare[: end.start()]
-    bare = bare.replace("\\_", "_").strip(_QUOTES)
-    return tuple(dict.fromkeys(each for each in (cleaned, bare) if each and each != name))
+    end = _ENDS.search(bare, 1)
+    cut = bare[: end.start()] if end else bare
+    names = cleaned, _unescaped(bare), _unescaped(cut)
+    return tuple(dict.fromkeys(each for each in names if each and each != name))
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("\\_", "_").strip(_QUOTES)
 
 
 def folded(name: str) -> str:

@@ -56,7 +56,7 @@ _FALSE: Final = frozenset({"false", "no", "off", "n", "f", "0"})
 class TextTest:
     """A test of whether a value, a text or else its JSON, matches a glob.
 
-    With `is_not`, no glob.
+    With `is_not`, no glob. None for another word for a boolean that a glob is a word for.
     """
 
     globs: Globs
@@ -65,10 +65,19 @@ class TextTest:
     def holds(self, value: Any) -> bool | None:
         text = value if isinstance(value, str) else json.dumps(value)
         is_matched = self.globs.match(text)
-        if isinstance(value, bool) and not is_matched:  # `yes` in a policy is a text for true
-            words = _TRUE if value else _FALSE
-            is_matched = any(each.lower() in words for each in self.globs.patterns)
+        if not is_matched and (words := _same_boolean(text)):
+            # `yes` in a policy is a text, which also means true
+            is_meant = any(each.lower() in words for each in self.globs.patterns)
+            if is_meant and not isinstance(value, bool):
+                return None  # the tool may take another word for the same
+            is_matched = is_meant
         return is_matched is not self.is_not
+
+
+def _same_boolean(text: str) -> frozenset[str]:
+    """Return the words for the same boolean as a word; empty for any other text."""
+    word = text.strip().lower()
+    return next((words for words in (_TRUE, _FALSE) if word in words), frozenset())
 
 
 @dataclass(frozen=True, slots=True)

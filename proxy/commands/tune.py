@@ -118,7 +118,13 @@ def _from_files(
     files: list[Path], start: TunableCheckpoint, current: Recalibration | None
 ) -> tuple[TuningTrial, dict[str, Any], list[str]]:
     """Learn from rows; return the trial, facts about the rows, and notes on rows left out."""
-    from calibrator import TUNING_STEPS, Progress, copies_in, load_labelled
+    from calibrator import (
+        TUNING_STEPS,
+        Progress,
+        bad_row_sentences,
+        copies_in,
+        load_labelled,
+    )
     from proxy.learning.tuning import learn_tuning_of_rows
 
     labelled, bad = load_labelled(files)
@@ -128,7 +134,8 @@ def _from_files(
     with Progress("learning", TUNING_STEPS) as bar:
         learnt = learn_tuning_of_rows(rows, found, current, progress=bar.advance)
     questions = len({row.question_id for row in rows})
-    problems = [*(str(each) for each in bad), *copies_in(labelled).sentences()]
+    told = bad_row_sentences(bad, len(labelled) + len(bad))
+    problems = [*told, *copies_in(labelled).sentences()]
     if calls := len(labelled) - len(rows):
         problems.append(
             f"{counted(calls, 'row calls', 'rows call')} tools, which is judged by parts that "

@@ -31,6 +31,7 @@ from proxy.formats import CHAT, Json
 from proxy.formats.events.called import tool_calls
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import as_written
+from proxy.holds.kept_scores import threshold_to_keep
 from proxy.holds.waiting import Verdicts
 from proxy.http.wire.http import Request
 from proxy.http.wire.json_splice import dumps, json_object
@@ -58,7 +59,7 @@ AGAIN_S: Final = 3_600.0  # how long a client that names no run can read an appr
 MOST_ROUNDS: Final = 1_000  # approvals of one call that are kept at the same time
 _MEMBERS: Final = (
     *("call", "messages", "tools", "model", "request_id", "run"),
-    *("queue", "expires_s", "escalate", "approvals"),
+    *("queue", "expires_s", "escalate", "approvals", "below"),
 )
 _OF_ESCALATION: Final = frozenset({"after_s", "to"})
 _OF_CALL: Final = frozenset({"id", "name", "arguments"})
@@ -81,6 +82,7 @@ class InterruptedCall:
     escalate_to: str | None = None
     approvals: int = 1  # the number of different people who have to approve it
     run: str | None = None  # the client's name of the agent's run
+    below: float | None = None  # the agent stops calls below this confidence
 
     def request(self) -> bytes:
         """Return the question as a chat completion's request, which the desk can show."""
@@ -229,6 +231,7 @@ def held_call(
         team=team,
         path=CHAT.path,
         request=request,
+        findings=None if call.below is None else threshold_to_keep(call.below),
     )
 
 
@@ -283,6 +286,7 @@ def read_call(body: Any) -> InterruptedCall:
         request_id=None if request_id is None else _name(body, "request_id"),
         approvals=_approvals(body.get("approvals", 1)),
         run=_name(body, "run") if body.get("run") is not None else None,
+        below=_threshold(body.get("below")),
         **_escalation(body.get("escalate"), queue, expires_s),
     )
 
@@ -353,6 +357,15 @@ def _approvals(value: Any) -> int:
     if not is_number or not 1 <= value <= MAX_APPROVALS:
         raise _wrong("approvals", f"a number of people from 1 to {MAX_APPROVALS}")
     return int(value)
+
+
+def _threshold(value: Any) -> float | None:
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= 1:
+        raise _wrong("below", "a confidence from 0 to 1")
+    return float(value)
 
 
 def _wrong(member: str, wanted: str) -> BadRequestError:

@@ -14,6 +14,7 @@ from proxy.http.wire.json_splice import dumps, json_object
 from proxy.scoring.engines.findings import findings_from, findings_values
 from proxy.scoring.scoring import Confidence, Status
 
+BELOW: Final = "below"
 HELD_BEFORE: Final = "held_before"  # the reason where no number was stored
 
 
@@ -31,8 +32,19 @@ def score_to_keep(outcome: Outcome) -> str | None:
     return dumps(values).decode()
 
 
+def threshold_to_keep(below: float) -> str:
+    """Return the threshold below which an agent's own framework stops calls, as JSON."""
+    return dumps({"status": Status.SCORED.value, BELOW: below}).decode()
+
+
+def kept_threshold(kept: str | None) -> float | None:
+    """Return the threshold that `threshold_to_keep` stored, or None."""
+    found = kept_values(kept).get(BELOW) if kept and BELOW in kept else None
+    return float(found) if isinstance(found, int | float) else None
+
+
 def kept_values(kept: str | None) -> dict[str, Any]:
-    """Return the values that `score_to_keep` stored; empty for a reply of an older version."""
+    """Return the values that were stored; empty for a reply of an older version."""
     return (json_object(kept.encode()) if kept else None) or {}
 
 

@@ -37,8 +37,9 @@ _MEMBERS: Final = frozenset(
         *("upload_id", "part_ids", "video_id", "eval_id", "audio"),
     }
 )
+_FOLDED: Final = frozenset(name.replace("_", "") for name in _MEMBERS)
 _MAY_NAME: Final = re.compile(
-    rb'_ids?"|conversation"|container"|_file"|"input"|"items"|"audio"|\\u', re.IGNORECASE
+    rb'ids?"|conversation"|container"|file"|"input"|"items"|"audio"|\\u', re.IGNORECASE
 )
 _OF_REFERENCE: Final = {"type", "id", "status"}  # an item with other members has its own content
 _REFERENCES: Final = "item_reference"
@@ -165,7 +166,7 @@ def _ids_in(value: Any) -> Iterator[str]:
             continue
         for name, member in each:
             folded = name.casefold()
-            if folded in _MEMBERS:
+            if folded.replace("_", "").replace("-", "") in _FOLDED:  # `previousResponseId` too
                 yield from _texts_in(member)
             elif folded in ("input", "items"):
                 yield from _references_in(member)
@@ -178,19 +179,23 @@ def _texts_in(member: Any) -> Iterator[str]:
     if isinstance(member, str):
         yield member
     elif isinstance(member, _Pairs):
-        yield from (id for name, id in member if name == "id" and isinstance(id, str))
+        yield from (id for name, id in member if name.casefold() == "id" and isinstance(id, str))
     elif isinstance(member, list):
         yield from (each for each in member if isinstance(each, str))
 
 
 def _references_in(items: Any) -> Iterator[str]:
-    """Yield the ids of items that refer to what upstream keeps.
+    """Yield the ids of items that refer to what upstream keeps, in lists of lists or alone too.
 
     Their type says so, or they hold nothing but an id.
     """
-    for item in items if isinstance(items, list) else []:
+    waiting = [items]
+    while waiting:
+        item = waiting.pop()
         if not isinstance(item, _Pairs):
+            waiting += item if isinstance(item, list) else []
             continue
-        is_named = any(name == "type" and each == _REFERENCES for name, each in item)
-        if is_named or {name for name, each in item if each not in _EMPTY} <= _OF_REFERENCE:
+        filled = {name.casefold(): each for name, each in item if each not in _EMPTY}
+        is_named = any(each == _REFERENCES for name, each in item if name.casefold() == "type")
+        if is_named or filled.keys() <= _OF_REFERENCE:
             yield from _texts_in(item)

@@ -1,3 +1,3 @@
 """Admits a request and finds what answers its path."""
 
-__all__ = ["admission", "results_api", "routes"]
+__all__ = ["admission", "azure", "results_api", "routes"]

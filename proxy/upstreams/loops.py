@@ -73,14 +73,6 @@ def check_upstreams(config: Config, path: Path | None, host: str, port: int) -> 
             raise StartupError(ExitStatus.UNUSABLE_INPUT, message)
 
 
-def meant_address(base_url: str) -> str | None:
-    """Return the address that was probably meant by one without /v1 or with it twice, else None."""
-    place = base_url.rstrip("/")
-    if place.endswith("/v1/v1"):
-        return place.removesuffix("/v1")
-    return None if urlsplit(place).path else f"{place}/v1"
-
-
 def address_of(base_url: str) -> str:
     """Return a URL without user name, password and query, to be shown to people."""
     parts = urlsplit(base_url)

@@ -13,7 +13,7 @@ import structlog
 
 from proxy.config.sections import Config
 from proxy.config.settings.upstreams import FallbackConfig, UpstreamConfig
-from proxy.errors import UnknownModelError
+from proxy.errors import StartupError, UnknownModelError
 from proxy.http.pool.pool import Pool
 from proxy.http.wire.bounded_cache import remembers
 from proxy.http.wire.upstream import Upstream
@@ -178,7 +178,11 @@ def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is)
 
     No connection is opened yet.
     """
-    upstream = wrap(name, config, _opened(config))
+    try:
+        upstream = wrap(name, config, _opened(config))
+    except StartupError as error:  # of an address or a key, which do not say whose they are
+        message = f"upstreams.{name}: {error}" if name else str(error)
+        raise StartupError(error.status, message) from error
     if config.breaker is None:
         return upstream
     return BreakingUpstream(upstream, Breaker(name, config.breaker))

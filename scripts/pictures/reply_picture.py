@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,8 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
-URL = "http://127.0.0.1:8000/v1/chat/completions"  # as in the README
+PORT, DESK_PORT = "8000", "8001"  # as in the README
+URL = f"http://127.0.0.1:{PORT}/v1/chat/completions"
 QUESTION = "Is 91 a prime number?"
 WIDTH = 102
 LEFT_OUT = (
@@ -29,12 +31,22 @@ LEFT_OUT = (
 )
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
 def greeting_and_reply() -> tuple[list[str], httpx.Response]:
-    """Return the lines of `pinocchio serve` until it is ready, and its answer."""
+    """Return the lines of `pinocchio serve` until it is ready, and its answer.
+
+    It listens on free ports, shown as the README's: another proxy of this machine may have those.
+    """
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "proxy.yaml", folder)
         process = subprocess.Popen(
-            [sys.executable, "-m", "pinocchio", "serve"],
+            [sys.executable, "-m", "pinocchio", "serve", "--port", str(port)],
             cwd=folder,
             env={"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
@@ -45,11 +57,14 @@ def greeting_and_reply() -> tuple[list[str], httpx.Response]:
             assert process.stdout is not None
             said: list[str] = []
             for line in process.stdout:
+                line = line.replace(str(port), PORT)
+                line = re.sub(r"(review desk http://127\.0\.0\.1):\d+", rf"\1:{DESK_PORT}", line)
                 said.append(line.rstrip())
                 if line.startswith("Ready"):
                     break
+            url = URL.replace(PORT, str(port))
             body = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
-            replies = [httpx.post(URL, json=body, trust_env=False, timeout=30) for _ in range(9)]
+            replies = [httpx.post(url, json=body, trust_env=False, timeout=30) for _ in range(9)]
             replies.sort(key=lambda reply: float(reply.headers["x-pinocchio-overhead-ms"]))
             return said, replies[len(replies) // 2]
         finally:

@@ -78,7 +78,8 @@ def _case(chance: random.Random, rig: Rig) -> str:
     tools = offered(surface, TOOL, OTHER) if chance.random() < 0.5 else {}
     is_stream = rig.upstream.answer.framing == "chunked"
     body = asking(surface, stream=is_stream, **tools)
-    _, got = rig.ask(rule, surface, body, authorization="Bearer sk-client")
+    key = f"Bearer sk-{chance.randrange(2**64)}"  # the same key would get its held reply again
+    _, got = rig.ask(rule, surface, body, authorization=key)
     told = f"{rule}, {surface}, {form}, offered: {bool(tools)}\n{name!r} {arguments!r}\n{got!r}"
     assert not passed(got), f"a held tool came through: {told}"
     assert not any(f'"{word}"'.encode() in got for word in OURS), f"an internal error: {told}"

@@ -16,10 +16,10 @@ from calibrator.commands.terminal import (
     Device,
     Files,
     RecalibrationFile,
+    exit_with_bad,
     refuse,
-    report_bad,
     resumable,
-    say_copies,
+    say_rows,
     sentences,
 )
 from calibrator.lab.commands.studies.others import OpinionWish, advise_on_opinions
@@ -89,7 +89,7 @@ def advise(
     with sentences(), resumable():
         check_readable([*files, scores])
         rows, bad = load_labelled(files)
-        say_copies(rows)
+        say_rows(rows, bad)
         found = _scores(rows, scores, calibrator, device, recalibration)
         advice = run(rows, found.confidence, own_auroc(calibrator) if scores is None else math.nan)
     command = next_command(advice, files, calibrator)
@@ -98,7 +98,7 @@ def advise(
         typer.echo(json_line(told), nl=False)
     else:
         typer.echo("\n".join(_lines(advice, found.name, command)))
-    report_bad(bad, len(rows) + len(bad))
+    exit_with_bad(bad)
     if advice.action != "leave":
         raise typer.Exit(SOMETHING_TO_DO)
 

@@ -18,11 +18,11 @@ from calibrator.commands.terminal import (
     Rescore,
     TrainFiles,
     check_target,
+    exit_with_bad,
     file_option,
-    report_bad,
     resumable,
     say,
-    say_copies,
+    say_rows,
     sentences,
     training_files,
     writer,
@@ -137,7 +137,7 @@ def evaluate(
         evaluation, bad = unjudged(scorer.name if scorer else calibrator), list[RowError]()
         if files:
             rows, bad = _rows(files, scorer)
-            say_copies(rows)
+            say_rows(rows, bad)
             train_rows = _training(train_files, rows, is_wanted=not no_baselines)
             found = _scores_of(rows, scorer, scores or [], names)
             evaluation = _judged(rows, found, train_rows, keep)
@@ -148,7 +148,7 @@ def evaluate(
             evaluation, bad = replace(evaluation, traffic=on_traffic), [*bad, *worse]
         _write(evaluation, output, report, shown_studies)
         print_evaluation(evaluation, as_json)
-    report_bad(bad, evaluation.rows + len(bad))
+    exit_with_bad(bad)
 
 
 def card(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calibrator.commands.progress import Progress
-from calibrator.commands.terminal import print_table
+from calibrator.commands.terminal import print_table, say_bad
 from calibrator.errors import JudgingError, RowError
 from calibrator.rows.files import check_readable
 
@@ -75,6 +75,7 @@ def traffic_of(
     if scorer is None:
         raise JudgingError("--traffic needs a calibrator to score replies; leave out --scores")
     sets, bad = read_traffic(files, image_use(scorer), most)
+    say_bad(bad, sum(len(each.rows) for each in sets) + len(bad))
     probes = probes_of(sets)
     left_out = (checkpoint_card(calibrator) or {}).get("left_out", ())
     with Progress("scoring traffic", replies_to_score(sets, probes)) as progress:

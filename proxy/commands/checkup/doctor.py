@@ -151,8 +151,9 @@ async def _ask_upstreams(patient: Patient) -> list[Finding]:
 async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Finding:
     """Request an upstream's list of models, over the connection and with the key of requests."""
     from proxy.http.pool.forward_proxy import forward_proxy_for
+    from proxy.http.pool.pool import meant_address
     from proxy.http.wire.upstream import UpstreamRequest
-    from proxy.upstreams.loops import address_of, meant_address
+    from proxy.upstreams.loops import address_of
 
     about = f"upstream {name}"
     if section.demo:

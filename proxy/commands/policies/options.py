@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calibrator import ROWS_HELP
-from policies import counted
 
 if TYPE_CHECKING:
     from policies import Policy
@@ -50,14 +49,12 @@ def policy_named(name: str) -> Policy:
 
 
 def scored_rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow]:
-    from calibrator import copies_in
+    from calibrator import bad_row_sentences, copies_in
     from proxy.commands.policies.labelled_rows import load_scored
 
     rows, bad = load_scored(paths, calibrator, device)
-    for error in bad:
-        typer.echo(str(error), err=True)
-    if bad:
-        typer.echo(f"pinocchio: {counted(len(bad), 'row')} could not be used", err=True)
+    for sentence in bad_row_sentences(bad, len(rows) + len(bad)):
+        typer.echo(sentence, err=True)
     for sentence in copies_in([each.row for each in rows]).sentences():
         typer.echo(f"pinocchio: {sentence}", err=True)
     if not rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -68,6 +67,7 @@ def list_reviews(
     A terminal shows a part of each id; other commands take it in place of the whole one.
     """
     from proxy.desk.decisions.basis import score_facts
+    from proxy.desk.decisions.times import in_words
     from proxy.store.reviews.held_replies import STATE_NAMES, state_name, stored_state
 
     if (stored := stored_state(state)) is None:
@@ -85,7 +85,7 @@ def list_reviews(
             sure = "no score" if listed.confidence is None else f"{listed.confidence:.4f}"
             if (support := score_facts(listed)["support"]) is not None:
                 sure += f"  support {support:.4f}"
-            age = f"{_span(time.time() - listed.created_at)} ago"
+            age = f"{in_words(time.time() - listed.created_at)} ago"
             typer.echo(
                 f"{_id_shown(listed.id)}  {sure}  {plain(listed.queue)}"
                 f"  {plain(listed.model[:NAME_SHOWN])}  {age}  {_end(listed)}"
@@ -131,7 +131,7 @@ def show_review(
     with _desk(config) as desk:
         held = desk.held(_whole_id(desk, id))
         reply = None if held.is_forgotten else json.loads(held.reply)
-        facts = _facts(desk, held)
+        facts, leaning = _facts(desk, held), desk.leaning_of(held)
         _tell_of_missing(desk, [held.policy])
     if as_json:
         text = json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False)
@@ -139,7 +139,7 @@ def show_review(
         return
     from proxy.commands.reviews.shown_review import lines_of
 
-    for line in lines_of(facts, held):
+    for line in lines_of(facts, held, leaning):
         typer.echo(line)
 
 
@@ -178,6 +178,7 @@ def list_standing(
 ) -> None:
     """List approvals that cover further calls."""
     from proxy.desk.decisions.standing import told
+    from proxy.desk.decisions.times import remaining
 
     with _desk(config) as desk:
         found = [told(each) for each in desk.queue.standing(is_all=is_all)]
@@ -185,7 +186,7 @@ def list_standing(
         if as_json:
             typer.echo(json.dumps(each))
             continue
-        left = _left(max(0.0, each["expires_at"] - time.time()))
+        left = remaining(max(0.0, each["expires_at"] - time.time()))
         state = f"{left} left" if each["state"] == "open" else each["state"]
         free = ", ".join(map(plain, each["any"])) or "nothing"
         typer.echo(
@@ -306,25 +307,11 @@ def _tell_of_missing(desk: Desk, labels: Sequence[str]) -> None:
 
 def _end(held: Listed) -> str:
     """Return when a reply expires and what happens then, or how it ended."""
+    from proxy.desk.decisions.times import remaining
+
     if held.state == "held":
         left_s = max(0.0, held.expires_at - time.time())
         if held.kind == "audit":  # it was delivered: nothing is withheld when its time is up
-            return f"to be checked within {_left(left_s)}"
-        return f"{held.on_expiry} in {_left(left_s)}"
+            return f"to be checked within {remaining(left_s)}"
+        return f"{held.on_expiry} in {remaining(left_s)}"
     return held.state if held.decided_by is None else f"{held.state} by {held.decided_by}"
-
-
-def _span(seconds: float) -> str:
-    """Return a time in its largest unit, as the console does: `13 d`."""
-    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {name}"
-    return f"{int(seconds)} s"
-
-
-def _left(seconds: float) -> str:
-    """Return a remaining time, rounded as the console does: seven days are seven at first."""
-    for size in (86_400, 3_600, 60):
-        if seconds >= size:
-            return _span(math.floor(seconds / size + 0.5) * size)
-    return _span(seconds)

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.commands.opening.exits import plain
 
 if TYPE_CHECKING:
+    from proxy.desk.decisions.rules import Leaning
     from proxy.store.reviews.held_replies import HeldReply
 
 _INDENT: Final = "  "
 _TIMES: Final = (("created_at", "since"), ("expires_at", "until"), ("decided_at", "decided"))
 
 
-def lines_of(facts: Mapping[str, Any], held: HeldReply) -> Iterator[str]:
+def lines_of(facts: Mapping[str, Any], held: HeldReply, leaning: Leaning) -> Iterator[str]:
     """Yield what a reviewer needs to decide: state, confidence, question, reply, calls.
 
-    `facts` are those of `--json`. Control characters are escaped, so no text can move the cursor.
+    `facts` are those of `--json`, and `leaning` compares the confidence with a threshold. Control
+    characters are escaped, so no text can move the cursor.
     """
     confidence = facts["confidence"]
-    sure = "no confidence" if confidence is None else f"confidence {confidence:.2f}"
+    sure = "no confidence" if confidence is None else f"confidence {leaning.figure(confidence)}"
+    if leaning.side is not None:
+        where = "below" if leaning.side == "low" else "at or above"
+        sure += f" ({where} {leaning.whose} threshold, {leaning.threshold:g})"
     yield f"{plain(str(facts['id']))}  {facts['state']}, queue {plain(str(facts['queue']))}"
     yield f"{_INDENT}{plain(str(facts['model']))}, {sure}, policy {plain(str(facts['policy']))}"
     told = [f"{word} {_at(facts[name])}" for name, word in _TIMES if facts.get(name) is not None]

@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, Response
 
 from policies import counted
 from proxy.desk.console import text
+from proxy.desk.decisions.times import in_words, remaining
 from proxy.desk.decisions.unseen import one_line, visible
 from proxy.store.reviews.held_replies import state_name
 
@@ -135,21 +136,9 @@ def _finalized(value: Any) -> Any:
     return visible(value)
 
 
-def in_words(seconds: float) -> str:
-    """Return a length of time in its largest unit: `3 h`."""
-    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {name}"
-    return f"{max(0, int(seconds))} s"
-
-
 def _left(until: float) -> str:
-    """Return the time that is left, rounded: seven days are seven from the first second on."""
     seconds = until - time.time()
-    for size in (86_400, 3_600, 60):
-        if seconds >= size:
-            return f"{in_words(int(seconds / size + 0.5) * size)} left"
-    return f"{in_words(seconds)} left" if seconds > 0 else "expired"
+    return f"{remaining(seconds)} left" if seconds > 0 else "expired"
 
 
 def amount(value: float) -> str:

@@ -97,7 +97,7 @@ class Reviews:
                 "id": each.id,
                 "claimed_by": claimed.get(each.id),
                 "confidence": each.confidence,
-                "leaning": self._desk.leaning(each.policy, each.confidence),
+                "leaning": self._desk.leaning_of(each),
                 "score": score_facts(each),
                 "calls": self._desk.calls(each),
                 "subject": one_line(each.question) or "(no text)",
@@ -166,7 +166,7 @@ class Reviews:
             status,
             item={
                 **_item(held, facts),
-                "leaning": self._desk.leaning(held.policy, held.confidence),
+                "leaning": self._desk.leaning_of(held),
             },
             filters=filters,
             claimed_by=claimed_by,

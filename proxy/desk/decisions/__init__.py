@@ -1,3 +1,3 @@
 """What reviewers see and decide, without HTTP."""
 
-__all__ = ["basis", "desk", "standing", "unseen", "waiting_calls"]
+__all__ = ["basis", "desk", "rules", "standing", "times", "unseen", "waiting_calls"]

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from policies import Policy, load_policy, pack_names
 from proxy.config.sections import LimitsConfig
 from proxy.desk.decisions.basis import score_facts
-from proxy.desk.decisions.rules import Leaning, leaning, policy_of, rule_of
+from proxy.desk.decisions.rules import (
+    Leaning,
+    leaning,
+    leaning_of_agent,
+    policy_of,
+    rule_of,
+)
 from proxy.desk.decisions.standing import LikeThis, coverable, standing_for
 from proxy.desk.decisions.waiting_calls import Doubts, WaitingCall, with_arguments
 from proxy.desk.edits.editable import editable, surface_of
@@ -31,6 +37,7 @@ from proxy.errors import (
     UnusableEditError,
 )
 from proxy.formats.conversation import Turn, answered, asked
+from proxy.holds.kept_scores import kept_threshold
 from proxy.http.wire.json_splice import json_object
 from proxy.store.database.database import storable
 from proxy.store.queue import SEEN_QUEUES, Listed, Place, ReviewQueue
@@ -147,6 +154,12 @@ class Desk:
         """Return how a confidence compares with the threshold of the rule that decided."""
         return leaning(self._book, label, confidence)
 
+    def leaning_of(self, held: HeldReply | Listed) -> Leaning:
+        """Return how a reply's confidence compares with the threshold that held it."""
+        if not held.policy and (threshold := kept_threshold(held.findings)) is not None:
+            return leaning_of_agent(threshold, held.confidence)
+        return self.leaning(held.policy, held.confidence)
+
     @property
     def _limits(self) -> LimitsConfig:
         return self.setup().config.limits if self.setup is not None else LimitsConfig()
@@ -161,7 +174,7 @@ class Desk:
 
     def listed(self, held: HeldReply | Listed) -> dict[str, Any]:
         """Return the facts of an entry in the queue; times are seconds since the epoch."""
-        side, threshold = self.leaning(held.policy, held.confidence)
+        side, threshold, _ = self.leaning_of(held)
         return {
             **listed_facts(held),
             "threshold": threshold,

@@ -9,10 +9,22 @@ from policies import Policy, Rule, rule_slug, threshold_of
 
 
 class Leaning(NamedTuple):
-    """The side of the threshold on which a confidence is, by the rule that decided."""
+    """The side of the threshold on which a confidence is.
+
+    The threshold is the deciding rule's, or that of an agent that stopped its own call.
+    """
 
     side: Literal["low", "high"] | None = None
     threshold: float | None = None
+    whose: str = "the rule's"
+
+    def figure(self, confidence: float) -> str:
+        """Return a confidence with two digits, or as many as show on which side it is."""
+        for digits in (2, 3, 4):
+            text = f"{confidence:.{digits}f}"
+            if self.threshold is None or (float(text) < self.threshold) is (self.side == "low"):
+                return text
+        return repr(confidence)
 
 
 def policy_of(book: Iterable[Policy], label: str) -> Policy | None:
@@ -46,6 +58,13 @@ def leaning(book: Iterable[Policy], label: str | None, confidence: float | None)
     if missed:
         return Leaning("low", min(missed))
     return Leaning("high", max(passed)) if passed else Leaning()
+
+
+def leaning_of_agent(threshold: float, confidence: float | None) -> Leaning:
+    """Return how a confidence compares with the threshold of the agent that stopped the call."""
+    if confidence is None:
+        return Leaning()
+    return _side(confidence, (threshold, True))._replace(whose="the agent's")
 
 
 def _side(confidence: float, threshold: tuple[float, bool] | None) -> Leaning:

@@ -10,12 +10,15 @@ _KEPT = frozenset("\n\t")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
 _SUSPECT = re.compile(  # a superset of the hidden characters, which is fast to search for
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u061c\u06dd\u070f\u0890-\u08e2\u115f\u1160"
-    "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\uf8ff"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd-\U000e0fff\U000f0000-\U0010ffff]"
+    "\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\uf8ff"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff\U000110bd-\U000e0fff"
+    "\U000f0000-\U0010ffff]"
 )
-_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point, and the blank Braille pattern
+_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point, and others without a shape
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0"
-    "\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "\ufff0-\ufff8\ufffc\ufffe\uffff\U00016fe4\U0001d159\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\u1680\u2000-\u2006\u2008\u200a\u205f]"  # and blanks of typesetters, which look like any other
 )
 _JOINERS = "\u200c\u200d"
 _PRESENTATIONS = "\ufe0e\ufe0f"  # selectors that show an emoji as text or in colours

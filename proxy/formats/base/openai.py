@@ -15,6 +15,10 @@ from proxy.formats.events.readings import StreamReading
 from proxy.http.wire.json_splice import dumps, json_object, may_be_object, member_bytes
 from proxy.http.wire.sse import Event, event_bytes, is_done, is_one_line, name_of
 
+_CONSTRAINTS = (
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
+    *("json_schema", "grammar", "regex", "ebnf", "format"),
+)  # of vLLM; llama.cpp, SGLang and Ollama
 _BOM = b"\xef\xbb\xbf"
 _NESTED = ("error", "errors", "detail", "base_resp")
 _WORDS = (  # members of an error
@@ -32,6 +36,7 @@ OF_ERRORS = frozenset(
         *("error", "type", "code", "message", "param", "status", "status_code", "detail"),
         *("id", "object", "created", "model", "provider", "user_id", "request_id"),
         *("sequence_number", "event_id", "errors", "msg", "success", "base_resp"),
+        *("error_code", "error_msg"),
     }
 )  # members of an error's event; none of them holds a part of an answer
 _ENDINGS = (None, "", "error", "stop", "length", "content_filter")
@@ -58,7 +63,8 @@ class ChoicesFormat(ABC):
 
     def wants_schema(self, payload: Json) -> bool:
         wanted = payload.get("response_format")
-        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+        is_formatted = isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+        return is_formatted or is_constrained(payload)
 
     def choices(self, completion: Json) -> list[Choice]:
         listed = completion.get("choices")
@@ -137,11 +143,16 @@ class ChunkAssembler(Assembler, ABC):
         """Add a chunk's `choices`; return what they mean."""
 
 
+def is_constrained(payload: Json) -> bool:
+    """Return whether a request constrains the answer by a member of some server's own."""
+    return any(payload.get(name) not in (None, "") for name in _CONSTRAINTS)
+
+
 def is_error(told: Json) -> bool:
     """Return whether an object says that it is an error, in the words of any server.
 
     These are `error`, and in an object without choices `errors`, `object: error` (vLLM),
-    `success: false` and MiniMax's `base_resp` with another status than 0.
+    `success: false`, Baidu's `error_code` and MiniMax's `base_resp` with another status than 0.
     """
     if told.get("error"):
         return True
@@ -150,7 +161,9 @@ def is_error(told: Json) -> bool:
     base = told.get("base_resp")
     if isinstance(base, dict) and base.get("status_code") not in (None, 0):
         return True
-    return bool(told.get("errors")) or told.get("object") == "error" or told.get("success") is False
+    if told.get("error_code") or told.get("errors"):
+        return True
+    return told.get("object") == "error" or told.get("success") is False
 
 
 def is_failed(completion: Json) -> bool:

@@ -25,6 +25,8 @@ _PIECES = (  # members of events in which a text or a call grows
     *("delta", "text", "refusal", "part", "name", "function", "tool"),
     *("arguments", "input", "partial_json", "parameters"),
 )
+_WRAPPER = "multi_tool_use"
+_MOST_WRAPPERS = 3  # in each other
 _LABELS = {"id", "index", "type"}  # members of a call without content
 _BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # members of a message
 
@@ -91,15 +93,30 @@ def noted(calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None) -> tup
     )
 
 
-def _calls_inside(call: ToolCall) -> Iterator[ToolCall]:
-    """Yield the calls in the arguments of a call of `multi_tool_use.parallel`."""
-    if '"recipient_name"' not in call.arguments:
+def _calls_inside(call: ToolCall, depth: int = 0) -> Iterator[ToolCall]:
+    """Yield the calls in the arguments of a call of `multi_tool_use.parallel`.
+
+    What cannot be read there is a call without a name, which may be one of any tool.
+    """
+    is_wrapper = _WRAPPER in call.name.lower()
+    if not is_wrapper and "recipient_name" not in call.arguments:
         return
     values = call.values()
     uses = values.get("tool_uses") if isinstance(values, dict) else None
-    for use in uses if isinstance(uses, list) else ():
-        if isinstance(use, dict) and isinstance(name := use.get("recipient_name"), str):
-            yield ToolCall(name, _text(use.get("parameters", {})))
+    if not isinstance(uses, list) or depth > _MOST_WRAPPERS:
+        if is_wrapper or "tool_uses" in call.arguments:
+            yield ToolCall("", call.arguments)
+        return
+    for use in uses:
+        name = use.get("recipient_name") if isinstance(use, dict) else None
+        inside = ToolCall(name if isinstance(name, str) else "", _parameters(use))
+        yield inside
+        yield from _calls_inside(inside, depth + 1)
+
+
+def _parameters(use: Any) -> str:
+    """Return the arguments of one of several calls; all of what has no such member."""
+    return _text(use["parameters"] if isinstance(use, dict) and "parameters" in use else use)
 
 
 def offered_tools(payload: Mapping[str, Any]) -> OfferedTools:

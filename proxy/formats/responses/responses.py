@@ -27,7 +27,7 @@ from proxy.formats.base.format import (
     text_of,
     turns_in,
 )
-from proxy.formats.base.openai import error_body
+from proxy.formats.base.openai import error_body, is_constrained
 from proxy.formats.events.markers import Marks
 from proxy.formats.responses.responses_events import Writer, annotated, error_event
 from proxy.formats.responses.responses_items import (
@@ -149,7 +149,8 @@ class ResponsesFormat:
     def wants_schema(self, payload: Json) -> bool:
         text = payload.get("text")
         wanted = text.get("format") if isinstance(text, dict) else None
-        return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+        is_formatted = isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+        return is_formatted or is_constrained(payload)
 
     def conversation(self, payload: Json) -> tuple[Any, Any]:
         return payload.get("instructions"), payload.get("input")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -49,6 +50,10 @@ class Endpoint:
         self._handler = handler
         self._max_body = max_body
         self._error_body = error_body
+
+    def around(self, handle: Callable[[Handler, Request], Awaitable[Reply]]) -> Endpoint:
+        """Return an endpoint like this one whose requests go to `handle`, with this handler."""
+        return Endpoint(partial(handle, self._handler), self._max_body, self._error_body)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         request = request_of(scope)

@@ -44,16 +44,20 @@ async def unknown(request: Request, error: Exception) -> Response:
 
 
 def check_query(request: Request, known: Collection[str]) -> None:
-    """Refuse a query parameter that is not in `known`, for instance a misspelt one.
+    """Refuse a query parameter that is not in `known`, as a misspelt one, or that is given twice.
 
     Raises BadRequestError.
     """
+    names = [name for name, _ in request.query_params.multi_items()]
     for name in request.query_params:
         if name not in known:
             meant = nearest(name, known)
             hint = f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
             text = f"there is no query parameter {name[:100]!r}{hint if known else ''}"
             raise BadRequestError(text, param=name[:100], code="unknown_parameter")
+        if names.count(name) > 1:
+            text = f"the query parameter {name!r} is given {names.count(name)} times"
+            raise BadRequestError(text, param=name, code="repeated_parameter")
 
 
 def only_known_parameters(request: Request) -> None:

@@ -1,13 +1,14 @@
 """Tunnels to an upstream through a company's forward proxy: HTTPS_PROXY, by CONNECT.
 
 Only upstreams under https:// use it; those under http:// are on the local network. NO_PROXY names
-hosts that are reached directly, in the form that curl and Python's own clients read.
+hosts that are reached directly.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import os
 import re
 import socket
@@ -41,12 +42,12 @@ def forward_proxy_for(scheme: str, host: str) -> ForwardProxy | None:
 
     Raises StartupError where the variable is no address of a proxy.
     """
-    url = next(filter(None, map(os.environ.get, VARIABLES)), None)
+    url = next(filter(None, (os.environ.get(name, "").strip() for name in VARIABLES)), None)
     if scheme != "https" or url is None:
         return None
     from urllib.request import proxy_bypass
 
-    if proxy_bypass(host):
+    if proxy_bypass(host) or is_excepted(host, _exceptions()):
         return None
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -61,6 +62,36 @@ def forward_proxy_for(scheme: str, host: str) -> ForwardProxy | None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         login = b"Basic " + base64.b64encode(pair.encode())
     return ForwardProxy(name, port, login)
+
+
+def _exceptions() -> str:
+    return os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+
+
+def is_excepted(host: str, exceptions: str) -> bool:
+    """Return whether a list in the form of NO_PROXY names a host, its domain or its network.
+
+    Beyond what Python's clients read, an entry may be a network (`10.0.0.0/8`), begin with `*.`, or
+    end with a port or a dot, as other clients allow.
+    """
+    host = host.lower().rstrip(".")
+    for entry in exceptions.lower().split(","):
+        name = entry.strip().removeprefix("*").rstrip(".")
+        if name.count(":") == 1:
+            name = name.partition(":")[0]
+        if name and (host == name.lstrip(".") or host.endswith(f".{name.lstrip('.')}")):
+            return True
+        if "/" in name and _is_in(host, name):
+            return True
+    return False
+
+
+def _is_in(host: str, network: str) -> bool:
+    """Return whether a host is an address of a network; False for names."""
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
 
 
 async def open_tunnel(

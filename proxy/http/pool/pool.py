@@ -57,6 +57,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 WRITTEN_HERE = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection"})
 
+_OF_REQUESTS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TARGET = re.compile(r"/[!-~\x80-\xff]*")
 
@@ -81,7 +82,7 @@ class Pool:
         self._origin = origin_of(base_url)
         self._where = f"{self._origin.scheme}://{self._origin.authority}"
         self.forward_proxy = forward_proxy_for(self._origin.scheme, self._origin.host)
-        self._may_lack_path = not self._origin.path
+        self._meant = meant_address(self._where + self._origin.path)
         self._timeout_s = timeout_s
         self._ssl_context = ssl_context
         self._common = b"host: " + self._origin.authority.encode("ascii") + b"\r\n"
@@ -122,8 +123,8 @@ class Pool:
             if status := reply.status:
                 if self._sends_key and (status == UNAUTHORIZED or self._is_key_refused):
                     self._note_key(status)
-                if status == NOT_FOUND and self._may_lack_path:
-                    self._note_path()
+                if status == NOT_FOUND and self._meant:
+                    self._note_path(self._meant)
                 return reply
             assert reply.error is not None
             is_safe = method in IDEMPOTENT or reply.is_unsent
@@ -151,10 +152,10 @@ class Pool:
                 break
             await asyncio.sleep(0)
 
-    def _note_path(self) -> None:
-        """Warn once that `/v1` may be missing, after an upstream did not know a path."""
-        self._may_lack_path = False
-        hint = f"did you mean base_url: {self._where}/v1 ?"
+    def _note_path(self, meant: str) -> None:
+        """Warn once what address may be meant, after an upstream did not know a path."""
+        self._meant = None
+        hint = f"did you mean base_url: {meant} ?"
         log.warning("upstream_knows_no_path", upstream=self._where, hint=hint)
 
     # The request's head
@@ -344,6 +345,20 @@ def origin_of(base_url: str) -> Origin:
             authority += f":{port}"
         return Origin(parts.scheme, ascii_host, port or standard, authority, path)
     raise StartupError(ExitStatus.UNUSABLE_INPUT, f"an upstream's base_url {problem}")
+
+
+def meant_address(base_url: str) -> str | None:
+    """Return the address that was probably meant, or None for one that looks right.
+
+    Often `/v1` is missing or there twice, or the path of a request follows it.
+    """
+    place = base_url.rstrip("/")
+    if place.endswith("/v1/v1"):
+        return place.removesuffix("/v1")
+    for path in _OF_REQUESTS:
+        if place.endswith(path):
+            return place.removesuffix(path)
+    return None if urlsplit(place).path else f"{place}/v1"
 
 
 def _bracketed(host: str) -> str:

@@ -36,11 +36,18 @@ _MINTS = frozenset(  # paths that give a client a credential for upstream itself
     {
         *(("realtime", "client_secrets"), ("realtime", "sessions"), ("realtime", "calls")),
         *(("realtime", "transcription_sessions"), ("realtime", "translations")),
+        ("realtimeapi", "sessions"),
         *(
             ("chatkit", "sessions"),
             ("organization", "admin_api_keys"),
             ("organization", "projects"),
         ),
+    }
+)
+_CREDENTIALS = frozenset(  # names of what such paths give, at whatever server
+    {
+        *("client_secrets", "client_secret", "ephemeral_keys", "ephemeral_tokens", "auth_tokens"),
+        *("api_keys", "admin_api_keys", "access_tokens", "keys", "single-use-token", "grant"),
     }
 )
 _CHATS = frozenset({("chat", "completions"), ("chat", "deferred-completion")})
@@ -101,8 +108,11 @@ def is_listed(names: Sequence[str]) -> bool:
 
 def mints_credentials(names: Sequence[str]) -> bool:
     """Return whether upstream gives a client a key there that would bypass this proxy."""
-    folded = [_NOT_OF_NAME.split(_folded(name), maxsplit=1)[0] for name in names[1:3]]
-    return tuple(folded) in _MINTS
+    folded = [_NOT_OF_NAME.split(_folded(name), maxsplit=1)[0] for name in names[1:]]
+    if tuple(folded[:2]) in _MINTS:
+        return True
+    is_of_models = folded[:1] == ["models"]  # whose names are anybody's choice
+    return not is_of_models and not _CREDENTIALS.isdisjoint(folded)
 
 
 def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:

@@ -153,6 +153,24 @@ def test_commands_that_read_rows_twice_refuse_a_pipe(
     assert not list(tmp_path.glob("*.jsonl"))
 
 
+@pytest.mark.parametrize("pipe", ["fifo", "/dev/stdin"])
+@pytest.mark.parametrize("command", ["survey", "evaluate --calibrator fake:0.5"])
+def test_a_pipe_that_is_named_twice_is_refused(
+    files: dict[str, Path], tmp_path: Path, command: str, pipe: str
+) -> None:
+    """Nobody would write into a FIFO a second time, and the command would wait for ever."""
+    os.mkfifo(tmp_path / "fifo")
+    done = subprocess.run(
+        ["bash", "-c", f"cat {files['rows']} | pinocchio {command} {pipe} {pipe}"],
+        env={**environment(), "PYTHONPATH": str(ROOT), "PATH": _path()},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, "is a pipe, and the rows are read 2 times" in done.stderr) == (2, True)
+
+
 def test_two_rows_give_no_warning(tmp_path: Path) -> None:
     """A library's own words are nothing for a user."""
     lines = [{"question": f"q{n}", "response": "r", "correct": n % 2} for n in range(2)]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -220,6 +224,24 @@ def test_files_of_another_form_are_refused_once(path: Path, content: bytes, told
     assert isinstance(error, RowError)
     assert told in error.message
     assert '.to_json("rows.jsonl", orient="records", lines=True)' in error.message
+
+
+@pytest.mark.parametrize(
+    ("pack", "told"),
+    [
+        (lzma.compress, "this is an xz file"),
+        (bz2.compress, "this is a bzip2 file"),
+        (zstandard.ZstdCompressor().compress, "this is a zstd file"),
+        (lambda _: b"PK\x03\x04\x14\x00\x00\x00", "this is a zip archive or a spreadsheet"),
+    ],
+)
+def test_packed_files_are_refused_once(
+    path: Path, pack: Callable[[bytes], bytes], told: str
+) -> None:
+    """With what they are, and not a sentence for each line that is no UTF-8."""
+    path.write_bytes(pack(b'{"question": "q", "response": "r", "correct": 1}\n' * 99))
+    [(_, error)] = read_rows(path)
+    assert str(error).endswith(f"{told}; save its rows as JSON lines, plain or gzipped")
 
 
 @pytest.mark.parametrize("label", ["0", "1", "true", "False"])

@@ -119,11 +119,21 @@ def test_arguments_that_cannot_be_read_are_never_waved_through(arguments: str) -
 def test_words_for_true_are_true(word: str, value: str) -> None:
     """A rule that restrains sees a boolean however the policy or the model writes it."""
     pattern = f"[{{name: deploy, arguments: {{force: {word}}}}}]"
-    is_text = word.lower() != "true" and value != "true"
-    if not is_text or value == f'"{word}"':
-        assert matches(pattern, ToolCall("deploy", f'{{"force": {value}}}'))
+    assert matches(pattern, ToolCall("deploy", f'{{"force": {value}}}'))
     assert not matches(pattern, ToolCall("deploy", '{"force": false}'))
     assert not matches(pattern, ToolCall("deploy", '{"force": null}'))
+    assert not matches(pattern, ToolCall("deploy", '{"force": "no"}'))
+
+
+@pytest.mark.parametrize("value", ['"true"', '"Yes"', '"on"', "1", '"1"'])
+def test_another_word_for_true_delivers_nothing(value: str) -> None:
+    """A rule that delivers takes the word itself, or the boolean."""
+    for condition in ("yes", "{not: no}"):
+        pattern = f"[{{name: deploy, arguments: {{confirmed: {condition}}}}}]"
+        call = ToolCall("deploy", f'{{"confirmed": {value}}}')
+        is_no_word_for_false = condition == "{not: no}"
+        found = matches(pattern, call, then="deliver", default="hold")
+        assert found is is_no_word_for_false
 
 
 @pytest.mark.parametrize("value", ['"false"', '"no"', "0", '"maybe"', "{}", "null"])

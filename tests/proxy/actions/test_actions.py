@@ -289,8 +289,12 @@ def test_a_hold_may_answer_with_an_error(
         {"model": "tools", "tools": [WEATHER]},
         {"response_format": SCHEMA},
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}},
+        *({name: {"type": "object"}} for name in ("guided_json", "structured_outputs", "format")),
+        *({name: "[0-9]+"} for name in ("guided_regex", "grammar", "regex", "ebnf")),
+        {"guided_choice": ["yes", "no"]},
+        {"guided_json": {}},
     ],
-    ids=["tools", "json_object", "json_schema"],
+    ids=lambda fields: ", ".join(fields),
 )
 def test_prose_never_stands_for_a_call_or_for_json(
     holding: LiveProxy, fields: dict[str, Any], is_stream: bool

@@ -6,6 +6,7 @@ tries every third of them, `-m slow` the others.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -30,6 +31,7 @@ from tests.proxy.actions.tool_spellings import (
 from tests.running.live_proxy import LiveProxy
 from tests.servers.undecided import PATHS, AnyUpstream, asking, holding, passed
 
+KEYS = itertools.count()
 CALLING = ("chat", "responses", "messages")
 THIRDS = (0, *(pytest.param(third, marks=pytest.mark.slow) for third in (1, 2)))
 BY_NAME = f"""
@@ -90,15 +92,22 @@ def offered(surface: str, *names: str) -> dict[str, object]:
 def came_through(
     proxy: LiveProxy, upstream: AnyUpstream, surface: str, cases: list[Case], **members: object
 ) -> list[str]:
-    """Which of the calls a client got, whatever it had asked for."""
+    """Which of the calls a client got, whatever it had asked for.
+
+    Each request has a key of its own: of one key's request that was held before, the same again
+    gets the same held reply, and upstream is not asked.
+    """
     found = []
+    upstream.forget()
     with closing(HTTPConnection("127.0.0.1", proxy.port, timeout=20)) as client:
         for name, upstream.answer in cases:
             is_stream = upstream.answer.framing == "chunked"
             body = asking(surface, stream=is_stream, **members)
-            client.request("POST", PATHS[surface], body, {"authorization": "Bearer sk-client"})
+            key = {"authorization": f"Bearer sk-{next(KEYS)}"}
+            client.request("POST", PATHS[surface], body, key)
             if passed(client.getresponse().read()):
                 found.append(name)
+    assert len(upstream.requests) == len(cases)
     return found
 
 

@@ -30,10 +30,14 @@ NAMES = (
         for suffix in (":0", ":12", "#1", "()", "<|channel|>commentary", '({"a":1})')
     ),
     *(f"functions.{TOOL}{suffix}" for suffix in (":0", "<|constrain|>json")),
+    *(f"{prefix}{TOOL}" for prefix in ("functions .", "functions->", "functions\\.", "mcp__")),
+    *(f"{prefix}{TOOL}" for prefix in ("to=functions.", "tool_call:", "action: ", "<|start|>")),
+    *(f"<tool>{TOOL}</tool>", f"<function={TOOL}>", f'<invoke name="{TOOL}">'),
+    *(f"{TOOL}{suffix}" for suffix in ('{"a": 1}', "[]", "<tool_sep>", "?x=1", "\\n", ";")),
     *(f" {TOOL}", f"{TOOL} ", f"\t{TOOL}\n", f"\u00a0{TOOL}", f"\u3000{TOOL}\u3000"),
     *(f'"{TOOL}"', f"'{TOOL}'", f"`{TOOL}`"),
     *("Refund_Order", "REFUND_ORDER", "refundOrder", "RefundOrder", "refund-order", "refund order"),
-    *("refund\\_order", "refund__order", "refund.order"),
+    *("refund\\_order", "refund__order", "refund.order", "refund\\.order", "tools.refund\\.order"),
     *("refund\u200b_order", "\ufeffrefund_order", "refund\u00ad_order", "refund_order\u2060"),
     "".join(chr(ord(each) + 0xFEE0) for each in TOOL),  # in full width
     *("\uff52efund_order", "\U0001d42befund_order"),
@@ -84,14 +88,10 @@ def whole_calls(surface: str, name: str, arguments: str = ARGUMENTS) -> Iterator
         yield "custom", chat({"tool_calls": [{"id": "c", "type": "custom", "custom": custom}]})
         yield "legacy", chat({"function_call": function})
         uses = [{"recipient_name": name, "parameters": _object(arguments)}]
-        parallel = {
-            "name": "multi_tool_use.parallel",
-            "arguments": json.dumps({"tool_uses": uses}),
-        }
-        yield (
-            "parallel",
-            chat({"tool_calls": [{"id": "c", "type": "function", "function": parallel}]}),
-        )
+        for form, text in parallel_forms(uses):
+            parallel = {"name": "multi_tool_use.parallel", "arguments": text}
+            call = {"id": "c", "type": "function", "function": parallel}
+            yield form, chat({"tool_calls": [call]})
     if surface == "responses":
         for kind, member in (("function_call", "arguments"), ("custom_tool_call", "input")):
             item = {"id": "i", "call_id": "c", "type": kind, "name": name, member: arguments}
@@ -100,6 +100,20 @@ def whole_calls(surface: str, name: str, arguments: str = ARGUMENTS) -> Iterator
         block = {"type": "tool_use", "id": "t", "name": name, "input": _object(arguments)}
         answer = {**ANSWERS[surface], "content": [block], "stop_reason": "tool_use"}
         yield "tool_use", whole(answer)
+
+
+def parallel_forms(uses: list[Json]) -> Iterator[tuple[str, str]]:
+    """Yield the arguments of several calls in one, as models write them."""
+    plain = json.dumps({"tool_uses": uses})
+    yield "parallel", plain
+    yield "parallel, encoded twice", json.dumps(plain)
+    yield "parallel, no JSON", f"{plain},"
+    yield "parallel, escaped", plain.replace("recipient", "\\u0072ecipient")
+    inner = {"recipient_name": "multi_tool_use.parallel", "parameters": {"tool_uses": uses}}
+    yield "parallel in parallel", json.dumps({"tool_uses": [inner]})
+    yield "parallel, one use", json.dumps({"tool_uses": uses[0]})
+    yield "parallel, other members", json.dumps({"tool_uses": [{**uses[0], "recipient_name": 1}]})
+    yield "parallel, other list", json.dumps({"calls": uses})
 
 
 def streamed_calls(surface: str, name: str, arguments: str = ARGUMENTS) -> Iterator[Case]:

@@ -527,6 +527,8 @@ def test_an_idle_gpu_is_told(
         ("/v2", "ok", "it is there, without a list of models (404"),
         ("/v1/v1", "warn", "/v1 ? (404"),
         ("", "warn", "/v1 ? (404"),
+        ("/v1/chat/completions", "warn", "/v1 ? (404"),
+        ("/openai/v1/responses/", "warn", "/openai/v1 ? (404"),
     ],
 )
 def test_an_address_that_lacks_v1_or_has_it_twice(

@@ -240,7 +240,7 @@ def test_a_replay_of_no_usable_row_is_refused(tmp_path: Path) -> None:
     """Exit status 2, as for an empty file."""
     bad = write(tmp_path / "bad.jsonl", labelled(3, confidence=3))
     done = run("replay", "--policies", "observe", "--rows", bad)
-    assert (done.exit_code, "3 rows could not be used" in done.stderr) == (2, True)
+    assert (done.exit_code, "3 of 3 rows could not be used" in done.stderr) == (2, True)
     assert "no labelled row in" in done.stderr
 
 
@@ -292,6 +292,21 @@ def test_numbers_with_and_without_opinions_are_certified_apart(tmp_path: Path) -
     assert [grant.calibrator for grant in granted.grants] == ["embedded@1", knowing]
 
 
+@pytest.mark.parametrize("command", ["certify", "replay"])
+def test_a_fault_of_many_rows_is_told_a_few_times(command: str, tmp_path: Path) -> None:
+    """A thousand rows with the same fault are not a thousand lines, before any figures."""
+    rows = labelled(1_200, confidence=0.9, correct=1)
+    for row in rows[:1_000]:
+        row["confidence"] = 90
+    path = write(tmp_path / "rows.jsonl", rows)
+    wish = ["--max-error", 0.05] if command == "certify" else ["--policies", "observe"]
+    files = [path] if command == "certify" else ["--rows", path]
+    done = run(command, *files, *wish)
+    lines = done.output.splitlines()
+    assert lines[3].startswith("... and 997 more rows have the same fault: 'confidence' must be")
+    assert lines[4] == "pinocchio: 1,000 of 1,200 rows could not be used"
+
+
 def test_bad_rows_are_named_and_left_out(tmp_path: Path) -> None:
     """What cannot be used is told, and the rest is certified."""
     rows = labelled(200, confidence=0.9, correct=1)
@@ -299,7 +314,7 @@ def test_bad_rows_are_named_and_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", rows)
     done = run("certify", path, "--max-error", 0.05)
     assert done.exit_code == 0, done.output
-    assert "3 rows could not be used" in done.stderr
+    assert "3 of 200 rows could not be used" in done.stderr
     assert f"{path}:4: 'confidence' must be from 0 to 1, not 7\n" in done.stderr
     assert f"{path}:6: 'confidence' must be a number, not 'high'\n" in done.stderr
 

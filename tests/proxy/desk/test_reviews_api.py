@@ -189,6 +189,15 @@ def test_a_parameter_that_a_path_does_not_have(proxy: LiveProxy, path: str, hint
     assert hint in refused.text
 
 
+def test_a_parameter_is_given_once(proxy: LiveProxy) -> None:
+    """Of two values one would be ignored, on both listeners."""
+    refused = proxy.desk.get(f"{API}/reviews?limit=5&limit=7")
+    assert code_of(refused) == (400, "repeated_parameter")
+    assert "'limit' is given 2 times" in refused.text
+    refused = proxy.http.get(f"{API}/calls/none?wait_s=1&wait_s=2")
+    assert code_of(refused) == (400, "repeated_parameter")
+
+
 def test_clients_paths_have_the_parameters_that_they_have(proxy: LiveProxy) -> None:
     """On the callers' listener too."""
     for path in ("results/none?wait=1", "calls/none?wait=1"):

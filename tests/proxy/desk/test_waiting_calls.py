@@ -8,12 +8,14 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
+from pinocchio.desk import Desk as AgentsDesk
+from pinocchio.desk import DeskError
 from policies import pack_text
 from proxy.upstreams.demo.demo import rows
 from tests.conftest import StartProxy
-from tests.running.browser import Visit
+from tests.running.browser import Visit, visiting
 from tests.running.desk_client import DESK, decide, logged_in
 from tests.running.live_proxy import LiveProxy, run_cli, until
 
@@ -119,6 +121,51 @@ def test_the_console_shows_it_in_the_queue(proxy: LiveProxy, refund: str, visit:
     expect(page.locator(".reply figcaption .tag")).to_contain_text("matches refund*")
     expect(page.locator(".why")).to_contain_text("confidence 0.5000 is below 0.9")
     expect(page.locator(".doubts")).to_contain_text("value not in conversation: amount")
+
+
+def test_an_agents_own_threshold_is_shown(proxy: LiveProxy, visit: Visit) -> None:
+    """A call that a framework stopped says at which number, with as many digits as tell it apart.
+
+    So do the queue, its API, and the command line.
+    """
+    tool = {"type": "function", "function": {"name": "ship", "parameters": {}}}
+    reply = proxy.ask("p=0.6985", "tools", tools=[tool])
+    request_id = reply.headers["x-pinocchio-request-id"]
+    [call] = reply.json()["choices"][0]["message"]["tool_calls"]
+    messages = [{"role": "user", "content": "p=0.6985"}]
+    desk = AgentsDesk(proxy.base_url, "sk-client", below=0.7)
+    made = call["function"]["name"], call["function"]["arguments"]
+    id = desk.hold(call["id"], *made, messages, request_id=request_id).review_id
+    item = items(proxy)[id]
+    assert (item["threshold"], item["is_below_threshold"]) == (0.7, True)
+    page = visit.page
+    page.goto("/console/reviews")
+    shown = page.locator(f"li[data-id={id}] .confidence.low")
+    expect(shown.locator(".figure")).to_have_text("0.699")
+    expect(shown).to_have_attribute("title", "0.6985, below 0.7, the agent's threshold")
+    page.goto(f"/console/reviews/{id}")
+    expect(page.locator(".score")).to_contain_text("Below the agent's threshold, 0.7")
+    expect(page.locator(".score")).to_contain_text("0.6985")
+    assert (
+        "confidence 0.699 (below the agent's threshold, 0.7)" in listing(proxy, "show", id).stdout
+    )
+    assert proxy.http.get(f"/pinocchio/v1/calls/{id}").json()["confidence"] == 0.6985
+    for wrong in (1.1, "0.7", True):
+        with pytest.raises(DeskError, match="'below' must be a confidence from 0 to 1"):
+            AgentsDesk(proxy.base_url, "sk-client", below=wrong).hold("1", *made, messages)
+
+
+def test_what_was_done_is_seen_on_a_phone(proxy: LiveProxy, browser: Browser) -> None:
+    """Of each exchange the first look at a narrow screen shows the number and the action."""
+    reply = proxy.ask("p=0.2", "say " + "a-model-with-a-long-name " * 3)
+    proxy.recorded(reply.headers["x-pinocchio-request-id"], "facts")  # once it is written
+    with visiting(browser, proxy, viewport={"width": 390, "height": 844}) as visit:
+        visit.page.goto("/console/traffic")
+        for shown in (".tag", ".confidence"):
+            found = visit.page.locator(f".traffic tbody {shown}")
+            expect(found.first).to_be_visible()
+            ends = found.evaluate_all("all => all.map(each => each.getBoundingClientRect().right)")
+            assert max(ends) <= 390
 
 
 def test_two_rows_that_ask_the_same_differ_in_the_call(proxy: LiveProxy) -> None:

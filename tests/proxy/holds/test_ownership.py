@@ -379,6 +379,12 @@ def test_a_path_says_where_it_goes(path: str, place: Place) -> None:
         {"input": [{"type": "reasoning", "id": "msg_A", "summary": [], "encrypted_content": None}]},
         {"messages": [{"role": "assistant", "audio": {"id": "msg_A"}}]},
         {"file_id": "msg_A"},
+        {"input": {"type": "item_reference", "id": "msg_A"}},
+        {"input": [[{"id": "msg_A"}]]},
+        {"input": [{"ID": "msg_A", "Type": "item_reference", "text": "x"}]},
+        {"previousResponseId": "msg_A"},
+        {"previous-response-id": "msg_A"},
+        {"conversation": {"Id": "msg_A"}},
     ],
 )
 async def test_ids_are_found_however_a_body_names_them(body: Any, encoding: str) -> None:
@@ -410,7 +416,11 @@ def test_a_form_names_ids(proxy: LiveProxy) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/realtime/client_secrets", "/realtime/sessions", "/Realtime/calls", "/chatkit/sessions"],
+    [
+        *("/realtime/client_secrets", "/realtime/sessions", "/Realtime/calls", "/chatkit/sessions"),
+        *("/realtimeapi/sessions", "/ephemeral_keys", "/auth/Keys", "/keys", "/client_secrets"),
+        *("/projects/p/api_keys", "/auth/grant", "/some/new/access_tokens.json"),
+    ],
 )
 def test_no_key_gets_a_credential_of_upstreams(
     start: Start, upstream: StoringUpstream, path: str

@@ -3,6 +3,8 @@
 Commits fail, the disk is full, the database is gone or locked, in turn. Whoever was told that a
 reply is held finds it at the desk, each reply that was sent has its record or is counted as
 dropped, and `audit verify` is content. The databases are real, and so are their failures.
+
+    scripts/test -m slow -s tests/proxy/store/test_repeated_faults.py    fifty of each kind
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ def faults_of_postgres(url: str, server: PostgresServer) -> list[Fault]:
     ]
 
 
-@pytest.mark.parametrize("times", [4, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [4, pytest.param(150, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_nothing_is_lost_silently(
     kind: str,

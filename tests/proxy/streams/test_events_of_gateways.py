@@ -269,6 +269,7 @@ ERRORS: dict[str, tuple[str, Json]] = {
     "vllm": ("chat", {"object": "error", "message": "quota", "param": None, "code": 400}),
     "success false": ("chat", {"code": 1113, "msg": "quota", "success": False}),
     "base_resp": ("chat", {"choices": None, "base_resp": {"status_code": 1, "status_msg": "no"}}),
+    "error_code": ("chat", {"error_code": 17, "error_msg": "quota", "id": "1"}),
     "several": ("chat", {"success": False, "errors": [{"code": 1, "message": "quota"}]}),
     "a list": ("chat", {"error": [{"code": 1, "message": "quota", "param": None}]}),
     "beside an empty choice": (

@@ -12,10 +12,10 @@ import typer
 from calibrator.commands.terminal import (
     FAILED,
     Files,
+    exit_with_bad,
     print_table,
-    report_bad,
     say,
-    say_copies,
+    say_rows,
     sentences,
 )
 from calibrator.metrics.numbers import figure
@@ -52,7 +52,7 @@ def survey(
     with sentences():
         check_readable([*files, *(train or [])])
         rows, bad = load_labelled(files, "ignore")
-        say_copies(rows)
+        say_rows(rows, bad)
         card = checkpoint_card(calibrator) if calibrator else None
         models = trained_models(rows, card["source_models"] if card else ())
         both = shared_questions(rows, load_labelled(train, "ignore")[0]) if train else 0
@@ -65,7 +65,7 @@ def survey(
         say(f"{both} {which} in the training files too")
     if strict and (models or both):
         raise typer.Exit(FAILED)
-    report_bad(bad, len(rows) + len(bad))
+    exit_with_bad(bad)
 
 
 def _print(found: Sequence[Surveyed], as_json: bool) -> None:

@@ -14,11 +14,11 @@ import typer
 
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
+    exit_with_bad,
     print_table,
-    report_bad,
     resumable,
     say,
-    say_copies,
+    say_rows,
     sentences,
     write_if_named,
 )
@@ -188,14 +188,14 @@ def advise_on_opinions(
             raise JudgingError(f"--max-error must be between 0 and 1, not {wish.max_error:g}")
         check_readable(files)
         rows, bad = load_labelled(files)
-        say_copies(rows)
+        say_rows(rows, bad)
         scorer, alone = scores_alone(rows, calibrator, device)
         found = advise_opinion(scorer, rows, alone, model=wish.model, max_error=wish.max_error)
     if as_json:
         typer.echo(json_line(found.as_dict()), nl=False)
     else:
         typer.echo("\n".join(_lines(found, wish)))
-    report_bad(bad, len(rows) + len(bad))
+    exit_with_bad(bad)
     return found.band is not None
 
 

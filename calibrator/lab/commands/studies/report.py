@@ -14,10 +14,10 @@ import typer
 from calibrator.checkpoints.extras import check_installed, check_scikit_learn
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
-    report_bad,
+    exit_with_bad,
     resumable,
     say,
-    say_copies,
+    say_rows,
     sentences,
     training_files,
 )
@@ -64,7 +64,7 @@ def report(given: Sequence[Path], options: ReportOptions) -> None:
         scored, bad = _scored(given, files, options)
         tables = make_report(scored, options.out, asked, say)
         _tell(tables, options.out)
-    report_bad(bad, len(scored.rows) + len(bad))
+    exit_with_bad(bad)
 
 
 def files_in(given: Sequence[Path]) -> Iterator[Path]:
@@ -112,7 +112,7 @@ def _scored(
 
     scorer = load_scorer(options.calibrator, options.device)
     rows, bad = load_labelled(files, image_use(scorer))
-    say_copies(rows)
+    say_rows(rows, bad)
     train: list[Row] = []
     if options.is_retrained:
         beside = _training_files(given, files, options.train)

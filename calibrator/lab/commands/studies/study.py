@@ -18,12 +18,12 @@ from calibrator.commands.terminal import (
     Rescore,
     TrainFiles,
     check_target,
+    exit_with_bad,
     file_option,
     print_table,
-    report_bad,
     resumable,
     say,
-    say_copies,
+    say_rows,
     sentences,
     training_files,
     write_if_named,
@@ -190,7 +190,7 @@ def _run(
     with sentences(), resumable():
         _check(name, method, output, files, train, others)
         test, bad = load_labelled(files)
-        say_copies(test)
+        say_rows(test, bad)
         if name in ("opinion", "cascade"):
             study_others("opinion" if name == "opinion" else "cascade", test, others, output)
         elif name == "failures":
@@ -213,7 +213,7 @@ def _run(
             found = _entries(name, test, given, method, rows, others, runs, only)
             write_if_named(output, study_json(found))
             _print(found)
-    report_bad(bad, len(test) + len(bad))
+    exit_with_bad(bad)
 
 
 def _entries(

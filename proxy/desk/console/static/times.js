@@ -2,9 +2,21 @@
 
 const UNITS = [["d", 86_400], ["h", 3_600], ["min", 60]];
 
-function inWords(seconds, round = Math.floor) {
+// Between one and two of a unit the next smaller one is used, since half of one would be lost.
+function remaining(seconds) {
   for (const [name, size] of UNITS) {
-    if (seconds >= size) return `${round(seconds / size)} ${name}`;
+    const count = seconds / size;
+    const isNearOne = count >= 0.99 && count <= 1.05;
+    if (count >= 1.95 || isNearOne || (size === 60 && count >= 1)) {
+      return `${Math.round(count)} ${name}`;
+    }
+  }
+  return inWords(seconds);
+}
+
+function inWords(seconds) {
+  for (const [name, size] of UNITS) {
+    if (seconds >= size) return `${Math.floor(seconds / size)} ${name}`;
   }
   return `${Math.max(0, Math.floor(seconds))} s`;
 }
@@ -16,7 +28,7 @@ export function tick() {
   }
   for (const time of document.querySelectorAll("time[data-left]")) {
     const left = Date.parse(time.dateTime) / 1000 - now;
-    time.textContent = left > 0 ? `${inWords(left, Math.round)} left` : "expired";
+    time.textContent = left > 0 ? `${remaining(left)} left` : "expired";
     time.classList.toggle("soon", left < 600);
   }
 }

@@ -105,3 +105,27 @@ def test_a_trained_model_is_found_under_whoevers_name() -> None:
     ]
     found = trained_models([parse_row(row) for row in rows], ["Big-7b"])
     assert list(found) == ["Own/Big-7B"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["survey"],
+        ["evaluate", "--calibrator", "fake:0.5"],
+        ["advise", "--calibrator", "fake:0.5"],
+    ],
+    ids=lambda words: str(words[0]),
+)
+def test_the_reason_comes_before_the_table(command: list[str], tmp_path: Path) -> None:
+    """A table of fewer rows than the file has is read with what is missing already told."""
+    rows = rows_of("even", 40, 60)
+    rows[3]["correct"], rows[7]["correct"] = "1", 0.3
+    path = write(tmp_path / "rows.jsonl", rows)
+    done = CliRunner().invoke(cli, [command[0], str(path), *command[1:]])
+    lines = done.output.splitlines()
+    assert done.exit_code == 1, done.output
+    assert lines[0].startswith(f"{path}:4: 'correct' must be 0 or 1")
+    assert lines[1].startswith(f"{path}:8: 'correct' must be 0 or 1")
+    assert lines[2] == "pinocchio: 2 of 100 rows could not be used"
+    assert len(lines) > 4
+    assert [line for line in lines[3:] if str(path) in line and "must be" in line] == []

@@ -10,6 +10,7 @@ import pytest
 
 from proxy.desk.console import text
 from proxy.desk.console.shown import MOST_SHOWN, fields_of, shown
+from proxy.desk.decisions.times import remaining
 from proxy.desk.decisions.unseen import visible
 from proxy.formats.conversation import Part, Turn
 
@@ -33,7 +34,10 @@ def test_every_hidden_character_is_found() -> None:
     assert passing == ["\t", "\n"]
 
 
-UNSEEN = "\u2065\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100"
+UNSEEN = (
+    "\u2065\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100"
+    "\u1680\u2000\u2003\u200a\u205f\ufffc\uffff\U00016fe4\U0001d159"
+)
 
 
 @pytest.mark.parametrize("sign", UNSEEN)
@@ -167,3 +171,21 @@ def test_arguments_are_fields() -> None:
         ("amount", "json", "12.5"),
         ("rows", "json", "[\n  1,\n  2\n]"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (7 * 86_400, "7 d"),
+        (36 * 3_600, "36 h"),
+        (86_400, "1 d"),
+        (90 * 60, "90 min"),
+        (3_600, "1 h"),
+        (7_200, "2 h"),
+        (90, "1 min"),
+        (45, "44 s"),
+    ],
+)
+def test_no_half_of_the_time_that_is_left_is_lost(seconds: float, told: str) -> None:
+    """Page and command line say alike how long a reply still waits."""
+    assert remaining(seconds - 0.1) == told

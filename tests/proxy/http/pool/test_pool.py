@@ -38,6 +38,7 @@ from proxy.http.pool.connection import (
     Connection,
     HttpReply,
 )
+from proxy.http.pool.forward_proxy import is_excepted
 from proxy.http.pool.pool import MAX_IDLE, Pool, origin_of
 from proxy.http.wire.headers import Headers
 from proxy.http.wire.outlet import Bursts
@@ -1744,13 +1745,37 @@ def test_a_forward_proxy_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch
     assert "secret" not in str(error.value)
 
 
-def test_an_address_without_v1_is_told_once(run: Run[Any]) -> None:
+@pytest.mark.parametrize(
+    ("host", "exceptions", "is_named"),
+    [
+        ("api.example.com", "example.com", True),
+        ("api.example.com", " .Example.com , x", True),
+        ("api.example.com", "*.example.com", True),
+        ("api.example.com", "api.example.com:443", True),
+        ("api.example.com", "api.example.com.", True),
+        ("api.example.com", "xample.com,pi.example.com", False),
+        ("api.example.com", "10.0.0.0/8", False),
+        ("10.1.2.3", "localhost,10.0.0.0/8", True),
+        ("11.1.2.3", "10.0.0.0/8", False),
+        ("fd00::1", "fd00::/8", True),
+        ("api.example.com", ",,", False),
+    ],
+)
+def test_exceptions_are_hosts_domains_and_networks(
+    host: str, exceptions: str, is_named: bool
+) -> None:
+    """NO_PROXY in the forms that the clients of other languages read too."""
+    assert is_excepted(host, exceptions) is is_named
+
+
+@pytest.mark.parametrize("ending", ["", "/v1/v1", "/v1/chat/completions", "/v1/messages/"])
+def test_an_address_without_v1_is_told_once(run: Run[Any], ending: str) -> None:
     """The log says what is often wrong where an upstream knows no path, once."""
 
     async def scenario() -> None:
         with capture_logs() as lines, RawServer(answering(OK.replace(b"200 OK", b"404 No"))) as one:
             place = one.base_url.removesuffix("/v1")
-            pool = Pool(place)
+            pool = Pool(place + ending)
             for _ in range(2):
                 await (await pool.send(UpstreamRequest("GET", "/x"))).aclose()
             await pool.aclose()

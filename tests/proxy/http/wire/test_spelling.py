@@ -105,6 +105,43 @@ def test_no_spelling_passes(proxy: LiveProxy, upstream: AnyUpstream, surface: st
     assert statuses <= {200, 400, 404}
 
 
+@pytest.mark.parametrize(
+    "folder",
+    [
+        *("/openai", "/openai/v1", "/openai/deployments/m", "/openai/v1/deployments/m"),
+        *("/openai/deployments/a/b", "/openai/deployments/m%2Fx", "/openai/deployments/"),
+        *(
+            "/OpenAI/v1",
+            "//openai/v1",
+            "/%6fpenai/v1",
+            "/openai%2Fv1",
+            "/openai//v1",
+            "/openai/./v1",
+        ),
+        *(
+            "/openai/Deployments/m",
+            "/openai//deployments/m",
+            "/openai/deployments/m/..",
+            "/x/../openai",
+        ),
+    ],
+)
+def test_no_spelling_of_azures_paths_passes(
+    proxy: LiveProxy, upstream: AnyUpstream, folder: str
+) -> None:
+    """Paths below `/openai` mean those below `/v1`, in each spelling of both.
+
+    `deployments/m%2Fchat/completions` is a completion of the model `m/chat`, and what is decided on
+    is what upstream is asked for. A chat's answer to that cannot be read: 422.
+    """
+    for surface, path in PATHS.items():
+        upstream.answer = Response([json.dumps(ANSWERS[surface]).encode()], headers=JSON)
+        for target in spellings(path):
+            answer = send(proxy.port, "POST", target.replace("/v1", folder, 1), asking(surface))
+            assert not passed(answer), target
+            assert int(answer.split()[1]) in (200, 400, 404, 422), target
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"])
 def test_no_other_method_passes(proxy: LiveProxy, upstream: AnyUpstream, method: str) -> None:
     """A server that does not look at the method answers any; with a body it is decided on."""
@@ -164,6 +201,10 @@ def test_what_is_spelled_otherwise_goes_on_as_it_was_spelled(
         ("POST", "/v1/summarize"),
         ("POST", "/v1/OCR"),
         ("POST", "/v1/something/of/tomorrow"),
+        ("POST", "/openai/deployments/m/extensions/chat/completions/x"),
+        ("POST", "/openai/deployments/m/something/of/tomorrow"),
+        ("POST", "/openai/threads/runs"),
+        ("POST", "/openai/v1/responses/compact"),
     ],
 )
 def test_no_other_place_of_answers_passes(
