@@ -69,7 +69,14 @@ from calibrator.text.asides import (
     without_asides,
     without_attribution,
 )
-from calibrator.text.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
+from calibrator.text.replies import (
+    answer_message,
+    blocks_message,
+    is_call,
+    is_tool_use,
+    listed_tools,
+    tool_call,
+)
 from calibrator.text.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
@@ -340,6 +347,7 @@ __all__ = [
     "keeping",
     "knows_others",
     "knows_signals",
+    "listed_tools",
     "load_facts",
     "load_facts_for",
     "load_labelled",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from calibrator import NotScorableError, Question, read_question
+from calibrator import NotScorableError, Question, listed_tools, read_question
 from proxy.errors import ProxyError
 from proxy.formats.base.edits import (
     Changes,
@@ -34,7 +34,6 @@ from proxy.formats.responses.responses_items import (
     as_items,
     chat_messages,
     chat_tools,
-    listed_tools,
     logprobs_of,
     tools_in_items,
     with_text,
