@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from calibrator.commands.recalibrate import recalibrate
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
     from calibrator.errors import install_command
+    from calibrator.features.successors import plain_name
     from calibrator.llm.exporting import export_weights
     from calibrator.llm.serving.token_prompts import (
         TokenPrompts,
@@ -212,6 +213,7 @@ _LAZY = {
     "locate_images": "calibrator.text.images",
     "name_elsewhere": "calibrator.llm.serving.token_prompts",
     "open_lines": "calibrator.rows.rows",
+    "plain_name": "calibrator.features.successors",
     "recalibrate": "calibrator.commands.recalibrate",
     "recalibration_files": "calibrator.recalibration.versions",
     "refuse": "calibrator.commands.terminal",
@@ -359,6 +361,7 @@ __all__ = [
     "name_elsewhere",
     "open_lines",
     "opinion_of",
+    "plain_name",
     "provenance",
     "read_notes",
     "read_question",

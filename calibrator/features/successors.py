@@ -85,7 +85,7 @@ class Predecessors:
         def rated_as(name: str) -> str:
             if known_name(name, known) is not None:
                 return name
-            plain = _plain(name)
+            plain = plain_name(name)
             return plain if plain in known else predecessor(name, known) or name
 
         self._rated_as = lru_cache(maxsize=1_024)(rated_as)
@@ -113,9 +113,12 @@ class Predecessors:
         return other if name == other.source_model else replace(other, source_model=name)
 
 
-def _plain(name: str) -> str:
-    """Return a name in lower case without its owner, its date and what gateways add."""
-    name = name.lower().rpartition("/")[2]
+def plain_name(name: str) -> str:
+    """Return a model's name in lower case without its owner, its date and what gateways add.
+
+    plain_name("openai/GPT-6-Sol-2026-09-01:free")  # "gpt-6-sol"
+    """
+    name = name[:MAX_NAME].lower().rpartition("/")[2]
     return _DATE.sub("", _ADDED.sub("", _DATE.sub("", name)))
 
 
