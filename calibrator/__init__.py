@@ -65,6 +65,7 @@ from calibrator.scorer import (
 from calibrator.text.asides import (
     has_asides,
     messages_without_asides,
+    own_instructions,
     split_asides,
     without_asides,
     without_attribution,
@@ -361,6 +362,7 @@ __all__ = [
     "name_elsewhere",
     "open_lines",
     "opinion_of",
+    "own_instructions",
     "plain_name",
     "provenance",
     "read_notes",

@@ -20,7 +20,7 @@ from typing import Any
 
 from calibrator.errors import NotScorableError
 from calibrator.scorer import IMAGE_CHARACTERS, ToolUse
-from calibrator.text.asides import has_asides, messages_without_asides
+from calibrator.text.asides import has_asides, has_attribution, messages_without_asides
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent ones
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
@@ -162,6 +162,8 @@ def read_question(messages: Any, tools: Any = None) -> Question:
     plain = _plain_text(messages, opening)
     if plain is not None and not has_asides(plain):  # nearly every request
         text = f"{plain}\n\n{offered}" if offered else plain
+        if has_attribution(messages[0]):
+            messages = messages_without_asides(messages)
         return Question(text, [], messages, tools or (), None, False)
     images: Images = []
     messages = messages_without_asides(messages)
