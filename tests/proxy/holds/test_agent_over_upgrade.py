@@ -1,4 +1,4 @@
-"""An agent with the function of docs/agents.md goes through a restart, an upgrade and a migration."""
+"""An agent with the function of docs/agents.md goes through restart, upgrade and migration."""
 
 from __future__ import annotations
 
