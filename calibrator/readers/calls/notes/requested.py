@@ -329,7 +329,10 @@ def is_look(turn: str) -> bool:
     others = [each for each in sentences if each not in looks]
     return not (
         any(verb_classes(words_of(each)) & _ACTING or _TAKES.match(each) for each in others)
-        or any(re.search(rf"\b(?:and|then)\s+(?:then\s+)?(?:{_ACTS})\b", each) for each in looks)
+        or any(
+            re.search(rf"\b(?:and|then)\s+(?:(?:then|also|please)\s+)*(?:{_ACTS})\b", each)
+            for each in looks
+        )
     )
 
 
@@ -350,6 +353,8 @@ _ACTING = {
 _ACTS = (
     "delete|remove|cancel|pay|refund|send|book|order|buy|close|update|change|move|email|mail|tell|reply"
     "|forward|transfer|drop|clear|archive|create|add|make|put|reserve|share|let|set|notify|approve|post"
+    "|publish|deploy|push|release|commit|merge|submit|ship|upload|install|fix|rename|replace|rewrite"
+    "|tidy|clean|save|restart|stop|start|schedule|invite|grant|revoke|reject|charge|rebook|reschedule"
 )
 
 
