@@ -103,6 +103,7 @@ _PHRASES: Final = (  # several words with one meaning, and the word that they ar
     (r"\bneither\b", " not "),
     (r"\bnor\b", " or "),
     (r"\blet (?:\w+ ){1,3}?know\b", " notify "),
+    (r"\bwrite to (?:him|her|them|any(?:body|one)|every(?:body|one)|mr|mrs|ms|dr)\b", " notify "),
     (r"\bsend (?:him|her|them|anybody|anyone|the \w+) (?:anything|a line)\b", " email "),
     (r"\be-mail", "email"),
     (r"\b(?:leave|leaving|left|leaves) (?:\w+ ){0,4}?out\b", " without "),

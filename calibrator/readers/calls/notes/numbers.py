@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from calibrator.readers.calls.notes.said import Said
 from calibrator.readers.calls.reading.conversation import Call, Tool
@@ -164,3 +165,27 @@ def other_length(call: Call, said: Said) -> Iterator[str]:
             continue
         if value.number not in (minutes, minutes / 60, minutes * 60):
             yield value.path
+
+
+_SPOKEN_LENGTHS: Final = (  # patterns of lengths of time in words, and their minutes
+    (re.compile(r"\b(?:an|one) hour and a half\b|\bone and a half hours\b"), 90),
+    (re.compile(r"\b(?:three|3) quarters? of an hour\b|\bthree-quarters of an hour\b"), 45),
+    (re.compile(r"\b(?:a|one) quarter of an hour\b"), 15),
+    (re.compile(r"\bhalf an hour\b|\bhalf hour\b"), 30),
+)
+_HOURS_AND_HALF = re.compile(
+    r"\b(two|three|four|five|six|\d{1,2})(?: hours)? and a half(?: hours)?\b"
+)
+
+
+def has_spoken_length(call: Call, text: str) -> bool:
+    """Return whether a number of the call is the length of time that a text says in words.
+
+    In minutes, seconds or hours; `text` is in lower case.
+    """
+    found = {minutes for pattern, minutes in _SPOKEN_LENGTHS if pattern.search(text)}
+    for number in _HOURS_AND_HALF.findall(text)[:4]:
+        hours = int(number) if number.isdigit() else int(NUMBER_WORDS[number])
+        found.add(60 * hours + 30)
+    lengths = {float(each) for minutes in found for each in (minutes, 60 * minutes, minutes / 60)}
+    return any(value.number in lengths for value in call.values[:30])

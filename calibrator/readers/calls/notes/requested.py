@@ -29,8 +29,13 @@ _PAIRS_OF_ENDS = (
     ("departure", "return"), ("since", "until"), ("after", "before"), ("min", "max"),
     ("in", "out"), ("checkin", "checkout"), ("departure", "arrival"),
 )  # fmt: skip
-_FROM = word_set("from source origin src sender departure payer debit old previous")
-_TO = word_set("to target destination dest dst recipient receiver arrival into payee credit new")
+_FROM = word_set(
+    "from source origin src sender departure payer debit old previous lender seller giver exporter"
+)
+_TO = word_set(
+    "to target destination dest dst recipient receiver arrival into payee credit new"
+    " borrower buyer importer"
+)
 _ALL = re.compile(r"\b(?:all|every|everything|everyone|everybody|entire|whole|any|each|wipe)\b")
 _PURE_LOOK = re.compile(
     r"^\W*(?:(?:please|can you|could you|would you|hey|hi|hello|ok|and|also|just|now)\W+)*"
@@ -220,7 +225,8 @@ def crossed_names(call: Call, said: Said) -> Iterator[str]:
 
 
 def _are_beside(value: str, name: str, text: str) -> bool:
-    forms = (f"{value} {name}", f"{name} {value}")
+    forms = [f"{value} {name}", f"{name} {value}"]
+    forms += [f"{value} {verb} {name}" for verb in ("has", "gets", "takes", "plays", "is", "as")]
     return any(holds_token(text, form) for form in forms)
 
 

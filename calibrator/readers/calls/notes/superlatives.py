@@ -22,7 +22,7 @@ from calibrator.readers.calls.reading.values import (
 _MONEY = "cents eur euros usd price cost fare rate amount total fee charge premium price_each"
 _TIME = (
     "date time departure depart departs start starts created sent due when day arrival modified"
-    " updated"
+    " updated expires expiry expiration"
 )
 _SPAN = "duration minutes hours length time_min travel eta days seconds transit"
 _SIZE = "size bytes amount total quantity count area capacity employees population mb gb kb stars"
@@ -51,6 +51,7 @@ _FILTERS = re.compile(
     r"\b(?:under|below|over|above|at least|at most|before|after|within|without|except|not|no|unless"
     r"|but|only|between|more than|less than|up to|max(?:imum)?|min(?:imum)?|until|second|third)\b"
 )
+_NO_FILTER = re.compile(r"\bno (?:rush|hurry|worries|problem|need)\b")
 _UNTIL = re.compile(r"\buntil (?:the )?\d")  # how long, not which
 _DAY = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _STAMP = re.compile(r"^\d{4}-\d{2}(?:-\d{2}.*)?$|^\d{1,2}:\d{2}$")
@@ -65,7 +66,7 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
     """
     request = said.view.request.lower()[-2_000:]
     wanted = list(_wanted(request))
-    if len(wanted) != 1 or _FILTERS.search(_UNTIL.sub(" ", request)):
+    if len(wanted) != 1 or _FILTERS.search(_UNTIL.sub(" ", _NO_FILTER.sub(" ", request))):
         return
     name, is_low, hints = wanted[0]
     for value in call.values[:20]:
@@ -205,7 +206,8 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
         others = [words_in(r.text) & wanted for r in listed if r is not chosen[0]]
         is_best = [held for held in others if held > own]
         if (
-            len(is_best) == 1
+            (is_best and len(is_best) < len(others))
+            or len(is_best) == 1
             or _is_only_other(chosen[0], [_is_in_month(r, months) for r in listed], listed)
             or _is_only_other(chosen[0], [_has_initial(r, initials) for r in listed], listed)
         ):

@@ -1,0 +1,154 @@
+"""What narrows a request: exclusions, bounds, the week, the other one, lengths of time in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from calibrator import ToolUse, call_notes
+from tests.calibrator.readers.calls.test_marks import made, notes
+
+Json = dict[str, Any]
+TODAY = "Today is Monday, 2026-01-19."
+BOATS = [{"berth": "B-11", "boat": "Anke"}, {"berth": "B-12", "boat": "Rosa"}]
+FERRIES = [
+    {"sailing": "F-1", "departs": "14:10", "price": 31},
+    {"sailing": "F-2", "departs": "15:40", "price": 55},
+]
+SHIFT = {"shift": {"type": "string", "enum": ["early", "late"]}}
+
+
+def names(said: str, tool: str, arguments: Json, **more: Any) -> set[str]:
+    """Return the names of a call's marks."""
+    return {mark.name for mark in notes(said, tool, arguments, **more).marks}
+
+
+@pytest.mark.parametrize(
+    ("said", "berths", "is_marked"),
+    [
+        ("Close berth B-11.", ["B-11"], False),
+        ("Close berth B-11.", ["B-11", "B-12"], True),
+        ("Close berth B 11.", ["B-11", "B-12"], False),  # too short to be read without a blank
+        ("Close B-11 and the others.", ["B-11", "B-12"], False),
+        ("Close both berths, B-11 too.", ["B-11", "B-12"], False),
+        ("Close all berths.", ["B-11", "B-12"], False),
+    ],
+)
+def test_a_list_has_no_more_than_was_named(said: str, berths: list[str], is_marked: bool) -> None:
+    """Unless the request speaks of more than it names."""
+    found = names(said, "close_berths", {"berths": berths}, found=BOATS)
+    assert ("wider" in found) is is_marked
+
+
+@pytest.mark.parametrize(
+    ("said", "mail", "is_marked"),
+    [
+        ("Send it to ida@x.example, not to otto@x.example.", "otto@x.example", True),
+        ("Send it to ida@x.example, not to otto@x.example.", "ida@x.example", False),
+        ("To ida@x.example, not her boss, who wrote from otto@x.example.", "otto@x.example", True),
+        ("Not today. Send it to otto@x.example tomorrow.", "otto@x.example", False),
+        ("Mail ida@x.example; otto@x.example can wait.", "otto@x.example", True),
+        ("Mail otto@x.example, ida@x.example can wait.", "otto@x.example", False),
+    ],
+)
+def test_what_is_mentioned_to_be_left_out(said: str, mail: str, is_marked: bool) -> None:
+    """By the clause of every mention, and by the relative clause behind it."""
+    assert ("ruled_out" in names(said, "post_report", {"to": mail})) is is_marked
+
+
+@pytest.mark.parametrize(
+    ("said", "day", "is_marked"),
+    [
+        ("Fetch her on Thursday.", "2026-01-22", False),
+        ("Fetch her on Thursday.", "2026-01-29", True),
+        ("Fetch her next Thursday.", "2026-01-29", False),
+        ("Fetch her on Thursday next week.", "2026-01-29", False),
+        ("Fetch her on Monday.", "2026-01-26", False),
+    ],
+)
+def test_a_bare_weekday_is_within_seven_days(said: str, day: str, is_marked: bool) -> None:
+    """The same weekday of a later week is another day, unless the request speaks of one."""
+    assert ("other_date" in names(said, "plan_pickup", {"day": day}, rules=TODAY)) is is_marked
+
+
+@pytest.mark.parametrize(
+    ("said", "sailing", "is_marked"),
+    [
+        ("Take the ferry after 15:00.", "F-1", True),
+        ("Take the ferry after 15:00.", "F-2", False),
+        ("Take the ferry before 15:00.", "F-2", True),
+        ("Take a ferry under 40 euros.", "F-2", True),
+        ("Take a ferry under 40 euros.", "F-1", False),
+        ("Take a ferry after 16:00.", "F-2", False),  # none is: nothing is said about another
+        ("Take the ferry at 14:10.", "F-1", False),
+    ],
+)
+def test_a_record_within_the_bound_is_taken(said: str, sailing: str, is_marked: bool) -> None:
+    """A time or a price that the request sets, where another of those listed keeps to it."""
+    found = names(said, "reserve_ferry", {"sailing": sailing}, found=FERRIES)
+    assert ("other_record" in found) is is_marked
+
+
+@pytest.mark.parametrize(
+    ("said", "shift", "is_marked"),
+    [
+        ("And Tom for the other one.", "late", True),
+        ("And Tom for the other one.", "early", False),
+        ("And Tom as well.", "late", False),
+    ],
+)
+def test_the_other_one_of_two(said: str, shift: str, is_marked: bool) -> None:
+    """Not the choice of the call before, where there are two."""
+    first = made("appoint", {"person": "Ilse", "shift": "late"}, "c0")
+    result = {"role": "tool", "tool_call_id": "c0", "content": "ok"}
+    messages = [{"role": "user", "content": "Ilse takes the late shift."}, first, result]
+    messages.append({"role": "user", "content": said})
+    parameters = {"type": "object", "properties": {"person": {"type": "string"}, **SHIFT}}
+    tool = {"type": "function", "function": {"name": "appoint", "parameters": parameters}}
+    call = made("appoint", {"person": "Tom", "shift": shift}, "c1")
+    [noted] = call_notes(ToolUse(messages, [tool], call)) or ()
+    assert ("other_choice" in {mark.name for mark in noted.marks}) is is_marked
+
+
+@pytest.mark.parametrize(
+    ("said", "minutes"),
+    [
+        ("Run it for an hour and a half.", 90),
+        ("Run it for three quarters of an hour.", 45),
+        ("Run it for a quarter of an hour.", 15),
+        ("Run it for two and a half hours.", 150),
+    ],
+)
+def test_lengths_in_words_are_read_in_minutes(said: str, minutes: int) -> None:
+    """They are no part of something, and no other number in this unit."""
+    assert not names(said, "open_sluice", {"minutes": minutes}) & {"other_number"}
+
+
+@pytest.mark.parametrize(
+    ("said", "white", "black", "is_marked"),
+    [
+        ("Ferenc has white against Ana.", "Ferenc", "Ana", False),
+        ("Ferenc has white against Ana.", "Ana", "Ferenc", True),
+    ],
+)
+def test_a_role_is_said_with_a_verb(said: str, white: str, black: str, is_marked: bool) -> None:
+    """A name that has, gets or plays a role belongs under the name of that role."""
+    found = names(said, "pair_players", {"white": white, "black": black})
+    assert ("swapped" in found) is is_marked
+
+
+def test_nobody_is_written_to_without_need() -> None:
+    """Not to write to somebody is not to notify."""
+    said = "Renew it. Dr. Weiss knows already, no need to write to her."
+    for value in (True, False):
+        found = names(said, "extend_patent", {"notify_inventor": value})
+        assert ("other_choice" in found) is value
+
+
+def test_huge_requests_are_read_in_a_moment() -> None:
+    """A request of nothing but exclusions and bounds, and a call with as many values."""
+    said = "not a@b.example, " * 20_000 + "after 15:00 " * 20_000
+    arguments = {"to": [f"a{n}@b.example" for n in range(500)]}
+    assert json.dumps(sorted(names(said, "post_report", arguments)))
