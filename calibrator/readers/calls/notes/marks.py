@@ -18,7 +18,7 @@ from calibrator.readers.calls.notes import (
     risk,
     superlatives,
 )
-from calibrator.readers.calls.notes.dates import is_date_said
+from calibrator.readers.calls.notes.dates import is_date_said, is_day_shifted
 from calibrator.readers.calls.notes.near import nearest_said
 from calibrator.readers.calls.notes.said import Said, is_worded
 from calibrator.readers.calls.notes.said_numbers import is_number_said
@@ -175,7 +175,7 @@ def _of_narrowing(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("other_date", argument_name(path), "it is that weekday, but of a later week")
     for path, words in narrowing.out_of_bounds(call, said):
         yield Mark("other_record", argument_name(path), words)
-    for path in narrowing.beyond_named(call, said):
+    for path in (*narrowing.beyond_named(call, said), *narrowing.beyond_described(call, said)):
         yield Mark("wider", argument_name(path), "the list has more than the user named")
     for path in narrowing.excluded(call, said):
         yield Mark("ruled_out", argument_name(path), "the user left it out")
@@ -187,7 +187,7 @@ _PART = re.compile(
 _COMPUTED = re.compile(
     r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise"
     r"|lower|by|each"
-    r"|per|both|total|extend|shorten|split)\b"
+    r"|per|both|total|extend|shorten|split|(?:kilomet\w+|met\w+|km|miles|minutes|hours) long)\b"
 )
 
 
@@ -204,7 +204,10 @@ def _of_step(
             yield Mark("schema", "", words)
     is_told = all(is_said(v, call, tool, said) for v in call.values if v.days or v.times)
     for trait, (name, words) in _BY_DATE.items():
-        if dates[trait] > 0 and not (is_told and trait in ("relative_wrong", "time_wrong")):
+        is_open = trait in ("relative_wrong", "time_wrong") or (
+            trait == "weekday_wrong" and is_day_shifted(view.request.lower())
+        )
+        if dates[trait] > 0 and not (is_told and is_open):
             yield Mark(name, "", words)
     yield from (Mark("limit_passed", "", w) for trait, w in BY_LIMIT.items() if rules[trait] > 0)
     is_read = risk.effect_of(call, tool, view).is_read

@@ -77,6 +77,35 @@ def beyond_named(call: Call, said: Said) -> Iterator[str]:
             yield path
 
 
+def beyond_described(call: Call, said: Said) -> Iterator[str]:
+    """Yield lists with a record that the request describes and one that it does not.
+
+    A record is described by a number or a word in it that no other listed record has.
+    """
+    request = said.view.request.lower()[-MOST_TEXT:]
+    if _MORE_THAN_NAMED.search(request):
+        return
+    told = _tokens(request)
+    records = said.sources.records[-MOST_RECORDS:]
+    listed: dict[str, list[Record]] = defaultdict(list)
+    for value in call.values[:MOST_VALUES]:
+        found = [r for r in records if r.fields and _has(r, value)] if len(value.text) > 1 else []
+        if value.kind in ("id", "name", "mail", "path") and len(found) == 1:
+            listed[value.path].append(found[0])
+    for path, chosen in listed.items():
+        siblings = [_tokens(r.text) for r in records if r.group == chosen[0].group][:100]
+        own = [
+            {word for word in _tokens(r.text) & told if sum(word in s for s in siblings) == 1}
+            for r in chosen
+        ]
+        if len(chosen) > 1 and any(own) and not all(own):
+            yield path
+
+
+def _tokens(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]{3,}", text.lower()[:MOST_TEXT]))
+
+
 def _bare(text: str) -> str:
     return re.sub(r"[\s_-]+", "", text)
 

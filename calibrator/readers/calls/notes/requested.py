@@ -115,7 +115,7 @@ def wrong_way(call: Call, said: Said) -> Iterator[str]:
     ends: dict[str, list[Value]] = {"from": [], "to": []}
     for value in call.values[:20]:
         names = set(name_words(value.path.rpartition(" ")[2]))
-        is_from, is_to = bool(names & _FROM), bool(names & _TO)
+        is_from, is_to = bool(names & (_FROM | {"by"})), bool(names & _TO)
         if is_from != is_to and value.kind not in ("flag", "empty", "text", "date", "number"):
             ends["from" if is_from else "to"].append(value)
     if len(ends["from"]) != 1 or len(ends["to"]) != 1:
@@ -150,7 +150,10 @@ def left_out(call: Call, said: Said) -> Iterator[str]:
     """Yield arguments with somebody or something that the request leaves out: not for Milo."""
     text = said.view.request.lower()[-2_000:]
     for value in call.values[:30]:
-        if value.kind not in ("mail", "name", "id"):
+        is_old = set(name_words(value.path)) & (
+            _FROM | {"replaced", "replaces", "remove", "instead"}
+        )
+        if value.kind not in ("mail", "name", "id") or is_old:
             continue
         word = value.text.partition("@")[0]
         if len(word) < 4 or not all(each.isalnum() for each in word) or word not in text:
@@ -162,7 +165,8 @@ def left_out(call: Call, said: Said) -> Iterator[str]:
 
 _FROM_TO = re.compile(r"\bfrom ([\w-]{2,40}) to ([\w-]{2,40})\b")
 _LEFT_OUT = (
-    r"\b(?:without|except(?: for)?|excluding|not|leave)(?: (?:for|to|with|the))?(?: the)? {0}\b"
+    r"\b(?:without|except(?: for)?|excluding|not|leave|instead of|in place of|rather than)"
+    r"(?: (?:for|to|with|the))?(?: the)? {0}\b"
     r"(?! only)"
 )
 
@@ -210,6 +214,8 @@ def crossed_names(call: Call, said: Said) -> Iterator[str]:
             is_own = bool(name) and name[0] in name_words(value.path)
             if other is value or not name or is_own or len(name[0]) < 4 or value.text == other.text:
                 continue
+            if name[0] in _PERIODS:  # "last quarter Ann sold more"
+                continue
             if _are_beside(value.text, name[0], text) and not _are_beside(
                 other.text, name[0], text
             ):
@@ -222,6 +228,9 @@ def crossed_names(call: Call, said: Said) -> Iterator[str]:
             and any(c.isdigit() for c in value.text)
         ):
             yield value.path
+
+
+_PERIODS = word_set("time hour day week month quarter year season period")
 
 
 def _are_beside(value: str, name: str, text: str) -> bool:

@@ -40,6 +40,8 @@ _SUPERLATIVES: dict[str, tuple[bool, str]] = {  # word: (whether the lowest is w
     "heaviest": (False, "weight kg lb mass"), "lightest": (True, "weight kg lb mass"),
     "tallest": (False, "height"), "youngest": (True, "age"),
     "busiest": (False, "visits load traffic count"),
+    "weakest": (True, "*"), "strongest": (False, "*"),
+    "emptiest": (True, "*"), "fullest": (False, "*"),
     "nearest": (True, _NEAR), "closest": (True, _NEAR),
     "best-rated": (False, _RATING), "highest-rated": (False, _RATING),
     "top-rated": (False, _RATING), "best rated": (False, _RATING),
@@ -139,6 +141,11 @@ def _best(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Recor
         end_of = min(keys_of) if is_low else max(keys_of)
         return [r for r, key in zip(listed, keys_of, strict=True) if key == end_of]
     names = [n for n in list(listed[0].fields)[:30] if set(name_words(str(n))) & hints]
+    if "*" in hints:  # no field has the word's name: the only one with numbers
+        held = [
+            n for n in list(listed[0].fields)[:30] if number_of(listed[0].fields[n]) is not None
+        ]
+        names = held if len(held) == 1 else []
     best: list[list[Record]] = []
     for name in names:
         keys = [_key(record.fields.get(name)) for record in listed]

@@ -139,6 +139,57 @@ def test_a_role_is_said_with_a_verb(said: str, white: str, black: str, is_marked
     assert ("swapped" in found) is is_marked
 
 
+@pytest.mark.parametrize(
+    ("said", "tool", "arguments", "mark"),
+    [
+        ("Key 0417 went from Petra to Ben.", "note", {"by": "Petra", "to": "Ben"}, None),
+        ("Key 0417 went from Petra to Ben.", "note", {"by": "Ben", "to": "Petra"}, "swapped"),
+        ("Last quarter Ines sold 4. Pay Ines.", "pay", {"payee": "Ines", "quarter": "Q2"}, None),
+        ("Then Winter instead of Lange.", "summon", {"jurors": ["Winter"]}, None),
+        ("Then Winter instead of Lange.", "summon", {"jurors": ["Lange"]}, "ruled_out"),
+        ("Then Winter instead of Lange.", "swap", {"replaced": "Lange", "new": "Winter"}, None),
+    ],
+)
+def test_who_is_meant(said: str, tool: str, arguments: Json, mark: str | None) -> None:
+    """By whom and to whom, and instead of whom; "last quarter Ines .." says nothing of a name."""
+    found = names(said, tool, arguments) & {"swapped", "ruled_out"}
+    assert found == ({mark} if mark else set())
+
+
+@pytest.mark.parametrize(
+    ("articles", "is_marked"), [(["PE-17"], False), (["PE-17", "PE-18"], True)]
+)
+def test_a_list_has_no_more_than_was_described(articles: list[str], is_marked: bool) -> None:
+    """A record that has what the request says, beside one that has nothing of it alone."""
+    listed = [{"article": "PE-17", "batch": 2217}, {"article": "PE-18", "batch": 2218}]
+    said = "Recall batch 2217."
+    assert ("wider" in names(said, "recall", {"articles": articles}, found=listed)) is is_marked
+
+
+@pytest.mark.parametrize(
+    ("said", "flag", "wanted"),
+    [
+        ("He brings his own gear.", "rents_gear", False),
+        ("She needs gear.", "rents_gear", None),
+        ("Close it day and night.", "night_only", None),
+        ("Close it at night.", "night_only", True),
+    ],
+)
+def test_flags_by_what_somebody_has(said: str, flag: str, wanted: bool | None) -> None:
+    """Whoever has their own rents none; day and night is no word for the night alone."""
+    for value in (True, False):
+        found = names(said, "join_climb", {flag: value})
+        assert ("other_choice" in found) is (wanted is not None and value is not wanted)
+
+
+@pytest.mark.parametrize(("day", "is_marked"), [("2026-01-22", False), ("2026-01-24", True)])
+def test_the_day_before_another(day: str, is_marked: bool) -> None:
+    """A day beside the one that was named is said, on the right side of it."""
+    said = "It is needed by Friday, come the day before."
+    found = names(said, "plan_visit", {"day": day}, rules=TODAY)
+    assert bool(found & {"other_date", "not_in_conversation"}) is is_marked
+
+
 def test_nobody_is_written_to_without_need() -> None:
     """Not to write to somebody is not to notify."""
     said = "Renew it. Dr. Weiss knows already, no need to write to her."
