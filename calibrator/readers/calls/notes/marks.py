@@ -124,6 +124,8 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("other_number", argument_name(path), words)
     for path in numbers.other_length(call, said):
         yield Mark("other_number", argument_name(path), "the request names another span of time")
+    for path in numbers.only_a_factor(call, said):
+        yield Mark("other_number", argument_name(path), "it is only one factor of the amount")
     for path in superlatives.better_named(call, said):
         words = "another of those listed has more of the user's words"
         yield Mark("other_record", argument_name(path), words)

@@ -149,6 +149,26 @@ def _is_step_back(number: float, steps: set[float], text: str, said: Said) -> bo
     return back and not ahead
 
 
+_EACH = re.compile(
+    r"\b(\d{1,6}|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:\w{2,20} ){1,2}(?:at|for) (?:[$€£]\s?)?(\d{1,6}(?:\.\d{1,2})?)"
+    r"(?: ?[$€£]| \w{2,10}){0,2} (?:each|apiece|per)\b"
+)
+
+
+def only_a_factor(call: Call, said: Said) -> Iterator[str]:
+    """Yield amounts that are a count or a price for each, in "12 chairs at 40 euros each"."""
+    found = _EACH.findall(said.view.request.lower()[-2_000:])
+    if len(found) != 1:
+        return
+    count = float(found[0][0]) if found[0][0].isdigit() else NUMBER_WORDS.get(found[0][0], 0.0)
+    for value in call.values[:30]:
+        names = set(name_words(value.path))
+        if not names & _TOTALS or names & _OF_EACH or value.number is None or count < 2:
+            continue
+        if value.number in (count, float(found[0][1])) and len(call.values) < 4:
+            yield value.path
+
+
 def other_length(call: Call, said: Said) -> Iterator[str]:
     """Yield arguments for a length of time that differs from the span that the user named."""
     text = said.view.request.lower()[-2_000:]
@@ -167,6 +187,8 @@ def other_length(call: Call, said: Said) -> Iterator[str]:
             yield value.path
 
 
+_TOTALS: Final = word_set("amount total sum payment pay payout value")
+_OF_EACH: Final = word_set("unit each per single price item quantity count")
 _SPOKEN_LENGTHS: Final = (  # patterns of lengths of time in words, and their minutes
     (re.compile(r"\b(?:an|one) hour and a half\b|\bone and a half hours\b"), 90),
     (re.compile(r"\b(?:three|3) quarters? of an hour\b|\bthree-quarters of an hour\b"), 45),

@@ -22,7 +22,7 @@ from calibrator.readers.calls.reading.values import (
 _MONEY = "cents eur euros usd price cost fare rate amount total fee charge premium price_each"
 _TIME = (
     "date time departure depart departs start starts created sent due when day arrival modified"
-    " updated expires expiry expiration"
+    " born bought built year founded updated expires expiry expiration"
 )
 _SPAN = "duration minutes hours length time_min travel eta days seconds transit"
 _SIZE = "size bytes amount total quantity count area capacity employees population mb gb kb stars"
@@ -48,6 +48,16 @@ _SUPERLATIVES: dict[str, tuple[bool, str]] = {  # word: (whether the lowest is w
     "highest rated": (False, _RATING),
     "worst-rated": (True, _RATING), "lowest-rated": (True, _RATING),
 }  # fmt: skip
+_COMPARATIVES: dict[str, str] = {  # of two records: the word, and the superlative that it means
+    "cheaper": "cheapest", "more expensive": "most expensive", "earlier": "earliest",
+    "older": "oldest", "newer": "newest", "more recent": "most recent", "shorter": "shortest",
+    "faster": "fastest", "quicker": "quickest", "longer": "longest", "larger": "largest",
+    "bigger": "biggest", "smaller": "smallest", "heavier": "heaviest", "lighter": "lightest",
+    "taller": "tallest", "younger": "youngest", "nearer": "nearest", "closer": "closest",
+}  # fmt: skip
+_OF_TWO = re.compile(
+    rf"\bthe ({'|'.join(_COMPARATIVES)})(?= (?:one\b|of (?:the|these|those|both)\b)|[.,;!?]|$)"
+)
 _ANY = re.compile(r"\b(lowest|highest|fewest|least|most|greatest)\s+([a-z]+)")
 _FILTERS = re.compile(
     r"\b(?:under|below|over|above|at least|at most|before|after|within|without|except|not|no|unless"
@@ -88,6 +98,8 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
             yield value.path, f"{name} that the user described"
             continue
         listed = fitting
+        if len(listed) != 2 and _OF_TWO.search(request):
+            continue
         best = _best(listed, is_low, hints)
         if best and chosen[0] not in best and _fits_as_well(best, chosen[0], request):
             yield value.path, name
@@ -110,6 +122,9 @@ def _wanted(request: str) -> Iterator[tuple[str, bool, set[str]]]:
     for name, (is_low, fields) in _SUPERLATIVES.items():
         if re.search(rf"\b{name}\b", request):
             yield name, is_low, set(fields.split())
+    for word in _OF_TWO.findall(request)[:4]:
+        is_low, fields = _SUPERLATIVES[_COMPARATIVES[word]]
+        yield word, is_low, set(fields.split())
     for word, field in _ANY.findall(request)[:4]:
         if f"{word} {field}" not in _SUPERLATIVES:
             yield f"{word} {field}", word in ("lowest", "fewest", "least"), {field, f"{field}s"}

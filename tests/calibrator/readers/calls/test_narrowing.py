@@ -182,6 +182,28 @@ def test_flags_by_what_somebody_has(said: str, flag: str, wanted: bool | None) -
         assert ("other_choice" in found) is (wanted is not None and value is not wanted)
 
 
+@pytest.mark.parametrize(
+    ("said", "sailing", "is_marked"),
+    [
+        ("Take the cheaper one.", "F-2", True),
+        ("Take the cheaper one.", "F-1", False),
+        ("Take the later of the two.", "F-2", False),
+        ("Take a cheaper tariff.", "F-2", False),
+    ],
+)
+def test_the_better_of_two(said: str, sailing: str, is_marked: bool) -> None:
+    """A comparative with "one" or "of the two" picks one of two records."""
+    found = names(said, "reserve_ferry", {"sailing": sailing}, found=FERRIES)
+    assert ("other_record" in found) is is_marked
+
+
+@pytest.mark.parametrize(("amount", "is_marked"), [(480, False), (400, True), (1.2, True)])
+def test_an_amount_is_the_product(amount: float, is_marked: bool) -> None:
+    """Neither the count nor the price of each alone is the amount of several."""
+    said = "She sold 400 copies at 1.20 each, pay her."
+    assert ("other_number" in names(said, "pay_author", {"amount": amount})) is is_marked
+
+
 @pytest.mark.parametrize(("day", "is_marked"), [("2026-01-22", False), ("2026-01-24", True)])
 def test_the_day_before_another(day: str, is_marked: bool) -> None:
     """A day beside the one that was named is said, on the right side of it."""
