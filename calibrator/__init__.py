@@ -65,11 +65,19 @@ from calibrator.scorer import (
 from calibrator.text.asides import (
     has_asides,
     messages_without_asides,
+    own_instructions,
     split_asides,
     without_asides,
     without_attribution,
 )
-from calibrator.text.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
+from calibrator.text.replies import (
+    answer_message,
+    blocks_message,
+    is_call,
+    is_tool_use,
+    listed_tools,
+    tool_call,
+)
 from calibrator.text.transcript import (
     AFTER_CHARACTERS,
     HISTORY_CHARACTERS,
@@ -86,6 +94,7 @@ if TYPE_CHECKING:
     from calibrator.commands.recalibrate import recalibrate
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
     from calibrator.errors import install_command
+    from calibrator.features.successors import plain_name
     from calibrator.llm.exporting import export_weights
     from calibrator.llm.serving.token_prompts import (
         TokenPrompts,
@@ -206,6 +215,7 @@ _LAZY = {
     "locate_images": "calibrator.text.images",
     "name_elsewhere": "calibrator.llm.serving.token_prompts",
     "open_lines": "calibrator.rows.rows",
+    "plain_name": "calibrator.features.successors",
     "recalibrate": "calibrator.commands.recalibrate",
     "recalibration_files": "calibrator.recalibration.versions",
     "refuse": "calibrator.commands.terminal",
@@ -342,6 +352,7 @@ __all__ = [
     "keeping",
     "knows_others",
     "knows_signals",
+    "listed_tools",
     "load_facts",
     "load_facts_for",
     "load_labelled",
@@ -353,6 +364,8 @@ __all__ = [
     "name_elsewhere",
     "open_lines",
     "opinion_of",
+    "own_instructions",
+    "plain_name",
     "provenance",
     "read_notes",
     "read_question",

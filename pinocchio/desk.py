@@ -187,8 +187,9 @@ class Desk:
                 with urllib.request.urlopen(request, timeout=_TIMEOUT_S + wait_s) as reply:
                     return _told(json.load(reply), url)
             except urllib.error.HTTPError as error:
-                if error.code not in _RESTARTING or time.monotonic() > give_up:
-                    raise _error_of(error, url) from error
+                found = _error_of(error, url)
+                if found.status not in _RESTARTING or time.monotonic() > give_up:
+                    raise found from error
             except ValueError as error:  # no JSON
                 raise _no_desk(200, url) from error
             except (OSError, http.client.HTTPException) as error:
@@ -211,6 +212,8 @@ def _error_of(error: urllib.error.HTTPError, url: str) -> DeskError:
         code, message = told["code"], told["message"]
     except (ValueError, KeyError, TypeError, AttributeError):
         return _no_desk(error.code, url)
+    if str(code).startswith("upstream_"):  # a proxy relays paths that it does not know
+        return _no_desk(404, url)
     if code == "unknown_url" or (error.code == 404 and code is None):
         return _no_desk(error.code, url)
     return DeskError(error.code, code, message)

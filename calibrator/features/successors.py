@@ -20,20 +20,33 @@ from calibrator.scorer import Item, OtherReply, known_name
 
 MAX_NAME: Final = 200  # characters of a model's name
 
-_SMALL: Final = ("mini", "luna", "small", "lite", "haiku")  # variants, grouped by size
-_SMALLEST: Final = ("nano", "tiny", "flash-lite", "micro")
-_LARGE: Final = ("", "sol", "astra", "terra", "latest")
-_LINES: Final = (  # names of a maker's models: line, version and variant
-    re.compile(r"(?P<line>gpt)-(?P<version>\d{1,2}(?:\.\d{1,2})?)(?:-(?P<variant>[a-z]+))?"),
-    re.compile(
-        r"(?P<line>claude)-(?P<variant>opus|sonnet|haiku|fable)"
-        r"-(?P<version>\d{1,2}(?:[.-]\d{1,2})?)"
-    ),
-    re.compile(
-        r"(?P<line>gemini)-(?P<version>\d{1,2}(?:\.\d{1,2})?)-(?P<variant>pro|flash-lite|flash)"
-    ),
+_SMALL: Final = frozenset(("mini", "luna", "small", "lite", "haiku"))  # variants by their size
+_SMALLEST: Final = frozenset(("nano", "tiny", "micro"))
+_LARGE: Final = frozenset(("sol", "astra", "terra"))
+_FAMILIES: Final = {"claude": ("opus", "sonnet", "haiku", "fable"), "gemini": ("pro", "flash")}
+_UNSIZED: Final = {  # words of a name that say nothing about a model's size
+    *("latest", "preview", "exp", "experimental", "beta", "alpha", "stable", "snapshot", "new"),
+    *("free", "chat", "instruct", "it", "turbo", "fast", "online", "vision", "think", "thinking"),
+    *("reasoning", "none", "minimal", "low", "medium", "high", "xhigh", "max"),
+}
+_LARGER: Final = {  # sizes by which a small one is rated if its own is unknown; never too low
+    "smallest": ("small", "large"),
+    "small": ("large",),
+    "flash-lite": ("flash", "pro"),
+    "haiku": ("sonnet", "opus"),
+}
+_LINE: Final = re.compile(  # a maker's line, behind the names of a gateway, cloud or region
+    r"(?:^|[.:@~]|(?:openai|azure|anthropic|google|vertex|databricks|bedrock)-)"
+    r"(?:chat)?(gpt|claude|gemini)[-_ .]([^:@]*)(.*)"
 )
-_DATE: Final = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d)$")
+_WORDS: Final = re.compile(r"[-_ :@]+")
+_VERSION: Final = re.compile(r"\d{1,2}(?:\.\d{1,2})?")
+_MINOR: Final = re.compile(r"\d{1,2}")
+_NUMBER: Final = re.compile(r"v?\d+")  # of a date or a revision
+_DATE: Final = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d)$")
+_ADDED: Final = re.compile(  # what gateways add to a name
+    r"(?:[:@](?:free|beta|latest|default|nitro|floor|online|extended|thinking)|-latest)$"
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,16 +63,19 @@ def predecessor(name: str, known: Collection[str]) -> str | None:
 
     `known` are names in lower case. The part before the last slash, the owner, is ignored.
     """
-    asked = _read(name.lower().rpartition("/")[2])
+    asked = _read(name.lower()[-MAX_NAME:].rpartition("/")[2])
     if asked is None:
         return None
-    lines = [(each, read) for each in known if (read := _read(each)) is not None]
-    alike = [
-        (read.version, each)
-        for each, read in lines
-        if (read.line, read.size) == (asked.line, asked.size) and read.version <= asked.version
-    ]
-    return max(alike)[1] if alike else None
+    lines = [(each, read) for each in known if (read := _read_known(each)) is not None]
+    for size in (asked.size, *_LARGER.get(asked.size, ())):
+        alike = [
+            (read.version, each)
+            for each, read in lines
+            if (read.line, read.size) == (asked.line, size) and read.version <= asked.version
+        ]
+        if alike:
+            return max(alike)[1]
+    return None
 
 
 class Predecessors:
@@ -67,8 +83,10 @@ class Predecessors:
 
     def __init__(self, known: Collection[str]) -> None:
         def rated_as(name: str) -> str:
-            is_known = known_name(name, known) is not None
-            return name if is_known else predecessor(name, known) or name
+            if known_name(name, known) is not None:
+                return name
+            plain = plain_name(name)
+            return plain if plain in known else predecessor(name, known) or name
 
         self._rated_as = lru_cache(maxsize=1_024)(rated_as)
 
@@ -95,28 +113,61 @@ class Predecessors:
         return other if name == other.source_model else replace(other, source_model=name)
 
 
+def plain_name(name: str) -> str:
+    """Return a model's name in lower case without its owner, its date and what gateways add.
+
+    plain_name("openai/GPT-6-Sol-2026-09-01:free")  # "gpt-6-sol"
+    """
+    name = name[:MAX_NAME].lower().rpartition("/")[2]
+    return _DATE.sub("", _ADDED.sub("", _DATE.sub("", name)))
+
+
+def _read_known(name: str) -> _Read | None:
+    """Parse a known name; None also for one with more than line, version, size and date."""
+    words = _WORDS.split(_DATE.sub("", name))
+    is_plain = not any(
+        word in _UNSIZED or (len(word) > 3 and _NUMBER.fullmatch(word)) for word in words
+    )
+    return _read(_DATE.sub("", name)) if is_plain else None
+
+
 def _read(name: str) -> _Read | None:
     """Parse a name; None if it belongs to no known line or size."""
-    name = _DATE.sub("", name)
-    for line in _LINES:
-        if (found := line.fullmatch(name)) is not None:
-            major, _, minor = found["version"].replace("-", ".").partition(".")
-            size = _size_of(found["variant"] or "")
-            return (
-                None if size is None else _Read(found["line"], size, (int(major), int(minor or 0)))
-            )
-    return None
+    found = _LINE.search(name[:MAX_NAME])
+    if found is None:
+        return None
+    line, words, added = found[1], _WORDS.split(found[2]), _WORDS.split(found[3])
+    at = next((i for i, word in enumerate(words) if _VERSION.fullmatch(word)), None)
+    if at is None:
+        return None
+    major, dot, minor = words[at].partition(".")
+    if not dot and at + 1 < len(words) and _MINOR.fullmatch(words[at + 1]):
+        minor = words.pop(at + 1)
+    del words[at]
+    words += (word for word in added if word in _SMALL or word in _SMALLEST)
+    size = _size_of(line, words)
+    return None if size is None else _Read(line, size, (int(major), int(minor or 0)))
 
 
-def _size_of(variant: str) -> str | None:
-    """Return the size of a variant, or its own word where it names a line, as `opus` does.
+def _size_of(line: str, words: Sequence[str]) -> str | None:
+    """Return the size that the words beside line and version name; None if it is unknown.
 
-    Return None for an unknown variant.
+    It is `large`, `small`, `smallest`, or the family's word, as `opus`. A small variant of a family
+    counts as the smallest family of that maker.
     """
-    if variant in _LARGE:
-        return "large"
-    if variant in _SMALLEST:
+    told = {word for word in words if word and not _NUMBER.fullmatch(word)} - _UNSIZED
+    family = next((each for each in _FAMILIES.get(line, ()) if each in told), None)
+    if line == "gemini" and "flash" in told and "lite" in told:
+        return "flash-lite"
+    is_small = bool(told & (_SMALL | _SMALLEST))
+    if line == "claude":
+        return "haiku" if is_small and family else family
+    if line == "gemini":
+        return "flash-lite" if is_small else family
+    if told & _SMALLEST:
         return "smallest"
-    if variant in _SMALL:
+    if is_small:
         return "small"
-    return variant if variant in ("opus", "sonnet", "fable", "pro", "flash") else None
+    if "pro" in told:
+        return "pro"
+    return "large" if not told or told & _LARGE else None

@@ -16,6 +16,9 @@ from typing import Any
 _NAMES = ("system-reminder", "environment_context", "user_instructions")
 _TAGS = tuple((f"<{name}>", f"</{name}>") for name in _NAMES)
 _ATTRIBUTION = "x-anthropic-billing-header:"
+_INSTRUCTING = ("system", "developer")
+ATTRIBUTION_WITHIN = 2_000  # characters
+FIRST_LOOKED_AT = 4  # first messages, among them the instructions
 MESSAGES_LOOKED_AT = 400  # the last ones, so that the work does not grow with the conversation
 
 
@@ -57,30 +60,79 @@ def without_attribution(text: str) -> str:
     return "".join(line for line in lines if not line.lstrip().startswith(_ATTRIBUTION))
 
 
-def messages_without_asides(messages: Sequence[Any]) -> Sequence[Any]:
-    """Return the messages with the agent's blocks removed from the user's messages.
+def own_instructions(instructions: Any) -> Any:
+    """Return instructions, a text or blocks, without the line that a coding agent's client adds."""
+    if isinstance(instructions, str):
+        return without_attribution(instructions)
+    if not isinstance(instructions, list):
+        return instructions
+    kept = []
+    for block in instructions:
+        text = block.get("text") if isinstance(block, Mapping) else None
+        left = without_attribution(text) if isinstance(text, str) else None
+        if left is None or left == text:
+            kept.append(block)
+        elif left:
+            kept.append({**block, "text": left})
+    return kept
 
-    The same sequence is returned if nothing changes. A user message that holds nothing but blocks
-    is left out, unless no user message would remain.
+
+def has_attribution(message: Any) -> bool:
+    """Return whether the first `ATTRIBUTION_WITHIN` characters of instructions name the client."""
+    if not _instructs(message):
+        return False
+    content = message.get("content")
+    if isinstance(content, list):
+        content = content[0].get("text") if content and isinstance(content[0], Mapping) else None
+    return isinstance(content, str) and content.find(_ATTRIBUTION, 0, ATTRIBUTION_WITHIN) >= 0
+
+
+def messages_without_asides(messages: Sequence[Any], *, is_agents: bool = False) -> Sequence[Any]:
+    """Return the messages without the agent's blocks and without the line that names the client.
+
+    A user message that holds nothing but blocks is left out, unless no user message would remain.
+    Where instructions name the client, or with `is_agents`, the agent has also written those after
+    the user's first message; they are left out, too. (The user's words alone do not have this
+    effect, since anybody can write a block into them.) The same sequence is returned if nothing
+    changes.
     """
     early = max(0, len(messages) - MESSAGES_LOOKED_AT)
-    late = messages[early:]
-    changed = [_own_words(message) for message in late]
-    if all(new is old for new, old in zip(changed, late, strict=True)):
+    first = min(early, FIRST_LOOKED_AT)
+    looked_at = [*messages[:first], *messages[early:]]
+    changed = [_own_words(message) for message in looked_at]
+    if not any(isinstance(m, Mapping) and m.get("role") == "user" for m in changed):
+        changed = [_own_instructions(message) for message in looked_at]
+    if not is_agents and all(new is old for new, old in zip(changed, looked_at, strict=True)):
         return messages
-    kept = [message for message in changed if message is not None]
-    if not any(isinstance(m, Mapping) and m.get("role") == "user" for m in kept):
-        return messages
-    return [*messages[:early], *kept]
+    is_named = any(
+        new is not old and _instructs(old) for new, old in zip(changed, looked_at, strict=True)
+    )
+    all_of = [*changed[:first], *messages[first:early], *changed[first:]]
+    kept = [message for message in all_of if message is not None]
+    return _without_later_instructions(kept) if is_agents or is_named else kept
+
+
+def _instructs(message: Any) -> bool:
+    return isinstance(message, Mapping) and message.get("role") in _INSTRUCTING
+
+
+def _without_later_instructions(messages: Sequence[Any]) -> list[Any]:
+    """Return the messages without instructions that follow a user's message."""
+    kept, has_begun = [], False
+    for message in messages:
+        has_begun = has_begun or (isinstance(message, Mapping) and message.get("role") == "user")
+        if not (has_begun and _instructs(message)):
+            kept.append(message)
+    return kept
 
 
 def _own_words(message: Any) -> Any:
     """Return a message with the user's own words only, or None if it has none.
 
-    Messages of other roles are returned unchanged.
+    Instructions lose the line that names the client, other messages are returned unchanged.
     """
     if not isinstance(message, Mapping) or message.get("role") != "user":
-        return message
+        return _own_instructions(message)
     content = message.get("content")
     if isinstance(content, str):
         left = without_asides(content)
@@ -92,6 +144,15 @@ def _own_words(message: Any) -> Any:
         return message
     left_parts = [part for part in parts if part is not None]
     return {**message, "content": left_parts} if left_parts else None
+
+
+def _own_instructions(message: Any) -> Any:
+    """Return a message, instructions without the line that names the client; None if empty then."""
+    if not _instructs(message):
+        return message
+    content = message.get("content")
+    left = own_instructions(content)
+    return message if left == content else {**message, "content": left} if left else None
 
 
 def _own_part(part: Any) -> Any:

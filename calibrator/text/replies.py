@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calibrator.scorer import OtherReply
-from calibrator.text.transcript import SAID, Question, message_text
+from calibrator.text.transcript import LISTED, SAID, Question, message_text
 
 Json = dict[str, Any]
 
@@ -21,6 +21,8 @@ _NO_ARGUMENTS = {  # keys of a call that are not its arguments
     *("id", "call_id", "type", "name", "status", "caller", "created_by", "execution"),
     *("server_label", "output", "outputs", "result", "results", "error"),
 }
+_MOST_TOOLS = 200  # of one list of an MCP server
+_MOST_LISTED = 400  # of all lists
 _UNFINISHED = ("queued", "in_progress", "failed", "cancelled")  # responses without an answer
 
 
@@ -133,7 +135,9 @@ def answer_message(items: Iterable[Any]) -> Json:
     """Combine the output items of a response into one assistant message.
 
     Text that is marked as commentary (`phase`) is the content only where there is no other text.
+    Beside calls, the tools that MCP servers list in the same response are the member `LISTED`.
     """
+    items = list(items)
     texts: list[str] = []
     refusals: list[str] = []
     thoughts: list[str] = []
@@ -156,7 +160,23 @@ def answer_message(items: Iterable[Any]) -> Json:
         message["reasoning_content"] = "\n".join(thoughts)
     if refusals:
         message["refusal"] = "\n".join(refusals)
-    return {**message, "tool_calls": calls} if calls else message
+    if not calls:
+        return message
+    listed = listed_tools(items)
+    return {**message, "tool_calls": calls} | ({LISTED: listed} if listed else {})
+
+
+def listed_tools(items: Iterable[Any]) -> list[Json]:
+    """Return the tools that MCP servers listed, by name and annotations, which the risk needs."""
+    found: list[Json] = []
+    for item in items:
+        is_list = isinstance(item, Mapping) and item.get("type") == "mcp_list_tools"
+        tools = item.get("tools") if is_list else None
+        for tool in tools[:_MOST_TOOLS] if isinstance(tools, list) else []:
+            if isinstance(tool, Mapping):
+                read = {key: tool.get(key) for key in ("name", "annotations")}
+                found.append({"type": "mcp_tool", **read})
+    return found[:_MOST_LISTED]
 
 
 def is_tool_use(block: Any) -> bool:

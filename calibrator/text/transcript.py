@@ -20,11 +20,12 @@ from typing import Any
 
 from calibrator.errors import NotScorableError
 from calibrator.scorer import IMAGE_CHARACTERS, ToolUse
-from calibrator.text.asides import has_asides, messages_without_asides
+from calibrator.text.asides import has_asides, has_attribution, messages_without_asides
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent ones
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
 SAID = ("content", *_BESIDE_CONTENT)  # every message of an assistant has one of these keys
+LISTED = "mcp_list_tools"  # key of a message: tools that MCP servers listed beside its calls
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant")}  # what a turn begins with
 _OPENING_OF = _OPENINGS.__getitem__
@@ -83,10 +84,18 @@ class Question:
             if not self.has_calls:
                 return None
         has_calls = bool(message.get("tool_calls") or message.get("function_call"))
+        if has_calls and isinstance(beside := message.get(LISTED), list):
+            tools = [*tools, *(each for each in beside if _is_listed(each))]
+            message = {key: value for key, value in message.items() if key != LISTED}
         offered = [*tools, *self.listed] if self.listed and has_calls else tools
         return ToolUse(
             self.all_messages() or [{"role": "user", "content": self.text}], offered, message
         )
+
+
+def _is_listed(tool: Any) -> bool:
+    """Return whether an MCP server listed this tool: such tools do not change the score."""
+    return isinstance(tool, Mapping) and tool.get("type") == "mcp_tool"
 
 
 def _has_calls(messages: Sequence[Any]) -> bool:
@@ -153,6 +162,8 @@ def read_question(messages: Any, tools: Any = None) -> Question:
     plain = _plain_text(messages, opening)
     if plain is not None and not has_asides(plain):  # nearly every request
         text = f"{plain}\n\n{offered}" if offered else plain
+        if has_attribution(messages[0]):
+            messages = messages_without_asides(messages)
         return Question(text, [], messages, tools or (), None, False)
     images: Images = []
     messages = messages_without_asides(messages)

@@ -38,7 +38,7 @@ export function atDesk({ url, key, queue, expiresS, escalate, approvals, below, 
     const told = await reply.json().catch(() => ({}));
     if (reply.ok && told.review_id) return told;
     const { code, message } = told.error ?? {};
-    if (reply.ok || !code || code === "unknown_url") {
+    if (reply.ok || !code || code === "unknown_url" || code.startsWith("upstream_")) {
       throw new Error(`no review desk at ${new URL(at).origin}; is this the proxy?`);
     }
     throw new Error(`${reply.status} ${code}: ${message}`);

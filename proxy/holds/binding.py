@@ -22,11 +22,10 @@ from typing import Any
 import orjson
 import structlog
 
-from calibrator import messages_without_asides
+from calibrator import messages_without_asides, own_instructions
 from policies import Action, Decision, Escalate, Hold, Policy
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import Format, Json
-from proxy.formats.base.format import own_instructions
 from proxy.formats.events.called import tool_calls
 from proxy.http.wire.json_splice import json_object
 from proxy.store.reviews.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store

@@ -51,6 +51,7 @@ from proxy.scoring.engines.findings import (
 )
 from proxy.scoring.images import ImagePart, Images
 from proxy.scoring.priority import step_back
+from proxy.scoring.renaming import renaming
 
 log = structlog.get_logger(__name__)
 
@@ -173,7 +174,7 @@ class Scoring:
         on_ready: Callable[[], None] = lambda: None,
         rated_like: Mapping[str, str] | None = None,  # model names to those they are rated as
     ) -> None:
-        self._load, self._rated_like = load, rated_like or {}
+        self._load, self._rated_as = load, renaming(rated_like or {})
         self._timeout_s = timeout_s
         self._deadlines = Deadlines(timeout_s)
         self._images = images or Images()
@@ -288,7 +289,7 @@ class Scoring:
             return [self._absence] * len(choices)
         try:
             asked, items, found = question(), [], []
-            model = self._rated_like.get(model, model)
+            model = self._rated_as(model)
             for choice in choices:
                 items.append(item := _item_of(asked, choice, model, domain))
                 item.facts = facts(item) if facts is not None else ()
@@ -325,7 +326,7 @@ class Scoring:
         if not self.opinion or not others:
             return list(found)
         try:
-            asked, model = question(), self._rated_like.get(model, model)
+            asked, model = question(), self._rated_as(model)
             read = tuple(_other(asked, each) for each in others)
             at = [at for at, each in enumerate(found) if each.value is not None]
             items = [_item_of(asked, choices[each], model, None) for each in at]

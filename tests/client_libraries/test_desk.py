@@ -80,6 +80,7 @@ def test_nobody_is_waited_for_without_end() -> None:
         (404, b"<html>Not Found</html>"),
         (404, b'{"error": {"message": "Not Found", "code": null}}'),
         (404, b'{"error": {"message": "no such path", "code": "unknown_url"}}'),
+        (502, b'{"error": {"message": "no host", "code": "upstream_unreachable"}}'),
         (200, b"<html>Welcome</html>"),
         (200, b'{"object": "list"}'),
     ],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,6 +21,7 @@ import typer
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
+    from calibrator import CallNotes
     from policies import Decision, Facts, Policy
 
 Permission = Literal["allow", "ask", "deny"]
@@ -61,9 +62,10 @@ def hook(
     except (ValueError, InvalidDocumentError, OSError) as error:
         typer.echo(f"pinocchio hook: {error}", err=True)
         raise typer.Exit(DENIED) from error
-    facts = _facts(asked, deciding, calibrator)
+    facts, words = _facts(asked, deciding, calibrator)
     decision = decide(deciding, facts)
-    answer = hook_output(asked, decision, facts.confidence, denies_held=ask == "deny")
+    denies_held = ask == "deny"
+    answer = hook_output(asked, decision, facts.confidence, words, denies_held=denies_held)
     if answer is not None:
         typer.echo(json.dumps(answer))
     raise typer.Exit(ExitStatus.OK)
@@ -92,23 +94,30 @@ def read_hook_input(raw: bytes) -> HookInput:
 
 
 def hook_output(
-    asked: HookInput, decision: Decision, confidence: float | None, *, denies_held: bool = False
+    asked: HookInput,
+    decision: Decision,
+    confidence: float | None,
+    words: Sequence[str] = (),
+    *,
+    denies_held: bool = False,
 ) -> dict[str, Any] | None:
     """Return the client's answer, or None where the client's own approval goes on.
 
-    With `denies_held` a call that a person should decide on is denied.
+    `words` say what speaks against the call. With `denies_held` a call that a person should decide
+    on is denied.
     """
     permission = permission_of(decision)
     if permission == "ask" and denies_held:
         permission = "deny"
     reason = f"{decision.policy}: {decision.rule}"
-    if confidence is not None:
-        reason += f" (confidence {confidence:.2f})"
+    told = [] if confidence is None else [f"confidence {confidence:.2f}"]
+    if told := [*told, *words]:
+        reason += f" ({'; '.join(told)})"
     if asked.event == "PermissionRequest":
         if permission == "ask":
             return None
-        told = {"behavior": permission} | ({"message": reason} if permission == "deny" else {})
-        return {"hookSpecificOutput": {"hookEventName": asked.event, "decision": told}}
+        answer = {"behavior": permission} | ({"message": reason} if permission == "deny" else {})
+        return {"hookSpecificOutput": {"hookEventName": asked.event, "decision": answer}}
     if asked.is_codex and permission != "deny":
         return None  # Codex reads only denials before a call; its sandbox and approvals go on
     return {
@@ -131,35 +140,47 @@ def permission_of(decision: Decision) -> Permission:
     return "deny" if decision.action.name == "block" else "ask"
 
 
-def _facts(asked: HookInput, policy: Policy, calibrator: str) -> Facts:
+def _facts(asked: HookInput, policy: Policy, calibrator: str) -> tuple[Facts, list[str]]:
+    """Return the facts about a call, and in words what speaks against it."""
     from policies import Facts, OfferedTools, ToolCall
 
     readings = OfferedTools([asked.tool]).readings(asked.tool)
-    call = ToolCall(asked.tool, asked.arguments, readings, asked.project)
-    confidence = None
+    confidence, notes = None, None
     if policy.needs_score and asked.transcript is not None:
-        confidence = _confidence(asked, asked.transcript, calibrator)
-    return Facts(confidence, "", (call,), finish_reason="tool_calls")
+        confidence, notes = _judged(asked, asked.transcript, calibrator)
+    marks, risk = None, None
+    words: list[str] = []
+    if notes is not None:
+        marks, risk = tuple((mark.name, mark.argument) for mark in notes.marks), notes.risk
+        words = [f"{mark.argument}: {mark.words}".lstrip(": ") for mark in notes.marks[:3]]
+        words += [f"high risk: {', '.join(notes.reasons)}"] if notes.risk == "high" else []
+    call = ToolCall(asked.tool, asked.arguments, readings, asked.project, marks, risk)
+    return Facts(confidence, "", (call,), finish_reason="tool_calls"), words
 
 
-def _confidence(asked: HookInput, transcript: Path, calibrator: str) -> float | None:
-    """Return the probability that the call is right after the conversation, or None without one.
+def _judged(
+    asked: HookInput, transcript: Path, calibrator: str
+) -> tuple[float | None, CallNotes | None]:
+    """Return the probability that the call is right after the conversation, its marks and risk.
 
-    The reason for None is printed on stderr.
+    Each is None where it cannot be known; the reason is printed on stderr.
     """
-    from calibrator import CalibratorError, NotScorableError, Pinocchio
+    from calibrator import CalibratorError, NotScorableError, Pinocchio, call_notes
     from proxy.formats import MESSAGES, RESPONSES
 
     function = {"name": asked.tool, "arguments": asked.arguments}
     reply = {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
+    notes = None
     try:
         messages, items = _conversation(transcript)
         format, payload = (RESPONSES, {"input": items}) if items else (MESSAGES, {})
         question = format.question(payload or {"messages": messages})
-        return Pinocchio(calibrator).score(reply, messages=question.all_messages())
+        if (used := question.tool_use(reply)) is not None:
+            [notes] = call_notes(used) or [None]
+        return Pinocchio(calibrator).score(reply, messages=question.all_messages()), notes
     except (OSError, CalibratorError, NotScorableError, ValueError) as error:
         typer.echo(f"pinocchio hook: no confidence: {error}", err=True)
-        return None
+        return None, notes
 
 
 def _conversation(transcript: Path) -> tuple[list[Any], list[Any]]:

@@ -126,12 +126,22 @@ def with_arguments(choices: Sequence[Facts], held: HeldReply) -> tuple[Facts, ..
     No record keeps the arguments, so they come from the reply that was held. Facts with other calls
     than the reply stay as they are.
     """
-    calls = tuple(ToolCall(each.name, each.arguments) for each in calls_in(held.reply, held.path))
+    calls = calls_in(held.reply, held.path)
     names = [call.name for call in calls]
     return tuple(
-        replace(facts, tools=calls) if [call.name for call in facts.tools] == names else facts
+        replace(facts, tools=_with_arguments(facts.tools, calls))
+        if [call.name for call in facts.tools] == names
+        else facts
         for facts in choices
     )
+
+
+def _with_arguments(
+    recorded: Sequence[ToolCall], calls: Sequence[WaitingCall]
+) -> tuple[ToolCall, ...]:
+    """Return the recorded calls, with their marks and risk, and these arguments."""
+    pairs = zip(recorded, calls, strict=True)
+    return tuple(replace(known, arguments=call.arguments) for known, call in pairs)
 
 
 Known: TypeAlias = tuple[list[dict[str, str]], list[str], list[CallNotes]]
@@ -161,6 +171,7 @@ class Doubts:
         if not held.reply:
             return []
         calls = calls_in(held.reply, held.path)
+        notes: list[CallNotes] = []
         if held.edit:
             found = _edited(calls, calls_in(held.edit, held.path))
         else:
@@ -176,9 +187,17 @@ class Doubts:
                 ]
         if rule is None:
             return found
-        return [
-            replace(call, risk=risk_of(rule, ToolCall(call.name, call.arguments))) for call in found
-        ]
+        known = notes if len(notes) == len(found) else [None] * len(found)
+        pairs = zip(found, known, strict=True)
+        return [replace(call, risk=risk_of(rule, _tool_call(call, note))) for call, note in pairs]
+
+
+def _tool_call(call: WaitingCall, notes: CallNotes | None) -> ToolCall:
+    """Return a call as a rule reads it, with its marks and risk if they are known."""
+    if notes is None:
+        return ToolCall(call.name, call.arguments)
+    marks = tuple((mark.name, mark.argument) for mark in notes.marks)
+    return ToolCall(call.name, call.arguments, marks=marks, risk=notes.risk)
 
 
 def _edited(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> list[WaitingCall]:

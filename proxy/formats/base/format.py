@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from calibrator import Question, messages_without_asides, without_attribution
+from calibrator import Question, messages_without_asides
 from proxy.errors import ProxyError
 from proxy.formats.base.edits import Editable, WantedJson
 from proxy.formats.events.called import plain_text
@@ -102,23 +102,6 @@ def text_of(content: Any) -> str:
         parts = (part.get("text") for part in content if isinstance(part, dict))
         content = " ".join(part for part in parts if isinstance(part, str))
     return content if isinstance(content, str) else ""
-
-
-def own_instructions(instructions: Any) -> Any:
-    """Return instructions, a text or blocks, without the line that a coding agent's client adds."""
-    if isinstance(instructions, str):
-        return without_attribution(instructions)
-    if not isinstance(instructions, list):
-        return instructions
-    kept = []
-    for block in instructions:
-        text = block.get("text") if isinstance(block, dict) else None
-        left = without_attribution(text) if isinstance(text, str) else None
-        if left is None or left == text:
-            kept.append(block)
-        elif left:
-            kept.append({**block, "text": left})
-    return kept
 
 
 def _without_results(content: Any) -> Any:

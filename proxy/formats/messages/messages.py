@@ -13,6 +13,7 @@ from calibrator import (
     blocks_message,
     is_tool_use,
     messages_without_asides,
+    own_instructions,
     read_question,
 )
 from proxy.errors import ProxyError
@@ -33,7 +34,6 @@ from proxy.formats.base.format import (
     Ending,
     Json,
     last_users_text,
-    own_instructions,
     turns_in,
 )
 from proxy.formats.base.openai import annotated
@@ -86,7 +86,7 @@ class MessagesFormat:
 
     def question(self, payload: Json) -> Question:
         try:
-            messages = _chat_messages(_own_words(payload.get("messages")))
+            messages = _chat_messages(_own_words(payload))
             question = read_question(messages, _chat_tools(payload.get("tools")))
             question.conversation = partial(_conversation, payload)
             return question
@@ -243,14 +243,18 @@ def _chat_messages(messages: Any) -> list[Any]:
     ]
 
 
-def _own_words(messages: Any) -> Any:
+def _own_words(payload: Json) -> Any:
     """Return the messages without what a coding agent adds to the user's own words."""
-    return messages_without_asides(messages) if isinstance(messages, list) else messages
+    messages, instructions = payload.get("messages"), payload.get("system")
+    if not isinstance(messages, list):
+        return messages
+    is_agents = bool(instructions) and own_instructions(instructions) != instructions
+    return messages_without_asides(messages, is_agents=is_agents)
 
 
 def _conversation(payload: Json) -> list[Any]:
     """Return instructions and the last turns, on which an answer that calls a tool may depend."""
-    turns = _latest(_own_words(payload["messages"]), CONVERSATION_LOOKED_AT)
+    turns = _latest(_own_words(payload), CONVERSATION_LOOKED_AT)
     instructions = _text_of(own_instructions(payload.get("system")))
     return [{"role": "system", "content": instructions}, *turns] if instructions else turns
 

@@ -222,6 +222,7 @@ class MessagesAssembler(Assembler):
             before = message.get("usage")
             message["usage"] = dict(before) if isinstance(before, dict) else {}
             _update(message["usage"], usage)
+            self.model = answering_model({"model": self.model, "usage": message["usage"]})
         left_out = ("type", "delta", "usage", MEMBER)
         message.update({key: value for key, value in data.items() if key not in left_out})
         is_finish = isinstance(message.get("stop_reason"), str) and not was_finished

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from calibrator import NotScorableError, Question, read_question
+from calibrator import (
+    NotScorableError,
+    Question,
+    listed_tools,
+    own_instructions,
+    read_question,
+)
 from proxy.errors import ProxyError
 from proxy.formats.base.edits import (
     Changes,
@@ -34,7 +40,6 @@ from proxy.formats.responses.responses_items import (
     as_items,
     chat_messages,
     chat_tools,
-    listed_tools,
     logprobs_of,
     tools_in_items,
     with_text,
@@ -90,8 +95,8 @@ class ResponsesFormat:
                 raise NotScorableError(reason, f"{name!r} stands for text that is not here")
         try:
             messages = chat_messages(as_items(payload.get("input")))
-            if instructions := payload.get("instructions"):
-                messages.insert(0, {"role": "system", "content": text_of(instructions)})
+            if instructions := text_of(own_instructions(payload.get("instructions"))):
+                messages.insert(0, {"role": "system", "content": instructions})
             items = as_items(payload.get("input"))
             offered = chat_tools(payload.get("tools")) + tools_in_items(items)
             question = read_question(messages, offered)

@@ -178,20 +178,6 @@ def tools_in_items(items: Sequence[Any]) -> list[Json]:
     return found
 
 
-def listed_tools(items: Sequence[Any]) -> list[Json]:
-    """Return the tools that MCP servers listed, by name and annotations, which the risk needs."""
-    found: list[Json] = []
-    for item in items:
-        is_list = isinstance(item, dict) and item.get("type") == "mcp_list_tools"
-        tools = item.get("tools") if is_list else None
-        for tool in tools[:200] if isinstance(tools, list) else []:
-            if isinstance(tool, dict):
-                found.append(
-                    {"type": "mcp_tool", **{k: tool.get(k) for k in ("name", "annotations")}}
-                )
-    return found[:400]
-
-
 def recent(items: Sequence[Any]) -> list[Any]:
     """Return what a later question needs: the last turn and some text around it, no files.
 

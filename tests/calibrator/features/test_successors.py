@@ -37,6 +37,24 @@ REPLIES = [
         ("gemini-4-pro", None),
         ("gpt-4.1", None),
         ("gpt-6-codex", None),
+        ("openai/gpt-6-sol:free", "gpt-5.4"),
+        ("gpt-6-sol@latest", "gpt-5.4"),
+        ("AZURE/GPT-6.1-SOL-2026-11-20", "gpt-5.4"),
+        ("openai.gpt-6-astra-preview", "gpt-5.4"),
+        ("databricks-gpt-6", "gpt-5.4"),
+        ("gpt-6-sol-mini", "gpt-5.4-mini"),
+        ("gpt-6-astra-nano:free", "gpt-5.4-nano"),
+        ("GPT-6.1-Mini@latest", "gpt-5.4-mini"),
+        ("gpt-6-codex-mini", "gpt-5.4-mini"),
+        ("ft:gpt-6-luna:acme::9a", "gpt-5.4-mini"),
+        ("gpt-6-sol:nano", "gpt-5.4-nano"),
+        ("us.anthropic.claude-opus-5-5-20260901-v1:0", "claude-opus-4.8"),
+        ("claude-sonnet-5-5@20260901", "claude-sonnet-5"),
+        ("anthropic/claude-5.5-sonnet:thinking", "claude-sonnet-5"),
+        ("claude-opus-5.5-mini", "claude-haiku-4.5"),
+        ("models/gemini-4-flash-002", "gemini-3-flash"),
+        ("gemini-4-nano", "gemini-3-flash"),
+        ("my-gpt-6-clone", None),
         ("my-company-llm", None),
         ("", None),
         ("-" * 10_000, None),
@@ -45,6 +63,12 @@ REPLIES = [
 def test_the_predecessor(name: str, rated_as: str | None) -> None:
     """Of the same maker's line and size, the last version before it; None where there is none."""
     assert predecessor(name, KNOWN) == rated_as
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-5:free", "gpt-5@latest", "GPT-5-2026-01-31"])
+def test_what_gateways_add_to_a_known_name_changes_nothing(name: str) -> None:
+    """A known model is rated under its own name, also with a price, a version or a date."""
+    assert Predecessors(KNOWN).rated_as(name) == "gpt-5"
 
 
 def test_known_names_and_those_of_operators_stay() -> None:
@@ -76,6 +100,10 @@ def confidences(scorer: Scorer, model: str) -> list[float]:
         ("gpt-6-luna", "gpt-5.4-mini"),
         ("claude-opus-5-5", "claude-opus-4.8"),
         ("claude-sonnet-5.5", "claude-sonnet-5"),
+        ("openai/GPT-6-Sol:free", "gpt-5.4"),
+        ("gpt-6.1-2026-11-20", "gpt-6-sol@latest"),
+        ("gpt-6-sol-mini", "gpt-5.4-mini"),
+        ("anthropic.claude-opus-5-5-20260901-v1:0", "claude-opus-4.8"),
     ],
 )
 def test_a_successor_is_not_rated_below_its_predecessor(
@@ -86,9 +114,22 @@ def test_a_successor_is_not_rated_below_its_predecessor(
     assert all(newer >= older for newer, older in pairs)
 
 
-def test_a_small_variant_is_not_rated_above_the_large_one(embedded: Scorer) -> None:
-    """Luna is the small one of GPT-6: less able than Sol, and no surer of any of these replies."""
-    pairs = zip(
-        confidences(embedded, "gpt-6-luna"), confidences(embedded, "gpt-6-sol"), strict=True
-    )
-    assert all(small <= large for small, large in pairs)
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        ("gpt-6-luna", "gpt-6-sol"),
+        ("openai/gpt-6-mini:free", "gpt-6"),
+        ("gpt-6-nano@latest", "gpt-6-luna"),
+        ("GPT-6.1-SOL-MINI", "gpt-6.1-sol"),
+        ("gpt-6-astra-nano-2026-11-20", "gpt-6-astra"),
+        ("claude-opus-5-5-mini", "claude-opus-5-5"),
+        ("claude-haiku-5.5", "claude-sonnet-5.5"),
+        ("gemini-4-flash-lite", "gemini-4-flash"),
+    ],
+)
+def test_a_small_variant_is_not_rated_above_the_large_one(
+    embedded: Scorer, small: str, large: str
+) -> None:
+    """No reply gets more under the smaller name."""
+    pairs = zip(confidences(embedded, small), confidences(embedded, large), strict=True)
+    assert all(lesser <= greater for lesser, greater in pairs)

@@ -161,6 +161,41 @@ def test_a_policy_that_looks_at_the_confidence_gets_one(tmp_path: Path) -> None:
     assert re.fullmatch(r"scored: unsure \(confidence 0\.\d\d\)", reason)
 
 
+@pytest.mark.parametrize(
+    ("recipient", "permission", "words"),
+    [
+        ("ann@corp.example", "allow", ""),
+        ("bob@corp.example", "ask", "to: not in the conversation"),
+    ],
+)
+def test_marks_count_and_are_told(
+    tmp_path: Path, recipient: str, permission: str, words: str
+) -> None:
+    """With `doubtful-calls` a call passes unless something speaks against it, which is told."""
+    message = {"role": "user", "content": "Mail the text 'All done' to ann@corp.example."}
+    transcript = tmp_path / "s.jsonl"
+    transcript.write_text(json.dumps({"type": "user", "message": message}))
+    given = {"to": recipient, "text": "All done"}
+    stdin = asked("mcp__mail__send_email", given, transcript_path=str(transcript))
+    done = run_hook(stdin, "--policy", "doubtful-calls")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["hookSpecificOutput"]
+    assert told["permissionDecision"] == permission
+    assert words in told["permissionDecisionReason"]
+
+
+def test_a_rule_on_the_risk_decides(tmp_path: Path) -> None:
+    """A deletion that the user did not ask for is of high risk, one that was asked for is not."""
+    policy = tmp_path / "risk.yaml"
+    policy.write_text(SCORED.replace("tools: any, confidence: {below: 1.0}", "risk: high"))
+    for said, permission in (("Any news?", "ask"), ("Delete note 12.", "allow")):
+        transcript = tmp_path / "s.jsonl"
+        transcript.write_text(json.dumps({"message": {"role": "user", "content": said}}))
+        stdin = asked("delete_note", {"id": "12"}, transcript_path=str(transcript))
+        told = json.loads(run_hook(stdin, "--policy", str(policy)).stdout)["hookSpecificOutput"]
+        assert told["permissionDecision"] == permission
+
+
 def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     """The settings of docs/start/coding-agents.md are JSON, and its example asks."""
     page = (ROOT / "docs/start/coding-agents.md").read_text()

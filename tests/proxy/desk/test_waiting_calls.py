@@ -224,6 +224,20 @@ def test_a_pack_is_known_without_a_configuration(start_proxy: StartProxy) -> Non
     assert len(done.stdout.splitlines()) == 2
 
 
+def test_a_rule_on_marks_names_those_that_it_found(start_proxy: StartProxy) -> None:
+    """In the queue and as the reason: not that the marks, which are shown, were not known."""
+    proxy = start_proxy(policy=pack_text("doubtful-calls"), **DESK)
+    [tools] = {json.dumps(list(row.tools)) for row in rows() if row.question == QUESTION}
+    held = proxy.ask(QUESTION, "demo", tools=json.loads(tools))
+    id = str(held.headers["x-pinocchio-review-id"])
+    proxy.recorded(held.headers["x-pinocchio-request-id"], "facts")  # once it is written
+    [call] = items(proxy)[id]["calls"]
+    found = "refund_order matches marked amount not_in_conversation"
+    assert (call["marks"], call["risk"]) == ({"amount": ODD}, found)
+    [matched] = [each for each in review(proxy, id)["why"] if each["verdict"] == "matched"]
+    assert found in matched["reasons"]
+
+
 def listed_by_command(proxy: LiveProxy, *options: str) -> str:
     return listing(proxy, "list", *options).stdout
 

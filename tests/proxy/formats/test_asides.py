@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 import pytest
 
-from calibrator import without_asides
+from calibrator import Item, load_scorer, without_asides
 from proxy.formats import CHAT, MESSAGES, RESPONSES, Format
+from proxy.holds.binding import digest_of_request
+from tests.proxy.holds.test_approvals import request_of
 
 REMINDER = "<system-reminder>\nToday is Friday. Use TodoWrite.\n</system-reminder>"
 BILLING = "x-anthropic-billing-header: cc_version=2.1.197; cc_entrypoint=cli; cch=1a2b3;"
@@ -50,6 +53,53 @@ def test_the_attribution_does_not_change_what_the_calibrator_reads() -> None:
     one, other = (MESSAGES.question(claude_code(cch)).all_messages() for cch in ("11111", "22222"))
     assert one == other
     assert "Working directory: /srv/app" in str(one)
+
+
+def instructed(text: str) -> list[tuple[Format, dict[str, Any]]]:
+    """Return requests of all forms in which instructions are written, with these instructions."""
+    asking: dict[str, Any] = {"role": "user", "content": "List the files here."}
+    parts = [{"type": "text", "text": text}]
+    found: list[tuple[Format, dict[str, Any]]] = [
+        (MESSAGES, {"system": text, "messages": [asking]}),
+        (MESSAGES, {"system": parts, "messages": [asking]}),
+        (MESSAGES, {"messages": [asking, {"role": "system", "content": text}]}),
+        (RESPONSES, {"instructions": text, "input": "List the files here."}),
+        (CHAT, {"messages": [{"role": "system", "content": text}, *[asking] * 500]}),
+    ]
+    for role in ("system", "developer"):
+        for content in (text, parts):
+            turns = [{"role": role, "content": content}, asking]
+            found += [(CHAT, {"messages": turns}), (RESPONSES, {"input": turns})]
+    return found
+
+
+@pytest.mark.parametrize("form", range(len(instructed(""))))
+def test_the_attribution_counts_nowhere(form: int) -> None:
+    """In no form of instructions does it change question, conversation or digest of a request."""
+    told: list[Any] = []
+    for cch in ("1a2b3", "2b3c4"):
+        text = f"{BILLING.replace('1a2b3', cch)}\nBe brief."
+        format, payload = instructed(text)[form]
+        question = format.question(payload)
+        digest = digest_of_request(request_of(json.dumps(payload).encode(), format))
+        told.append((question.text, str(question.all_messages()), digest))
+        assert format.last_question(payload) == "List the files here."
+    assert told[0] == told[1]
+    assert "billing" not in told[0][0] + told[0][1]
+
+
+def test_additions_do_not_change_a_calls_confidence() -> None:
+    """A call is scored as if reminder, attribution and later instructions were not there."""
+    call = {"function": {"name": "Bash", "arguments": '{"command": "ls"}'}}
+    reply = {"role": "assistant", "content": None, "tool_calls": [call]}
+    plain = claude_code() | {"messages": [{"role": "user", "content": "List the files here."}]}
+    plain["system"] = plain["system"][1:]
+    items = []
+    for payload in (plain, claude_code("11111"), claude_code("22222")):
+        question = MESSAGES.question(payload)
+        items.append(Item(question.text, "", tool_use=question.tool_use(reply)))
+    scores = load_scorer("embedded").score_batch(items)
+    assert len({score.confidence for score in scores}) == 1
 
 
 def test_codexs_surroundings_are_not_the_question() -> None:

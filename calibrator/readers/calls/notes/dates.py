@@ -38,6 +38,17 @@ _HOURS = re.compile(
 )
 
 
+_SHIFTS = (  # from the day of a call to the day that the user named
+    (re.compile(r"\b(?:the|a) day (?:before|earlier)\b|\bthe eve\b"), 1),
+    (re.compile(r"\b(?:the|a) day (?:after|later)\b(?! tomorrow)"), -1),
+)
+
+
+def is_day_shifted(text: str) -> bool:
+    """Return whether a text in lower case speaks of the day before or after another one."""
+    return any(pattern.search(text) for pattern, _ in _SHIFTS)
+
+
 def is_date_said(said: Said, value: Value, call: Call) -> bool:
     """Return whether a day and its time were said, or follow from the conversation."""
     is_slashed = re.search(r"\d/\d", value.text) is not None  # day and month in either order
@@ -57,6 +68,11 @@ def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call
         return False
     if told in said.relative or told in said.relative_in_rules:
         return True
+    for pattern, days in _SHIFTS:
+        if pattern.search(s.users.text):
+            beside = told + timedelta(days)
+            if beside in said.relative or (beside.year, beside.month, beside.day) in said.days:
+                return True
     users = s.users.text
     if said.today is None and _RELATIVE.search(users):
         return True

@@ -103,6 +103,7 @@ _PHRASES: Final = (  # several words with one meaning, and the word that they ar
     (r"\bneither\b", " not "),
     (r"\bnor\b", " or "),
     (r"\blet (?:\w+ ){1,3}?know\b", " notify "),
+    (r"\bwrite to (?:him|her|them|any(?:body|one)|every(?:body|one)|mr|mrs|ms|dr)\b", " notify "),
     (r"\bsend (?:him|her|them|anybody|anyone|the \w+) (?:anything|a line)\b", " email "),
     (r"\be-mail", "email"),
     (r"\b(?:leave|leaving|left|leaves) (?:\w+ ){0,4}?out\b", " without "),
@@ -113,6 +114,7 @@ _PHRASES: Final = (  # several words with one meaning, and the word that they ar
     (r"\bfor real\b|\bin earnest\b", " really "),
     (r"\b(?:a|as a|just a|only a) (?:test|trial)(?: run)?\b|\btest run\b|\bdry[- ]run\b",
      " simulate "),
+    (r"\b(?:day and night|night and day|around the clock)\b", " "),
     (r"\bnot really\b|\b(?:don't|do not) really\b", " simulate "),
     (r"\bwith (?:the )?names\b", " named "),
     (r"\b(?:need|has|have) not be\b|\bdoesn't (?:need|have) to be\b", " needn't be "),
@@ -139,6 +141,10 @@ _SWITCHED_OFF = re.compile(
 _SWITCHED_ON = re.compile(r"\b(?:turn|switch)\w*\b[^.;!?]{0,40}\bon\b|\b(?:enable|activate)\b")
 
 
+_PROVIDES = word_set("rent rents rental hire hires borrow lend needs need provide supply")
+_OWN = re.compile(r"\b(?:his|her|their|my|our) own (\w+)")
+
+
 def other_flag(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
     """Yield flags that contradict the user's words, each with the value that they say."""
     flags = [value for value in call.values[:30] if isinstance(value.raw, bool)]
@@ -152,6 +158,8 @@ def other_flag(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str,
         wanted = _by_time(names, text)
         if wanted is None:
             wanted = _by_switch(names, text)
+        if wanted is None and set(names) & _PROVIDES and set(_OWN.findall(text)) & set(names):
+            wanted = False
         if wanted is None and len(names) == 1 and names[0] in _SWITCHES:
             wanted = _agreed(_Flag(_ACTIVE, frozenset(), 1, 0), clauses)
         if wanted is None:

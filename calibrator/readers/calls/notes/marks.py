@@ -9,8 +9,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.readers.calls.notes import flags, last_turn, numbers, requested, risk, superlatives
-from calibrator.readers.calls.notes.dates import is_date_said
+from calibrator.readers.calls.notes import (
+    flags,
+    last_turn,
+    narrowing,
+    numbers,
+    requested,
+    risk,
+    superlatives,
+)
+from calibrator.readers.calls.notes.dates import is_date_said, is_day_shifted
 from calibrator.readers.calls.notes.near import nearest_said
 from calibrator.readers.calls.notes.said import Said, is_worded
 from calibrator.readers.calls.notes.said_numbers import is_number_said
@@ -116,11 +124,14 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("other_number", argument_name(path), words)
     for path in numbers.other_length(call, said):
         yield Mark("other_number", argument_name(path), "the request names another span of time")
+    for path in numbers.only_a_factor(call, said):
+        yield Mark("other_number", argument_name(path), "it is only one factor of the amount")
     for path in superlatives.better_named(call, said):
         words = "another of those listed has more of the user's words"
         yield Mark("other_record", argument_name(path), words)
     for path, which in superlatives.not_that_one(call, said):
         yield Mark("other_record", argument_name(path), f"not the {which} of those listed")
+    yield from _of_narrowing(call, tool, said)
     effect = risk.effect_of(call, tool, view)
     for path in requested.wider(call, said, destroys=effect.kind == risk.DESTROY):
         yield Mark("wider", argument_name(path), "the user named only a part of it")
@@ -144,13 +155,32 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     if requested.is_reversed(call):
         yield Mark("impossible_date", "", "a range ends before it starts")
     traits, request = contrary(call, view, sources), view.request.lower()[-2_000:]
+    is_timed = numbers.has_spoken_length(call, request)
     is_rate = any("per" in name_words(value.path) for value in call.values[:40])
     is_unclear = is_rate or _COMPUTED.search(request) is not None
     for trait, (name, words) in _BY_CONTRARY.items():
-        if traits[trait] > 0 and not (trait == "measure_wrong" and is_unclear):
+        if traits[trait] > 0 and not (trait == "measure_wrong" and (is_unclear or is_timed)):
             yield Mark(name, "", words)
-    if _PART.search(request) and grounding(call, sources, tool, view)["part_wrong"] > 0:
+    if (
+        not is_timed
+        and _PART.search(request)
+        and grounding(call, sources, tool, view)["part_wrong"] > 0
+    ):
         yield Mark("other_number", "", "the user asked for a part, and no number is one")
+
+
+def _of_narrowing(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+    """Yield the marks of values that the request's own words exclude."""
+    for path, named in narrowing.the_other(call, tool, said):
+        yield Mark("other_choice", argument_name(path), f"the user wants the other one, {named}")
+    for path in narrowing.other_week(call, said):
+        yield Mark("other_date", argument_name(path), "it is that weekday, but of a later week")
+    for path, words in narrowing.out_of_bounds(call, said):
+        yield Mark("other_record", argument_name(path), words)
+    for path in (*narrowing.beyond_named(call, said), *narrowing.beyond_described(call, said)):
+        yield Mark("wider", argument_name(path), "the list has more than the user named")
+    for path in narrowing.excluded(call, said):
+        yield Mark("ruled_out", argument_name(path), "the user left it out")
 
 
 _PART = re.compile(
@@ -159,7 +189,7 @@ _PART = re.compile(
 _COMPUTED = re.compile(
     r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise"
     r"|lower|by|each"
-    r"|per|both|total|extend|shorten|split)\b"
+    r"|per|both|total|extend|shorten|split|(?:kilomet\w+|met\w+|km|miles|minutes|hours) long)\b"
 )
 
 
@@ -176,7 +206,10 @@ def _of_step(
             yield Mark("schema", "", words)
     is_told = all(is_said(v, call, tool, said) for v in call.values if v.days or v.times)
     for trait, (name, words) in _BY_DATE.items():
-        if dates[trait] > 0 and not (is_told and trait in ("relative_wrong", "time_wrong")):
+        is_open = trait in ("relative_wrong", "time_wrong") or (
+            trait == "weekday_wrong" and is_day_shifted(view.request.lower())
+        )
+        if dates[trait] > 0 and not (is_told and is_open):
             yield Mark(name, "", words)
     yield from (Mark("limit_passed", "", w) for trait, w in BY_LIMIT.items() if rules[trait] > 0)
     is_read = risk.effect_of(call, tool, view).is_read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from calibrator.readers.calls.notes.said import Said
 from calibrator.readers.calls.reading.conversation import Call, Tool
@@ -148,6 +149,26 @@ def _is_step_back(number: float, steps: set[float], text: str, said: Said) -> bo
     return back and not ahead
 
 
+_EACH = re.compile(
+    r"\b(\d{1,6}|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:\w{2,20} ){1,2}(?:at|for) (?:[$€£]\s?)?(\d{1,6}(?:\.\d{1,2})?)"
+    r"(?: ?[$€£]| \w{2,10}){0,2} (?:each|apiece|per)\b"
+)
+
+
+def only_a_factor(call: Call, said: Said) -> Iterator[str]:
+    """Yield amounts that are a count or a price for each, in "12 chairs at 40 euros each"."""
+    found = _EACH.findall(said.view.request.lower()[-2_000:])
+    if len(found) != 1:
+        return
+    count = float(found[0][0]) if found[0][0].isdigit() else NUMBER_WORDS.get(found[0][0], 0.0)
+    for value in call.values[:30]:
+        names = set(name_words(value.path))
+        if not names & _TOTALS or names & _OF_EACH or value.number is None or count < 2:
+            continue
+        if value.number in (count, float(found[0][1])) and len(call.values) < 4:
+            yield value.path
+
+
 def other_length(call: Call, said: Said) -> Iterator[str]:
     """Yield arguments for a length of time that differs from the span that the user named."""
     text = said.view.request.lower()[-2_000:]
@@ -164,3 +185,29 @@ def other_length(call: Call, said: Said) -> Iterator[str]:
             continue
         if value.number not in (minutes, minutes / 60, minutes * 60):
             yield value.path
+
+
+_TOTALS: Final = word_set("amount total sum payment pay payout value")
+_OF_EACH: Final = word_set("unit each per single price item quantity count")
+_SPOKEN_LENGTHS: Final = (  # patterns of lengths of time in words, and their minutes
+    (re.compile(r"\b(?:an|one) hour and a half\b|\bone and a half hours\b"), 90),
+    (re.compile(r"\b(?:three|3) quarters? of an hour\b|\bthree-quarters of an hour\b"), 45),
+    (re.compile(r"\b(?:a|one) quarter of an hour\b"), 15),
+    (re.compile(r"\bhalf an hour\b|\bhalf hour\b"), 30),
+)
+_HOURS_AND_HALF = re.compile(
+    r"\b(two|three|four|five|six|\d{1,2})(?: hours)? and a half(?: hours)?\b"
+)
+
+
+def has_spoken_length(call: Call, text: str) -> bool:
+    """Return whether a number of the call is the length of time that a text says in words.
+
+    In minutes, seconds or hours; `text` is in lower case.
+    """
+    found = {minutes for pattern, minutes in _SPOKEN_LENGTHS if pattern.search(text)}
+    for number in _HOURS_AND_HALF.findall(text)[:4]:
+        hours = int(number) if number.isdigit() else int(NUMBER_WORDS[number])
+        found.add(60 * hours + 30)
+    lengths = {float(each) for minutes in found for each in (minutes, 60 * minutes, minutes / 60)}
+    return any(value.number in lengths for value in call.values[:30])

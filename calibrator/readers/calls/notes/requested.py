@@ -29,8 +29,13 @@ _PAIRS_OF_ENDS = (
     ("departure", "return"), ("since", "until"), ("after", "before"), ("min", "max"),
     ("in", "out"), ("checkin", "checkout"), ("departure", "arrival"),
 )  # fmt: skip
-_FROM = word_set("from source origin src sender departure payer debit old previous")
-_TO = word_set("to target destination dest dst recipient receiver arrival into payee credit new")
+_FROM = word_set(
+    "from source origin src sender departure payer debit old previous lender seller giver exporter"
+)
+_TO = word_set(
+    "to target destination dest dst recipient receiver arrival into payee credit new"
+    " borrower buyer importer"
+)
 _ALL = re.compile(r"\b(?:all|every|everything|everyone|everybody|entire|whole|any|each|wipe)\b")
 _PURE_LOOK = re.compile(
     r"^\W*(?:(?:please|can you|could you|would you|hey|hi|hello|ok|and|also|just|now)\W+)*"
@@ -110,7 +115,7 @@ def wrong_way(call: Call, said: Said) -> Iterator[str]:
     ends: dict[str, list[Value]] = {"from": [], "to": []}
     for value in call.values[:20]:
         names = set(name_words(value.path.rpartition(" ")[2]))
-        is_from, is_to = bool(names & _FROM), bool(names & _TO)
+        is_from, is_to = bool(names & (_FROM | {"by"})), bool(names & _TO)
         if is_from != is_to and value.kind not in ("flag", "empty", "text", "date", "number"):
             ends["from" if is_from else "to"].append(value)
     if len(ends["from"]) != 1 or len(ends["to"]) != 1:
@@ -145,7 +150,10 @@ def left_out(call: Call, said: Said) -> Iterator[str]:
     """Yield arguments with somebody or something that the request leaves out: not for Milo."""
     text = said.view.request.lower()[-2_000:]
     for value in call.values[:30]:
-        if value.kind not in ("mail", "name", "id"):
+        is_old = set(name_words(value.path)) & (
+            _FROM | {"replaced", "replaces", "remove", "instead"}
+        )
+        if value.kind not in ("mail", "name", "id") or is_old:
             continue
         word = value.text.partition("@")[0]
         if len(word) < 4 or not all(each.isalnum() for each in word) or word not in text:
@@ -157,7 +165,8 @@ def left_out(call: Call, said: Said) -> Iterator[str]:
 
 _FROM_TO = re.compile(r"\bfrom ([\w-]{2,40}) to ([\w-]{2,40})\b")
 _LEFT_OUT = (
-    r"\b(?:without|except(?: for)?|excluding|not|leave)(?: (?:for|to|with|the))?(?: the)? {0}\b"
+    r"\b(?:without|except(?: for)?|excluding|not|leave|instead of|in place of|rather than)"
+    r"(?: (?:for|to|with|the))?(?: the)? {0}\b"
     r"(?! only)"
 )
 
@@ -205,6 +214,8 @@ def crossed_names(call: Call, said: Said) -> Iterator[str]:
             is_own = bool(name) and name[0] in name_words(value.path)
             if other is value or not name or is_own or len(name[0]) < 4 or value.text == other.text:
                 continue
+            if name[0] in _PERIODS:  # "last quarter Ann sold more"
+                continue
             if _are_beside(value.text, name[0], text) and not _are_beside(
                 other.text, name[0], text
             ):
@@ -219,8 +230,12 @@ def crossed_names(call: Call, said: Said) -> Iterator[str]:
             yield value.path
 
 
+_PERIODS = word_set("time hour day week month quarter year season period")
+
+
 def _are_beside(value: str, name: str, text: str) -> bool:
-    forms = (f"{value} {name}", f"{name} {value}")
+    forms = [f"{value} {name}", f"{name} {value}"]
+    forms += [f"{value} {verb} {name}" for verb in ("has", "gets", "takes", "plays", "is", "as")]
     return any(holds_token(text, form) for form in forms)
 
 
@@ -329,7 +344,10 @@ def is_look(turn: str) -> bool:
     others = [each for each in sentences if each not in looks]
     return not (
         any(verb_classes(words_of(each)) & _ACTING or _TAKES.match(each) for each in others)
-        or any(re.search(rf"\b(?:and|then)\s+(?:then\s+)?(?:{_ACTS})\b", each) for each in looks)
+        or any(
+            re.search(rf"\b(?:and|then)\s+(?:(?:then|also|please)\s+)*(?:{_ACTS})\b", each)
+            for each in looks
+        )
     )
 
 
@@ -350,6 +368,8 @@ _ACTING = {
 _ACTS = (
     "delete|remove|cancel|pay|refund|send|book|order|buy|close|update|change|move|email|mail|tell|reply"
     "|forward|transfer|drop|clear|archive|create|add|make|put|reserve|share|let|set|notify|approve|post"
+    "|publish|deploy|push|release|commit|merge|submit|ship|upload|install|fix|rename|replace|rewrite"
+    "|tidy|clean|save|restart|stop|start|schedule|invite|grant|revoke|reject|charge|rebook|reschedule"
 )
 
 

@@ -59,9 +59,13 @@ _SAFE_GIT = word_set(
 )
 _DESTRUCTIVE_COMMAND = re.compile(
     r"\b(?:rm|rmdir|shred|unlink|mkfs\S*|dd|truncate|kill|killall|pkill|shutdown|reboot|dropdb)\b"
-    r"|\bfind\b.*\s-delete\b|\bgit\s+(?:push|reset|clean)\b|\b(?:delete\s+from|drop\s+\w+|truncate"
-    r"|alter\s+table)\b|--force\b|\bkubectl\s+delete\b|\bterraform\s+(?:destroy|apply)\b"
-    r"|\b(?:npm|cargo|twine)\s+(?:publish|upload)\b",
+    r"|\bfind\b.*\s-delete\b|\bgit\s+(?:reset|clean)\b|\bgit\s+push\b.*\s(?:-f|-d|--delete|:\S+|\+\S+)(?:\s|$)|\b(?:delete\s+from|drop\s+\w+|truncate"
+    r"|alter\s+table)\b|--force\b|\bkubectl\s+delete\b|\bterraform\s+(?:destroy|apply)\b",
+    re.I,
+)
+_PUBLISHING_COMMAND = re.compile(
+    r"\bgit\s+push\b|\b(?:npm|pnpm|yarn|cargo|twine|poetry|uv)\s+(?:publish|upload)\b"
+    r"|\b(?:docker|helm)\s+push\b|\bgh\s+(?:release\s+create|pr\s+(?:create|merge))\b",
     re.I,
 )
 _WRITING_COMMAND = re.compile(
@@ -186,6 +190,8 @@ def _command_in(call: Call) -> str | None:
 def _of_command(command: str, is_idempotent: bool) -> Effect:
     if _DESTRUCTIVE_COMMAND.search(command):
         return Effect(DESTROY, "the command deletes or overwrites", is_idempotent)
+    if _PUBLISHING_COMMAND.search(command):
+        return Effect(SEND, "the command publishes", is_idempotent)
     if re.match(r"\s*(?:select|explain|show|describe|with)\b", command):
         return Effect(READ, "the statement only reads")
     if _WRITING_COMMAND.search(command):

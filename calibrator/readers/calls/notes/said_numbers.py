@@ -19,6 +19,7 @@ _COMPUTES = re.compile(
     r"|reduc\w*|lower\w*|cut|plus|minus|split|divid\w*|share|average|warmer|cooler|colder|higher"
     r"|discount|tax|tip|add\w*|another|longer|shorter|everything|convert\w*|whole|full|by|top up"
     r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for|times|nights"
+    r"|(?:kilomet\w+|met\w+|km|miles|minutes|hours|days|weeks) long"
     r"|a (?:night|day"
     r"|month|year|piece|person|head|week|hour|unit))\b|%"
 )

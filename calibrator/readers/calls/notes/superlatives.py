@@ -22,7 +22,7 @@ from calibrator.readers.calls.reading.values import (
 _MONEY = "cents eur euros usd price cost fare rate amount total fee charge premium price_each"
 _TIME = (
     "date time departure depart departs start starts created sent due when day arrival modified"
-    " updated"
+    " born bought built year founded updated expires expiry expiration"
 )
 _SPAN = "duration minutes hours length time_min travel eta days seconds transit"
 _SIZE = "size bytes amount total quantity count area capacity employees population mb gb kb stars"
@@ -40,17 +40,30 @@ _SUPERLATIVES: dict[str, tuple[bool, str]] = {  # word: (whether the lowest is w
     "heaviest": (False, "weight kg lb mass"), "lightest": (True, "weight kg lb mass"),
     "tallest": (False, "height"), "youngest": (True, "age"),
     "busiest": (False, "visits load traffic count"),
+    "weakest": (True, "*"), "strongest": (False, "*"),
+    "emptiest": (True, "*"), "fullest": (False, "*"),
     "nearest": (True, _NEAR), "closest": (True, _NEAR),
     "best-rated": (False, _RATING), "highest-rated": (False, _RATING),
     "top-rated": (False, _RATING), "best rated": (False, _RATING),
     "highest rated": (False, _RATING),
     "worst-rated": (True, _RATING), "lowest-rated": (True, _RATING),
 }  # fmt: skip
+_COMPARATIVES: dict[str, str] = {  # of two records: the word, and the superlative that it means
+    "cheaper": "cheapest", "more expensive": "most expensive", "earlier": "earliest",
+    "older": "oldest", "newer": "newest", "more recent": "most recent", "shorter": "shortest",
+    "faster": "fastest", "quicker": "quickest", "longer": "longest", "larger": "largest",
+    "bigger": "biggest", "smaller": "smallest", "heavier": "heaviest", "lighter": "lightest",
+    "taller": "tallest", "younger": "youngest", "nearer": "nearest", "closer": "closest",
+}  # fmt: skip
+_OF_TWO = re.compile(
+    rf"\bthe ({'|'.join(_COMPARATIVES)})(?= (?:one\b|of (?:the|these|those|both)\b)|[.,;!?]|$)"
+)
 _ANY = re.compile(r"\b(lowest|highest|fewest|least|most|greatest)\s+([a-z]+)")
 _FILTERS = re.compile(
     r"\b(?:under|below|over|above|at least|at most|before|after|within|without|except|not|no|unless"
     r"|but|only|between|more than|less than|up to|max(?:imum)?|min(?:imum)?|until|second|third)\b"
 )
+_NO_FILTER = re.compile(r"\bno (?:rush|hurry|worries|problem|need)\b")
 _UNTIL = re.compile(r"\buntil (?:the )?\d")  # how long, not which
 _DAY = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _STAMP = re.compile(r"^\d{4}-\d{2}(?:-\d{2}.*)?$|^\d{1,2}:\d{2}$")
@@ -65,7 +78,7 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
     """
     request = said.view.request.lower()[-2_000:]
     wanted = list(_wanted(request))
-    if len(wanted) != 1 or _FILTERS.search(_UNTIL.sub(" ", request)):
+    if len(wanted) != 1 or _FILTERS.search(_UNTIL.sub(" ", _NO_FILTER.sub(" ", request))):
         return
     name, is_low, hints = wanted[0]
     for value in call.values[:20]:
@@ -85,6 +98,8 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
             yield value.path, f"{name} that the user described"
             continue
         listed = fitting
+        if len(listed) != 2 and _OF_TWO.search(request):
+            continue
         best = _best(listed, is_low, hints)
         if best and chosen[0] not in best and _fits_as_well(best, chosen[0], request):
             yield value.path, name
@@ -107,6 +122,9 @@ def _wanted(request: str) -> Iterator[tuple[str, bool, set[str]]]:
     for name, (is_low, fields) in _SUPERLATIVES.items():
         if re.search(rf"\b{name}\b", request):
             yield name, is_low, set(fields.split())
+    for word in _OF_TWO.findall(request)[:4]:
+        is_low, fields = _SUPERLATIVES[_COMPARATIVES[word]]
+        yield word, is_low, set(fields.split())
     for word, field in _ANY.findall(request)[:4]:
         if f"{word} {field}" not in _SUPERLATIVES:
             yield f"{word} {field}", word in ("lowest", "fewest", "least"), {field, f"{field}s"}
@@ -138,6 +156,11 @@ def _best(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Recor
         end_of = min(keys_of) if is_low else max(keys_of)
         return [r for r, key in zip(listed, keys_of, strict=True) if key == end_of]
     names = [n for n in list(listed[0].fields)[:30] if set(name_words(str(n))) & hints]
+    if "*" in hints:  # no field has the word's name: the only one with numbers
+        held = [
+            n for n in list(listed[0].fields)[:30] if number_of(listed[0].fields[n]) is not None
+        ]
+        names = held if len(held) == 1 else []
     best: list[list[Record]] = []
     for name in names:
         keys = [_key(record.fields.get(name)) for record in listed]
@@ -205,7 +228,8 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
         others = [words_in(r.text) & wanted for r in listed if r is not chosen[0]]
         is_best = [held for held in others if held > own]
         if (
-            len(is_best) == 1
+            (is_best and len(is_best) < len(others))
+            or len(is_best) == 1
             or _is_only_other(chosen[0], [_is_in_month(r, months) for r in listed], listed)
             or _is_only_other(chosen[0], [_has_initial(r, initials) for r in listed], listed)
         ):

@@ -159,12 +159,27 @@ def test_the_policies_know_every_mark_and_risk() -> None:
         ("List the files.", "bash", {"command": "ls -la"}, None, "low"),
         ("List the files.", "bash", {"command": "cat ~/.ssh/id_rsa"}, None, "high"),
         ("List the files.", "bash", {"command": "rm -rf src"}, None, "high"),
+        ("Push it to main.", "bash", {"command": "git push origin main"}, None, "medium"),
+        ("Push it to main.", "bash", {"command": "git push -f origin main"}, None, "high"),
+        ("Show the diff to main.", "bash", {"command": "git push origin main"}, None, "high"),
+        ("Release it.", "bash", {"command": "npm publish"}, None, "medium"),
     ],
 )
 def test_risk(said: str, name: str, arguments: Json, annotations: Json | None, risk: str) -> None:
     """By the verb, the target, the amount, the annotations, and what the user asked for."""
     noted = notes(said, name, arguments, annotations=annotations)
     assert (noted.risk, bool(noted.reasons)) == (risk, True)
+
+
+def test_a_request_that_begins_with_a_look_may_ask_for_more() -> None:
+    """Words such as "then publish" ask for a change; to count alone only asks to look."""
+    for said, is_marked in (
+        ("Count the shipping into the total, then tidy up and publish.", False),
+        ("Show me the diff and please also push it.", False),
+        ("Count the files that are in the folder.", True),
+    ):
+        marks = [mark.name for mark in notes(said, "bash", {"command": "git push"}).marks]
+        assert ("unasked_change" in marks) is is_marked
 
 
 def test_assistant_and_results_authorise_nothing() -> None:

@@ -35,7 +35,10 @@ def stopped(scenes: Path) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     "name",
-    ["first_calls", "second_calls", "third_calls", "first_flags", "second_flags"],
+    [
+        *("first_calls", "second_calls", "third_calls", "fourth_calls", "fifth_calls"),
+        *("first_flags", "second_flags"),
+    ],
 )
 def test_wrong_calls_stop_and_right_ones_pass(name: str) -> None:
     """At least 70 % of the wrong calls and at most 10 % of the right ones.

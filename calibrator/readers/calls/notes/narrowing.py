@@ -1,0 +1,221 @@
+"""The checks of a call against what narrows the request: exclusions, bounds, weeks, the other one.
+
+Each reports only if the user's own words settle the matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from calibrator.readers.calls.notes.said import Said, holds_token
+from calibrator.readers.calls.reading.conversation import Call, Record, Tool
+from calibrator.readers.calls.reading.values import (
+    Value,
+    calendar_day,
+    name_words,
+    number_of,
+    times_in,
+    weekdays_in,
+    word_set,
+)
+
+MOST_TEXT: Final = 2_000  # last characters of the request that are read
+MOST_VALUES: Final = 30
+MOST_CLAUSES: Final = 60
+MOST_RECORDS: Final = 300
+_MORE_THAN_NAMED = re.compile(
+    r"\b(?:all|every\w*|any|each|both|others?|rest|also|similar|whole|entire|these|those|them|ones"
+    r"|team|group|except|but)\b"
+)
+_CLAUSE = re.compile(r"[;!?:()\n]+|[.](?=\s|$)|,|\bbut\b")
+_RELATIVE = re.compile(r"\s*(?:who|whom|whose|which|that)\b")
+_NOT_THIS = re.compile(r"\s*(?:and\s+|but\s+)?(?:not|except|without|excluding|rather than|leave)\b")
+_NOT_NOW = (
+    r"\b(?:can wait|needn't|(?:is|are) (?:not|n't) (?:needed|affected|included|concerned)"
+    r"|isn't (?:needed|affected|included)|(?:is|are) fine as|(?:stays?|remains?) (?:as|where|put)"
+    r"|not yet)\b"
+)
+_OTHER_WEEK = re.compile(
+    r"\b(?:next|following|after|weeks?|months?|every|each|first|second|third|fourth|last|in \d+"
+    r"|until|january|february|march|april|may|june|july|august|september|october|november|december)\b"
+)
+_BOUND = re.compile(
+    r"\b(not before|no earlier than|after|from|before|until|by|not after|no later than)\s+"
+    r"(\d{1,2}[:.]\d{2})\b"
+)
+_LATER: Final = frozenset(("not before", "no earlier than", "after", "from"))
+_PRICE = re.compile(
+    r"\b(?:under|below|less than|cheaper than|at most|up to|no more than|max(?:imum)?|within)\s+"
+    r"(?:[$€£]\s?)?(\d{1,6}(?:\.\d\d)?)\s?(?:euros?|eur|dollars?|usd|pounds?|gbp|[$€£])?(?![\w%])"
+)
+_BEGINS: Final = word_set("begin begins start starts depart departs departure time at")
+_COSTS: Final = word_set("price cost fare rate total fee eur euros usd amount")
+_THE_OTHER = re.compile(r"\b(?:the other|other one|opposite|the remaining)\b")
+
+
+def beyond_named(call: Call, said: Said) -> Iterator[str]:
+    """Yield lists that have a name which the user did not say beside one that the user did."""
+    request = said.view.request.lower()[-MOST_TEXT:]
+    if _MORE_THAN_NAMED.search(request):
+        return
+    listed: dict[str, list[Value]] = defaultdict(list)
+    for value in call.values[:MOST_VALUES]:
+        if value.kind in ("id", "name", "mail", "path"):
+            listed[value.path].append(value)
+    bare = _bare(request)
+    for path, values in listed.items():
+        is_named = [holds_token(request, v.text) or _is_in(v.text, bare) for v in values]
+        is_known = [
+            holds_token(said.sources.results.text, value.text)
+            for value, named in zip(values, is_named, strict=True)
+            if not named
+        ]
+        if any(is_named) and is_known and all(is_known):
+            yield path
+
+
+def beyond_described(call: Call, said: Said) -> Iterator[str]:
+    """Yield lists with a record that the request describes and one that it does not.
+
+    A record is described by a number or a word in it that no other listed record has.
+    """
+    request = said.view.request.lower()[-MOST_TEXT:]
+    if _MORE_THAN_NAMED.search(request):
+        return
+    told = _tokens(request)
+    records = said.sources.records[-MOST_RECORDS:]
+    listed: dict[str, list[Record]] = defaultdict(list)
+    for value in call.values[:MOST_VALUES]:
+        found = [r for r in records if r.fields and _has(r, value)] if len(value.text) > 1 else []
+        if value.kind in ("id", "name", "mail", "path") and len(found) == 1:
+            listed[value.path].append(found[0])
+    for path, chosen in listed.items():
+        siblings = [_tokens(r.text) for r in records if r.group == chosen[0].group][:100]
+        own = [
+            {word for word in _tokens(r.text) & told if sum(word in s for s in siblings) == 1}
+            for r in chosen
+        ]
+        if len(chosen) > 1 and any(own) and not all(own):
+            yield path
+
+
+def _tokens(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]{3,}", text.lower()[:MOST_TEXT]))
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[\s_-]+", "", text)
+
+
+def _is_in(text: str, bare: str) -> bool:
+    """Return whether a text with a digit is in another one, both without blanks and hyphens."""
+    short = _bare(text)
+    return len(short) >= 5 and any(c.isdigit() for c in short) and short in bare
+
+
+def excluded(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments that the request mentions only to leave them out: the one at X can wait."""
+    request = said.view.request.lower()[-MOST_TEXT:]
+    clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
+    leaves_out: list[bool] = []
+    for clause in clauses:
+        follows = bool(leaves_out) and leaves_out[-1] and bool(_RELATIVE.match(clause))
+        leaves_out.append(follows or bool(_NOT_THIS.match(clause)))
+    for value in call.values[:MOST_VALUES]:
+        if value.kind not in ("mail", "name", "id") or len(value.text) < 4:
+            continue
+        mentions = [
+            is_out or re.search(_NOT_NOW, clause[clause.index(value.text) :]) is not None
+            for clause, is_out in zip(clauses, leaves_out, strict=True)
+            if value.text in clause and holds_token(clause, value.text)
+        ]
+        if mentions and all(mentions):
+            yield value.path
+
+
+def other_week(call: Call, said: Said) -> Iterator[str]:
+    """Yield days on the weekday that the user named, but not in the seven days from today."""
+    request = said.view.request.lower()[-MOST_TEXT:]
+    weekdays = weekdays_in(request)
+    if said.today is None or not weekdays or _OTHER_WEEK.search(request):
+        return
+    if said.sources.request.days:
+        return
+    for value in call.values[:MOST_VALUES]:
+        days = [day for each in value.days if (day := calendar_day(each)) is not None]
+        if len(days) != 1 or days[0].weekday() not in weekdays:
+            continue
+        if (days[0] - said.today).days > 7 and not said.sources.results.holds(value):
+            yield value.path
+
+
+def out_of_bounds(call: Call, said: Said) -> Iterator[tuple[str, str]]:
+    """Yield arguments of a listed record that a bound of the request rules out, with the bound.
+
+    Bounds are a time ("after 15:00") and a price ("under 200 euros"). Yields nothing unless another
+    record of the list is within the bound.
+    """
+    request = said.view.request.lower()[-MOST_TEXT:]
+    times, prices = _BOUND.findall(request), _PRICE.findall(request)
+    if len(times) + len(prices) != 1:
+        return
+    for value in call.values[:MOST_VALUES]:
+        if value.kind not in ("id", "name", "number") or len(value.text) < 2:
+            continue
+        records = said.sources.records[-MOST_RECORDS:]
+        chosen = [record for record in records if _has(record, value)]
+        if len(chosen) != 1:
+            continue
+        others = [r for r in records if r.group == chosen[0].group and r is not chosen[0]]
+        if times:
+            word, limit = times[0]
+            fits = [_is_in_time(r, word, times_in(limit)) for r in (chosen[0], *others)]
+            words = f"it is not {word} {limit}"
+        else:
+            fits = [_is_in_price(r, float(prices[0])) for r in (chosen[0], *others)]
+            words = f"it costs more than {prices[0]}"
+        if fits[0] is False and True in fits[1:]:
+            yield value.path, words
+
+
+def _has(record: Record, value: Value) -> bool:
+    return any(str(held).strip().lower() == value.text for held in record.fields.values())
+
+
+def _fields(record: Record, names: frozenset[str]) -> list[Any]:
+    return [held for name, held in record.fields.items() if set(name_words(str(name))) & names]
+
+
+def _is_in_time(record: Record, word: str, limit: set[int]) -> bool | None:
+    """Return whether a record begins within a bound; None if its time is unknown."""
+    held = _fields(record, _BEGINS)
+    found = {time for each in held for time in times_in(str(each).lower())}
+    if len(found) != 1 or not limit:
+        return None
+    [time], bound = found, min(limit)
+    return time >= bound if word in _LATER else time <= bound
+
+
+def _is_in_price(record: Record, limit: float) -> bool | None:
+    """Return whether a record costs no more than a limit; None if its price is unknown."""
+    found = {number for each in _fields(record, _COSTS) if (number := number_of(each)) is not None}
+    return found.pop() <= limit if len(found) == 1 else None
+
+
+def the_other(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
+    """Yield arguments with the same one of two choices as before, if the user said the other."""
+    request = said.view.request.lower()[-MOST_TEXT:]
+    before = [each for each in said.view.earlier if each.name == call.name]
+    if tool is None or not before or not _THE_OTHER.search(request):
+        return
+    for value in call.values[:MOST_VALUES]:
+        schema = tool.properties.get(value.path)
+        choices = schema.get("enum") if isinstance(schema, dict) else None
+        if not isinstance(choices, list) or len(choices) != 2 or value.raw not in choices:
+            continue
+        earlier = before[-1].arguments.get(value.path)
+        if earlier == value.raw:
+            yield value.path, str(next(each for each in choices if each != value.raw))[:60]
