@@ -126,6 +126,7 @@ class SignalWeights:
             )
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the content of the file for JSON."""
         curves = {
             calibrator: {key: curve.as_dict() for key, curve in sorted(its.items())}
             for calibrator, its in sorted(self.curves.items())

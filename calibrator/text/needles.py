@@ -85,6 +85,7 @@ def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) ->
 
 
 def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needed:
+    """Return the strings that one part of a parsed pattern needs."""
     operation, given = part
     if operation is _constants.LITERAL:
         return _one_of_signs([given])

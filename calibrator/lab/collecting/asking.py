@@ -126,6 +126,10 @@ class Asking:
             advance()
 
     async def _ask(self, ask: Ask) -> None:
+        """Send one request until it is answered, refused or has failed `attempts` times.
+
+        Count a failure.
+        """
         for attempt in range(1, self.attempts + 1):
             try:
                 async with asyncio.timeout(self.timeout_s):

@@ -128,6 +128,7 @@ def _best(others: Sequence[Opinion]) -> float:
 
 
 def _alike(found: Sequence[Comparison]) -> list[float]:
+    """Return means and maxima of the words in common, and the largest nearness of numbers."""
     count = len(found)
     return [
         sum(each.shared for each in found) / count,

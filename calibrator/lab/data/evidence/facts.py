@@ -242,6 +242,7 @@ class Fact:
     def _write(
         self, template: str, values: dict[str, Value], style: Style, rng: random.Random
     ) -> str:
+        """Fill a template with the values, written in one style, and with the house's words."""
         texts = {slot: write(value, style, rng) for slot, value in values.items()}
         texts |= {"user": self.house.user, "users": plural(self.house.user)}
         if "act" in texts:

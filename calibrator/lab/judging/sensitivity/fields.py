@@ -88,6 +88,7 @@ def study_fields(
 
 
 def _altered(rows: Sequence[Row]) -> list[_Altered]:
+    """Return right calls with corrupted ones that differ from them in one argument."""
     from calibrator.lab.data.calls import corrupted_calls
 
     found = []
@@ -127,6 +128,8 @@ def _arguments(row: Row) -> dict[str, Any]:
 def _figures(
     kind: str, found: Sequence[tuple[_Altered, tuple[FieldDoubt, ...], bool]]
 ) -> FieldFigures:
+    """Measure for one kind of corruption how often the altered argument is found."""
+
     def mean(values: Sequence[float]) -> float:
         return float(np.mean(values)) if values else float("nan")
 

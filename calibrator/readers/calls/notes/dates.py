@@ -47,6 +47,7 @@ def is_date_said(said: Said, value: Value, call: Call) -> bool:
 
 
 def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call) -> bool:
+    """Return whether the user, a result or the instructions name a day or imply it."""
     s, told = said.sources, calendar_day(day)
     plain = Value(value.path, value.raw, value.text, "date", None, (day,), ())
     if any(part.holds(plain) for part in (s.request, s.users, s.results, s.rules)):
@@ -87,6 +88,7 @@ def _lengths(text: str) -> set[int]:
 
 
 def _is_time_said(said: Said, time: int, call: Call, value: Value) -> bool:
+    """Return whether a time (minutes of the day) was named or follows from words of the user."""
     s = said.sources
     told = s.users.times | s.results.times | s.rules.times
     users = s.users.text

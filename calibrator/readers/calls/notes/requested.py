@@ -68,6 +68,10 @@ def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
 
 
 def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
+    """Return the values that a tool's schema or its description allows for an argument.
+
+    [] if unknown.
+    """
     schema: object = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     if isinstance(schema, Mapping) and isinstance(schema.get("items"), Mapping):
         schema = schema["items"]

@@ -50,6 +50,7 @@ _PIECE = re.compile(r"[^\W_]+")
 
 
 def is_number_said(said: Said, value: Value, tool: Tool | None) -> bool:
+    """Return whether a number was said, may be computed from what was said, or is harmless."""
     number, names = value.number, set(name_words(value.path))
     last = name_words(value.path)[-1:]
     if number is None or (last and last[0] in CONTROL) or abs(number) > 1e8:
@@ -115,6 +116,7 @@ def _is_time_part(said: Said, number: float) -> bool:
 
 
 def _is_computed(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
+    """Return whether a number is a share, a sum or a difference of numbers in the conversation."""
     if _is_share(said, number, request, is_share_only=is_share_only):
         return True
     if _REST.search(request) and number > max(said.numbers, default=0.0):

@@ -291,6 +291,7 @@ class Wanted:
 
     @classmethod
     def of(cls, view: View) -> Wanted:
+        """Collect the words and numbers of the request and the turns before it."""
         asked = view.request.lower()
         before = " ".join(view.turns[-4:-1]).lower()
         words = dict.fromkeys(words_in(before), 0.3) | dict.fromkeys(words_in(asked), 1.0)
