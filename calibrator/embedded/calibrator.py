@@ -339,7 +339,8 @@ class EmbeddedCalibrator:
         """Return the reasons against each text.
 
         They are the inspector's findings. If it found none and the confidence is low, the reason is
-        the model's name, provided that the same reply of a middling model would be surer by `TOLD`.
+        the model's name, provided that the same reply of a model of median ability would be surer
+        by `TOLD`.
         """
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]

@@ -33,7 +33,7 @@ _Part = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """What one part of a pattern matches.
+    """The strings that one part of a pattern needs.
 
     `exact` has all strings that it matches; None if they are unknown or too many. `one_of` has
     strings of which each match contains one; None if there are none.

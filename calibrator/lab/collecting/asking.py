@@ -179,7 +179,7 @@ class Asking:
 
 
 def _refuse(reply: UpstreamReply) -> None:
-    """Raise the error that a reply's status stands for: PassingError or RefusedError."""
+    """Raise the error of a reply's status: PassingError if it may pass, else RefusedError."""
     reason = f"status {reply.status}"
     if reply.status in PASSING or reply.status >= 500:
         raise PassingError(reason, _asked_s(reply))
@@ -211,7 +211,7 @@ def _kept(ask: Ask, body: bytes) -> Json:
 
 
 def _count(value: Any) -> int:
-    """Return a count of tokens; 0 for what is not one."""
+    """Return a number of tokens; 0 for anything that is not one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 

@@ -76,7 +76,7 @@ def make_report(
 
 
 def _identity(scored: Scored) -> dict[str, Any]:
-    """Return all that the tables depend on, so that a changed input makes them anew."""
+    """Return all values that the tables depend on; a changed one makes the tables again."""
     numbers = files("calibrator.lab.paper").joinpath("numbers.yaml").read_bytes()
     return {
         "rows": digest_of_rows(scored.rows),

@@ -27,7 +27,7 @@ _LIKE_A_CALL = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Call:
-    """One call in canonical form; equal ones do the same."""
+    """A call with its name and arguments in canonical form; calls that do the same are equal."""
 
     name: str
     arguments: tuple[tuple[str, str], ...]

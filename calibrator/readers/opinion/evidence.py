@@ -123,7 +123,7 @@ def plain_evidence(reply: Opinions) -> list[float]:
 
 
 def _best(others: Sequence[Opinion]) -> float:
-    """Return the ability of the ablest, or -4, far below every ability, where there is none."""
+    """Return the ability of the ablest model; -4, far below all, without others."""
     return max((other.ability for other in others), default=-4.0)
 
 

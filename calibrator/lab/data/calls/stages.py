@@ -155,7 +155,7 @@ def _id(form: str, rng: random.Random) -> str:
 
 
 def drawn_value(kind: str, today: date, rng: random.Random) -> Any:
-    """Draw a value of a kind of field."""
+    """Draw a value for a kind of field, such as a date, a count or one of several choices."""
     if kind == "date-":
         return (today - timedelta(rng.randrange(1, 90))).isoformat()
     if kind == "date+":

@@ -92,7 +92,7 @@ def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
 
 
 def _placeholder_filled(used: ToolUse, path: str) -> Iterator[ToolUse]:
-    """Yield the reply with a real value in place of a placeholder, which the user has said."""
+    """Yield the reply with a real value instead of a placeholder; the user then has said it."""
     messages, tools, message = _copied(used)
     name = path.partition(".")[0]
     for function in _functions(message):

@@ -103,7 +103,7 @@ def _altered(rows: Sequence[Row]) -> list[_Altered]:
 
 
 def _drawn(altered: Sequence[_Altered], most: int) -> list[_Altered]:
-    """Return at most `most`, as many of each kind as there are or as the others leave."""
+    """Return at most `most` altered calls, about as many of each kind."""
     rng, kinds = random.Random(SEED), sorted({each.kind for each in altered})
     by_kind = {kind: [each for each in altered if each.kind == kind] for kind in kinds}
     found: list[_Altered] = []

@@ -117,7 +117,7 @@ def study_reasons(
 def _drawn(
     members: Mapping[str, list[tuple[Row, str, float]]], most: int
 ) -> dict[str, list[tuple[Row, str, float]]]:
-    """Return at most `most` of all, as many of each kind as there are or as the others leave."""
+    """Return at most `most` members, about as many of each kind."""
     rng = random.Random(SEED)
     found, left = {}, most
     for number, kind in enumerate(sorted(members, key=lambda each: (len(members[each]), each))):

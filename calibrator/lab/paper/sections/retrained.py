@@ -69,7 +69,7 @@ def _line(made: Made, one: Entry, row: str) -> None:
 
 
 def _left_out(scored: Scored, name: StudyName, row: str) -> Made:
-    """Return each fold, their mean, and the standard deviation of the gap."""
+    """Make the table of a study that leaves out parts: folds, their mean, the spread of the gap."""
     made, study = Made(_LEFT_OUT), _study(scored, name)
     for one in study.entries:
         _line(made, one, row)

@@ -190,9 +190,10 @@ def _fitted(
 
 
 def _gate(reader: Reader, own: Sequence[Pair], told: Sequence[Pair], seed: int) -> Floats:
-    """Fit a question's log-odds of being ours, not a benchmark's: weights and a constant.
+    """Fit the log-odds that a question is one of ours and not a benchmark's.
 
-    Without pairs of rows every question counts as ours.
+    Returns the weights and, last, a constant. `told` are pairs from rows; without them every
+    question counts as ours.
     """
     if not told:
         return np.append(np.zeros(reader.encoder.hidden), ALL_OURS).astype(np.float32)

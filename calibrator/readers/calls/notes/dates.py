@@ -75,7 +75,7 @@ def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call
 
 
 def _lengths(text: str) -> set[int]:
-    """Return the numbers of days that a text in lower case speaks of: three nights, two weeks."""
+    """Return the numbers of days that a text, in lower case, names: three nights, two weeks."""
     found = {7} if "a week" in text or "one week" in text else set()
     for number, unit in _LENGTH.findall(text)[:100]:
         days = int(number) if number.isdigit() else int(NUMBER_WORDS.get(number, 0))

@@ -136,7 +136,7 @@ def _is_computed(said: Said, number: float, request: str, *, is_share_only: bool
 def _is_share(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
     """Return whether a number is a part of one that was said: half, a third, 15 % off.
 
-    With `is_share_only`, what is left after 15 % off is none: a credit is the 15 % itself.
+    With `is_share_only` the rest after a part does not count: a credit of 15 % is the 15 % itself.
     """
     shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
               2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip

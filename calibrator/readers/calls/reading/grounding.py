@@ -253,7 +253,7 @@ def _texts(call: Call, sources: Sources) -> dict[str, float]:
 
 
 def choosing(call: Call, sources: Sources, view: View) -> dict[str, float]:
-    """Return the traits that compare the records with the call's values with the user's words."""
+    """Return the traits of the records that the call chooses, compared with the user's words."""
     wanted = Wanted.of(view)
     fits = [fit for v in call.values[:20] if (fit := _fit(v, sources, wanted)) is not None]
     worst = max(fits, key=lambda fit: fit["record_gap"], default=_NO_RECORD)

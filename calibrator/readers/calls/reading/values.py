@@ -266,7 +266,7 @@ KINDS = ("number", "mail", "date", "id", "path", "name", "text", "choice", "flag
 
 
 def leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values in arguments that hold no others, each after its path of names."""
+    """Yield the path and the value of each innermost value in arguments."""
     waiting: list[tuple[str, Any, int]] = [("", arguments, 0)]
     count = 0
     while waiting and count < MAX_LEAVES:

@@ -65,7 +65,7 @@ def check_form(wish: str, reply: str, body: str, source: str) -> Finding | None:
 
 
 def _too_long(wish: str, reply: str) -> str | None:
-    """Return the problem; empty if a limit is kept, None if the wish names none."""
+    """Check a wish for a length: the fault, "" if there is none, None without a wish."""
     limits = []
     for match in _MOST.finditer(wish):
         count, unit = [group for group in match.groups() if group]

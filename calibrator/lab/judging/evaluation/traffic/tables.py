@@ -40,7 +40,7 @@ _PLACES: dict[str, str] = {APPS: "our app replies", SETS: "sets"}
 def overview_table(traffic: Traffic) -> Table:
     """Return a line for each kind of app, for all hand-made pairs, and for the means over sets.
 
-    The last line is always saying the same.
+    The last line is a scorer that always gives the same confidence.
     """
     chosen = [
         *traffic.of_group(APPS),
