@@ -190,6 +190,10 @@ class Batcher:
             os.close(self._bell)
 
     def _run(self) -> None:
+        """Score batches until the batcher is closed.
+
+        Deliver each one's scores while the next is running.
+        """
         untold: list[tuple[Ticket, Score]] = []
         while batch := self._next_batch(untold):
             running = [ticket for ticket in batch if not ticket.is_cancelled]

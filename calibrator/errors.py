@@ -113,6 +113,7 @@ def install_command(extra: str) -> str:
 
 
 def _requirement(extra: str) -> str:
+    """Return what to tell pip to install an extra, by the origin of this installation."""
     from urllib.parse import unquote, urlsplit
 
     origin = _origin()

@@ -111,6 +111,7 @@ def recalibrated(scorer: Scorer, recalibration: Path | Sequence[Path] | None) ->
 
 
 def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Scorer:
+    """Load a scorer by name: a fake one, an embedded checkpoint, or a language model."""
     if name.startswith(FAKE):
         return _fake(name)
     from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
@@ -132,6 +133,10 @@ def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Sco
 
 
 def _fake(name: str) -> FakeScorer:
+    """Return a scorer with one constant confidence.
+
+    Raises CheckpointError unless it is from 0 to 1.
+    """
     try:
         confidence = float(name.removeprefix(FAKE))
     except ValueError:

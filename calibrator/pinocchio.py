@@ -176,6 +176,10 @@ class Pinocchio:
         benchmark: str | None = None,
         others: Sequence[Any] = (),
     ) -> Item:
+        """Build the item to score from the arguments of a call.
+
+        Raises ValueError for unreadable ones.
+        """
         asked = _question(messages, tools, question)
         answers, model = _answers(response if answer is None else answer)
         name, images = source_model or model, self._images(asked)
@@ -215,6 +219,7 @@ class Pinocchio:
     def _score(
         self, items: Sequence[Item], variant: str | None = None, batch: int = 32
     ) -> list[Score]:
+        """Score items in batches of similar length, and return the scores in their order."""
         scorer = self._under(variant)
         if (known := self._facts) is not None:
             items = [replace(item, facts=known.about_item(item)) for item in items]
@@ -263,6 +268,10 @@ def _files(name: str, value: Any) -> list[Path]:
 
 
 def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:
+    """Load a checkpoint; `released` are arguments of the released package's API.
+
+    Raises TypeError for unknown ones.
+    """
     if not released:
         return load_scorer(checkpoint, device)
     from calibrator.llm.serving.released_api import load_released
@@ -274,6 +283,7 @@ def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer
 
 
 def _question(messages: Any, tools: Any, question: str | None) -> Question:
+    """Return the question from messages, a text, or `question`. Raises ValueError without any."""
     if question is not None:
         return Question(question, tools=tools or ())
     if isinstance(messages, str):
@@ -301,6 +311,7 @@ def _answered(
     benchmark: str | None,
     images: tuple[bytes, ...],
 ) -> Item:
+    """Build the item of one answer to a question."""
     named = (model, benchmark, None)
     used, before = asked.tool_use(message), asked.all_messages()
     return Item(asked.text, message_text(message), *named, images, used, messages=before)

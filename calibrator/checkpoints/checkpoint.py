@@ -115,6 +115,7 @@ def _parsed(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
 
 
 def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
+    """Parse the configuration of an embedded calibrator. Raises ValueError for another format."""
     values = dict(values)
     if (found := values.pop("format")) != FORMAT:
         raise ValueError(f"format {found!r}, this version reads {FORMAT}")

@@ -85,6 +85,10 @@ def _pin(name: str, revision: str | None, commit: str) -> None:
 
 
 def _pins() -> dict[str, str]:
+    """Load the pinned commits by `name@revision`; empty without a file.
+
+    Raises HubError for a bad file.
+    """
     try:
         found = json.loads(pins_path().read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -106,6 +106,7 @@ def _is_terminal(asked: bool | None) -> bool:
 
 
 def _bar(title: str, total: int | None) -> Any:
+    """Build rich's progress bar; `total` None shows the elapsed time only."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

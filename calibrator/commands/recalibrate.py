@@ -169,6 +169,7 @@ def _labelled_signals(
 
 
 def _print_gains(figures: Mapping[str, Any]) -> None:
+    """Print ECE, Brier score and the gain of log loss on rows that were not fitted on."""
     typer.echo(
         f"  on rows that were not fitted on: ECE {figures['ece_before']:.3f} -> "
         f"{figures['ece_after']:.3f}, Brier {figures['brier_before']:.3f} -> "
@@ -192,6 +193,7 @@ def _gain_figures(gain: Interval) -> dict[str, float]:
 def _fit(
     rows: Sequence[Row], scores: Scores, output: Path, kind: Kind, by: By | None, as_json: bool
 ) -> None:
+    """Fit a recalibration, write it to `output`, and print its figures as text or JSON."""
     from calibrator.metrics.metrics import brier, ece
     from calibrator.recalibration.fit import cross_fitted, fit_recalibration, observed_rows
     from calibrator.recalibration.trial import log_loss_gain
@@ -224,6 +226,10 @@ def _fit(
 
 
 def _report(rows: Sequence[Row], scores: Scores, by: Any, as_json: bool) -> None:
+    """Print the gain of recalibrating each group on a hundred labels.
+
+    Exit with 2 where no group is large enough.
+    """
     from calibrator.recalibration.study import LABELS, MIN_ROWS, SPLITS, mean_of, study
 
     found = study(rows, scores.confidence, by)

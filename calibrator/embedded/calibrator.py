@@ -288,6 +288,10 @@ class EmbeddedCalibrator:
         return self.reads_tool_use and item.tool_use is not None and item.tool_use.has_calls
 
     def _score_calls(self, items: Sequence[Item]) -> list[Score]:
+        """Score the replies that belong to an agent's conversation.
+
+        [] if this checkpoint does not judge calls.
+        """
         used = [item.tool_use for item in items if item.tool_use is not None]
         if self.parts.calls is None or not used:
             return []
@@ -305,6 +309,7 @@ class EmbeddedCalibrator:
         return list(sigmoid(self.parts.calls.odds(used, [name] * len(used))).tolist())
 
     def _score_texts(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
+        """Score replies of text; `meanwhile` runs beside the kernel."""
         if not items:
             meanwhile()
             return []
@@ -334,7 +339,8 @@ class EmbeddedCalibrator:
         """Return the reasons against each text.
 
         They are the inspector's findings. If it found none and the confidence is low, the reason is
-        the model's name, provided that the same reply of a middling model would be surer by `TOLD`.
+        the model's name, provided that the same reply of a model of median ability would be surer
+        by `TOLD`.
         """
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]

@@ -113,7 +113,7 @@ def read_reply(item: Item) -> ReadReply:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A reply, the judgement of it by its context, and whether its task is of an unknown kind."""
+    """A reply, its judgement by the context, and whether tasks of its kind are unknown."""
 
     reply: ReadReply
     judgement: Judgement | None

@@ -161,7 +161,10 @@ def _read(
 
 
 def _attention(asked: Floats, known: Floats, told: Floats) -> Floats:
-    """Apply attention within one text, (T, hidden)."""
+    """Apply attention within one text to queries, keys and values, each (T, hidden).
+
+    Returns (T, hidden).
+    """
     q, k, v = (x.reshape(len(x), HEADS, -1).transpose(1, 0, 2) for x in (asked, known, told))
     weights = q @ k.transpose(0, 2, 1) / np.float32(np.sqrt(q.shape[2]))  # (heads, T, T)
     weights = np.exp(weights - weights.max(axis=2, keepdims=True))

@@ -224,7 +224,7 @@ class Bags:
         return found
 
     def room(self, rows: int) -> Floats:
-        """Return an empty array for the result of `of` for this number of rows."""
+        """Return an uninitialized array for the result of `of` for this number of rows."""
         return np.empty((rows, PARTS, *self._tables.shape[1:]), np.float32)
 
     def writing(self, rows: Sequence[Grams], found: Floats) -> Work[None]:

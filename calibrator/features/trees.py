@@ -98,10 +98,10 @@ def is_near(thresholds: Sequence[float], number: float, reach: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Crossing:
-    """Trees whose leaves are bits, the leftmost one the lowest.
+    """Trees whose leaves are bits of a number, the leftmost leaf the lowest bit.
 
-    Nodes are stored beside those of other trees, not of their own. So one operation for each place
-    joins the answers of all trees, over long rows. Places that a tree lacks rule out nothing.
+    The first nodes of all trees are stored side by side, then the second ones, and so on, so that
+    one operation evaluates them for all trees. Nodes that a tree lacks rule out no leaf.
     """
 
     feature: NDArray[np.intp]  # (places * T,) the column that a node tests

@@ -129,6 +129,7 @@ class Isotonic:
         return np.interp(np.asarray(scores), self.scores, self.confidences)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the curve for JSON."""
         return {
             "kind": "isotonic",
             "scores": list(self.scores),
@@ -220,6 +221,7 @@ class Recalibration:
             )
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the content of the file for JSON."""
         return {
             "format": FORMAT,
             "kind": self.kind,

@@ -45,7 +45,7 @@ def prior_shift(judged: float) -> float:
 def weigh_by_prior(confidence: float, calibrator: str, signals: Signals) -> Weighed | None:
     """Return the confidence moved by a judge's opinion; None where no judge gave one.
 
-    `calibrator` is the name of what gave the confidence, with its recalibration.
+    `calibrator` is the name of the scorer that gave the confidence, with its recalibration.
     """
     if signals.judged is None:
         return None

@@ -70,7 +70,7 @@ class SignalCurve:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A confidence that knows signals, the name of what gave it, and the kinds of these signals."""
+    """A confidence moved by signals, its calibrator's name, and the kinds of the signals."""
 
     confidence: float
     calibrator: str
@@ -81,8 +81,9 @@ class Weighed:
 class SignalWeights:
     """The weights that join signals to the numbers of one calibrator, alone or knowing others.
 
-    `curves` are keyed by the name of what gave the number without signals, then by combination,
-    such as `judge gpt-5-mini + logprobs`. `labels` is the number of labelled replies behind them.
+    `curves` are keyed by the name of the number without signals, then by combination, such as
+    `judge gpt-5-mini + logprobs`. `labels` is the number of labelled replies that they were fitted
+    on.
     """
 
     calibrator: str
@@ -126,6 +127,7 @@ class SignalWeights:
             )
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the content of the file for JSON."""
         curves = {
             calibrator: {key: curve.as_dict() for key, curve in sorted(its.items())}
             for calibrator, its in sorted(self.curves.items())

@@ -163,7 +163,7 @@ def log_loss_gain(found: Observed, before: Floats, after: Floats) -> Interval:
 
 
 def _log_evidence(found: Observed, before: Floats, after: Floats) -> float:
-    """Return the logarithm of the wealth that one unit has become.
+    """Return the log of the wealth that one unit becomes by betting on `after` against `before`.
 
     Replies where either side has no confidence are not bet on.
     """

@@ -281,6 +281,7 @@ def _change(
     of: Of,
     figures: Mapping[str, Any] | None = None,
 ) -> Change:
+    """Return a line of the history with the present time."""
     return Change(kind, before, after, _now(), figures or {}, of == "others", of == "signals")
 
 

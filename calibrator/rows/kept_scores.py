@@ -219,6 +219,7 @@ def code_digest(*, is_whole: bool = False) -> str:
 
 
 def _digest_of_item(item: Item) -> str:
+    """Return a hash of everything in an item that its score depends on."""
     seen = [
         *(item.question, item.answer, item.source_model, item.benchmark, item.domain),
         [hashlib.sha256(image).hexdigest() for image in item.images],
@@ -282,6 +283,7 @@ def _written(one: Score) -> dict[str, Any]:
 
 
 def _append(path: Path, scores: Any) -> None:
+    """Append scores to the cache's file; an error of the disk is ignored."""
     lines = [json.dumps([digest, _written(one)]) for digest, one in scores]
     with suppress(OSError):
         if not path.exists():

@@ -143,6 +143,7 @@ def _question_id(raw: dict[str, Any]) -> str | None:
 
 
 def _label(raw: dict[str, Any]) -> int | None:
+    """Return a row's label, 0 or 1, or None. Raises ValueError for any other value."""
     value = raw.get("correct")
     if value is None:
         return None
@@ -194,6 +195,7 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
 
 
 def _signals(raw: dict[str, Any]) -> Signals:
+    """Return a row's signals: a judge's probability and log-probabilities of tokens."""
     judged, judge = _probability_or_none(raw, "judged"), _text_or_none(raw, "judge")
     if (judged is None) != (judge is None):
         raise ValueError("'judged' is P(correct), and 'judge' the model that said so: give both")
@@ -207,6 +209,7 @@ def _signals(raw: dict[str, Any]) -> Signals:
 
 
 def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | None]:
+    """Return a row's question, the answer's text, and the reply with its tools or None."""
     if "response" not in raw:
         if (prompt := _text_or_none(raw, "prompt")) is None or "image" not in raw:
             raise ValueError(missing_field("response", raw))
@@ -220,6 +223,10 @@ def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | N
 
 
 def _asked(raw: dict[str, Any]) -> Question:
+    """Return a row's question, from `question` or from `messages`.
+
+    Raises ValueError without either.
+    """
     question = _text_or_none(raw, "question")
     if question is None:
         if raw.get("messages") is None:
@@ -263,6 +270,7 @@ class _Resumed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with the first bytes or from the stream, and return their number."""
         found, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
         found = found or self._rest.read(len(buffer))
         buffer[: len(found)] = found

@@ -135,6 +135,7 @@ def _size(item: Item) -> int:
 
 
 def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]:
+    """Yield batches of positions, limited in number and in characters after padding."""
     batch: list[int] = []
     for i in order:
         if batch and (len(batch) == BATCH or _size(items[i]) * (len(batch) + 1) > BATCH_CHARACTERS):
@@ -325,6 +326,7 @@ def _is_probability(number: Any) -> TypeGuard[int | float]:
 
 
 def _scored(line: bytes) -> tuple[str, float, dict[str, Any]]:
+    """Parse a scored line: its row's id, its confidence, and all its values. Raises ValueError."""
     try:
         values = json.loads(line)
     except RecursionError as error:

@@ -224,6 +224,7 @@ def cut(path: str, source: int, done: Sequence[int] = ()) -> Iterator[Part]:
 
 
 def _read_summary(path: Path) -> Summary:
+    """Read a finished part's first line. Raises ClusterError for a damaged file."""
     try:
         with path.open("rb") as stream:
             values = json.loads(stream.readline())

@@ -19,7 +19,10 @@ SHORT: Final = 24  # characters; on a shorter text the pattern itself is as fast
 
 
 class Guarded:
-    """A compiled pattern with its methods; their results are the same."""
+    """A compiled pattern that first tests cheaply whether a text can match.
+
+    It has the methods of `re.Pattern`, with the same results.
+    """
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self.pattern = pattern

@@ -48,7 +48,7 @@ class kept(Generic[_Value]):  # used as a decorator, hence the lower case
 
 
 def without_signs_beyond_ascii(text: str) -> str:
-    """Return a text with one sign, which is in no word, in place of each beyond ASCII."""
+    """Replace each character beyond ASCII by one that belongs to no word."""
     return text if text.isascii() else _BEYOND_ASCII.sub("\x7f", text)
 
 
@@ -60,7 +60,7 @@ def letters_in(text: str) -> list[str]:
 
 
 class Reading:
-    """A text, and what several readers need of it, each computed once."""
+    """A text with the forms of it that several readers need, each computed once."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -33,7 +33,7 @@ _Part = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """What one part of a pattern matches.
+    """The strings that one part of a pattern needs.
 
     `exact` has all strings that it matches; None if they are unknown or too many. `one_of` has
     strings of which each match contains one; None if there are none.
@@ -85,6 +85,7 @@ def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) ->
 
 
 def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needed:
+    """Return the strings that one part of a parsed pattern needs."""
     operation, given = part
     if operation is _constants.LITERAL:
         return _one_of_signs([given])

@@ -99,7 +99,7 @@ def _message_of(choice: Any) -> Mapping[str, Any]:
 
 
 def _saying(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message that has content or calls, even empty ones; raises ValueError otherwise."""
+    """Return a message unchanged if it has content or calls, even empty; else raise ValueError."""
     if any(key in message for key in SAID):
         return message
     found = ", ".join(repr(key) for key in list(message)[:6])

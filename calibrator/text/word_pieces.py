@@ -96,7 +96,7 @@ def _is_usual(model: dict[str, Any]) -> bool:
 
 
 def _cuts_words(told: dict[str, Any]) -> bool:
-    """Return whether a tokenizer, given its JSON, is one of BERT's: lower case, word pieces."""
+    """Return whether a tokenizer's JSON, `told`, is one of BERT's: lower case, word pieces."""
     kinds = [(told[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     normalizer = told["normalizer"] or {}
     return (

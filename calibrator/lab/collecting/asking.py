@@ -126,6 +126,10 @@ class Asking:
             advance()
 
     async def _ask(self, ask: Ask) -> None:
+        """Send one request until it is answered, refused or has failed `attempts` times.
+
+        Count a failure.
+        """
         for attempt in range(1, self.attempts + 1):
             try:
                 async with asyncio.timeout(self.timeout_s):
@@ -175,7 +179,7 @@ class Asking:
 
 
 def _refuse(reply: UpstreamReply) -> None:
-    """Raise the error that a reply's status stands for: PassingError or RefusedError."""
+    """Raise the error of a reply's status: PassingError if it may pass, else RefusedError."""
     reason = f"status {reply.status}"
     if reply.status in PASSING or reply.status >= 500:
         raise PassingError(reason, _asked_s(reply))
@@ -207,7 +211,7 @@ def _kept(ask: Ask, body: bytes) -> Json:
 
 
 def _count(value: Any) -> int:
-    """Return a count of tokens; 0 for what is not one."""
+    """Return a number of tokens; 0 for anything that is not one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 

@@ -167,6 +167,7 @@ def answered_of(wanted: Wanted, answers: KeptAnswers) -> list[Answered]:
 
 
 def _judgements(wanted: Wanted, answered: Answered) -> list[Ask]:
+    """Return both requests to each judge about an answer; [] if a rule graded it."""
     if answered.rule_grade is not None:
         return []
     return [

@@ -158,6 +158,7 @@ def _evidence(value: float) -> str:
 
 
 def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
+    """Yield the lines of the advice for a terminal; `command` is the one to run next."""
     from calibrator.recalibration.trial import ENOUGH
 
     if advice.is_chance:

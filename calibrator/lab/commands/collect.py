@@ -156,6 +156,7 @@ def _unusable(text: str) -> StartupError:
 
 
 def _members(text: str) -> dict[str, Any]:
+    """Parse `--with`, the JSON members that each request gets. Raises StartupError for others."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -208,6 +209,10 @@ def _estimate(wanted: Wanted, folder: Path | None, expected_tokens: int) -> None
 
 
 def _run(wanted: Wanted, router: Router, folder: Path) -> Collected:
+    """Collect labelled rows into `folder`, and close the router.
+
+    Exit at `--max-cost` or an interruption.
+    """
     from calibrator.lab.collecting.asking import TooExpensiveError
     from calibrator.lab.collecting.run import collect as run
 
@@ -283,6 +288,7 @@ def _name(bad: list[RowError]) -> None:
 
 
 def _list() -> None:
+    """Print a table of the known benchmarks."""
     from calibrator.lab.data.benchmarks.registry import known_benchmarks
 
     rows: list[Mapping[str, str]] = [

@@ -91,6 +91,7 @@ def _router(config: Path | None, wanted: Elicitation, rows: Sequence[Row]) -> Ro
 def _run(
     rows: Sequence[Row], wanted: Elicitation, router: Router, output: Path, concurrency: int
 ) -> Elicited:
+    """Ask the models about the rows and close the router; answers are kept beside `output`."""
     from calibrator.lab.collecting.eliciting import elicit as run
 
     kept_at = output.with_name(f"{output.name}.answers.jsonl")
@@ -109,6 +110,7 @@ def _run(
 
 
 def _tell(found: Elicited, output: Path) -> None:
+    """Print how many rows have each new field, and what failed."""
     for name, count in sorted(found.counts.items()):
         typer.echo(f"{name}: {counted(count, 'row')}")
     typer.echo(f"written to {output}")

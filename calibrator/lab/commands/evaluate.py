@@ -174,6 +174,7 @@ def card(
 def _check_targets(
     output: Path | None, report: Path | None, keep: Path | None, inputs: Sequence[Path | None]
 ) -> None:
+    """Raise OutputError where an output would replace an input or another output."""
     check_target(output, inputs)
     check_target(report, inputs)
     if output and report and output.resolve() == report.resolve():
@@ -199,6 +200,7 @@ def _read(given: str, rows: Sequence[Row]) -> list[Scores]:
 
 
 def _tags(given: str) -> list[Tags]:
+    """Parse `--tags`, separated by commas. Raises JudgingError for an unknown one."""
     from calibrator.rows.rows import Tags
 
     known: dict[str, Tags] = {name: name for name in get_args(Tags)}
@@ -315,6 +317,7 @@ def _sensitivity(scorer: Scorer, rows: Sequence[Row], max_pairs: int) -> Sensiti
 def _write(
     evaluation: Evaluation, output: Path | None, report: Path | None, studies: Sequence[Study]
 ) -> None:
+    """Write the evaluation as JSON and as an HTML report, each where a path is given."""
     from calibrator.lab.judging.evaluation.evaluate import to_json
     from calibrator.lab.reporting.report import render
 

@@ -90,6 +90,7 @@ class Train(TyperCommand):
     """The command `train`; for a former option it names the command that has it now."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options; for one that another command has, name that command and exit."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # NoSuchOption, which is click's or a newer typer's own

@@ -93,6 +93,7 @@ def as_html(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
 
 
 def _html_of(table: Table) -> str:
+    """Return the HTML section of a table: lines, figures, suspect numbers, and its command."""
     body = cells_table(_cells(table)) if table.lines else ""
     drawn = [framed(one.svg, f"{one.caption} ({one.row})", one.names) for one in table.drawings]
     body += f'<div class="pair">{"".join(drawn)}</div>' if drawn else ""
@@ -138,6 +139,7 @@ def as_json(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
+    """Return the sentences that say what the report was made from."""
     quick = " Made with --quick, by few resamples: a trial, not for publication."
     return (
         f"{facts['calibrator']} on {facts['rows']:,} labelled replies to {facts['questions']:,} "

@@ -76,6 +76,7 @@ def make_report(
 
 
 def _identity(scored: Scored) -> dict[str, Any]:
+    """Return all values that the tables depend on; a changed one makes the tables again."""
     numbers = files("calibrator.lab.paper").joinpath("numbers.yaml").read_bytes()
     return {
         "rows": digest_of_rows(scored.rows),
@@ -107,6 +108,7 @@ def _adopt(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -
 
 
 def _made(entry: Entry, scored: Scored, asked: Asked) -> Table:
+    """Make a table, or an empty one that says what is lacking. Errors on enough rows are raised."""
     command = _command(entry, asked)
     try:
         made = entry.make(scored)
@@ -151,6 +153,7 @@ def _read(path: Path) -> Table:
 
 
 def _write(folder: Path, tables: Sequence[Table], scored: Scored) -> None:
+    """Write the report as HTML, Markdown and JSON, and its figures as SVG files."""
     questions = int(scored.questions.max()) + 1
     facts = {
         "calibrator": scored.scorer.name,

@@ -38,12 +38,14 @@ class Plot:
     shapes: list[str] = field(default_factory=list)
 
     def x(self, value: float) -> float:
+        """Return the horizontal position of a value, in pixels."""
         low, high = self.x_range
         if self.is_log:
             low, high, value = math.log(low), math.log(high), math.log(value)
         return self.left + (value - low) / (high - low) * (self.width - self.left - self.right)
 
     def y(self, value: float) -> float:
+        """Return the vertical position of a value, in pixels from the top."""
         low, high = self.y_range
         return (
             self.height
@@ -69,6 +71,7 @@ class Plot:
         )
 
     def box(self, x: float, y: float, width: float, height: float, css: str, title: str) -> None:
+        """Draw a rectangle, in pixels, with a tooltip."""
         self.shapes.append(
             f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" '
             f'height="{max(height, 0):.1f}"><title>{escape(title)}</title></rect>'
@@ -77,12 +80,14 @@ class Plot:
     def text(
         self, x: float, y: float, words: str, css: str = "label", anchor: str = "start"
     ) -> None:
+        """Write words at a position, in pixels."""
         self.shapes.append(
             f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
             f"{escape(words)}</text>"
         )
 
     def grid_x(self, ticks: Iterable[float], write: Callable[[float], str], name: str) -> None:
+        """Draw a vertical line with a label at each tick, and the axis's name below."""
         bottom = self.height - self.bottom
         for tick in ticks:
             self.segment(self.x(tick), self.top, self.x(tick), bottom, "grid")
@@ -91,6 +96,7 @@ class Plot:
         self.text(middle, self.height - 6, name, "label", "middle")
 
     def grid_y(self, ticks: Iterable[float], write: Callable[[float], str], name: str) -> None:
+        """Draw a horizontal line with a label at each tick, and the axis's name on the left."""
         for tick in ticks:
             self.segment(self.left, self.y(tick), self.width - self.right, self.y(tick), "grid")
             self.text(self.left - 6, self.y(tick) + 4, write(tick), "tick", "end")
@@ -101,6 +107,7 @@ class Plot:
         )
 
     def svg(self, description: str) -> str:
+        """Return the figure as SVG; the description is for screen readers."""
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '
             f'aria-label="{escape(description, quote=True)}">{"".join(self.shapes)}</svg>'
@@ -249,6 +256,7 @@ def forest_panels(panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float
 def _forest(
     panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float, width: float, note_width: float
 ) -> str:
+    """Draw intervals side by side in panels that share their row labels; `zero` is a line."""
     labels = [row.label for row in panels[0][1]]
     label_width = min(330, 24 + 6.9 * max(map(len, labels), default=0))
     height = ROW * len(labels) + 56
@@ -277,6 +285,7 @@ def _signed(tick: float) -> str:
 
 
 def _forest_row(plot: Plot, row: ForestRow, y: float) -> None:
+    """Draw one interval with its mark and its number."""
     found, beside = row.interval, plot.width - plot.right + 8
     if not math.isfinite(found.value):
         plot.text(beside, y + 4, "no figure", "tick")

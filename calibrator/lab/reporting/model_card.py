@@ -160,6 +160,7 @@ def _methods(evaluation: Evaluation) -> str:
 
 
 def _benchmarks(evaluation: Evaluation) -> str:
+    """Return the table of benchmarks beside the compared baselines."""
     others = [
         name
         for start in COMPARED
@@ -186,6 +187,7 @@ def _benchmarks(evaluation: Evaluation) -> str:
 
 
 def _near_chance(evaluation: Evaluation) -> str:
+    """Name the benchmarks whose AUROC may be chance; empty if there are none."""
     found = [
         one.group
         for one in evaluation.of_kind("benchmark")
@@ -199,6 +201,7 @@ def _near_chance(evaluation: Evaluation) -> str:
 
 
 def _tasks(evaluation: Evaluation) -> str:
+    """Return the table of text and tool calls; empty for fewer than two kinds of task."""
     found = evaluation.of_kind("task")
     if len(found) < 2:
         return ""
@@ -217,6 +220,7 @@ def _tasks(evaluation: Evaluation) -> str:
 
 
 def _study(study: Study) -> str:
+    """Return a study's table in Markdown."""
     rows = [
         (
             one.label,

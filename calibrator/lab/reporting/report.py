@@ -85,6 +85,7 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
 
 
 def _head(evaluation: Evaluation, heading: str) -> str:
+    """Return the page's heading, with the size and the accuracy of the data."""
     if not evaluation.rows:
         return f"<header><h1>{escape(heading)}</h1></header>"
     return (
@@ -95,6 +96,7 @@ def _head(evaluation: Evaluation, heading: str) -> str:
 
 
 def _tiles(evaluation: Evaluation) -> str:
+    """Return the main figures as tiles, each with its interval."""
     tiles = []
     if (pooled := evaluation.find(POOLED)) and math.isfinite(pooled.auroc):
         ends = bounds(pooled.question_low, pooled.question_high)
@@ -158,6 +160,7 @@ def _sensitivity(evaluation: Evaluation) -> str:
 
 
 def _against_baselines(evaluation: Evaluation) -> str:
+    """Return the section that compares the calibrator with baselines; empty without any."""
     judged = [one for one in evaluation.comparisons if one.method == evaluation.judged]
     figures = "".join(
         _against(rows, [one for one in judged if one.rows == rows])
@@ -193,6 +196,7 @@ def _against(rows: str, found: Sequence[Comparison]) -> str:
 
 
 def _curves(evaluation: Evaluation) -> str:
+    """Return the section of curves: reliability, separation, ROC, and risk against coverage."""
     if not evaluation.curves:
         return ""
     shown = evaluation.curves[:CURVES_SHOWN]
@@ -224,6 +228,7 @@ def _curves(evaluation: Evaluation) -> str:
 
 
 def _benchmarks(evaluation: Evaluation) -> str:
+    """Return the section with each benchmark's AUROC; empty for fewer than two."""
     found = [one for one in evaluation.of_kind("benchmark") if math.isfinite(one.auroc)]
     if len(found) < 2:
         return ""
@@ -248,6 +253,7 @@ def _benchmarks(evaluation: Evaluation) -> str:
 
 
 def _study(study: Study) -> str:
+    """Return the section of one study with its figure."""
     title = STUDY_TITLES.get(study.name, study.name)
     if study.name == "size":
         points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
@@ -312,6 +318,7 @@ _COLUMNS = (
 
 
 def _table(first: str, rows: Iterable[tuple[str, Result]]) -> str:
+    """Return an HTML table of results with the column `first` before the figures."""
     head = "".join(f"<th>{escape(title)}</th>" for _, title, _ in _COLUMNS)
     lines = "".join(
         f"<tr><th>{escape(label)}</th>{''.join(f'<td>{cell}</td>' for cell in _cells(one))}</tr>"
@@ -324,6 +331,7 @@ def _table(first: str, rows: Iterable[tuple[str, Result]]) -> str:
 
 
 def _cells(one: Result) -> list[str]:
+    """Return a result's cells in the order of `_COLUMNS`."""
     ends = {
         "95 % over replies": bounds(one.low, one.high),
         "over questions": bounds(one.question_low, one.question_high),
@@ -339,6 +347,7 @@ def _cells(one: Result) -> list[str]:
 
 
 def _within(evaluation: Evaluation) -> str:
+    """Return the section about ranking replies to one question; empty where none was measured."""
     lines = "".join(
         f"<tr><th>{escape(one.method)}</th><td>{figure(one.auroc.value)}</td>"
         f"<td>{bounds(one.auroc.low, one.auroc.high)}</td><td>{figure(one.pairs)}</td>"
@@ -387,6 +396,7 @@ def _ends_of_difference(evaluation: Evaluation, baseline: str) -> tuple[float, f
 
 
 def _methods(evaluation: Evaluation) -> str:
+    """Return the tables of all methods, one for each group of rows."""
     groups = dict.fromkeys(r.group for r in evaluation.results if r.kind in ("pooled", "mean"))
     tables = [
         f"<h3>{escape(group)}</h3>"
@@ -397,6 +407,7 @@ def _methods(evaluation: Evaluation) -> str:
 
 
 def _groups(evaluation: Evaluation, kind: str) -> str:
+    """Return a folded table of one kind of group, largest first; empty for fewer than two."""
     found = evaluation.of_kind(kind)
     if len(found) < 2:
         return ""
@@ -411,6 +422,7 @@ def _groups(evaluation: Evaluation, kind: str) -> str:
 
 
 def _reading(evaluation: Evaluation) -> str:
+    """Return the footer that explains the figures."""
     seen = f" {escape(SCORE_NOTE)}" if evaluation.sensitivity else ""
     return (
         "<footer><p>AUROC: the chance that a right reply has the higher confidence than a wrong "

@@ -120,6 +120,7 @@ def _side(
     alone: Sequence[Score],
     pairs: Sequence[tuple[int, int]],
 ) -> _Side:
+    """Score one model's replies, alone and knowing the other model's reply."""
     items = [_beside(rows[at], rows[other]) for at, other in pairs]
     own = [alone[at] for at, _ in pairs]
     knowing = calibrator.with_others(items, own)
@@ -134,6 +135,7 @@ def _beside(row: Row, other: Row) -> Item:
 
 
 def _step(first: _Side, second: _Side, threshold: float) -> Step:
+    """Measure a cascade that asks the second model below a threshold and keeps the surer reply."""
     is_asked = first.alone < threshold
     is_replaced = is_asked & (second.alone > first.alone)
     is_replaced_knowing = is_asked & (second.knowing > first.knowing)
@@ -167,6 +169,7 @@ def _pair(
     cheap: str | None,
     strong: str | None,
 ) -> tuple[str, str]:
+    """Choose the two models, of those given, that answered the most common questions."""
     common: Counter[tuple[str, str]] = Counter()
     right: Counter[tuple[str, str]] = Counter()
     for models in answered.values():

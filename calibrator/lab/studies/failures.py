@@ -89,6 +89,7 @@ def study_failures(rows: Sequence[Row], confidence: Floats, method: str) -> Fail
 
 
 def _failures(name: str, labels: Ints, confidence: Floats) -> Failures:
+    """Count the hard errors of one group: sure and wrong, or unsure and right."""
     right, wrong = confidence[labels == 1], confidence[labels == 0]
     return Failures(
         name,

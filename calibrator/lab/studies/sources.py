@@ -83,6 +83,7 @@ def _pool(
     pool: Sequence[str],
     targets: Sequence[str],
 ) -> list[Entry]:
+    """Fit on the replies of some models, and judge those of each target model."""
     if not targets:
         raise JudgingError("every model is a source; none is left to judge")
     fitted = np.array([i for i in range(trained) if rows[i].model in pool], dtype=np.int64)

@@ -186,6 +186,7 @@ def _write(path: Path, stage: TowerStage) -> None:
 
 
 def _read(path: Path, config: TowerConfig) -> TowerStage:
+    """Load the saved first stage: validation logits, towers and forest."""
     with np.load(path) as found:
         members: list[Weights] = [
             {

@@ -30,6 +30,7 @@ class Norm(nn.Module):
         self.is_for_matrices = is_for_matrices
 
     def forward(self, states: Tensor) -> Tensor:
+        """Apply RMS norm in fp32, and return it in the dtype that the next layer reads."""
         kind = states.device.type
         is_cast = self.is_for_matrices and torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if is_cast else states.dtype

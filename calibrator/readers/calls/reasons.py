@@ -50,6 +50,7 @@ def _found(reply: ReadReply) -> list[str]:
 
 
 def _reasons(call: Call, view: View, said: Said) -> list[str]:
+    """Return the reasons against one call: its values, schema, steps and rules."""
     found = []
     tool = view.tools.get(call.name)
     is_read = effect_of(call, tool, view).is_read

@@ -121,6 +121,7 @@ def _sum(tokens: list[float | str], at: int) -> tuple[float, int]:
 
 
 def _product(tokens: list[float | str], at: int) -> tuple[float, int]:
+    """Evaluate factors from the token `at`, and return the value and the next position."""
     total, at = _power(tokens, at)
     while at < len(tokens) and tokens[at] in ("*", "/", "("):
         is_implied = tokens[at] == "("
@@ -131,6 +132,7 @@ def _product(tokens: list[float | str], at: int) -> tuple[float, int]:
 
 
 def _power(tokens: list[float | str], at: int) -> tuple[float, int]:
+    """Evaluate a power, and return the value and the next position."""
     base, at = _atom(tokens, at)
     if at < len(tokens) and tokens[at] == "^":
         exponent, at = _atom(tokens, at + 1)
@@ -141,6 +143,7 @@ def _power(tokens: list[float | str], at: int) -> tuple[float, int]:
 
 
 def _atom(tokens: list[float | str], at: int) -> tuple[float, int]:
+    """Evaluate a number or a bracket, and return the value and the next position."""
     token = tokens[at]
     if isinstance(token, float):
         return token, at + 1

@@ -130,6 +130,7 @@ def _stem(word: str) -> str:
 
 
 def _option(question: str, text: str) -> str | None:
+    """Return the letter of the option that a reply chooses; None if the question offers none."""
     offered = set(options_of(question)) or set(_INLINE_OPTIONS.findall(question))
     if len(offered) < 2:
         return None
@@ -206,6 +207,7 @@ def _unquoted(text: str) -> str:
 
 
 def _of_statement(question: str, stated: str, words: frozenset[str]) -> Answer | None:
+    """Return a stated answer as a number, a claim, a formula or words; None if it is empty."""
     plain = plain_formula(stated)
     if (value := number_of(plain)) is not None:
         return Answer("number", f"{value:.10g}", value, words)

@@ -27,7 +27,7 @@ _LIKE_A_CALL = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Call:
-    """One call in canonical form; equal ones do the same."""
+    """A call with its name and arguments in canonical form; calls that do the same are equal."""
 
     name: str
     arguments: tuple[tuple[str, str], ...]
@@ -83,6 +83,7 @@ def _plain(text: str) -> str:
 
 
 def _calls_of_json(text: str) -> list[Call] | None:
+    """Return the calls that a text writes as JSON; None if it is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -105,6 +106,7 @@ def _are_arguments(value: Any) -> bool:
 
 
 def _calls_of_python(text: str) -> list[Call] | None:
+    """Return the calls that a text writes as Python with literal arguments; None if it is none."""
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -124,6 +126,7 @@ def _calls_of_python(text: str) -> list[Call] | None:
 
 
 def _call(name: Any, arguments: Any) -> Call:
+    """Bring a call's name and arguments into canonical form."""
     given = arguments
     if isinstance(arguments, str):
         try:
@@ -137,6 +140,7 @@ def _call(name: Any, arguments: Any) -> Call:
 
 
 def _canonical(value: Any, depth: int) -> str:
+    """Return a value as text that is equal for equal values, whatever their order and spelling."""
     if depth > MAX_DEPTH:
         return "..."
     if isinstance(value, Mapping):

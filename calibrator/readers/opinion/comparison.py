@@ -43,6 +43,7 @@ def compare(one: Answer, other: Answer) -> Comparison:
 
 
 def _outcome(one: Answer, other: Answer, contained: float, nearness: float) -> Outcome:
+    """Return whether two final answers agree or differ, or that this cannot be told."""
     if "none" in (one.kind, other.kind):
         return "agree" if _stands_in(one, other) or _stands_in(other, one) else "untold"
     if one.kind == other.kind and one.value == other.value:
@@ -69,6 +70,7 @@ def _stands_in(one: Answer, other: Answer) -> bool:
 
 
 def _nearness(one: Answer, other: Answer) -> float:
+    """Return 1 for equal or equally rounded numbers, falling to 0; 0 without two numbers."""
     if one.number is None or other.number is None:
         return 0.0
     gap, size = abs(one.number - other.number), max(abs(one.number), abs(other.number))

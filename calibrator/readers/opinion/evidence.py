@@ -123,11 +123,12 @@ def plain_evidence(reply: Opinions) -> list[float]:
 
 
 def _best(others: Sequence[Opinion]) -> float:
-    """Return the ability of the ablest, or -4, far below every ability, where there is none."""
+    """Return the ability of the ablest model; -4, far below all, without others."""
     return max((other.ability for other in others), default=-4.0)
 
 
 def _alike(found: Sequence[Comparison]) -> list[float]:
+    """Return means and maxima of the words in common, and the largest nearness of numbers."""
     count = len(found)
     return [
         sum(each.shared for each in found) / count,

@@ -56,6 +56,7 @@ class OpinionReader:
         return found
 
     def _opinions(self, item: Item, confidence: float) -> Opinions:
+        """Return the final answers of a reply and of the others, with their models' abilities."""
         return Opinions(
             float(logit(confidence)),
             self.ability(item.source_model),

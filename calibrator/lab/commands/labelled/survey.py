@@ -69,6 +69,7 @@ def survey(
 
 
 def _print(found: Sequence[Surveyed], as_json: bool) -> None:
+    """Print the composition of each benchmark's rows, as a table or as JSON lines."""
     from calibrator.rows.groups import shown
 
     if as_json:

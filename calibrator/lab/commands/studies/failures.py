@@ -39,6 +39,10 @@ def show_failures(rows: Sequence[Row], scorer: Scorer, output: Path | None) -> N
 
 
 def _print(found: FailureStudy) -> None:
+    """Print the hard errors of each benchmark.
+
+    Then their relation to accuracy and to stated confidences follows.
+    """
     print_table(HEAD, [_line(each) for each in (*found.entries, found.all)])
     errors, rows = found.all.sure_wrong + found.all.unsure_right, found.all.rows
     typer.echo(f"{errors:,} hard errors, {errors / rows:.1%} of {rows:,} replies")
@@ -56,6 +60,7 @@ def _print(found: FailureStudy) -> None:
 
 
 def _line(one: Failures) -> list[str]:
+    """Return the cells of one benchmark's line in the order of `HEAD`."""
     return [
         shown(one.benchmark),
         f"{one.rows:,}",

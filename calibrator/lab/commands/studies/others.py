@@ -118,6 +118,7 @@ def scores_alone(
 
 
 def _print_cascade(found: Cascade) -> None:
+    """Print the calls, accuracy and kept replies of a cascade at each threshold."""
     print(
         f"{found.cheap}, then {found.strong}: {found.questions:,} questions that both answered; "
         f"by {found.method}"
@@ -153,6 +154,7 @@ def _alone(name: str, calls: str, accuracy: float, kept: float) -> list[str]:
 
 
 def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[str, OpinionReader]:
+    """Fit a reader of opinions for each benchmark of the rows, without that benchmark."""
     from calibrator.checkpoints.checkpoint import resolve_checkpoint
     from calibrator.embedded.parts import read_checkpoint
     from calibrator.lab.studies.trained.opinion_leave_out import readers_without
@@ -200,6 +202,7 @@ def advise_on_opinions(
 
 
 def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
+    """Yield the lines of the advice about second opinions for a terminal."""
     right = f"{1 - found.max_error:.0%} right"
     if found.band is None:
         yield f"{found.calibrator}: do not ask; opinions keep no more replies at {right}"
@@ -228,6 +231,10 @@ def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
 
 
 def _line(found: OpinionAdvice, asked: Asked, price: float | None) -> str:
+    """Return the table line of one band of confidences.
+
+    The cost is per 1,000 replies if a price is given.
+    """
     where = f"[{asked.low:g}, {min(asked.high, 1.0):g})"
     if asked in (found.nobody, found.everybody):
         where = "nobody" if asked.is_nobody else "every reply"

@@ -104,6 +104,7 @@ def _command(given: Sequence[Path], options: ReportOptions) -> str:
 def _scored(
     given: Sequence[Path], files: Sequence[Path], options: ReportOptions
 ) -> tuple[Scored, list[RowError]]:
+    """Load and score the rows of a report; return them with the errors of unreadable rows."""
     from calibrator.lab.paper.sections.scored import Extent, Scored
     from calibrator.loading import checkpoint_card, load_scorer
     from calibrator.rows.kept_scores import keeping
@@ -152,6 +153,7 @@ def _watch(title: str, total: int) -> Iterator[Progress]:
 
 
 def _tell(tables: Sequence[Table], folder: Path) -> None:
+    """Print where the report is, and which tables were not made and why."""
     made = sum(one.state == "made" for one in tables)
     typer.echo(f"{folder / 'index.html'}: {made} of {len(tables)} tables; report.md, report.json")
     for one in tables:

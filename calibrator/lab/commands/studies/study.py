@@ -324,6 +324,7 @@ def _leave_out(
     only: Sequence[str],
     is_renewed: bool,
 ) -> Study:
+    """Run one study that leaves parts of the training data out, and show its progress."""
     from calibrator.lab.studies.probes import sample
     from calibrator.lab.studies.sources import run_sources
     from calibrator.lab.studies.studies import SHOWN, fit_of, run, shared_rows
@@ -339,6 +340,7 @@ def _leave_out(
 
 
 def _print(study: Study) -> None:
+    """Print a study's figures as a table, and their means."""
     averaged = ("auroc", "", "within", "ece", "ece_mended", "reference", "inside", "shift")
     rows = [
         [

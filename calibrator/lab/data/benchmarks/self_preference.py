@@ -52,6 +52,7 @@ def self_preference(rows: Sequence[Mapping[str, Any]]) -> list[Preference]:
 
 
 def _preference(rows: Sequence[Mapping[str, Any]], judge: str, other: str) -> Preference:
+    """Measure how much more often a judge than another accepts replies of the judge's own maker."""
     gaps = np.array([row["verdicts"][judge] - row["verdicts"][other] for row in rows], dtype=float)
     own = np.array([_is_own(row["model"], judge) for row in rows])
     value = _gap(gaps, own, np.ones(len(rows)))
@@ -77,6 +78,7 @@ def _gap(gaps: Floats, own: Any, weights: Floats) -> float:
 
 
 def _resampled(rows: Sequence[Mapping[str, Any]], gaps: Floats, own: Any) -> Floats:
+    """Return the gap on `RESAMPLES` draws of all questions with replacement."""
     places: dict[str, list[int]] = defaultdict(list)
     for at, row in enumerate(rows):
         places[str(row["question_id"])].append(at)

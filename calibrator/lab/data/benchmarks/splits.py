@@ -94,6 +94,7 @@ def _digest(questions: Iterable[str]) -> str:
 
 
 def _counted(name: str, rows: Sequence[Json], band: tuple[float, float]) -> Counted:
+    """Count the rows of one benchmark, and say whether its accuracy lies in the band."""
     accuracy = sum(row["correct"] for row in rows) / len(rows)
     reasons = Counter(row["why"] for row in rows)
     return Counted(

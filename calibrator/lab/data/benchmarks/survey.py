@@ -45,6 +45,7 @@ def survey(rows: Sequence[Row]) -> list[Surveyed]:
 
 
 def _surveyed(name: str, rows: Sequence[Row]) -> Surveyed:
+    """Count the rows, questions and models of one benchmark."""
     domains = Counter(row.domain for row in rows if row.domain)
     formats = Counter(str(row.raw["answer_format"]) for row in rows if row.raw.get("answer_format"))
     return Surveyed(

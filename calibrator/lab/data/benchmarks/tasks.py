@@ -166,6 +166,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _asked(
     raw: Mapping[str, Any], fields: Mapping[str, Any], options: Mapping[str, str], prompt: str
 ) -> str:
+    """Join question, options and prompt to the text to send.
+
+    Raises ValueError without a question.
+    """
     question = "\n\n".join(_texts(_value(raw, fields, "question")))
     if not question.strip():
         named = fields.get("question", "question")
@@ -216,6 +220,10 @@ def _grader(
     *,
     is_choice: bool,
 ) -> GraderName:
+    """Return the grader of a row: the one it names, or the one that fits.
+
+    Raises ValueError for an unknown one.
+    """
     named = raw.get("grader")
     if named is not None:
         if named not in get_args(GraderName):

@@ -183,6 +183,10 @@ def invented(draft: Draft) -> bool:
 
 
 def reshuffled(text: str, rng: random.Random) -> str:
+    """Replace each digit and letter of an id or mail address by a random one of its kind.
+
+    Keep the domain.
+    """
     local, at, domain = text.partition("@")
     letters = [
         rng.choice(string.digits) if c.isdigit()
@@ -385,6 +389,10 @@ def declined(draft: Draft) -> bool:
 
 
 def asked(draft: Draft, answers: Sequence[str]) -> bool:
+    """Insert an offer to make the call and one of the user's `answers`.
+
+    False for a call that only reads.
+    """
     if is_read(str(draft.call.get("name"))):
         return False
     draft.messages += [
@@ -403,6 +411,7 @@ def limit_passed(draft: Draft) -> bool:
 
 
 def limited(draft: Draft, shares: Sequence[float]) -> bool:
+    """Add a rule with a limit at a share of a number of the call; False if no number suits."""
     for value in _shuffled(draft, "number"):
         limit = (value.number or 0.0) * draft.rng.choice(shares)
         limit = round(limit) if limit >= 3 else round(limit, 1)
@@ -431,6 +440,7 @@ def _spoken(draft: Draft) -> str:
 
 
 def _add_rule(draft: Draft, rule: str) -> None:
+    """Insert a sentence into the system message, or add such a message."""
     first = draft.messages[0] if draft.messages else {}
     if first.get("role") in ("system", "developer") and isinstance(first.get("content"), str):
         lines = re.split(r"(?<=[.!?])\s+", first["content"])

@@ -45,6 +45,7 @@ def corrupted_calls(rows: Sequence[Row], seed: int = 0) -> dict[str, list[tuple[
 
 
 def _wrong(row: Row, others: Sequence[ToolUse], seed: str) -> Iterator[tuple[str, ToolUse]]:
+    """Yield each kind of wrong variant that a right reply allows, with the kind's name."""
     assert row.tool_use is not None
     for kind, change in KINDS.items():
         wrong = changed(row.tool_use, change, random.Random(f"{kind} {seed}"))

@@ -141,6 +141,7 @@ Outcome = tuple[int, str, list[Json]]
 
 
 def _words(stage: Stage, **more: object) -> Json:
+    """Return the words that fill a sentence about the scene's change, by placeholder."""
     does = stage.write.does.rstrip(".").replace(":", ",")
     first, _, rest = does.partition(" ")
     participle = _PARTICIPLES.get(first.lower(), _regular(first.lower()))
@@ -413,6 +414,7 @@ def _is_act(message: Json) -> bool:
 
 
 def _without_acts(messages: Sequence[Json]) -> list[Json]:
+    """Return the messages without calls that change something and their results."""
     left: list[Json] = []
     is_left_out = False
     for each in messages:

@@ -155,7 +155,7 @@ def _id(form: str, rng: random.Random) -> str:
 
 
 def drawn_value(kind: str, today: date, rng: random.Random) -> Any:
-    """Draw a value of a kind of field."""
+    """Draw a value for a kind of field, such as a date, a count or one of several choices."""
     if kind == "date-":
         return (today - timedelta(rng.randrange(1, 90))).isoformat()
     if kind == "date+":
@@ -173,6 +173,7 @@ def drawn_value(kind: str, today: date, rng: random.Random) -> Any:
 
 
 def staged(domain: Domain, write: Write, rng: random.Random) -> Stage:
+    """Set up a scene: a day, some records, and the one to change, in a state that allows it."""
     today = date(2023, 1, 2) + timedelta(rng.randrange(1_500))
     records: list[Json] = []
     seen: set[Any] = set()
@@ -220,6 +221,7 @@ def _below(stage: Stage, name: str) -> Any:
 
 
 def in_words(value: Any, stage: Stage, is_weekday: bool) -> str:
+    """Return a value as a user would say it; with `is_weekday` a day by its weekday."""
     rng = stage.rng
     if isinstance(value, str) and len(value) == 10 and value[4:5] == "-":
         day = date.fromisoformat(value)
@@ -266,6 +268,7 @@ def tools_of(stage: Stage) -> list[Json]:
 
 
 def _tools_of(domain: Domain) -> list[Json]:
+    """Return the definitions of a domain's tools: to find, to show, and to change records."""
     id_name = next(n for w in domain.writes for n, source in w.takes.items() if source == "id")
     found = [
         _tool(*domain.find, {"query": {"type": "string"}}),
@@ -281,6 +284,7 @@ def _tools_of(domain: Domain) -> list[Json]:
 
 
 def _schema(name: str, source: str, domain: Domain) -> Json:
+    """Return the JSON schema of one parameter, from the way its value is drawn."""
     kind = source
     if source.startswith(("most ", "field ")):
         kind = domain.fields[source.partition(" ")[2]]

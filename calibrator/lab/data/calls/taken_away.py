@@ -81,6 +81,7 @@ def _said(messages: list[Any], sentence: str) -> bool:
 
 
 def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
+    """Yield the reply after the user has said the value of the argument at `path`."""
     messages, tools, message = _copied(used)
     view = view_of(used)
     values = [v for c in view.calls for v in c.values if v.path.replace(" ", ".")[:60] == path]
@@ -91,6 +92,7 @@ def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
 
 
 def _placeholder_filled(used: ToolUse, path: str) -> Iterator[ToolUse]:
+    """Yield the reply with a real value instead of a placeholder; the user then has said it."""
     messages, tools, message = _copied(used)
     name = path.partition(".")[0]
     for function in _functions(message):
@@ -103,6 +105,7 @@ def _placeholder_filled(used: ToolUse, path: str) -> Iterator[ToolUse]:
 
 
 def _without_earlier(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    """Yield the reply without earlier calls that equal its own, and without their results."""
     messages, tools, message = _copied(used)
     own = {(f.get("name"), json.dumps(_arguments(f), sort_keys=True)) for f in _functions(message)}
     gone: set[Any] = set()
@@ -127,6 +130,7 @@ def _key(call: Any) -> tuple[Any, str]:
 
 
 def _looked_up(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    """Yield the reply after a look-up of its own arguments, one for each tool that reads."""
     for tool in view_of(used).tools:
         if is_read(tool):
             messages, tools, message = _copied(used)
@@ -141,6 +145,7 @@ def _looked_up(used: ToolUse, _: str) -> Iterator[ToolUse]:
 
 
 def _offered(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    """Yield the reply with its unknown tools added to those that were offered."""
     messages, tools, message = _copied(used)
     known = view_of(used).tools
     for function in _functions(message):
@@ -188,6 +193,7 @@ def _as_choice(schema: Json, given: Json) -> None:
 
 
 def _without_sentence(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    """Yield the reply once for each sentence of the instructions, without that sentence."""
     for at, each in enumerate(used.messages):
         text = each.get("content") if isinstance(each, dict) else None
         if not isinstance(text, str) or each.get("role") not in ("system", "developer"):
@@ -200,6 +206,7 @@ def _without_sentence(used: ToolUse, _: str) -> Iterator[ToolUse]:
 
 
 def _dates_moved(used: ToolUse, _: str) -> Iterator[ToolUse]:
+    """Yield the reply with one of its dates moved by some days, nearest days first."""
     places = [
         (number, found)
         for number, function in enumerate(_functions(dict(used.message)))

@@ -77,6 +77,7 @@ def _played(domain: Domain, twist: str, rng: random.Random, group: str) -> Itera
 
 
 def _fits(write: Write, twist: str) -> bool:
+    """Return whether a tool has what a twist of the scene needs."""
     if twist in ("state", "late"):
         return getattr(write, twist) is not None
     if twist == "limit":
@@ -191,6 +192,7 @@ def _otherwise(stage: Stage, right: Reply) -> Reply:
 
 
 def _drawn_alike(stage: Stage, kind: str, value: Any) -> Any:
+    """Draw another value of the same kind; a fraction is scaled instead."""
     word, _, rest = kind.partition(" ")
     if word in ("most", "field", "choice"):
         kind = stage.domain.fields[rest]

@@ -85,6 +85,7 @@ class Claim:
 def _pairs(
     sentences: list[str], before: list[str], group: str, kind: str, rng: random.Random
 ) -> Iterator[Row]:
+    """Yield labelled claims about one window of a passage, some of its sentences changed."""
     start = rng.randrange(max(1, len(sentences) - LONGEST + 1))
     window = sentences[start : start + rng.randint(4, LONGEST)]
     claims = [at for at, sentence in enumerate(window) if is_claim(sentence)]

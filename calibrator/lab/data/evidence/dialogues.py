@@ -231,6 +231,7 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def _claimed(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
+    """Return a question and a claim about one value of the talk, with the given label."""
     slot = rng.choice(list(talk.values))
     corrected = list(talk.corrected)
     if corrected and rng.random() < 0.5:
@@ -275,6 +276,7 @@ class Task:
 
 
 def _notes_rows(rng: random.Random, group: str) -> Iterator[Row]:
+    """Yield claims of all three labels about synthetic meeting notes."""
     spec = data("dialogues")["notes"]
     people = rng.sample(data("names")["given"], 5)
     whats = rng.sample(spec["tasks"], 6)
@@ -313,6 +315,7 @@ def _notes_text(
     people: list[str],
     rng: random.Random,
 ) -> str:
+    """Write meeting notes: who was present, the proposals with their outcome, and the tasks."""
     reasons = data("dialogues")["notes"]["reasons"]
     lines = [f"Present: {', '.join(people)}"]
     for proposal in proposals:
@@ -328,6 +331,7 @@ def _notes_text(
 
 
 def _task_claim(shown: list[Task], hidden: list[Task], label: str, rng: random.Random) -> str:
+    """Write a claim about a listed task, an unlisted one, or one with a wrong owner or date."""
     task = rng.choice(shown)
     if label == "entail":
         return task.said(rng)
@@ -343,6 +347,7 @@ def _task_claim(shown: list[Task], hidden: list[Task], label: str, rng: random.R
 def _decision(
     proposals: list[str], accepted: dict[str, bool], label: str, rng: random.Random
 ) -> str:
+    """Write a claim about the outcome of a proposal, true, false or about an unlisted one."""
     proposal = proposals[2] if label == "neutral" else rng.choice(proposals[:2])
     positive = accepted[proposal] == (label != "contradict")
     forms = (

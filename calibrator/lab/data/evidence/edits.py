@@ -157,6 +157,7 @@ def _in_name(sentence: str, match: re.Match[str]) -> bool:
 
 
 def _near(text: str, year: bool, rng: random.Random) -> str:
+    """Return a number or year close to the one in `text`, in the same form."""
     plain = text.replace(",", "")
     if year:
         return str(

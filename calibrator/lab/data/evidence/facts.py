@@ -242,6 +242,7 @@ class Fact:
     def _write(
         self, template: str, values: dict[str, Value], style: Style, rng: random.Random
     ) -> str:
+        """Fill a template with the values, written in one style, and with the house's words."""
         texts = {slot: write(value, style, rng) for slot, value in values.items()}
         texts |= {"user": self.house.user, "users": plural(self.house.user)}
         if "act" in texts:
@@ -311,7 +312,7 @@ def draw_facts(house: House, count: int, rng: random.Random) -> list[Fact]:
 
 
 def fits(fact: Fact, facts: Iterable[Fact]) -> bool:
-    """Return whether a fact neither repeats nor contradicts others."""
+    """Return whether a fact neither repeats nor contradicts the others in `facts`."""
     for other in facts:
         if fact.subject == other.subject:
             return False
@@ -324,7 +325,7 @@ def fits(fact: Fact, facts: Iterable[Fact]) -> bool:
 
 
 def link(facts: Sequence[Fact]) -> None:
-    """Set the values of the other facts in every fact, for wrong replies."""
+    """Give every fact the values of the others, from which wrong replies are made."""
     for fact in facts:
         fact.near = [
             value for other in facts if other is not fact for value in other.values.values()

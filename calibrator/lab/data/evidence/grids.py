@@ -146,6 +146,7 @@ def _header(table: Table, head: str) -> str:
 
 
 def _plain(table: Table, head: str, cell: Cell) -> str:
+    """Write a cell without its unit."""
     if table.column(head).get("unit") == "time" and not isinstance(cell, str):
         return f"{int(cell):02d}:{round(cell % 1 * 60):02d}"
     return (

@@ -72,6 +72,7 @@ def random_story(rng: random.Random, kind: str, taken: set[str]) -> Story:
 
 
 def _value(text: str, values: dict[str, Value], taken: set[str], rng: random.Random) -> Value:
+    """Draw the value of a slot by its specification; names that are `taken` are not drawn again."""
     unit, *rest = text.split()
     if unit in NAMES:
         for _ in range(100):
@@ -250,6 +251,7 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def _stories(rng: random.Random) -> list[Story]:
+    """Draw one to four stories that share a style; some are of the same kind."""
     kinds = list(data("stories"))
     count = rng.choice((1, 1, 1, 2, 3, 4))
     chosen = rng.sample(kinds, count)
@@ -363,6 +365,10 @@ def without_detail(story: Story, _near: list[Value], _rng: random.Random) -> Ans
 
 
 def _unknown(story: Story, facts: list[Fact], rng: random.Random) -> Answer | None:
+    """Return a question about a fact, and an answer that the text does not say it.
+
+    None without facts.
+    """
     asks = [ask for fact in facts for ask in fact["ask"]]
     if not asks:
         return None

@@ -63,6 +63,7 @@ def policy_text(house: House, facts: list[Fact], rng: random.Random) -> str:
 
 
 def _filler(template: str, house: House, rng: random.Random) -> str:
+    """Fill a sentence that states no fact with names, years and counts."""
     words = data("names")
     texts = {
         "name": house.name,
@@ -96,6 +97,7 @@ def _bullets(sentences: list[str], _facts: list[Fact], rng: random.Random) -> st
 
 
 def _sections(sentences: list[str], _facts: list[Fact], rng: random.Random) -> str:
+    """Join the sentences in sections of two to four, each under a heading."""
     headings = rng.sample(data("names")["heading"], 6)
     size = rng.randint(2, 4)
     parts = [sentences[at : at + size] for at in range(0, len(sentences), size)]

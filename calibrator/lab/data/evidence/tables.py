@@ -31,6 +31,7 @@ class Statement:
 
 
 def _asked(table: Table, name: str, head: str, rng: random.Random) -> str:
+    """Write a question about the cell of row `name` in column `head`."""
     return fill(
         choose_words(
             rng.choice(
@@ -66,6 +67,7 @@ def cell(table: Table, right: bool, rng: random.Random) -> Statement | None:
 
 
 def _near(table: Table, head: str, value: Cell, rng: random.Random) -> list[Cell]:
+    """Return other cells that could be confused with a value of the column."""
     column = table.column(head)
     if isinstance(value, str):
         words: list[Cell] = [word for word in pool_of(column["words"], rng) if word != value]

@@ -220,6 +220,7 @@ class _Reader:
         return [value]
 
     def _product(self) -> Value:
+        """Read factors, written side by side or with signs between them."""
         if self._next() in ("+", "-"):
             negative = self._take() == "-"
             value = self._product()
@@ -248,6 +249,7 @@ class _Reader:
         return self._power()
 
     def _begins_factor(self) -> bool:
+        """Return whether the next token begins a factor without a sign before it."""
         following = self._next()
         ends = ("", "cup", "pm", "}", "|", "end")
         return bool(following) and (
@@ -260,6 +262,7 @@ class _Reader:
         return self._next() == "\\frac" and self._tokens[self._at - 1].isdigit()
 
     def _power(self) -> Value:
+        """Read one term with its exponents and factorials."""
         value = self._alone()
         while self._next() in ("^", "**", "!"):
             if self._take() == "!":
@@ -273,6 +276,7 @@ class _Reader:
         return value
 
     def _alone(self) -> Value:
+        """Read one term without exponents. Raises UnreadableError beyond `MAX_DEPTH`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise UnreadableError("nested too deeply")
@@ -282,6 +286,7 @@ class _Reader:
             self._depth -= 1
 
     def _read_alone(self, token: str) -> Value:
+        """Read a number, brackets, a command or a letter that begins with `token`."""
         if token[0].isdigit() or token[0] == ".":
             return _number(float(token), is_rounded="." in token)
         if token in _OPENING:
@@ -314,6 +319,7 @@ class _Reader:
         return Value(tuple(complex(point + shift) for point in POINTS))
 
     def _bracketed(self, opening: str) -> Value:
+        """Read the rest of a bracket: one value, or the parts of a point or an interval."""
         inner = self.listed()
         closing = self._take()
         if closing not in (")", "]", "}"):
@@ -330,6 +336,7 @@ class _Reader:
         return Value(parts=inner.parts if inner.kind == "list" else (inner,), kind=kind)
 
     def _command(self, name: str) -> Value:
+        """Read what follows a LaTeX command. Raises UnreadableError for an unknown one."""
         if name == "frac":
             above, below = self._argument(), self._argument()
             return _of(lambda a, b: a / b, above, below)
@@ -367,6 +374,7 @@ class _Reader:
         return self._alone()
 
     def _function(self, name: str) -> Value:
+        """Read a function's argument, with a base (of a logarithm) or an exponent before it."""
         base: Value | None = None
         exponent: Value | None = None
         while self._next() in ("_", "^"):

@@ -124,6 +124,7 @@ def _any_text(reply: str, stated: str | None) -> str | None:
 
 
 def _letter(reply: str, stated: str | None) -> str | None:
+    """Return the letter of the option that a reply chooses, or None."""
     for text in (stated, reply.strip() if len(reply.strip()) <= 200 else None):
         found = _LETTER.match(_unset(text)) if text else None
         if found:

@@ -75,6 +75,7 @@ class Pairing:
             yield pair_of(question_of, chosen.raw, rejected.raw)
 
     def _look_at(self, row: ScoredLine) -> None:
+        """Note a reply if it is the surest or the least sure one so far, and count its label."""
         question, place = _question(row.raw), (row.file, row.line)
         found = self._found.get(question)
         if found is None:
@@ -89,6 +90,7 @@ class Pairing:
             found.wrong += not row.correct
 
     def _count(self, chosen: ScoredLine, rejected: ScoredLine, found: Extremes) -> None:
+        """Count a pair, and if both replies have labels what these say."""
         self.pairs += 1
         if chosen.correct is None or rejected.correct is None:
             return

@@ -43,6 +43,10 @@ def scored_lines(paths: Sequence[Path]) -> Iterator[ScoredLine]:
 
 
 def _row(source: str, line: int, text: bytes) -> Json:
+    """Parse a line that `pinocchio score` wrote.
+
+    Raises RowError for one without a valid confidence.
+    """
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -55,6 +55,7 @@ def lexical_entailment(pairs: Sequence[tuple[str, str]]) -> Floats:
 
 
 def _lexical(premise: str, hypothesis: str) -> tuple[float, float, float]:
+    """Return P(entail), P(neutral), P(contradict) by shared words, numbers and negations."""
     said, claimed = (normalized(text).split() for text in (premise, hypothesis))
     if not claimed:
         return (1.0, 0.0, 0.0) if not said else (0.0, 1.0, 0.0)

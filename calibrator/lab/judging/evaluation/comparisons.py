@@ -117,6 +117,7 @@ def compare(
 def _compare(
     rows: str, first: Method, second: Method, a: Drawn, b: Drawn, labels: Ints
 ) -> Comparison:
+    """Compare two methods on the same labels and the same resamples."""
     # The questions with both labels are the same for both methods, and in the same order.
     within = a.within.each - b.within.each if a.within and b.within else np.array([])
     return Comparison(

@@ -209,6 +209,7 @@ def _results(
 def _with_mean_interval(
     result: Result, methods: Sequence[Method], drawn: Sequence[Drawn]
 ) -> Result:
+    """Return a mean over benchmarks with its interval over questions; other results unchanged."""
     if result.kind != "mean":
         return result
     of_method = drawn[[method.name for method in methods].index(result.method)]
@@ -217,6 +218,7 @@ def _with_mean_interval(
 
 
 def _within(method: str, found: Disagreement, resamples: int) -> Within:
+    """Return a method's ranking within questions with its interval."""
     return Within(
         method,
         found.questions,
@@ -230,6 +232,7 @@ def _within(method: str, found: Disagreement, resamples: int) -> Within:
 
 
 def _curves(method: Method, labels: Ints) -> Curves:
+    """Return the reliability, ROC and risk-coverage curves of a method, with few points each."""
     p = method.confidence
     return Curves(
         method.name,
@@ -246,6 +249,7 @@ def _thinned(x: Floats, y: Floats) -> Points:
 
 
 def to_json(evaluation: Evaluation) -> str:
+    """Encode an evaluation as JSON, with null for nan and infinity."""
     values = {"format": FORMAT, **plain(asdict(evaluation))}
     for name in ("sensitivity", "traffic"):
         if getattr(evaluation, name) is None:  # absent for readers of older versions
@@ -281,6 +285,7 @@ def read_evaluation(path: Path) -> Evaluation:
 
 
 def _comparison(values: dict[str, Any]) -> Comparison:
+    """Build a comparison from the JSON that `to_json` wrote."""
     pooled = values["pooled"]
     given: dict[str, Any] = {
         **values,

@@ -126,6 +126,7 @@ class _Figures:
     max_error: float
 
     def of(self, chosen: Any) -> _Figures:
+        """Return the figures of the `chosen` replies."""
         return _Figures(
             self.labels[chosen], self.alone[chosen], self.together[chosen], self.max_error
         )
@@ -146,6 +147,7 @@ class _Figures:
 def _advice(
     chosen_on: _Figures, judged: _Figures, calibrator: str, questions: Sequence[str]
 ) -> OpinionAdvice:
+    """Choose bands on one half of the questions, and measure them on the other half."""
     nobody, everybody = chosen_on.asked(0.0, 0.0), chosen_on.asked(0.0, 1.01)
     ends = (*EDGES[:-1], 1.01)
     every = [chosen_on.asked(low, high) for low in EDGES for high in ends if low < high]

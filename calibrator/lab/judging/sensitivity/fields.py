@@ -88,6 +88,7 @@ def study_fields(
 
 
 def _altered(rows: Sequence[Row]) -> list[_Altered]:
+    """Return right calls with corrupted ones that differ from them in one argument."""
     from calibrator.lab.data.calls import corrupted_calls
 
     found = []
@@ -102,7 +103,7 @@ def _altered(rows: Sequence[Row]) -> list[_Altered]:
 
 
 def _drawn(altered: Sequence[_Altered], most: int) -> list[_Altered]:
-    """Return at most `most`, as many of each kind as there are or as the others leave."""
+    """Return at most `most` altered calls, about as many of each kind."""
     rng, kinds = random.Random(SEED), sorted({each.kind for each in altered})
     by_kind = {kind: [each for each in altered if each.kind == kind] for kind in kinds}
     found: list[_Altered] = []
@@ -127,6 +128,8 @@ def _arguments(row: Row) -> dict[str, Any]:
 def _figures(
     kind: str, found: Sequence[tuple[_Altered, tuple[FieldDoubt, ...], bool]]
 ) -> FieldFigures:
+    """Measure for one kind of corruption how often the altered argument is found."""
+
     def mean(values: Sequence[float]) -> float:
         return float(np.mean(values)) if values else float("nan")
 

@@ -95,6 +95,7 @@ def _chosen(
 
 
 def _text_pairs(right: Sequence[Row], seed: int) -> dict[str, list[tuple[Row, Row]]]:
+    """Return for each kind of corruption the right rows with their corrupted replies."""
     made: dict[str, list[tuple[Row, Row]]] = {}
     for kind in KINDS:
         pairs = [(one.row, one.answer) for one in corrupted(right, kind, seed)]

@@ -117,7 +117,7 @@ def study_reasons(
 def _drawn(
     members: Mapping[str, list[tuple[Row, str, float]]], most: int
 ) -> dict[str, list[tuple[Row, str, float]]]:
-    """Return at most `most` of all, as many of each kind as there are or as the others leave."""
+    """Return at most `most` members, about as many of each kind."""
     rng = random.Random(SEED)
     found, left = {}, most
     for number, kind in enumerate(sorted(members, key=lambda each: (len(members[each]), each))):
@@ -130,6 +130,8 @@ def _drawn(
 def _figures(
     reason: str, told: int, rises: Sequence[float], right: Sequence[bool]
 ) -> ReasonFigures:
+    """Measure how often and how far the confidence rose when a reason's cause was removed."""
+
     def mean(values: Sequence[float] | Sequence[bool]) -> float:
         return float(np.mean(values)) if len(values) else float("nan")
 
@@ -138,6 +140,7 @@ def _figures(
 
 
 def _told(row: Row, reason: str, confidence: float, siblings: Mapping[str, list[Row]]) -> _Told:
+    """Return a reply with its reason, and with edits that remove the reason's cause."""
     item = row.item("served")
     if row.tool_use is not None and row.tool_use.has_calls:
         # Only replies with calls need that package, which is large.

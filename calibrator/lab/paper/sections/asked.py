@@ -112,6 +112,7 @@ def samples_of(row: Row) -> list[str]:
 
 
 def _samples(scored: Scored, made: Made) -> None:
+    """Add a line for each measure of agreement between samples, at several numbers of samples."""
     at = _having(scored, lambda raw: isinstance(raw.get("samples"), list) and bool(raw["samples"]))
     if not at:
         return
@@ -125,6 +126,7 @@ def _samples(scored: Scored, made: Made) -> None:
 
 
 def _likelihoods(scored: Scored, made: Made) -> None:
+    """Add lines for the log-probabilities and the entropy of the reply's tokens."""
     at = _having(scored, lambda raw: bool(raw.get("token_logprobs")))
     if at:
         each = [likelihoods(scored.rows[i].raw["token_logprobs"]) for i in at]

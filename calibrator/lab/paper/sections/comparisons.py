@@ -163,6 +163,7 @@ def significance_table(scored: Scored) -> Made:
 def _compared(
     made: Made, scored: Scored, labels: Ints, questions: Ints, methods: list[Method], where: str
 ) -> list[ForestRow]:
+    """Add a line for each baseline's difference, and return these differences for a figure."""
     resamples = scored.extent.resamples
     drawn = [draw(one, labels, questions, [], resamples, 0) for one in methods]
     rows = []

@@ -35,6 +35,7 @@ def failures_table(scored: Scored) -> Made:
 
 
 def _add(made: Made, one: Failures, label: str, row: str) -> None:
+    """Add a line with the hard errors of one group."""
     made.add(
         label,
         row,

@@ -31,6 +31,7 @@ def row_of(label: str) -> str:
 
 
 def _lines(study: Study, made: Made, row: str = "") -> Made:
+    """Add a line for each entry of a study, with its change from the reference."""
     for one in study.entries:
         made.add(
             one.label,

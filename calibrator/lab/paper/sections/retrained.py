@@ -57,6 +57,7 @@ def _study(scored: Scored, name: StudyName) -> Study:
 
 
 def _line(made: Made, one: Entry, row: str) -> None:
+    """Add a line for one fit, with its change from the fit on everything."""
     values = {
         key: getattr(one, key)
         for key in (*("trained", "rows", "auroc", "low", "high", "reference"), "inside", "gap")
@@ -68,7 +69,7 @@ def _line(made: Made, one: Entry, row: str) -> None:
 
 
 def _left_out(scored: Scored, name: StudyName, row: str) -> Made:
-    """Return each fold, their mean, and the standard deviation of the gap."""
+    """Make the table of a study that leaves out parts: folds, their mean, the spread of the gap."""
     made, study = Made(_LEFT_OUT), _study(scored, name)
     for one in study.entries:
         _line(made, one, row)
@@ -118,6 +119,7 @@ def size_table(scored: Scored) -> Made:
 
 
 def _sources(scored: Scored, name: SourcesName, row: str) -> Made:
+    """Make the table of a study that trains on the replies of some models only."""
     train = _training(scored)
     with scored.watch(f"fitting, {name}", 0) as bar:
         fit = fit_of(scored.fit, [*train, *scored.rows], scored.folder, scored.device, bar.say)

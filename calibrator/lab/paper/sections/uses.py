@@ -98,6 +98,7 @@ def _add_mean_over_models(made: Made, models: Sequence[Mapping[str, Value]]) -> 
 
 
 def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
+    """Return the figures of the three workflows: error detection, reviews and tiers."""
     found, review, routed = error_detection(rows), reviews_for(rows), tiers(rows)
     is_easy = sum(not row.is_correct for row in rows) <= 0.05 * len(rows)
     by_lot = 0.0 if is_easy else 1.0  # random reviews leave the rest no better
@@ -120,6 +121,7 @@ def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
 
 
 def _panels(rows: Sequence[Outcome], row: str, where: str) -> list[Drawing]:
+    """Draw the three figures of one set of rows; [] where all labels are equal."""
     y = np.array([int(one.is_correct) for one in rows])
     p = np.array([one.confidence for one in rows])
     if len(set(y)) < 2:
@@ -279,6 +281,7 @@ def costs_table(scored: Scored) -> Made:
 
 
 def _add_costs(made: Made, where: str, rows: Sequence[Outcome], prices: Prices, row: str) -> None:
+    """Add lines for all replies, for each tier, and for the cost of the tiers."""
     y = [int(one.is_correct) for one in rows]
     found = auroc(y, [one.confidence for one in rows])
     ends: dict[str, Value] = {"rows": len(rows), "right": sum(y) / len(y), "auroc": found}

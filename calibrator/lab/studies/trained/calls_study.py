@@ -211,6 +211,7 @@ def _domains(fits: Fits, say: Callable[[str], None]) -> Iterator[Part]:
 
 
 def _row(scene: Scene) -> Row:
+    """Convert a synthetic scene to a labelled row; its benchmark is the domain."""
     return parse_row(
         {
             "messages": scene.used.messages,

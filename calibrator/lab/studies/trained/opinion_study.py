@@ -134,6 +134,7 @@ def _told(
 def _entries(
     label: str, rows: Sequence[Row], alone: Floats, together: Floats, *, has_parts: bool
 ) -> list[Entry]:
+    """Measure all replies, and with `has_parts` also each kind of answer and each benchmark."""
     parts = {"all": np.arange(len(rows))}
     if has_parts:
         kinds = [final_answer(r.question, stripped(r.answer), r.tool_use).kind for r in rows]
@@ -154,6 +155,7 @@ def _entries(
 
 
 def _figures(rows: Sequence[Row], confidence: Floats) -> Figures:
+    """Measure confidences pooled, over benchmarks and within questions."""
     labels, questions = labels_of(rows), question_numbers(rows)
     method = Method("", confidence)
     *groups, everything = groups_of(rows)

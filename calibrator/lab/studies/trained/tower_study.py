@@ -228,6 +228,7 @@ class TowerStudy:
     def _forest(
         self, config: ForestConfig, at: NDArray[np.int64], names: NDArray[np.int64]
     ) -> Forest:
+        """Fit a forest on the rows `at`, under their model names."""
         rows = [self.read[i] for i in at]
         benchmarks, questions = self.benchmark_numbers[at], self.questions[at]
         data = ForestData(rows, names[at], benchmarks, questions, self.labels[at])
@@ -236,6 +237,7 @@ class TowerStudy:
         return Forest(fitted)
 
     def tell(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
+        """Print the ranking of the rows `at` by these scores."""
         asked = [self.rows[i].question_id for i in at]
         found = ranking(self.labels[at], scores, self.benchmarks[at].tolist(), asked)
         shown = "  ".join(f"{figure:.4f}" for figure in found.figures)

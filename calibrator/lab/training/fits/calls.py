@@ -228,6 +228,7 @@ def fit_parts(material: Material, config: CallConfig, seed: int) -> State:
 
 
 def _trees(material: Material, weights: Doubles, config: CallConfig, seed: int) -> State:
+    """Fit the trees on the traits of lessons with a positive weight."""
     counted = weights > 0
     found = [
         fit_trees(
@@ -336,6 +337,10 @@ def _held_out(material: Material, config: CallConfig, seed: int) -> tuple[Double
 
 
 def _said(state: State, material: Material, at: NDArray[np.intp]) -> Doubles:
+    """Return the log-odds of the rows `at`, (n, 3).
+
+    They are by the general trees, the special trees and the words.
+    """
     from calibrator.readers.calls.wording import Wording
 
     width = material.traits.shape[1]

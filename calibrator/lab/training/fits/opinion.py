@@ -189,6 +189,10 @@ class _Drawn:
                     self._draw(at, others)
 
     def _draw(self, at: int, others: Sequence[int]) -> None:
+        """Draw some other replies for the reply `at`, and add the lesson if they can be compared.
+
+        Names are hidden at random.
+        """
         rng, config = self.rng, self.config
         chosen = rng.sample(others, min(len(others), rng.choice(config.counts)))
         is_named = rng.random() >= config.own_name_dropout

@@ -80,6 +80,10 @@ class AdapterRun:
     # --- state ----------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
+        """Load the saved state and continue from it.
+
+        Raises TrainingError where it cannot be loaded.
+        """
         path = self.folder / STATE
         try:
             state = torch.load(path, weights_only=True, map_location="cpu")

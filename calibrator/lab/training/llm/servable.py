@@ -48,6 +48,7 @@ def _refusal(kind: str, why: str) -> TrainingError:
 
 @torch.no_grad()
 def _is_last_layer_right(model: Any) -> bool:
+    """Return whether our last layer computes what the model's own last layer computes."""
     text_model = text_model_of(model)
     vocabulary = text_model.get_input_embeddings().weight
     ids = torch.arange(_TOKENS, device=vocabulary.device)[None] % len(vocabulary)

@@ -148,6 +148,7 @@ def _readable(samples: Samples, calibrator: LlmCalibrator, say: Callable[[str], 
 
 
 def _say_what(run: AdapterRun, samples: Samples) -> None:
+    """Report the size of the data, the number of epochs and processes, and the adapter's share."""
     config, count = run.config, run.processes.count
     processes, share = "processes" if count > 1 else "process", trainable_share(run.adapted)
     run.say(
@@ -234,6 +235,7 @@ def _quality(targets: Floats, scores: Floats) -> dict[str, float]:
 
 
 def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
+    """Return the facts about the run that are stored in the checkpoint."""
     said = {k: v for k, v in run.config.as_dict().items() if k not in _UNSAID}
     return {
         **said,

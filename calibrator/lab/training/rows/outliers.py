@@ -53,6 +53,7 @@ class OutlierSource:
         self._words = [word for word in vocabulary if word.isalpha() and len(word) > 2]
 
     def draw(self) -> Item:
+        """Draw an item whose answer has nothing to do with its question."""
         rng = self._rng
         question = rng.choice(REQUESTS).replace("{}", self._text(max_passages=2))
         answer = self._text(max_passages=rng.choice((1, 2, 6)))
@@ -66,6 +67,7 @@ class OutlierSource:
         )
 
     def _text(self, max_passages: int) -> str:
+        """Return random words, shuffled passages or whole passages, cut at a random length."""
         rng, kind = self._rng, self._rng.random()
         if kind < 0.25:
             return " ".join(rng.choices(self._words, k=rng.choice((1, 2, 3, 8, 30, 80))))

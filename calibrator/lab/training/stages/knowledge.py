@@ -58,6 +58,7 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(0.3)
 
     def forward(self, vectors: Tensor, given: Tensor) -> Tensor:
+        """Return the log-odds of right, (B,), from vectors (B, 3, hidden) and the input `given`."""
         question, answer, added = vectors.unbind(dim=1)
         near = torch.stack([(question * answer).sum(1), (question * added).sum(1)], dim=1)
         left = (self.dropout(question) * SCALE_OF_VECTOR) @ self.asked.T
@@ -67,6 +68,7 @@ class Network(nn.Module):
         return torch.as_tensor(found + self.second(inner)[:, 0])
 
     def state(self) -> dict[str, Array]:
+        """Return the weights as fp16 arrays by name, as a checkpoint stores them."""
         own = {
             "cosines": self.cosines,
             "asked": self.asked,
@@ -188,9 +190,10 @@ def _fitted(
 
 
 def _gate(reader: Reader, own: Sequence[Pair], told: Sequence[Pair], seed: int) -> Floats:
-    """Fit a question's log-odds of being ours, not a benchmark's: weights and a constant.
+    """Fit the log-odds that a question is one of ours and not a benchmark's.
 
-    Without pairs of rows every question counts as ours.
+    Returns the weights and, last, a constant. `told` are pairs from rows; without them every
+    question counts as ours.
     """
     if not told:
         return np.append(np.zeros(reader.encoder.hidden), ALL_OURS).astype(np.float32)

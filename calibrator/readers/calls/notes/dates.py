@@ -58,6 +58,7 @@ def is_date_said(said: Said, value: Value, call: Call) -> bool:
 
 
 def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call) -> bool:
+    """Return whether the user, a result or the instructions name a day or imply it."""
     s, told = said.sources, calendar_day(day)
     plain = Value(value.path, value.raw, value.text, "date", None, (day,), ())
     if any(part.holds(plain) for part in (s.request, s.users, s.results, s.rules)):
@@ -90,7 +91,7 @@ def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call
 
 
 def _lengths(text: str) -> set[int]:
-    """Return the numbers of days that a text in lower case speaks of: three nights, two weeks."""
+    """Return the numbers of days that a text, in lower case, names: three nights, two weeks."""
     found = {7} if "a week" in text or "one week" in text else set()
     for number, unit in _LENGTH.findall(text)[:100]:
         days = int(number) if number.isdigit() else int(NUMBER_WORDS.get(number, 0))
@@ -103,6 +104,7 @@ def _lengths(text: str) -> set[int]:
 
 
 def _is_time_said(said: Said, time: int, call: Call, value: Value) -> bool:
+    """Return whether a time (minutes of the day) was named or follows from words of the user."""
     s = said.sources
     told = s.users.times | s.results.times | s.rules.times
     users = s.users.text

@@ -280,7 +280,7 @@ def _clauses_of(text: str) -> Iterator[list[str]]:
 
 
 def _agreed(flag: _Flag | None, clauses: Sequence[list[str]]) -> bool | None:
-    """Return the value that all clauses give which speak of a flag; None if they differ."""
+    """Return the value of a flag in which all clauses about it agree; None if they differ."""
     if flag is None:
         return None
     found: set[int] = set()
@@ -293,7 +293,7 @@ def _agreed(flag: _Flag | None, clauses: Sequence[list[str]]) -> bool | None:
 
 
 def _sign_in(flag: _Flag, words: list[str]) -> int:
-    """Return 1 if a clause says yes to a flag, -1 if it says no, 0 if it does not speak of it."""
+    """Return 1 if a clause says yes to a flag, -1 if it says no, 0 if it is not about the flag."""
     stems = [stem(word) for word in words]
     matched = [_matches(each, flag.content) for each in stems]
     named = {word for word, _ in filter(None, matched)}

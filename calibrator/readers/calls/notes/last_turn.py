@@ -21,11 +21,11 @@ _IDS = word_set("id ids number no code ref reference")
 
 
 def superseded(call: Call, said: Said) -> Iterator[tuple[str, str, str]]:
-    """Yield values of an earlier turn that the last turn replaces.
+    """Yield the values of an earlier turn that the user's last turn replaces.
 
-    Each as the path of its argument, the name of the mark, and its words. Only if the last turn
-    names exactly one other of the same form that the call does not have: an id with the same
-    pattern of letters and digits, or the number in a correction.
+    Each is the path of its argument, the name of the mark, and the mark's words. A value is
+    replaced only if the last turn names exactly one other of the same form that the call does not
+    have: an id with the same pattern of letters and digits, or the number in a correction.
     """
     turns = said.view.turns
     if len(turns) < 2:

@@ -33,6 +33,7 @@ def nearest_said(value: Value, said: Said) -> str | None:
 
 
 def _nearest_mail(value: Value, said: Said) -> str | None:
+    """Return a mail address of the conversation that differs a little from the value, or None."""
     mails = list(dict.fromkeys(_MAIL.findall(said.text)))[:200]
     if (found := _nearest(value.text, mails)) is not None:
         return found
@@ -46,6 +47,7 @@ def _nearest_mail(value: Value, said: Said) -> str | None:
 
 
 def _nearest_number(value: Value, said: Said) -> str | None:
+    """Return a number of the conversation with the same digits or one changed digit, or None."""
     if value.number is None:
         return None
     text = f"{value.number:.10g}"
@@ -60,6 +62,7 @@ def _nearest_number(value: Value, said: Said) -> str | None:
 
 
 def _nearest_day(value: Value, said: Said) -> str | None:
+    """Return a day that the user named, at most 31 days from the value's, as ISO text, or None."""
     days = {d for day in said.sources.users.days if (d := calendar_day(day)) is not None}
     days |= said.sources.relative if len(said.sources.relative) <= 4 else set()
     own = [d for day in value.days if (d := calendar_day(day)) is not None]
@@ -83,6 +86,7 @@ def _nearest_words(value: Value, said: Said) -> str | None:
 
 
 def _nearest(text: str, tokens: list[str]) -> str | None:
+    """Return the token that differs least from a text, by at most one or two letters, or None."""
     if len(text) > LONGEST or len(text) < 3:
         return None
     most = 2 if len(text) >= 7 else 1

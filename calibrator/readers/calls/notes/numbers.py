@@ -140,6 +140,7 @@ def _unit_described(tool: Tool | None, value: Value) -> tuple[int, int] | None:
 
 
 def _is_step_back(number: float, steps: set[float], text: str, said: Said) -> bool:
+    """Return whether a number was changed by a named step against the direction of the request."""
     is_up, is_down = bool(_MORE.search(text)), bool(_LESS.search(text))
     if is_up == is_down:
         return False

@@ -59,7 +59,7 @@ def words_of(text: str) -> list[str]:
 
 
 def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield arguments whose value is not the allowed one that the user named, with that one."""
+    """Yield the path of each argument with another choice than the user named, and that choice."""
     request = words_of(_CONTRAST.sub(" ", said.view.request.lower()))
     own = {stem(word) for word in name_words(call.name)}  # "close it" names no state
     for value in call.values[:30]:
@@ -73,6 +73,10 @@ def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
 
 
 def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
+    """Return the values that a tool's schema or its description allows for an argument.
+
+    [] if unknown.
+    """
     schema: object = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     if isinstance(schema, Mapping) and isinstance(schema.get("items"), Mapping):
         schema = schema["items"]
@@ -108,7 +112,7 @@ def _is_named(choice: str, request: list[str], own: set[str]) -> bool:
 
 
 def wrong_way(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments for a start with the value that the user named as the end, and the reverse.
+    """Yield the paths of arguments whose start is the end that the user named, or the reverse.
 
     Only calls with both are checked, because `from` may be any preposition elsewhere.
     """
@@ -135,7 +139,10 @@ _BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchang
 
 
 def moved_from(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments that the request names as what it was, in "from X to Y", if no value is Y."""
+    """Yield the paths of arguments that still have the old value, X of "from X to Y".
+
+    Yields nothing if an argument of the call has Y.
+    """
     used = " ".join(value.text for value in call.values[:20])
     for old, new in _FROM_TO.findall(said.view.request.lower()[-2_000:])[:10]:
         if holds_token(used, new) or old == new:
@@ -147,7 +154,7 @@ def moved_from(call: Call, said: Said) -> Iterator[str]:
 
 
 def left_out(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments with somebody or something that the request leaves out: not for Milo."""
+    """Yield the paths of arguments that name what the request leaves out ("not for Milo")."""
     text = said.view.request.lower()[-2_000:]
     for value in call.values[:30]:
         is_old = set(name_words(value.path)) & (
@@ -198,7 +205,7 @@ def _places(name: str, text: str) -> Iterator[str]:
 
 
 def crossed_names(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments with a value that the user put beside the name of another argument.
+    """Yield the paths of arguments with a value that the user put beside another argument's name.
 
     The request says `the search service`, and the call has `environment: search`. Places with a
     digit in them are yielded too.
@@ -374,7 +381,7 @@ _ACTS = (
 
 
 def wider(call: Call, said: Said, *, destroys: bool) -> Iterator[str]:
-    """Yield arguments that name a folder if the user named only paths in it.
+    """Yield the paths of arguments that name a folder if the user named only paths in it.
 
     In a call that destroys, also the folder of listed paths, unless the user spoke of all.
     """

@@ -188,6 +188,7 @@ def _command_in(call: Call) -> str | None:
 
 
 def _of_command(command: str, is_idempotent: bool) -> Effect:
+    """Classify a shell command or SQL statement: it reads, changes or destroys."""
     if _DESTRUCTIVE_COMMAND.search(command):
         return Effect(DESTROY, "the command deletes or overwrites", is_idempotent)
     if _PUBLISHING_COMMAND.search(command):

@@ -255,6 +255,7 @@ class Said:
         return is_login and len(text) > 3 and (text[1:] in self.pieces or text[:-1] in self.pieces)
 
     def _is_name_said(self, value: Value, call: Call) -> bool:
+        """Return whether a name was said, also in parts, or follows from what was said."""
         last = name_words(value.path)[-1:]
         raw = str(value.raw)
         if sum(c.isdigit() for c in raw) >= 6:  # a telephone number, an account
@@ -288,6 +289,10 @@ class Said:
         return bool(pieces) and all(self.is_piece_said(p, exactly=exactly) for p in pieces)
 
     def is_piece_said(self, piece: str, *, exactly: bool = False) -> bool:
+        """Return whether a word or a number was said.
+
+        `exactly` excludes other forms of the word.
+        """
         if piece in self.pieces or (not exactly and stem(piece) in self.words):
             return True
         number = number_of(piece.removeprefix("x"))  # also of x2, two pieces
@@ -296,6 +301,7 @@ class Said:
         return (len(piece) <= 2 and piece.isalpha()) or piece in ("the", "and", "for", "with")
 
     def _is_id_said(self, value: Value) -> bool:
+        """Return whether an id was said, also in another spelling or in parts."""
         text = value.text
         if self.holds_token(text) or self._is_spelt_otherwise(text):
             return True
@@ -348,6 +354,7 @@ class Said:
         return re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", self.text) is not None
 
     def _is_path_said(self, value: Value) -> bool:
+        """Return whether a path was said, or its base name and all its folders."""
         text = value.text.rstrip("/").removeprefix("./")
         if not text or self.holds_token(text) or text in self.made:
             return True

@@ -51,6 +51,7 @@ _PIECE = re.compile(r"[^\W_]+")
 
 
 def is_number_said(said: Said, value: Value, tool: Tool | None) -> bool:
+    """Return whether a number was said, may be computed from what was said, or is harmless."""
     number, names = value.number, set(name_words(value.path))
     last = name_words(value.path)[-1:]
     if number is None or (last and last[0] in CONTROL) or abs(number) > 1e8:
@@ -116,6 +117,7 @@ def _is_time_part(said: Said, number: float) -> bool:
 
 
 def _is_computed(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
+    """Return whether a number is a share, a sum or a difference of numbers in the conversation."""
     if _is_share(said, number, request, is_share_only=is_share_only):
         return True
     if _REST.search(request) and number > max(said.numbers, default=0.0):
@@ -135,7 +137,7 @@ def _is_computed(said: Said, number: float, request: str, *, is_share_only: bool
 def _is_share(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
     """Return whether a number is a part of one that was said: half, a third, 15 % off.
 
-    With `is_share_only`, what is left after 15 % off is none: a credit is the 15 % itself.
+    With `is_share_only` the rest after a part does not count: a credit of 15 % is the 15 % itself.
     """
     shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
               2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip

@@ -71,7 +71,7 @@ MOST_RECORDS = 100
 
 
 def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield arguments that name another record than the superlative, with the superlative.
+    """Yield the paths of arguments that name another record than the superlative, and its words.
 
     Yields nothing if the user set another condition, if several fields could be meant, or if the
     chosen record has more of the user's words in it.
@@ -196,11 +196,11 @@ _PARTS = {
 
 
 def better_named(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments that name a record although another of its list fits the user's words better.
+    """Yield the paths of arguments whose record fits the user's words less than another one.
 
-    The other one has all of the user's words that this one has, and more, or alone has a time in
-    the part of the day that the user named. Yields nothing if the user chose by an order or ruled
-    something out.
+    The other one of the same list has all of the user's words that this one has, and more, or alone
+    has a time in the part of the day that the user named. Yields nothing if the user chose by an
+    order or ruled something out.
     """
     request = said.view.request.lower()[-2_000:]
     wanted = words_in(request)

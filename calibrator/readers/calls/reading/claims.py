@@ -169,6 +169,7 @@ def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> Told:
 
 
 def _take_claims(told: Told, part: str, results: str, verbs: Set[str]) -> None:
+    """Add the claims of one part of a reply to `told`: acts, and states as information."""
     for word in _FIRST.findall(part):
         if stem(word) not in _LOOKS | _OTHERS:
             told.claims.add(stem(word))

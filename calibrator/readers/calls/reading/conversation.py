@@ -184,6 +184,7 @@ def _call(held: Json) -> Call:
 
 
 def _decoded(given: Any) -> tuple[Json, bool]:
+    """Decode a call's arguments, and return whether they are a readable JSON object."""
     if isinstance(given, Mapping):
         return given, True
     if not isinstance(given, str) or not given.strip():
@@ -205,6 +206,7 @@ def _key(arguments: Json) -> str:
 
 
 def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
+    """Return the offered tools by name, without those that MCP servers listed."""
     found: dict[str, Tool] = {}
     for each in list(offered)[:MAX_TOOLS] if isinstance(offered, list | tuple) else []:
         held = (
@@ -267,6 +269,7 @@ def _text(content: Any, most: int) -> str:
 
 
 def _read_messages(view: View, messages: Sequence[Any]) -> None:
+    """Add the messages to the view; of very many only the first and the last are read."""
     listed = messages if isinstance(messages, list | tuple) else []
     if len(listed) > MAX_MESSAGES:
         listed, view.is_cut = [*listed[:4], *listed[4 - MAX_MESSAGES :]], True
@@ -295,6 +298,7 @@ def _read_messages(view: View, messages: Sequence[Any]) -> None:
 
 
 def _take_calls(view: View, message: Json) -> dict[Any, Call]:
+    """Add a message's calls to the view, and return them by id, or by position without one."""
     waiting: dict[Any, Call] = {}
     ids = message.get("tool_calls")
     for number, call in enumerate(calls_in(message, MAX_AT_ONCE)):
@@ -308,6 +312,7 @@ def _take_calls(view: View, message: Json) -> dict[Any, Call]:
 
 
 def _take_result(view: View, message: Json, waiting: dict[Any, Call]) -> None:
+    """Give a result to the call that waits for it, or add it without a call."""
     text = _text(message.get("content"), MAX_RESULT)
     key = message.get("tool_call_id")
     call = waiting.pop(key, None) if isinstance(key, str) else None
@@ -373,6 +378,7 @@ Members = list[tuple[str, Json]]
 
 
 def _objects(result: str) -> list[Members]:
+    """Return the records of a result as lists of members; [] if it has none."""
     result = result.strip()
     if result[:1] not in ("[", "{"):
         return []

@@ -253,7 +253,7 @@ def _texts(call: Call, sources: Sources) -> dict[str, float]:
 
 
 def choosing(call: Call, sources: Sources, view: View) -> dict[str, float]:
-    """Return the traits that compare the records with the call's values with the user's words."""
+    """Return the traits of the records that the call chooses, compared with the user's words."""
     wanted = Wanted.of(view)
     fits = [fit for v in call.values[:20] if (fit := _fit(v, sources, wanted)) is not None]
     worst = max(fits, key=lambda fit: fit["record_gap"], default=_NO_RECORD)
@@ -291,6 +291,7 @@ class Wanted:
 
     @classmethod
     def of(cls, view: View) -> Wanted:
+        """Collect the words and numbers of the request and the turns before it."""
         asked = view.request.lower()
         before = " ".join(view.turns[-4:-1]).lower()
         words = dict.fromkeys(words_in(before), 0.3) | dict.fromkeys(words_in(asked), 1.0)

@@ -266,7 +266,7 @@ KINDS = ("number", "mail", "date", "id", "path", "name", "text", "choice", "flag
 
 
 def leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values in arguments that hold no others, each after its path of names."""
+    """Yield the path and the value of each innermost value in arguments."""
     waiting: list[tuple[str, Any, int]] = [("", arguments, 0)]
     count = 0
     while waiting and count < MAX_LEAVES:
@@ -301,6 +301,7 @@ def value_at(path: str, raw: Any, choices: Sequence[Any] = ()) -> Value:
 
 
 def _kind(path: str, raw: Any, text: str, number: float | None, is_dated: bool) -> str:
+    """Classify a value as one of KINDS, by its argument's name and its form."""
     last = name_words(path)[-1:] or [""]
     is_named_id = last[0] in ("id", "ids", "uuid", "key", "code", "reference", "number", "sku")
     if number is not None and isinstance(raw, str) and (is_named_id or text[:1] == "0" != text):

@@ -65,7 +65,7 @@ def check_form(wish: str, reply: str, body: str, source: str) -> Finding | None:
 
 
 def _too_long(wish: str, reply: str) -> str | None:
-    """Return the problem; empty if a limit is kept, None if the wish names none."""
+    """Check a wish for a length: the fault, "" if there is none, None without a wish."""
     limits = []
     for match in _MOST.finditer(wish):
         count, unit = [group for group in match.groups() if group]
@@ -97,6 +97,7 @@ def _plain(text: str) -> str:
 
 
 def _wrong_end(wish: str, reply: str) -> str | None:
+    """Check a wish for the end of a reply: the fault, "" if there is none, None without a wish."""
     match = _END.search(wish)
     if match is None or _OF_PART.search(wish[max(0, match.start() - 60) : match.end()]):
         return None
@@ -107,6 +108,7 @@ def _wrong_end(wish: str, reply: str) -> str | None:
 
 
 def _wrong_beginning(wish: str, reply: str) -> str | None:
+    """Check a wish for the beginning: the fault, "" if there is none, None without a wish."""
     match = _BEGIN.search(wish)
     if match is None or _OF_PART.search(wish[max(0, match.start() - 60) : match.end()]):
         return None
@@ -117,6 +119,7 @@ def _wrong_beginning(wish: str, reply: str) -> str | None:
 
 
 def _forbidden_sign(wish: str, reply: str) -> str | None:
+    """Check wishes against signs: the fault, "" if there is none, None without a wish."""
     is_named = False
     for rule, sign, name in _NO_SIGNS:
         if rule.search(wish):
@@ -127,6 +130,7 @@ def _forbidden_sign(wish: str, reply: str) -> str | None:
 
 
 def _wrong_case(wish: str, reply: str) -> str | None:
+    """Check a wish for capital or small letters: the fault, "" if none, None without a wish."""
     is_upper, is_lower = _UPPER.search(wish), _LOWER.search(wish)
     if not (is_upper or is_lower):
         return None

@@ -79,6 +79,7 @@ def _plain(text: str) -> str:
 
 
 def _length(request: str, last: str, reply: str) -> Verdict | None:
+    """Judge a reply that had to be shorter or longer than the last one; None if it may be right."""
     before, now = len(words(last[:MAX_TEXT])), len(words(reply[:MAX_TEXT]))
     if before < 8 or _NOT.search(request):
         return None

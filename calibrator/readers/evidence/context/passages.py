@@ -95,6 +95,7 @@ class Passages:
         self.rarity = {each: math.log(1 + count / seen) for each, seen in found.items()}
 
     def _add(self, document: str) -> None:
+        """Add a document's sentences, lines and rows; rows are linked to their header."""
         header = -1
         for piece in _CUT.split(document):
             if not piece or piece.isspace() or _RULE.match(piece):

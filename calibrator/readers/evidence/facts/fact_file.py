@@ -114,6 +114,7 @@ def _fact(line: bytes) -> Fact:
 
 
 def _text(values: Mapping[str, Any], key: str, most: int) -> str:
+    """Return a string field, stripped. Raises ValueError if it is missing, empty or too long."""
     if key not in values:
         raise ValueError(f"{key!r} is missing")
     value = values[key]

@@ -81,6 +81,7 @@ def _names(cell: str) -> tuple[str, ...]:
 
 @cache
 def countries() -> dict[str, Country]:
+    """Load the countries by each of their names."""
     found = {}
     for names, *cells in _lines("countries.tsv"):
         country = Country(names.split("|")[0], *map(_names, cells))
@@ -98,6 +99,7 @@ def elements() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 @cache
 def plain_facts() -> dict[str, Fact]:
+    """Load the facts by question: with accepted answers, and how many there are of something."""
     found = {}
     for keys, accepted, others in _lines("plain_facts.tsv"):
         for key in _names(keys):
@@ -111,6 +113,7 @@ def plain_facts() -> dict[str, Fact]:
 
 @cache
 def all_of(kind: str) -> tuple[str, ...]:
+    """Return all names of a kind, such as capitals or currencies, sorted."""
     names = {name for country in countries().values() for name in getattr(country, kind)}
     if kind == "capitals":
         names.update(_CITIES.split("|"))

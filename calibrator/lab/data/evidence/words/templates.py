@@ -85,6 +85,7 @@ def gerund(act: str) -> str:
 
 
 def _ing(verb: str) -> str:
+    """Return the present participle of a verb."""
     if "-" in verb:
         return "-".join([*verb.split("-")[:-1], _ing(verb.split("-")[-1])])
     if verb.endswith("c"):

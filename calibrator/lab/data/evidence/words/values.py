@@ -134,6 +134,7 @@ def _count(number: float, style: Style, rng: random.Random) -> str:
 
 
 def _duration(value: Value, style: Style, rng: random.Random) -> str:
+    """Write a duration, now and then in a larger unit if it has a whole number of these."""
     number, unit = value.number, value.unit
     larger = {
         "days": (7, "weeks"),
@@ -198,6 +199,7 @@ def differs(one: Value, other: Value) -> bool:
 
 
 def _moved(value: Value) -> list[float]:
+    """Return other numbers that could be confused with a value's, by its unit."""
     number = value.number
     if value.unit == "time":
         return [(number + 12) % 24, number + 1, number - 1, number + 0.5]

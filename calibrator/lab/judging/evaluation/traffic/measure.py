@@ -85,6 +85,7 @@ def _figures(
     scores: Sequence[Score],
     baselines: tuple[Floats, Floats],
 ) -> TrafficFigures:
+    """Measure the rows `at` of a set as one kind, with the two baselines."""
     chosen = np.array(at)
     words, cosines = baselines
     return figures_of(

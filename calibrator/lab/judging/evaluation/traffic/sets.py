@@ -56,6 +56,7 @@ def find_traffic(places: Sequence[Path]) -> list[Path]:
 
 
 def _files_of(folder: Path) -> Iterator[Path]:
+    """Yield the files of rows in a folder, and the hand-made pairs if there are any."""
     rows = folder / _GROUNDING
     if not rows.is_dir():
         yield from sorted(
@@ -124,6 +125,7 @@ def _holds_entailment(path: Path) -> bool:
 
 
 def _app_rows() -> Iterator[Row]:
+    """Yield the right and the wrong reply of each of our app requests as rows."""
     for one in app_replies():
         for reply, label in ((one.right, 1), (one.wrong, 0)):
             yield parse_row(

@@ -40,7 +40,7 @@ _PLACES: dict[str, str] = {APPS: "our app replies", SETS: "sets"}
 def overview_table(traffic: Traffic) -> Table:
     """Return a line for each kind of app, for all hand-made pairs, and for the means over sets.
 
-    The last line is always saying the same.
+    The last line is a scorer that always gives the same confidence.
     """
     chosen = [
         *traffic.of_group(APPS),
@@ -96,6 +96,7 @@ TABLES = (overview_table, changes_table, sets_table, hand_made_table, basis_tabl
 
 
 def _head(first: str) -> list[str]:
+    """Return the titles of the table's columns; `first` is the first one's."""
     sure = [
         f"right \N{GREATER-THAN OR EQUAL TO} {EVEN:g}",
         f"wrong \N{GREATER-THAN OR EQUAL TO} {SURE:g}",
@@ -135,6 +136,7 @@ def _cells(values: Sequence[float]) -> list[str]:
 
 
 def _title(one: TrafficFigures) -> str:
+    """Return the name of a line: its kind, and the marks of its set."""
     if one.group == MEANS:
         return f"{one.kind} ({one.sets})"
     if one.group == APPS:

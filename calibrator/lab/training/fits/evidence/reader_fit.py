@@ -179,6 +179,7 @@ def batches_of(examples: Sequence[Example], pieces: int, rng: random.Random) -> 
 
 
 def _packed(order: Sequence[int], examples: Sequence[Example], pieces: int) -> Iterator[list[int]]:
+    """Yield batches of examples with at most `pieces` word pieces after padding."""
     batch: list[int] = []
     for at in order:  # sorted by length, so the last of a batch is the longest
         if batch and len(examples[at].row) * (len(batch) + 1) > pieces:

@@ -47,6 +47,7 @@ def _words(rng: random.Random, least: int, most: int) -> list[str]:
 
 
 def _brackets(rng: random.Random) -> Task:
+    """Make a sequence of brackets, and ask which closing ones are missing."""
     stack: list[str] = []
     signs, steps = [], []
     for _ in range(rng.randint(5, 45)):
@@ -62,6 +63,7 @@ def _brackets(rng: random.Random) -> Task:
 
 
 def _stack(rng: random.Random) -> Task:
+    """Make a series of push and pop, and ask for the stack in the end."""
     stack: list[str] = []
     given, steps = [], []
     for _ in range(rng.randint(4, 16)):
@@ -77,6 +79,7 @@ def _stack(rng: random.Random) -> Task:
 
 
 def _sorting(rng: random.Random) -> Task:
+    """Make a list of words to sort alphabetically."""
     words = list(dict.fromkeys(_words(rng, 4, 14)))
     ordered = sorted(words)
     by_first: dict[str, list[str]] = {}
@@ -88,6 +91,7 @@ def _sorting(rng: random.Random) -> Task:
 
 
 def _numbers(rng: random.Random) -> Task:
+    """Make a list of numbers to sort."""
     numbers = [rng.randint(1, 99) for _ in range(rng.randint(4, 9))]
     left, steps = list(numbers), []
     while len(left) > 1:
@@ -113,6 +117,7 @@ def _last_letters(rng: random.Random) -> Task:
 
 
 def _truth(rng: random.Random) -> Task:
+    """Make a Boolean expression to evaluate."""
     text, value = (("T", True), ("F", False))[rng.randrange(2)]
     steps = []
     for _ in range(rng.randint(3, 9)):
@@ -129,6 +134,7 @@ def _truth(rng: random.Random) -> Task:
 
 
 def _swaps(rng: random.Random) -> Task:
+    """Make a story of people who swap things, and ask what one of them holds."""
     people = rng.sample(_PEOPLE, rng.randint(3, 5))
     held = dict(zip(people, rng.sample(_THINGS, len(people)), strict=True))
     given = [", ".join(f"{who} has the {what}" for who, what in held.items())]
@@ -144,6 +150,7 @@ def _swaps(rng: random.Random) -> Task:
 
 
 def _walk(rng: random.Random) -> Task:
+    """Make a walk on a grid, and ask where it ends."""
     moves = rng.choices("NSEW", k=rng.randint(4, 14))
     x = y = 0
     steps = []
@@ -155,6 +162,7 @@ def _walk(rng: random.Random) -> Task:
 
 
 def _rewriting(rng: random.Random) -> Task:
+    """Make rules that rewrite letters, and ask for the string after some rounds."""
     rules = {each: "".join(rng.choices("ABC", k=rng.randint(1, 2))) for each in "ABC"}
     text = "".join(rng.choices("ABC", k=rng.randint(1, 3)))
     told = ", ".join(f"{left} -> {right}" for left, right in rules.items())
@@ -167,6 +175,7 @@ def _rewriting(rng: random.Random) -> Task:
 
 
 def _binary(rng: random.Random) -> Task:
+    """Make a sum of two binary numbers."""
     one, other, carry, steps = rng.randrange(4, 256), rng.randrange(4, 256), 0, []
     for at in range(max(one, other).bit_length()):
         both = (one >> at & 1) + (other >> at & 1) + carry
@@ -177,6 +186,7 @@ def _binary(rng: random.Random) -> Task:
 
 
 def _roman(rng: random.Random) -> Task:
+    """Make a number to write in Roman numerals."""
     number, text, steps = rng.randint(4, 399), "", []
     left = number
     for value, sign in _ROMAN:
@@ -188,6 +198,7 @@ def _roman(rng: random.Random) -> Task:
 
 
 def _counting(rng: random.Random) -> Task:
+    """Make a row of signs, and ask how often one of them occurs."""
     signs = rng.choices("*#+@%", k=rng.randint(8, 30))
     sign, count, steps = rng.choice(signs), 0, []
     for at, each in enumerate(signs, 1):
@@ -199,6 +210,7 @@ def _counting(rng: random.Random) -> Task:
 
 
 def _pattern(rng: random.Random) -> Task:
+    """Make a pattern that repeats, and ask for the next sign."""
     part = rng.choices("XO-^v", k=rng.randint(2, 4))
     shown = rng.randint(len(part) * 2, len(part) * 4)
     signs = [part[at % len(part)] for at in range(shown)]
@@ -211,6 +223,7 @@ def _pattern(rng: random.Random) -> Task:
 
 
 def _sets(rng: random.Random) -> Task:
+    """Make an expression of sets, and ask for its elements."""
     sets = [sorted(rng.sample(_LETTERS[:9], rng.randint(2, 6))) for _ in range(rng.randint(2, 4))]
     found, steps = set(sets[0]), []
     given = "{" + ", ".join(sets[0]) + "}"
@@ -234,6 +247,7 @@ def _cipher(rng: random.Random) -> Task:
 
 
 def _nested(rng: random.Random) -> Task:
+    """Make an arithmetic expression of nested brackets."""
     value = rng.randint(-9, 9)
     text, steps = str(value), []
     for _ in range(rng.randint(2, 6)):
@@ -248,6 +262,7 @@ def _nested(rng: random.Random) -> Task:
 
 
 def _order(rng: random.Random) -> Task:
+    """Make facts about who stands left of whom, and ask for one place."""
     people = rng.sample(_PEOPLE, rng.randint(3, 6))
     facts = [f"{a} stands left of {b}" for a, b in pairwise(people)]
     steps = [" < ".join(people[:at]) for at in range(2, len(people) + 1)]
@@ -258,6 +273,7 @@ def _order(rng: random.Random) -> Task:
 
 
 def _edits(rng: random.Random) -> Task:
+    """Make a series of edits of a string, and ask for the result."""
     text = "".join(_words(rng, 1, 1)) + rng.choice(_LETTERS)
     given, steps = [f"start with {text}"], []
     for _ in range(rng.randint(2, 6)):

@@ -61,6 +61,7 @@ def told_facts() -> list[tuple[str, str]]:
 
 
 def _of_relation(relation: dict[str, Any], way: str, rng: random.Random) -> Iterator[Pair]:
+    """Yield the questions of a relation, or of its reverse, with right and wrong answers."""
     told = _split(relation["pairs"])
     if way:
         told = [(answer, subject) for subject, answer in told]

@@ -132,6 +132,10 @@ def _kind_of(source: str) -> str:
 
 
 def _own(entry: Any, source: str, kind: str) -> Example:
+    """Build an example from an entry of the YAML file.
+
+    It is a text, or a mapping with rules and earlier turns.
+    """
     parts = {"request": entry} if isinstance(entry, str) else entry
     roles = ("user", "assistant")
     earlier = enumerate(parts.get("earlier", []))

@@ -149,6 +149,7 @@ def main(data: Path, benchmarks: bool = False) -> None:
 
 
 def _print(title: str, flags: list[tuple[str, bool]]) -> None:
+    """Print the share of flagged examples, of all and of each name."""
     found = defaultdict(list)
     for name, is_flagged in flags:
         found[name].append(is_flagged)

@@ -161,6 +161,7 @@ def language_of(text: str) -> str | None:
 
 
 def _by_common_words(text: str) -> str | None:
+    """Return the language whose frequent words occur most in a text; None if it is not clear."""
     lower = text.lower()
     words = letters_in(lower)
     hits: defaultdict[str, int] = defaultdict(int)

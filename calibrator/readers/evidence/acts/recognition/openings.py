@@ -119,6 +119,7 @@ def _bare(sentence: str) -> str:
 
 
 def _without_head(reply: str, is_text: bool) -> str:
+    """Return a reply without the greetings, praise and apologies at its beginning."""
     known = wording()
     at = 0
     for _ in range(MAX_SENTENCES):

@@ -55,6 +55,7 @@ def recognise(conversation: Conversation, reply: str) -> Act:
 
 
 def _kind(request: Request, body: str, reply: str) -> str:
+    """Classify a reply by its act: data, code, small talk, a translation, an answer and so on."""
     if _is_data(body):
         return "data"
     if _is_code(body):

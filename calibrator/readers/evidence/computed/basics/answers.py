@@ -238,6 +238,7 @@ class Answer:
         return None if is_right is None else Verdict(is_right, self.reason, self.task)
 
     def _is_stated(self, reply: str, is_comma_decimal: bool) -> bool | None:
+        """Return whether a reply states this answer; None if it states none."""
         if self.is_yes is not None:
             said = says_yes(reply)
             return None if said is None else said == self.is_yes

@@ -179,6 +179,7 @@ def readings(text: str, is_comma_decimal: bool = False) -> tuple[tuple[Fraction,
 
 
 def _digit_number(found: re.Match[str], text: str, is_comma_decimal: bool) -> Number | None:
+    """Read a number in digits, with its power, scale and fraction; None if it is too long."""
     whole = found["whole"]
     if len(whole) > MAX_DIGITS:
         return None

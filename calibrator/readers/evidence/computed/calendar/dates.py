@@ -242,6 +242,10 @@ _DAYNAME: Final = re.compile(
 
 
 def _weekday(question: Question) -> Judge | None:
+    """Compute the weekday of a date, or whether a date is on a weekday.
+
+    None for another question.
+    """
     found = _WEEKDAY.match(question.text)
     if found:
         day = question.day(found["d"])
@@ -267,6 +271,7 @@ def _weekday(question: Question) -> Judge | None:
 
 
 def _between(question: Question) -> Judge | None:
+    """Compute the days or weeks between two dates; None for another question."""
     found = _BETWEEN.match(question.text)
     if not found:
         return None
@@ -298,6 +303,10 @@ def _between(question: Question) -> Judge | None:
 
 
 def _after(question: Question) -> Judge | None:
+    """Compute the date some days, weeks, months or years after or before another.
+
+    None for another question.
+    """
     found = _AFTER.match(question.text)
     if found:
         day = question.day(found["d"])
@@ -321,6 +330,10 @@ def _after(question: Question) -> Judge | None:
 
 
 def _years(question: Question) -> Judge | None:
+    """Compute whether a year is a leap year, or how many days a month or year has.
+
+    None for another question.
+    """
     found = _LEAP.match(question.text)
     if found:
         year = int(found["y"])
@@ -343,6 +356,7 @@ def _years(question: Question) -> Judge | None:
 
 
 def _age(question: Question) -> Judge | None:
+    """Compute an age in years on a day; None for another question."""
     found = _AGE.match(question.text)
     if not found:
         return None
@@ -354,6 +368,7 @@ def _age(question: Question) -> Judge | None:
 
 
 def _iso(question: Question) -> Judge | None:
+    """Write a date as YYYY-MM-DD; None for another question."""
     found = _ISO.match(question.text)
     day = question.day(found["d"]) if found else None
     if day is None:
@@ -368,6 +383,10 @@ def _iso(question: Question) -> Judge | None:
 
 
 def _relative(question: Question) -> Judge | None:
+    """Compute the date or weekday of tomorrow, yesterday or a day some days away from today.
+
+    None for another question.
+    """
     found = _RELATIVE.match(question.text)
     today, weekday = question.today, question.weekday
     if not found or (today is None and weekday is None):
@@ -402,6 +421,7 @@ def _relative(question: Question) -> Judge | None:
 
 
 def _dayname(question: Question) -> Judge | None:
+    """Compute the weekday some days or weeks after or before another; None for another question."""
     found = _DAYNAME.match(question.text)
     if not found:
         return None
@@ -417,6 +437,7 @@ def _dayname(question: Question) -> Judge | None:
 
 
 def _until(question: Question) -> Judge | None:
+    """Compute the days from today until a date; None for another question."""
     found = _UNTIL.match(question.text)
     today = question.today
     if not found or today is None:

@@ -89,6 +89,7 @@ Judge = Callable[[str], Verdict | None]
 
 
 def _format(question: str) -> Judge | None:
+    """Convert a time of day between 12 and 24 hours; None for another question."""
     if not re.search(r"24|12|military|am/pm|am or pm", question, re.IGNORECASE):
         return None
     found = _FORMAT.match(question)
@@ -334,6 +335,7 @@ def _any_zone_verdict(reply: str, start: FoundTime, moves: Iterable[int]) -> Ver
 
 
 def _zone_verdict(reply: str, start: FoundTime, wanted: int) -> Verdict | None:
+    """Judge the times of a reply, without the question's own time and without offsets."""
     text = _OFFSET.sub(" ", reply[:MAX_TEXT])
     fresh = [
         each

@@ -148,6 +148,7 @@ def parse(code: str) -> ast.Module | str:
 
 
 def _depth(code: str) -> int:
+    """Return the deepest nesting of brackets in code."""
     depth = deepest = 0
     for character in code:
         if character in "([{":
@@ -229,6 +230,7 @@ def _assigns(trees: Iterable[ast.Module], name: str) -> bool:
 
 
 def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str | None:
+    """Return the fault of a function that cannot take `count` arguments, or None."""
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == name:

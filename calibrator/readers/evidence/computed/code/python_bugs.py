@@ -255,6 +255,7 @@ def _wrong_methods(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _kind(value: ast.expr | None, is_whole: bool) -> str:
+    """Name the type of a literal or a constructor's call, "" for any other value."""
     if not is_whole:
         return ""
     if isinstance(value, ast.List | ast.ListComp) or is_call_to(value, "list"):

@@ -103,6 +103,7 @@ _SAYS_YES: Final = guarded(
 
 
 def _yes_fault(sentence: str, text: str) -> str | None:
+    """Return the fault of a reply to a sentence that asks for yes or no, or None."""
     found = _YES_NO.search(sentence)
     if not found:
         return None
@@ -116,6 +117,7 @@ def _yes_fault(sentence: str, text: str) -> str | None:
 
 
 def _word_fault(sentence: str, text: str, count: int) -> str | None:
+    """Return the fault of a reply of `count` words to a wish for one word, or None."""
     if count < 2 or not _ONE_WORD.search(sentence):
         return None
     if re.search(

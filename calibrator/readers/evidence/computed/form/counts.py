@@ -65,6 +65,7 @@ _SKIP_AFTER: Final = re.compile(
 
 @cache
 def _number() -> str:
+    """Return a pattern for whole numbers in digits and words."""
     words = [
         word for word, value in number_words().items() if 0 < value <= 50 and word not in ("o",)
     ]
@@ -82,6 +83,7 @@ def _kind_pattern() -> str:
 
 @cache
 def _wish() -> re.Pattern[str]:
+    """Return the pattern of wishes such as "at most 100 words", compiled once."""
     number = _number()
     return re.compile(
         rf"\b(?:(?P<most>{_AT_MOST})\s+|(?P<least>{_AT_LEAST})\s+|(?P<exact>{_EXACTLY})\s+|"
@@ -169,6 +171,7 @@ def _is_other(sentence: str, found: re.Match[str]) -> bool:
 
 
 def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
+    """Return the fault of a text against one wish for a count, or None."""
     kind = next(name for name in _KINDS if name != "item" and found[name])
     number = counting.value_of(found["n"])
     low, high = _bounds(found, sentence, kind, number)
@@ -267,6 +270,7 @@ def _counted(kind: str, text: str) -> tuple[int, int]:
 
 @cache
 def _list_wish() -> re.Pattern[str]:
+    """Return the pattern of requests for a number of items, compiled once."""
     return re.compile(
         r"^(?:please |can you |could you |now |bitte )?(?:list|name|give(?: me| us)?|suggest"
         r"|provide|tell me|recommend|mention|share|write(?: down)?|show me|state|nenne(?: mir)?"

@@ -150,6 +150,7 @@ def _wanted_table_fault(sentence: str, text: str) -> str | None:
 
 
 def _list_fault(sentence: str, text: str) -> str | None:
+    """Return the fault of a text against a wish for or against a list, or None."""
     if _NUMBERED.search(sentence) and not re.search(r"^\W{0,4}\d{1,3}[.):]", text, re.MULTILINE):
         return "the reply is no numbered list"
     is_list = re.search(r"^[ \t]*[-*•+–·◦]\s*\S|^[ \t]*\d{1,3}[.)]", text, re.MULTILINE)
@@ -166,6 +167,7 @@ _OTHER_COMMAS: Final = guarded(
 
 
 def _line_fault(sentence: str, text: str, rows: list[str]) -> str | None:
+    """Return the fault of a text against a wish about commas and lines, or None."""
     is_separated = len(rows) <= 2 or sum("," in row for row in rows) * 3 >= len(rows)
     if not is_separated and _COMMA.search(sentence) and not _OTHER_COMMAS.search(sentence):
         return "the reply is not separated by commas"
@@ -178,6 +180,7 @@ def _line_fault(sentence: str, text: str, rows: list[str]) -> str | None:
 
 
 def _mark_fault(sentence: str, text: str) -> str | None:
+    """Return the fault of a text against a wish about Markdown and code blocks, or None."""
     has_marks = re.search(r"\*\*[^*\n]+\*\*|^#{1,4} \S|^```", text, re.MULTILINE)
     if _NO_MARKDOWN.search(sentence) and has_marks:
         return "the reply has Markdown"
@@ -188,6 +191,7 @@ def _mark_fault(sentence: str, text: str) -> str | None:
 
 
 def _table_fault(text: str, sentence: str) -> str | None:
+    """Return the fault of a text that must be a table, or None."""
     rows = [line.strip() for line in text.splitlines() if line.strip().count("|") >= 2]
     if len(rows) < 2:
         return (

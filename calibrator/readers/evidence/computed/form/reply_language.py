@@ -31,6 +31,7 @@ _SAY: Final = re.compile(
 
 @cache
 def _target() -> re.Pattern[str]:
+    """Return the pattern of requests for a translation into a language, compiled once."""
     name = name_pattern()
     return re.compile(
         rf"\b(?:translat(?:e|ion|ed|ing)\b[^.?!\n]{{0,120}}?\b(?:in)?to"
@@ -43,6 +44,7 @@ def _target() -> re.Pattern[str]:
 
 @cache
 def _wish() -> re.Pattern[str]:
+    """Return the pattern of wishes for the reply's language, compiled once."""
     name = name_pattern()
     return re.compile(
         r"\b(?:answer|reply|respond|write|speak|explain|say it|tell me|response|responses|answers"
@@ -124,6 +126,7 @@ def wanted_language(exchange: Exchange, wishes: str) -> str | None:
 
 
 def _judge(reply: str, wanted: str, reason: str, least: int = 4) -> Verdict | None:
+    """Judge whether a reply is in the wanted language; None if it is or cannot be recognised."""
     text = reply if languages_of(reply, least) else ""
     found = languages_of(text, least)
     if not found or wanted in found:

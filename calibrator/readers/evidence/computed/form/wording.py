@@ -162,6 +162,7 @@ def _letters(text: str) -> str:
 
 
 def _is_at(body: str, wanted: str, *, is_start: bool, is_letter: bool) -> bool:
+    """Return whether a reply begins (or ends) with some words, a letter or a mark."""
     said, words = _letters(body), _letters(wanted)
     if not words:  # a mark, such as !
         plain = body.strip(" \n*_\"'")

@@ -212,6 +212,7 @@ def _around(wish: str) -> Iterator[str]:
 
 
 def _declines(reply: str) -> bool:
+    """Return whether a reply apologises, refuses or asks for more, instead of giving JSON."""
     return bool(
         re.search(
             r"\b(?:sorry|cannot|can't|unable|could you|please (?:provide"

@@ -281,6 +281,7 @@ def may_be_computed(plain: str, source: Source) -> bool:
 
 
 def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | None:
+    """Return the fault of a number that the text does not have, or None."""
     if FREE.search(plain) or leaf in (0, 1):
         return None
     if plain == "year" and not re.search(r"\b(?:19|20)\d\d\b", source.text):
@@ -307,6 +308,7 @@ def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | No
 def _string_fault(
     key: str, plain: str, leaf: str, source: Source, *, is_verbatim: bool
 ) -> str | None:
+    """Return the fault of a string that the text does not have, or None."""
     if len(leaf) > 2000:
         return None
     if "@" in leaf and _EMAIL.fullmatch(leaf.strip()):
@@ -378,6 +380,7 @@ def _is_other_time(times: list[FoundTime], plain: str, source: Source) -> bool:
 def _words_fault(
     key: str, plain: str, leaf: str, words: str, source: Source, *, is_verbatim: bool
 ) -> str | None:
+    """Return the fault of words that the text lacks, in any order or form, or None."""
     parts = words.split()
     digits = re.sub(r"\D", "", leaf)
     if len(digits) >= 7 and digits[-7:] in re.sub(r"\D", "", source.text):

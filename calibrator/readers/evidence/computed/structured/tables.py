@@ -176,6 +176,7 @@ _CELL: Final = re.compile(
 
 
 def _computed(table: Table, question: str, reply: str) -> Verdict | None:
+    """Judge a sum, an average, an extreme value or a count of rows; None if it is not clear."""
     found = _VALUE.match(question)
     if found:
         at = _column(table, found["col"])
@@ -204,6 +205,7 @@ def _has_total(table: Table) -> bool:
 
 
 def _counted(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
+    """Judge the number of all rows, or of those beyond a limit; None if it is not clear."""
     if _has_total(table):
         return None
     if not found["cmp"]:
@@ -232,6 +234,7 @@ def _counted(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
 
 
 def _lookup(table: Table, question: str, reply: str) -> Verdict | None:
+    """Judge the value of a cell, or the row with an extreme value; None if it is not clear."""
     found = _EXTREME.match(question)
     if found:
         return _extreme(table, found, reply)
@@ -286,6 +289,7 @@ def _spaced(text: str) -> str:
 
 
 def _extreme(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
+    """Judge the name of the row with the largest or smallest value; None for a tie."""
     row_at = _column(table, found["row"]) if found["row"].strip() else 0
     if row_at is None:
         row_at = 0 if not _words(found["row"]) & set().union(*map(_words, table.names)) else None

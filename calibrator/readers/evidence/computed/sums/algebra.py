@@ -85,6 +85,10 @@ _AS_DECIMAL: Final = re.compile(
 
 
 def _fractions(text: str) -> Answer | None:
+    """Compute a simplified fraction, or a decimal as a fraction or the reverse.
+
+    None for another question.
+    """
     found = _SIMPLIFY.match(text)
     if found and int(found["b"]):
         value = Fraction(int(found["a"]), int(found["b"]))
@@ -142,6 +146,7 @@ def _linear(text: str, name: str) -> tuple[Fraction, Fraction] | None:
 
 
 def _equation(text: str) -> Answer | None:
+    """Solve a linear equation with one unknown; None for another question."""
     found = _EQUATION.match(text)
     if not found:
         return None
@@ -177,6 +182,7 @@ _FIGURE: Final = re.compile(
 
 
 def _figure(text: str) -> Answer | None:
+    """Compute the area or perimeter of a plane figure; None for another question."""
     found = _FIGURE.match(text)
     if not found:
         return None

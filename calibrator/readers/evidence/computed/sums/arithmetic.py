@@ -144,6 +144,7 @@ def _from_lead(text: str) -> str:
 
 
 def _rounded(answer: Answer, asked: re.Match[str]) -> Answer | None:
+    """Round an answer to the places or the unit that the question asks for."""
     if answer.number is None:
         return answer
     if asked["places"]:
@@ -169,6 +170,10 @@ def with_step(answer: Answer, step: Fraction) -> Answer:
 
 
 def _expression(text: str, is_comma: bool) -> Answer | None:
+    """Compute a question that is one arithmetic expression, with or without words around it.
+
+    None for another question.
+    """
     lead = _LEAD.match(text)
     rest = text[lead.end() :] if lead else text
     if not has_only_words(rest, _TAIL_WORDS):

@@ -45,6 +45,10 @@ _PROPERTY: Final = re.compile(
 
 
 def _property(text: str) -> Answer | None:
+    """Compute whether a number is prime, even, a square, or divisible by another.
+
+    None for another question.
+    """
     found = _PROPERTY.match(text)
     if not found:
         return None
@@ -110,6 +114,7 @@ _PRIME_LIST: Final = re.compile(
 
 
 def _members(what: str, found: re.Match[str]) -> Callable[[int], bool] | None:
+    """Return the test for a kind of whole number, such as primes; None for an unknown kind."""
     if "prim" in what or "premier" in what:
         return is_prime
     if "even" in what:
@@ -131,6 +136,7 @@ _NTH: Final = re.compile(
 
 
 def _nth(text: str) -> Answer | None:
+    """Compute the nth prime, square, even or odd number; None for another question."""
     found = _NTH.match(text)
     if not found or found["what"].casefold().startswith("fib"):
         return None
@@ -153,6 +159,10 @@ def _nth(text: str) -> Answer | None:
 
 
 def _series(text: str) -> Answer | None:
+    """Compute the first numbers of a kind, or all of them within a range.
+
+    None for another question.
+    """
     found = _PRIME_LIST.match(digits_for_words(text))
     if not found:
         return None
@@ -214,6 +224,7 @@ _NEXT: Final = re.compile(
 
 
 def _factors(text: str) -> Answer | None:
+    """Compute the divisors or the prime factors of a number; None for another question."""
     found = _FACTORS.match(text)
     if found:
         number, what = _int(found["n"]), found["what"].casefold()
@@ -250,6 +261,7 @@ def _factors(text: str) -> Answer | None:
 
 
 def _next(found: re.Match[str], text: str) -> Answer | None:
+    """Compute the next or the previous number of a kind; None for another question."""
     start, kind = _int(found["n"]), found["kind"].casefold()
     is_up = bool(
         re.search(r"\b(?:after|above|greater|larger|bigger|nach|über)\b", text, re.IGNORECASE)
@@ -297,6 +309,7 @@ _SMALL: Final = ("smaller", "less", "lesser", "lower", "smallest", "kleiner", "m
 
 
 def _compared(text: str) -> Answer | None:
+    """Compute which of two numbers is the larger or the smaller; None for another question."""
     text = digits_for_words(text)
     found = _COMPARED.match(text) or _IS_LARGER.match(text)
     if not found:
@@ -331,6 +344,7 @@ _SORT: Final = re.compile(
 
 
 def _sorted(text: str) -> Answer | None:
+    """Sort a list of numbers as the question asks; None for another question."""
     found = _SORT.match(text)
     if not found:
         return None
@@ -377,6 +391,10 @@ _GOES_ON: Final = re.compile(
 
 
 def _goes_on(text: str) -> Answer | None:
+    """Compute the next number of an arithmetic or geometric series, or of another clear one.
+
+    None for another question.
+    """
     found = _GOES_ON.match(text)
     if not found:
         return None

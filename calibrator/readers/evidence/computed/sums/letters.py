@@ -95,6 +95,10 @@ def about_letters(question: str) -> Answer | None:
 
 
 def _spelled(question: str) -> Answer | None:
+    """Answer whether a word is a palindrome, for its nth letter, or for its reverse.
+
+    None for another question.
+    """
     found = _PALINDROME.match(question)
     if found:
         word = found["w"].casefold()

@@ -72,6 +72,7 @@ def _items(text: str, is_comma: bool) -> list[Fraction] | None:
 
 
 def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
+    """Compute the mean, the sum or another figure of a list; None for an unknown figure."""
     if what in (
         "average",
         "arithmetic mean",
@@ -98,6 +99,7 @@ def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
 
 
 def _rarer_of_list(what: str, items: list[Fraction]) -> Fraction | None:
+    """Compute a difference, quotient, range, median or mode of a list; None if it is not clear."""
     if what in ("difference", "differenz", "différence", "diferencia"):
         return abs(items[0] - items[1]) if len(items) == 2 else None
     if what == "quotient":

@@ -89,6 +89,7 @@ def about_numerals(text: str) -> Answer | None:
 
 
 def _other_base(text: str) -> Answer | None:
+    """Convert a number to another base; None for another question."""
     found = _BASE.match(text)
     if not found:
         return None

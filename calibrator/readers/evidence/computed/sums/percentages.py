@@ -107,6 +107,7 @@ def about_percentages(text: str, is_comma: bool) -> Answer | None:
 
 
 def _moved(text: str, is_comma: bool) -> Answer | None:
+    """Compute an amount raised or lowered by a percentage; None for another question."""
     found = _MOVED.match(text)
     if not found:
         return None

@@ -58,6 +58,7 @@ _TOTAL: Final = re.compile(
 
 
 def _prices(text: str) -> Answer | None:
+    """Compute a price after a discount, a tax or a tip; None for another question."""
     found = _PRICE_OFF.match(text)
     if found:
         price, share = _value(found["a"]), _value(found["p"])
@@ -153,6 +154,10 @@ _LEFT: Final = re.compile(
 
 
 def _everyday(text: str) -> Answer | None:
+    """Compute equal shares, change, prices of several things, or what is left.
+
+    None for another question.
+    """
     found = _SPLIT.match(text)
     if found and int(found["n"]):
         total, count = _value(found["a"]), int(found["n"])
@@ -211,6 +216,10 @@ def _everyday(text: str) -> Answer | None:
 
 
 def _motion(text: str) -> Answer | None:
+    """Compute the distance at a speed, or the hours that a distance takes.
+
+    None for another question.
+    """
     found = _SPEED.match(text)
     if found and re.search(r"how far|what distance|how many", text, re.IGNORECASE):
         speed, time = _value(found["v"]), _value(found["t"])
@@ -274,6 +283,10 @@ _PART: Final = re.compile(
 
 
 def _told(text: str) -> Answer | None:
+    """Compute the answer of a short story: a purchase, a recipe, an age, a rest.
+
+    None for another question.
+    """
     found = _BOUGHT.match(text)
     if found:
         count, price = int(found["n"]), _value(found["a"])

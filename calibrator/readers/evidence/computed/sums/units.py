@@ -59,6 +59,7 @@ def _unit_pattern() -> str:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of questions that convert a quantity, compiled once."""
     unit, number = (
         _unit_pattern(),
         (
@@ -133,6 +134,7 @@ def _unit(name: str) -> Unit | None:
 
 
 def _conversion(found: re.Match[str], is_comma: bool) -> Conversion | None:
+    """Read the quantity and the wanted unit; None for units of different dimensions."""
     unit, target = _unit(found["u"]), _unit(found["t"])
     if unit is None or target is None or unit.dimension != target.dimension or unit == target:
         return None
@@ -168,6 +170,7 @@ def verify_units(exchange: Exchange) -> Verdict | None:
 
 @cache
 def _statement() -> re.Pattern[str]:
+    """Return the pattern of a statement and a question for it in another unit, compiled once."""
     unit = _unit_pattern()
     return re.compile(
         rf"^(?P<before>[^.?!]{{3,120}}?\d[^?!]{{0,60}}?)(?:[.;,!]|\s[–—-])\s+(?:so )?(?:how "
@@ -195,6 +198,7 @@ def read_statement(question: str, is_comma_decimal: bool = False) -> Conversion 
 
 @cache
 def _comparison() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns of two ways to ask which quantity is larger, compiled once."""
     quantity = rf"\d[\d.,]*\s?{_unit_pattern()}"
     more = (
         r"(?P<k>longer|more|heavier|larger|bigger|greater|farther"
