@@ -15,6 +15,7 @@ from calibrator.readers.evidence.computed.code.queries import query_bugs
 from calibrator.readers.evidence.computed.code.requirements import regex_bugs, unmet_requirements
 from calibrator.readers.evidence.computed.code.shell import shell_bugs
 from calibrator.readers.evidence.computed.code.wanted_language import language_bug
+from calibrator.readers.evidence.computed.programs.outputs import verify_output
 from calibrator.readers.evidence.finding import Finding
 from calibrator.text.guarded import guarded
 
@@ -23,16 +24,22 @@ _WANTS_FAULTS: Final = guarded(
     r"|bad (?:code|practice|example)|pitfalls?|obfuscat\w+|golf|exploit|quiz|pseudo-?code)\b",
     re.IGNORECASE,
 )
-_CHECKS: Final[dict[str, Callable[[str, str], Iterable[Finding]]]] = {
+_CHECKS: Final[dict[str, Callable[[str, str, str], Iterable[Finding]]]] = {
     "python": python_bugs,
-    "javascript": javascript_bugs,
-    "sql": query_bugs,
-    "shell": shell_bugs,
+    "javascript": lambda code, request, reply: javascript_bugs(code, request),
+    "sql": lambda code, request, reply: query_bugs(code, request),
+    "shell": lambda code, request, reply: shell_bugs(code, request),
 }
 
 
 def verify_code(exchange: Exchange) -> Verdict | None:
-    """Judge the code of a reply; None unless it has a bug that is certain."""
+    """Judge the code of a reply, or the output of given code that it states.
+
+    None unless the code has a bug that is certain, or the output can be computed.
+    """
+    output = verify_output(exchange)
+    if output is not None:
+        return output
     bugs = _bugs(exchange.conversation.rules, exchange.request, exchange.reply)
     certain = next((each for each in bugs if each.is_right is False), None)
     return None if certain is None else Verdict(False, certain.reason, "code")
@@ -58,7 +65,7 @@ def _bugs(rules: str, request: str, reply: str) -> tuple[Finding, ...]:
     for language, check in _CHECKS.items():
         code = _joined(blocks, language)
         if code:
-            found += [*check(code, request), *unmet_requirements(code, language, request)]
+            found += [*check(code, request, reply), *unmet_requirements(code, language, request)]
     return tuple(found) if found and not _WANTS_FAULTS.search(request) else ()
 
 

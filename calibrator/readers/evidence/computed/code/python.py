@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-import threading
-import warnings
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
@@ -20,6 +17,8 @@ from calibrator.readers.evidence.computed.code.python_bugs import general_bugs
 from calibrator.readers.evidence.computed.code.python_habits import habit_bugs
 from calibrator.readers.evidence.computed.code.python_search import search_bugs
 from calibrator.readers.evidence.computed.code.sketches import is_excerpt, is_sketch, may_be_newer
+from calibrator.readers.evidence.computed.programs.examples import example_bugs
+from calibrator.readers.evidence.computed.programs.syntax import parse
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 
 _QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
@@ -76,8 +75,6 @@ _NAMES_PYTHON: Final = re.compile(r"\bpython\b|\bdef \w+\(", re.IGNORECASE)
 _OTHER_PYTHON: Final = re.compile(
     r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", re.IGNORECASE
 )
-MAX_DEPTH: Final = 60  # nested brackets; the parser of Python is recursive
-_LOCK: Final = threading.Lock()
 
 
 def verify_python(exchange: Exchange) -> Verdict | None:
@@ -122,40 +119,6 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
     ):
         blocks.append(reply)
     return blocks
-
-
-@lru_cache(maxsize=16)
-def parse(code: str) -> ast.Module | str:
-    """Return the syntax tree of code, or the reason why it does not parse.
-
-    The reason is empty if it is not clear whether the code parses.
-    """
-    if _depth(code) > MAX_DEPTH or re.search(
-        r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|"
-        r"(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}",
-        code,
-    ):
-        return ""
-    try:
-        with _LOCK, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(code)
-    except SyntaxError as error:
-        line = f" in line {error.lineno}" if error.lineno else ""
-        return f"the Python code does not parse: {error.msg}{line}"
-    except (ValueError, RecursionError, MemoryError):
-        return ""
-
-
-def _depth(code: str) -> int:
-    depth = deepest = 0
-    for character in code:
-        if character in "([{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in ")]}":
-            depth = max(0, depth - 1)
-    return deepest
 
 
 def fault_of(blocks: list[str], asked: str) -> str | None:
@@ -297,8 +260,11 @@ def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -
     return f"{functions[0].name} returns nothing"
 
 
-def python_bugs(code: str, request: str) -> list[Finding]:
-    """Return the bugs of code for any purpose, and its habits; none if it does not parse."""
+def python_bugs(code: str, request: str, reply: str = "") -> list[Finding]:
+    """Return the bugs of code for any purpose, and its habits; none if it does not parse.
+
+    `reply` is the text around the code, whose examples are compared with the code.
+    """
     tree = parse(code)
     if isinstance(tree, str):
         return []
@@ -308,6 +274,7 @@ def python_bugs(code: str, request: str) -> list[Finding]:
             *general_bugs(tree),
             *search_bugs(tree),
             *habit_bugs(tree, request),
+            *example_bugs(tree, request, reply),
         ]
     except RecursionError:
         return []

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.readers.evidence.computed.code.syntax import (
+from calibrator.readers.evidence.computed.programs.syntax import (
     AnyFunction,
     all_nodes,
     call_of,
