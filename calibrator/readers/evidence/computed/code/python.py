@@ -16,24 +16,28 @@ from calibrator.readers.evidence.computed.code.flakes import mistakes, undefined
 from calibrator.readers.evidence.computed.code.python_bugs import general_bugs
 from calibrator.readers.evidence.computed.code.python_habits import habit_bugs
 from calibrator.readers.evidence.computed.code.python_search import search_bugs
-from calibrator.readers.evidence.computed.code.sketches import is_excerpt, is_sketch, may_be_newer
 from calibrator.readers.evidence.computed.programs.examples import example_bugs
+from calibrator.readers.evidence.computed.programs.sketches import (
+    is_excerpt,
+    is_sketch,
+    may_be_newer,
+)
 from calibrator.readers.evidence.computed.programs.syntax import parse
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 
 _QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
 _WANTED: Final = re.compile(
     r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite"
-    r"|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can"
-    r" you|could you|how (?:do|can|would) i|please)\b",
+    r"|refactor|finish|generate|develop|show|return|schreibe?|implementiere|escribe|crea|écris|can"
+    r" you|could you|how (?:do|can|would) i|please|bitte|por favor)\b"
+    r"|^\W*(?:(?:in|a|an) )?python\b",
     re.IGNORECASE,
 )
 _PROGRAM: Final = re.compile(
     r"\b(?:write|implement|create|complete|define|make|code|fix|correct|develop|finish|generate"
-    r"|need|schreibe|implementiere"
-    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion"
-    r"|programm|función|programa"
-    r"|fonction|programme)\b",
+    r"|need|schreibe?|implementiere"
+    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method"
+    r"|(?:python-?)?(?:funktion|programm|skript)|función|programa|fonction|programme)\b",
     re.IGNORECASE,
 )
 _EXISTING: Final = re.compile(  # the reply may be a part of code that the user has
@@ -215,13 +219,26 @@ def _missing_names(blocks: list[str], asked: str) -> list[str]:
     if isinstance(whole, str):
         return []
     missing = []
+    loops = {id_ for node in ast.walk(whole) for id_ in _loop_names(node)}
     for name, is_in_function in undefined_names(whole).items():
         if name in _MODULES:
             if not re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked):
                 missing.append(name)
-        elif is_in_function and not _is_given(name, asked):
+        elif (is_in_function or name in loops) and not _is_given(name, asked):
             missing.append(name)
     return missing
+
+
+def _loop_names(node: ast.AST) -> set[str]:
+    """Return the names in the body of a loop over the elements of a call, such as a reader."""
+    if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
+        return set()
+    return {
+        each.id
+        for statement in node.body
+        for each in ast.walk(statement)
+        if isinstance(each, ast.Name)
+    }
 
 
 def _is_given(name: str, asked: str) -> bool:
