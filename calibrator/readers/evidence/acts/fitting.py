@@ -6,16 +6,20 @@ without one, the strongest finding for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from calibrator.readers.evidence.acts import damage, wishes
 from calibrator.readers.evidence.acts.chat import (
     addressing,
+    deeds,
     diet,
     editing,
+    expenses,
     form,
     memory,
+    plan,
     tone,
     turns,
 )
@@ -46,6 +50,8 @@ _FINE_REFUSAL: Final = pattern("fitting", "fine_refusal")
 _HOW_TO: Final = pattern("fitting", "how_to")
 _PLAIN_QUESTION: Final = pattern("fitting", "plain_question")
 
+MAX_REFUSAL: Final = 600  # characters of a reply that does nothing but decline
+_CLAUSE: Final = re.compile(r"[.,;:!?\n]\s*(?:and |but |so )?")
 
 _HEDGES: Final = pattern("fitting", "hedges")
 _IS_SPECIFIC: Final = pattern("fitting", "is_specific")
@@ -97,7 +103,7 @@ def _harm(conversation: Conversation, request: Request, act: Act, reply: str) ->
 
 def _refusal(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
     """Find the refusal of a harmless request that no rule forbids."""
-    if act.kind != "refusal" or len(act.body) > 300 or is_harmful(request.text):
+    if act.kind != "refusal" or len(act.body) > MAX_REFUSAL or is_harmful(request.text):
         return None
     text = conversation.request[:1_500]
     if conversation.rules.strip() or _AI_LIMIT.search(text):
@@ -107,9 +113,10 @@ def _refusal(conversation: Conversation, request: Request, act: Act, reply: str)
     if lacks_text(request.text) or not conversation.is_complete:
         return None
     reason = "declines a request that nothing forbids"
-    if _FINE_REFUSAL.search(act.body):
+    if len(act.body) <= 300 and _FINE_REFUSAL.search(act.body):
         return Finding(False, -2.0, reason)
-    return Finding(None, -1.0, reason) if _HOW_TO.match(request.text) else None
+    clauses = _CLAUSE.split(request.text[:500])
+    return Finding(None, -1.0, reason) if any(map(_HOW_TO.match, clauses)) else None
 
 
 def _asking(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
@@ -240,4 +247,8 @@ _CHECKS: Final[tuple[Callable[[Conversation, Request, Act, str], Finding | None]
     editing.edited,
     editing.omitted,
     diet.excluded_food,
+    deeds.claimed,
+    plan.opening_hours,
+    plan.next_age,
+    expenses.settled,
 )

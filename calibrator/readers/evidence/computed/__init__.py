@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -28,6 +29,7 @@ from calibrator.readers.evidence.computed.structured.json_support import (
 )
 from calibrator.readers.evidence.computed.structured.tables import verify_tables
 from calibrator.readers.evidence.computed.sums.arithmetic import verify_arithmetic
+from calibrator.readers.evidence.computed.sums.claims import suspect_claim
 from calibrator.readers.evidence.computed.sums.equations import suspect_equation
 from calibrator.readers.evidence.computed.sums.letters import verify_letters
 from calibrator.readers.evidence.computed.sums.units import verify_units
@@ -64,6 +66,16 @@ _REPLIES: Final[tuple[Check, ...]] = (
 )
 
 
+_ALONE: Final[tuple[Check, ...]] = (verify_units, verify_arithmetic, verify_letters)
+MAX_REQUEST: Final = 400  # characters of a request that tells something beside its question
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
+_CHANGES: Final = re.compile(
+    r"\b(?:assume|suppose|let|if|instead|pretend|base|mod|modulo|joke|riddle|wrong|define|means|each"
+    r"|every|but|rule|not|all|plus|also|then|per|round\w*)\b",
+    re.IGNORECASE,
+)
+
+
 def verify(conversation: Conversation, reply: str) -> Verdict | None:
     """Judge a reply by a computation; None if no check applies.
 
@@ -79,7 +91,7 @@ def verify(conversation: Conversation, reply: str) -> Verdict | None:
             if not verdict.is_right:
                 return verdict
             right = right or verdict
-    return right or _follow_up(exchange)
+    return right or _follow_up(exchange) or _one_question(exchange)
 
 
 def suspect(conversation: Conversation, reply: str) -> Finding | None:
@@ -88,7 +100,20 @@ def suspect(conversation: Conversation, reply: str) -> Finding | None:
     None without one.
     """
     exchange = Exchange(conversation, reply)
-    return suspect_code(exchange) or suspect_equation(exchange)
+    return suspect_code(exchange) or suspect_equation(exchange) or suspect_claim(exchange)
+
+
+def _one_question(exchange: Exchange) -> Verdict | None:
+    """Judge a reply to the only question of a request that tells something else beside it."""
+    request = exchange.request
+    if len(request) > MAX_REQUEST or request.count("?") != 1:
+        return None
+    sentences = [each for each in _SENTENCE.split(request.strip()) if each.strip()]
+    asked = [each for each in sentences if each.rstrip().endswith("?")]
+    if len(asked) != 1 or len(sentences) < 2 or _CHANGES.search(request):
+        return None
+    whole = Exchange(Conversation(asked[0]), exchange.reply)
+    return next((verdict for check in _ALONE if (verdict := check(whole))), None)
 
 
 def _follow_up(exchange: Exchange) -> Verdict | None:

@@ -1,3 +1,14 @@
 """The checks whether a reply fits a chat: tone, form, earlier statements, the edited text."""
 
-__all__ = ["addressing", "diet", "editing", "form", "memory", "tone", "turns"]
+__all__ = [
+    "addressing",
+    "deeds",
+    "diet",
+    "editing",
+    "expenses",
+    "form",
+    "memory",
+    "plan",
+    "tone",
+    "turns",
+]

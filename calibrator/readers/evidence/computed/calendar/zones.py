@@ -108,7 +108,8 @@ _TARGET: Final = re.compile(
     re.IGNORECASE,
 )
 _ASKS: Final = re.compile(
-    r"\b(?:what(?:'s| is)? (?:the )?(?:local )?time|what time|when is that|wie spät|wie ?viel uhr"
+    r"\b(?:what(?:'s| is)? (?:the )?(?:local )?time|what time|when (?:is|would|will) (?:that|it"
+    r"|this)|wie spät|wie ?viel uhr"
     r"|qué hora|quelle heure)\b",
     re.IGNORECASE,
 )
@@ -116,7 +117,20 @@ _OWN: Final = re.compile(
     r"\b(?:I'm|I am|I live|here|we're|we are|calling from|ich bin|estoy|je suis)\b[^.?!,]{0,20}?\b"
     r"(?:in|from|en|à) (?=[A-Z])"
 )
-_OWN_TIME: Final = re.compile(r"\b(?:my|our|local) time\b|\bfor me\b|\bhere\b", re.IGNORECASE)
+_OWN_TIME: Final = re.compile(
+    r"\b(?:my|our) (?:local )?time\b|\bhere\b|\b(?:meiner|unserer) zeit\b|\bhora (?:mía"
+    r"|local mía)\b",
+    re.IGNORECASE,
+)
+_THEIR_TIME: Final = re.compile(
+    r"\b(?:his|her|their|your) (?:local )?time\b|\b(?:seiner|ihrer) zeit\b|\bsu hora\b",
+    re.IGNORECASE,
+)
+_FOR_ME: Final = re.compile(
+    r"\b(?:for|to) (?:me|us)\b|\b(?:my|our) time\s*\?|\bhere\s*\?|\b(?:für|bei) (?:mich|mir|uns)\b"
+    r"|\bpara (?:mí|nosotros)\b|\bpour (?:moi|nous)\b",
+    re.IGNORECASE,
+)
 
 
 def moves_between(question: str, time_at: int) -> tuple[int, ...]:
@@ -135,8 +149,15 @@ def moves_between(question: str, time_at: int) -> tuple[int, ...]:
     own = _OWN.search(question)
     if target is not None and target.end() in places:
         wanted = places.index(target.end())
-    elif own is not None and own.end() in places and _OWN_TIME.search(question):
-        wanted = 1 - places.index(own.end())
+    elif own is not None and own.end() in places:
+        mine = places.index(own.end())
+        around = question[max(0, time_at - 30) : time_at + 30]
+        is_mine = bool(_OWN_TIME.search(around))
+        is_named = not is_mine and cities[1 - mine][0] in around.casefold()
+        is_theirs = is_named or bool(_THEIR_TIME.search(around))
+        if is_mine == is_theirs and not _FOR_ME.search(question):
+            return ()
+        wanted = mine if is_theirs or (not is_mine and _FOR_ME.search(question)) else 1 - mine
     else:
         near = [at > time_at and question[time_at:at].count(" ") <= 5 for at in places]
         if near.count(True) != 1 or " to " not in question:

@@ -10,11 +10,14 @@ from typing import Final
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.code.blocks import Block, code_blocks
 from calibrator.readers.evidence.computed.code.javascript import javascript_bugs
+from calibrator.readers.evidence.computed.code.nulls import null_bugs
 from calibrator.readers.evidence.computed.code.python import python_bugs
 from calibrator.readers.evidence.computed.code.queries import query_bugs
 from calibrator.readers.evidence.computed.code.requirements import regex_bugs, unmet_requirements
+from calibrator.readers.evidence.computed.code.schedules import verify_schedule
 from calibrator.readers.evidence.computed.code.shell import shell_bugs
 from calibrator.readers.evidence.computed.code.wanted_language import language_bug
+from calibrator.readers.evidence.computed.programs.outputs import verify_output
 from calibrator.readers.evidence.finding import Finding
 from calibrator.text.guarded import guarded
 
@@ -23,31 +26,46 @@ _WANTS_FAULTS: Final = guarded(
     r"|bad (?:code|practice|example)|pitfalls?|obfuscat\w+|golf|exploit|quiz|pseudo-?code)\b",
     re.IGNORECASE,
 )
-_CHECKS: Final[dict[str, Callable[[str, str], Iterable[Finding]]]] = {
+_CHECKS: Final[dict[str, Callable[[str, str, str], Iterable[Finding]]]] = {
     "python": python_bugs,
-    "javascript": javascript_bugs,
-    "sql": query_bugs,
-    "shell": shell_bugs,
+    "javascript": lambda code, request, reply: javascript_bugs(code, request),
+    "sql": lambda code, request, reply: query_bugs(code, request),
+    "java": lambda code, request, reply: null_bugs(code, request),
+    "c#": lambda code, request, reply: null_bugs(code, request),
+    "shell": lambda code, request, reply: shell_bugs(code, request),
 }
 
 
 def verify_code(exchange: Exchange) -> Verdict | None:
-    """Judge the code of a reply; None unless it has a bug that is certain."""
-    bugs = _bugs(exchange.conversation.rules, exchange.request, exchange.reply)
+    """Judge the code of a reply, or the output of given code that it states.
+
+    None unless the code has a bug that is certain, or the right reply can be computed.
+    """
+    output = verify_output(exchange) or verify_schedule(exchange)
+    if output is not None:
+        return output
+    bugs = _bugs(*_texts(exchange))
     certain = next((each for each in bugs if each.is_right is False), None)
     return None if certain is None else Verdict(False, certain.reason, "code")
 
 
 def suspect_code(exchange: Exchange) -> Finding | None:
     """Return the strongest finding without proof against the code of a reply, or None."""
-    bugs = _bugs(exchange.conversation.rules, exchange.request, exchange.reply)
+    bugs = _bugs(*_texts(exchange))
     return min(
         (each for each in bugs if each.is_right is None), key=lambda each: each.shift, default=None
     )
 
 
+def _texts(exchange: Exchange) -> tuple[str, str, str, str]:
+    """Return the rules, the request, the reply and the user's earlier messages."""
+    turns = exchange.conversation.earlier[-8:]
+    earlier = "\n".join(turn.text for turn in turns if turn.role == "user")
+    return exchange.conversation.rules, exchange.request, exchange.reply, earlier
+
+
 @lru_cache(maxsize=32)
-def _bugs(rules: str, request: str, reply: str) -> tuple[Finding, ...]:
+def _bugs(rules: str, request: str, reply: str, earlier: str = "") -> tuple[Finding, ...]:
     """Return all findings against the code of a reply."""
     request, reply = request[:MAX_TEXT], reply[:MAX_TEXT]
     blocks = code_blocks(reply, request)
@@ -58,7 +76,10 @@ def _bugs(rules: str, request: str, reply: str) -> tuple[Finding, ...]:
     for language, check in _CHECKS.items():
         code = _joined(blocks, language)
         if code:
-            found += [*check(code, request), *unmet_requirements(code, language, request)]
+            found += [
+                *check(code, request, reply),
+                *unmet_requirements(code, language, request, earlier),
+            ]
     return tuple(found) if found and not _WANTS_FAULTS.search(request) else ()
 
 

@@ -10,7 +10,7 @@ from pyflakes import messages
 from pyflakes.checker import Checker
 
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
-from calibrator.readers.evidence.computed.code.syntax import AnyFunction, all_nodes
+from calibrator.readers.evidence.computed.programs.syntax import AnyFunction, all_nodes
 
 # Names that notebooks and exercise runners provide.
 _PROVIDED: Final = word_set(

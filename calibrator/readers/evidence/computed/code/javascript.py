@@ -99,9 +99,12 @@ def _promises(text: str) -> Iterator[Finding]:
         is_waited = re.search(
             rf"\bawait\s+{name}\b|\b{name}\s*\.\s*(?:then|catch)\b|\[[^\]]*\b{name}\b", rest
         )
-        is_used = re.search(
-            rf"\b{name}\s*\.\s*(?:ok|status|json|text|data|headers|body|map|length)\b", rest
-        )
+        of_promise = r"(?!then\b|catch\b|finally\b)\w+"
+        of_reply = "ok|status|json|text|data|headers|body|map|length"
+        is_json = found["c"].endswith(".json")
+        owner = found["c"].removesuffix(".json")
+        is_json &= re.search(rf"\b{owner}\s*=\s*await\s+fetch\b", text) is not None
+        is_used = re.search(rf"\b{name}\s*\.\s*(?:{of_promise if is_json else of_reply})\b", rest)
         if is_used and not is_waited and found["c"] != "axios":
             yield _certain(f"{found['c']}() is not awaited")
             break

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-import threading
-import warnings
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
@@ -19,22 +16,28 @@ from calibrator.readers.evidence.computed.code.flakes import mistakes, undefined
 from calibrator.readers.evidence.computed.code.python_bugs import general_bugs
 from calibrator.readers.evidence.computed.code.python_habits import habit_bugs
 from calibrator.readers.evidence.computed.code.python_search import search_bugs
-from calibrator.readers.evidence.computed.code.sketches import is_excerpt, is_sketch, may_be_newer
+from calibrator.readers.evidence.computed.programs.examples import example_bugs
+from calibrator.readers.evidence.computed.programs.sketches import (
+    is_excerpt,
+    is_sketch,
+    may_be_newer,
+)
+from calibrator.readers.evidence.computed.programs.syntax import parse
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 
 _QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
 _WANTED: Final = re.compile(
     r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite"
-    r"|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can"
-    r" you|could you|how (?:do|can|would) i|please)\b",
+    r"|refactor|finish|generate|develop|show|return|schreibe?|implementiere|escribe|crea|écris|can"
+    r" you|could you|how (?:do|can|would) i|please|bitte|por favor)\b"
+    r"|^\W*(?:(?:in|a|an) )?python\b",
     re.IGNORECASE,
 )
 _PROGRAM: Final = re.compile(
     r"\b(?:write|implement|create|complete|define|make|code|fix|correct|develop|finish|generate"
-    r"|need|schreibe|implementiere"
-    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion"
-    r"|programm|función|programa"
-    r"|fonction|programme)\b",
+    r"|need|schreibe?|implementiere"
+    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method"
+    r"|(?:python-?)?(?:funktion|programm|skript)|función|programa|fonction|programme)\b",
     re.IGNORECASE,
 )
 _EXISTING: Final = re.compile(  # the reply may be a part of code that the user has
@@ -76,8 +79,6 @@ _NAMES_PYTHON: Final = re.compile(r"\bpython\b|\bdef \w+\(", re.IGNORECASE)
 _OTHER_PYTHON: Final = re.compile(
     r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", re.IGNORECASE
 )
-MAX_DEPTH: Final = 60  # nested brackets; the parser of Python is recursive
-_LOCK: Final = threading.Lock()
 
 
 def verify_python(exchange: Exchange) -> Verdict | None:
@@ -122,41 +123,6 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
     ):
         blocks.append(reply)
     return blocks
-
-
-@lru_cache(maxsize=16)
-def parse(code: str) -> ast.Module | str:
-    """Return the syntax tree of code, or the reason why it does not parse.
-
-    The reason is empty if it is not clear whether the code parses.
-    """
-    if _depth(code) > MAX_DEPTH or re.search(
-        r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|"
-        r"(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}",
-        code,
-    ):
-        return ""
-    try:
-        with _LOCK, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(code)
-    except SyntaxError as error:
-        line = f" in line {error.lineno}" if error.lineno else ""
-        return f"the Python code does not parse: {error.msg}{line}"
-    except (ValueError, RecursionError, MemoryError):
-        return ""
-
-
-def _depth(code: str) -> int:
-    """Return the deepest nesting of brackets in code."""
-    depth = deepest = 0
-    for character in code:
-        if character in "([{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in ")]}":
-            depth = max(0, depth - 1)
-    return deepest
 
 
 def fault_of(blocks: list[str], asked: str) -> str | None:
@@ -254,13 +220,26 @@ def _missing_names(blocks: list[str], asked: str) -> list[str]:
     if isinstance(whole, str):
         return []
     missing = []
+    loops = {id_ for node in ast.walk(whole) for id_ in _loop_names(node)}
     for name, is_in_function in undefined_names(whole).items():
         if name in _MODULES:
             if not re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked):
                 missing.append(name)
-        elif is_in_function and not _is_given(name, asked):
+        elif (is_in_function or name in loops) and not _is_given(name, asked):
             missing.append(name)
     return missing
+
+
+def _loop_names(node: ast.AST) -> set[str]:
+    """Return the names in the body of a loop over the elements of a call, such as a reader."""
+    if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
+        return set()
+    return {
+        each.id
+        for statement in node.body
+        for each in ast.walk(statement)
+        if isinstance(each, ast.Name)
+    }
 
 
 def _is_given(name: str, asked: str) -> bool:
@@ -299,8 +278,11 @@ def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -
     return f"{functions[0].name} returns nothing"
 
 
-def python_bugs(code: str, request: str) -> list[Finding]:
-    """Return the bugs of code for any purpose, and its habits; none if it does not parse."""
+def python_bugs(code: str, request: str, reply: str = "") -> list[Finding]:
+    """Return the bugs of code for any purpose, and its habits; none if it does not parse.
+
+    `reply` is the text around the code, whose examples are compared with the code.
+    """
     tree = parse(code)
     if isinstance(tree, str):
         return []
@@ -310,6 +292,7 @@ def python_bugs(code: str, request: str) -> list[Finding]:
             *general_bugs(tree),
             *search_bugs(tree),
             *habit_bugs(tree, request),
+            *example_bugs(tree, request, reply),
         ]
     except RecursionError:
         return []

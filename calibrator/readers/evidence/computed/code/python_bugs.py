@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.readers.evidence.computed.code.syntax import (
+from calibrator.readers.evidence.computed.programs.syntax import (
     AnyFunction,
     Assigned,
     all_nodes,

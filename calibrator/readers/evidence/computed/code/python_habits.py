@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.readers.evidence.computed.code.syntax import (
+from calibrator.readers.evidence.computed.programs.syntax import (
     AnyFunction,
     all_nodes,
     call_of,
@@ -20,7 +20,8 @@ from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 
 _FRESH: Final = re.compile(
     r"\b(?:new|fresh|own|separate|empty|each (?:call|time)|every (?:call|time)|independent"
-    r"|default\w*|neue?[rsn]?|eigene[rsn]?|leere?[rsn]?|nuev[oa]|vac[ií]o|nouve\w+|vide)\b",
+    r"|default\w*|(?:earlier|previous|last|all) calls?|remember\w*|shared?|keeps|neue?[rsn]?"
+    r"|eigene[rsn]?|leere?[rsn]?|nuev[oa]|vac[ií]o|nouve\w+|vide)\b",
     re.IGNORECASE,
 )
 _FROM_OUTSIDE: Final = re.compile(

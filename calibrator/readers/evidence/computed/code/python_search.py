@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from calibrator.readers.evidence.computed.code.syntax import (
+from calibrator.readers.evidence.computed.programs.syntax import (
     AnyFunction,
     all_nodes,
     assignments,

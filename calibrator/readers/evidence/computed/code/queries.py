@@ -36,6 +36,26 @@ _EVEN_WITHOUT: Final = re.compile(
     r"|do not have|no \w+ (?:yet|at all))\b|\b0 if none\b|\bzero if\b|\beven if\b",
     _FLAGS,
 )
+_LEFT_JOIN: Final = re.compile(
+    r"\bleft\s+(?:outer\s+)?join\s+(?P<t>\w+)(?:\s+(?:as\s+)?(?!on\b|using\b)(?P<a>\w+))?", _FLAGS
+)
+_EITHER: Final = re.compile(
+    r"\bwhere\b[^;()]{0,300}?(?:\b\w+\.)?(?P<a>\b\w+)\s*(?:[<>=]{1,2}|\blike\b)\s*\S+"
+    r"\s+or\s+(?:\w+\.)?(?P<b>\w+)\s*(?:[<>=]|\blike\b)",
+    _FLAGS,
+)
+_ALL_OF: Final = re.compile(
+    r"\band\b[^.?!\n]{0,40}\b(?:only|also|that|which|who|whose|with|cost|are|is|have|has)\b|\bboth\b"
+    r"|\bonly\b[^.?!\n]{0,60}\band\b|\bund\b[^.?!\n]{0,40}\b(?:nur|die|der|das|mit|deren)\b"
+    r"|\by (?:solo|que|con)\b|\bet (?:seulement|qui|dont|avec)\b",
+    _FLAGS,
+)
+_ANY_OF: Final = re.compile(
+    r"\b(?:or|either|any|oder|o|ou|as well as|at least one|nor|except|unless|not|all)\b", _FLAGS
+)
+_DAYS_BETWEEN: Final = re.compile(
+    r"(?P<c>[\w.]+)\s+between\s+'\d{4}-\d\d-\d\d'\s+and\s+'(?P<e>\d{4}-\d\d-\d\d)'", _FLAGS
+)
 _OUTER: Final = re.compile(
     r"\b(?:left|right|full|outer)\b|\bnot\s+exists\b|\bunion\b|\bapply\b|\(\s*select\b", _FLAGS
 )
@@ -85,6 +105,8 @@ def query_bugs(code: str, request: str) -> Iterator[Finding]:
             yield from _windows(query, request)
             yield from _order(query, request)
             yield from _ungrouped(query)
+            yield from _loose(query, request)
+    yield from _short_month(_COMMENT.sub(" ", code), request)
 
 
 def _certain(reason: str) -> Finding:
@@ -131,12 +153,47 @@ def _lost_rows(query: str, request: str) -> Iterator[Finding]:
         return
     if not _OUTER.search(query):
         yield _certain("the inner join leaves out rows without a partner")
-    elif (
+        return
+    joined = list(_LEFT_JOIN.finditer(query))
+    where = re.search(r"\bwhere\b", query, re.IGNORECASE)
+    if len(joined) == 1 and where is not None and where.start() > joined[0].end():
+        end = _CLAUSE.search(query, where.end())
+        clause = query[where.end() : end.start() if end else len(query)]
+        alias = re.escape(joined[0]["a"] or joined[0]["t"])
+        if (
+            re.search(rf"\b{alias}\.\w+\s*(?:[<>=]|!=|\blike\b|\bbetween\b|\bin\b)", clause, _FLAGS)
+            and not re.search(rf"\b{alias}\.\w+\s+is\s+null\b", clause, _FLAGS)
+            and "(select" not in query.lower()
+        ):
+            yield _certain(f"WHERE leaves out rows without a partner in {joined[0]['t']}")
+            return
+    if (
         re.search(r"\bleft\b", query, _FLAGS)
         and re.search(r"\bcount\s*\(\s*\*\s*\)", query, _FLAGS)
         and not re.search(r"\(\s*select\b|\bwith\b", query, _FLAGS)
     ):
         yield Finding(None, -2.0, "COUNT(*) counts rows without a partner as one")
+
+
+def _loose(query: str, request: str) -> Iterator[Finding]:
+    """Find an OR between two columns although the request wants rows that fulfil all conditions."""
+    found = _EITHER.search(query)
+    request = re.split(r"\bcreate\s+table\b|```", request, maxsplit=1, flags=_FLAGS)[0]
+    if found is None or found["a"].lower() == found["b"].lower() or len(request) > 600:
+        return
+    if _ALL_OF.search(request) and not _ANY_OF.search(request):
+        yield _certain("the conditions are joined by OR; the request wants all of them")
+
+
+def _short_month(code: str, request: str) -> Iterator[Finding]:
+    """Find BETWEEN two days for a column of times, which loses the last day."""
+    found = _DAYS_BETWEEN.search(code)
+    if found is None or re.search(r"\bdate\s*\(|::\s*date|cast\s*\(", code, _FLAGS):
+        return
+    column = found["c"].rpartition(".")[2]
+    is_time = rf"\b{re.escape(column)}\W{{1,3}}(?:datetime|timestamp)"
+    if re.search(is_time, request, _FLAGS) and "00" not in found["e"]:
+        yield _certain(f"BETWEEN ends at the first second of {found['e']}")
 
 
 def _windows(query: str, request: str) -> Iterator[Finding]:

@@ -87,11 +87,19 @@ _REQUIREMENTS: Final = (
         _wish(
             r"(?:only the )?standard library(?: only)?|std ?lib(?: only)?|no (?:external|third"
             r"[- ]party|extra|additional) (?:libraries|library|packages?|dependenc\w+|modules?)"
-            r"|without (?:any )?(?:external|third[- ]party) \w+|no (?:pip|npm) \w+"
+            r"|without (?:any )?(?:external|third[- ]party) \w+"
+            r"|(?:no|nothing from) (?:pip|npm|pypi)(?: \w+)?"
+            r"|nur (?:die )?standardbibliothek|solo (?:la )?biblioteca estándar"
+            r"|sin (?:librerías|dependencias)(?: externas)?"
+            r"|bibliothèque standard (?:uniquement|seule\w*)"
+            r"|no libraries|keine (?:externen )?(?:bibliotheken|pakete)"
         ),
         _code(
             r"^[ \t]*(?:import|from) (?:numpy|pandas|requests|scipy|sklearn|torch|dateutil|pytz"
-            r"|httpx|aiohttp|bs4|yaml|tqdm|pydantic)\b|require\(['\"](?:lodash|axios|moment|underscore)"
+            r"|httpx|aiohttp|bs4|yaml|tqdm|pydantic)\b"
+            r"|require\(['\"](?:lodash|axios|moment|underscore|node-fetch|express|dayjs|uuid|chalk)"
+            r"|^[ \t]*import\b[^\n]*['\"](?:lodash|axios|moment|underscore|node-fetch|got|express"
+            r"|dayjs|uuid|chalk|commander|yargs|date-fns|ramda|rxjs|superagent)\b[^'\"\n]*['\"]"
         ),
         "the code uses a library, which the request rules out",
         -2.5,
@@ -125,8 +133,17 @@ _NUMBERED: Final = guarded(
 )
 
 
-def unmet_requirements(code: str, language: str, request: str) -> Iterator[Finding]:
-    """Yield the wishes of a request that its code does not fulfil."""
+def unmet_requirements(
+    code: str, language: str, request: str, earlier: str = ""
+) -> Iterator[Finding]:
+    """Yield the wishes of a request that its code does not fulfil.
+
+    What the user ruled out in earlier messages stays ruled out.
+    """
+    for each in _REQUIREMENTS if earlier and len(earlier) <= MAX_REQUEST else ():
+        is_ban = each.is_ban and language in (each.languages or (language,))
+        if is_ban and each.wish.search(earlier) and each.code.search(code):
+            yield Finding(None, each.shift, each.reason)
     for each in _REQUIREMENTS if len(request) <= MAX_REQUEST else ():
         if each.languages and language not in each.languages:
             continue
@@ -138,11 +155,27 @@ def unmet_requirements(code: str, language: str, request: str) -> Iterator[Findi
         short = rf"\brange\(\s*1\s*,\s*{last}\s*\)|= ?1; *(?P<i>\w+) < {last}\b;"
         if re.search(short, code) and not re.search(rf"\b{int(last) + 1}\b", code):
             yield Finding(False, -3.0, f"the loop ends before {last}")
+    limit = _INCLUSIVE.search(request)
+    if limit and language in ("python", "javascript"):
+        n = re.escape(limit["n"] or limit["m"])
+        short = rf"\brange\((?:[^(),\n]+,\s*)?{n}\s*(?:,[^()\n]+)?\)|= ?\w+; *(?P<i>\w+) < {n}\b;"
+        if re.search(short, code) and not re.search(rf"\b{n} ?\+ ?1\b|<= ?{n}\b|\b{n}\]", code):
+            yield Finding(False, -3.0, f"the loop ends before {n}")
+
+
+_INCLUSIVE: Final = guarded(
+    r"\b(?:up to and including|(?:up )?to|through|bis einschließlich|hasta|jusqu'à)\s+`?"
+    r"(?P<n>[a-z]\w{0,12})`?[ ,(]{1,2}(?:inclusive(?:ly)?|included|inklusive|incluido|inclus)\b"
+    r"|\b(?:up to and including|bis einschließlich)\s+`?(?P<m>[a-z]\w{0,12})`?(?=[ ,.;)]|$)",
+    _I,
+)
 
 
 _REGEX: Final = guarded(
     r"\bre\.(?:match|search|compile|findall)\(\s*r?(?P<q>[\"'])(?P<p>[^\n]{2,300}?)(?P=q)\s*[,)]"
     r"|(?<![\w/])/(?P<j>[^/\n\s][^/\n]{2,200})/[gimsuy]*\.test\("
+    r"|\b(?:const|let|var) \w+ = /(?P<k>[^/\n\s][^/\n]{2,200})/[gimsuy]*;?\s*$",
+    re.MULTILINE,
 )
 _WHOLE: Final = guarded(
     r"\b(?:fully|entire|whole|complete(?:ly)?|exactly|nothing else|only|valid(?:ate|ates|ation)?"
@@ -160,6 +193,6 @@ def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
         return
     found = _REGEX.search(reply)
     if found and _WHOLE.search(request) and "fullmatch" not in reply:
-        pattern = found["p"] or found["j"]
+        pattern = found["p"] or found["j"] or found["k"]
         if not pattern.rstrip(")").endswith(("$", r"\Z", r"\z")):
             yield Finding(None, -2.0, "the pattern also matches texts that go on behind it")

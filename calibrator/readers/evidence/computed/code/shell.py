@@ -44,8 +44,15 @@ _NEWER: Final = re.compile(
 _TIME: Final = re.compile(r"-(?P<k>mtime|mmin|atime|ctime)\s+(?P<n>[+-]?\d+)")
 _KEEPS: Final = re.compile(
     r"\b(?:keep\w*|without losing|retain|preserve|don't lose|not lose|still have)\b[^.?!\n]{0,60}"
-    r"\b(?:changes?|work|edits?|files?)\b",
+    r"\b(?:changes?|work|edits?|files?)\b"
+    r"|\b(?:behalte\w*|ohne)\b[^.?!\n]{0,40}\bänderungen\b|\bänderungen\b[^.?!\n]{0,40}\bbehalten\b"
+    r"|\b(?:mantener|manteniendo|conserv\w+|sin perder)\b[^.?!\n]{0,40}\bcambios\b"
+    r"|\b(?:gard\w+|conserv\w+|sans perdre)\b[^.?!\n]{0,40}\b(?:modifications|changements)\b",
     re.IGNORECASE,
+)
+_LOST_COMMIT: Final = re.compile(
+    r"\bgit\s+reset\s+--hard\s+(?:HEAD[~^]\S*|origin/\S+)\s*(?:\n|&&|;)\s*"
+    r"git\s+(?:branch|switch\s+-c|checkout\s+-b)\s+(?P<b>[\w./-]+)\s*(?:$|\n|&&|;)"
 )
 
 
@@ -113,6 +120,9 @@ def _destruction(text: str, request: str) -> Iterator[Finding]:
             break
     if _KEEPS.search(request) and re.search(r"\bgit\s+reset\s+--hard\b", text):
         yield _certain("git reset --hard loses the changes that were to be kept")
+    moved = _LOST_COMMIT.search(text)
+    if moved and re.search(r"\bbranch\b", request, re.IGNORECASE) and moved["b"] in request:
+        yield _certain(f"the branch {moved['b']} is made after the reset, without the commit")
     if re.search(r"\bchmod\s+(?:-R\s+)?0?777\b", text) and "777" not in request:
         yield Finding(None, -1.2, "chmod 777 lets everyone write")
 

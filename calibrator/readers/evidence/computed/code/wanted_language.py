@@ -32,6 +32,16 @@ _LINES: Final = {
         r"^[ \t]*(?:const|let) \w+ = .*;\s*$|^(?:async )?function \w+\(.*\) \{", re.MULTILINE
     ),
 }
+_TYPESCRIPT: Final = guarded(r"\btypescript\b|\bin ts\b", re.IGNORECASE)
+_PLAIN_SCRIPT: Final = guarded(
+    r"\bjavascript\b|\bjs\b|\bconvert|\bmigrat|\bfrom typescript", re.IGNORECASE
+)
+_TYPED: Final = re.compile(
+    r"\w\??\s*:\s*(?:string|number|boolean|unknown|any|void|never|object|Array|Record|Promise|Map|Set"
+    r"|Partial|ReturnType|[A-Z]\w*)\b|\binterface\s+\w|^\s*(?:export\s+)?type\s+\w+\s*[=<]"
+    r"|\bas (?:const|\w+)\b|<[A-Z]\w*(?:\s+extends\b[^>\n]*)?>|\benum\s+\w",
+    re.MULTILINE,
+)
 _OTHER: Final = guarded(
     r"\b(?:convert|port|translat\w+|rewrite|migrat\w+|from|call\w*|equivalent|versus|vs|compar\w+"
     r"|instead|html|css|react|vue|django|flask|node|both|any language|or)\b",
@@ -47,6 +57,9 @@ def language_bug(rules: str, request: str, blocks: Sequence[Block]) -> Finding |
         if known in _LINES and own and own != known and not _LINES[known].search(block.text):
             reason = f"the block is labelled {_NAMES[known]} and is {_NAMES[own]}"
             return Finding(False, -3.0, reason)
+    untyped = _untyped(request, blocks)
+    if untyped is not None:
+        return untyped
     text = f"{rules}\n{request}"
     wanted = {LANGUAGES[_key(found["n"])] for found in _NAMED.finditer(text)}
     if len(wanted) != 1 or _OTHER.search(request):
@@ -59,6 +72,18 @@ def language_bug(rules: str, request: str, blocks: Sequence[Block]) -> Finding |
         return None  # a command that installs something, or a query
     other = min(written)
     return Finding(False, -3.0, f"the code is {_NAMES.get(other, other)}, not {_NAMES[language]}")
+
+
+def _untyped(request: str, blocks: Sequence[Block]) -> Finding | None:
+    """Find JavaScript without any type although TypeScript was requested."""
+    if not _TYPESCRIPT.search(request) or _PLAIN_SCRIPT.search(request):
+        return None
+    scripts = [block for block in blocks if block.language == "javascript"]
+    if not scripts or any(_TYPED.search(block.text) for block in scripts):
+        return None
+    if any(block.label in ("ts", "tsx", "typescript", "") for block in scripts):
+        return None
+    return Finding(False, -3.0, "the code is JavaScript without types, not TypeScript")
 
 
 def _key(name: str) -> str:

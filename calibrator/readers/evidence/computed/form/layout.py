@@ -190,6 +190,19 @@ def _mark_fault(sentence: str, text: str) -> str | None:
     return None
 
 
+_NAMED_COLUMNS: Final = guarded(
+    r"\b(?:columns?|spalten|columnas|colonnes)\s*:?\s+(?:(?:named|called|for) )?"
+    r"(?P<c>[\w *`\"'()/-]{2,40}(?:(?:\s*[|,]\s*|\s+(?:and|und|y"
+    r"|et)\s+)[\w *`\"'()/-]{2,40}?){1,8})"
+    r"(?=[.;:,]|\s*$|\s+(?:with|and (?:no|nothing|\d)|for each)\b)",
+    re.IGNORECASE,
+)
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"[*`\"']", "", text).strip().casefold()
+
+
 def _table_fault(text: str, sentence: str) -> str | None:
     """Return the fault of a text that must be a table, or None."""
     rows = [line.strip() for line in text.splitlines() if line.strip().count("|") >= 2]
@@ -202,6 +215,15 @@ def _table_fault(text: str, sentence: str) -> str | None:
     widths = [len(row.strip("|").split("|")) for row in rows]
     if len(set(widths)) > 1 and not any("\\|" in row for row in rows):
         return "the rows of the table differ in their number of columns"
+    named = _NAMED_COLUMNS.search(sentence)
+    if named:
+        wanted = [
+            _cell(each) for each in re.split(r"\||,|\band\b|\bund\b|\by\b|\bet\b", named["c"])
+        ]
+        head = [_cell(each) for each in rows[0].strip("|").split("|")]
+        missing = [each for each in wanted if each and each not in head]
+        if len(wanted) > 1 and missing:
+            return f'the table has no column "{missing[0]}"'
     columns = _COLUMNS.search(sentence)
     if columns:
         written = (columns["n"] or columns["x"]).casefold()

@@ -10,6 +10,7 @@ from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchan
 from calibrator.readers.evidence.computed.basics.word_lists import word_list, word_set
 from calibrator.readers.evidence.computed.form.answer_kind import REASONS, kind_fault
 from calibrator.readers.evidence.computed.form.counts import count_fault, items_fault
+from calibrator.readers.evidence.computed.form.item_letters import item_letters_fault
 from calibrator.readers.evidence.computed.form.layout import (
     exact_verdict,
     layout_fault,
@@ -69,6 +70,10 @@ _CHECKS: Final[tuple[tuple[Callable[[list[str], str], str | None], tuple[str, ..
         ),
     ),
     (letters_fault, _beginnings("word letter")),
+    (
+        item_letters_fault,
+        _beginnings("letter start begin end contain buchstab letra lettre beginn empie commen"),
+    ),
     (frequency_fault, _beginnings("times once twice veces fois")),
     (
         marks_fault,

@@ -23,6 +23,7 @@ from calibrator.readers.evidence.computed.sums.integers import about_integers
 from calibrator.readers.evidence.computed.sums.lists import about_lists
 from calibrator.readers.evidence.computed.sums.percentages import about_percentages, amount
 from calibrator.readers.evidence.computed.sums.problems import about_amounts
+from calibrator.readers.evidence.computed.sums.steps import about_steps
 from calibrator.text.guarded import guarded
 from calibrator.text.looking_for import letters_in
 
@@ -273,6 +274,10 @@ _AMOUNTS: Final = word_set(
     " have has now bought ordered purchased recipe dish serves older younger absent missing there"
     " each"
 )
+_STEPS: Final = word_set(
+    "pay cost costs each total price owe person zahle kostet bezahle zahlt muss pago pagamos cuesta"
+    " paga combien paie chacun"
+)
 _FORMS: Final[tuple[tuple[Form, frozenset[str]], ...]] = (
     (_expression, frozenset()),
     (about_lists, _LISTS),
@@ -281,4 +286,5 @@ _FORMS: Final[tuple[tuple[Form, frozenset[str]], ...]] = (
     (about_integers, _INTEGERS),
     (about_equations, _ALGEBRA),
     (about_amounts, _AMOUNTS),
+    (about_steps, _STEPS),
 )

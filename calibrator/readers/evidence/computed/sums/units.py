@@ -299,18 +299,24 @@ def _states(number: Number, unit: Unit, conversion: Conversion) -> bool | None:
 
 def _quantities(text: str, is_comma: bool) -> list[tuple[Number, Unit | None]]:
     """Return the numbers of a text with their units; `5 feet 11 inches` is one quantity."""
+    return [(number, unit) for number, unit, _ in quantities_in(text, is_comma)]
+
+
+def quantities_in(text: str, is_comma: bool = False) -> list[tuple[Number, Unit | None, int]]:
+    """Return the numbers of a text with their units and their ends; see `_quantities`."""
     pattern = _unit_after()
-    found: list[tuple[Number, Unit | None]] = []
+    found: list[tuple[Number, Unit | None, int]] = []
     end = -10
     for number in numbers_in(text, is_comma):
         after = pattern.match(text, number.end)
         unit = _unit(after[1]) if after else None
-        joined = _joined(found[-1], number, unit, text[end : number.start]) if found else None
-        if joined is not None:
-            found[-1] = joined
-        else:
-            found.append((number, unit))
+        last = found[-1][:2] if found else None
+        joined = _joined(last, number, unit, text[end : number.start]) if last else None
         end = after.end() if after else number.end
+        if joined is not None:
+            found[-1] = (*joined, end)
+        else:
+            found.append((number, unit, end))
     return found
 
 

@@ -1,12 +1,52 @@
-"""Small functions on the syntax trees of Python."""
+"""The syntax trees of Python code, and small functions on them."""
 
 from __future__ import annotations
 
 import ast
+import re
+import threading
+import warnings
 from functools import lru_cache
+from typing import Final
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 Assigned = dict[str, list[ast.expr]]
+MAX_DEPTH: Final = 60  # nested brackets; the parser of Python is recursive
+_LOCK: Final = threading.Lock()
+
+
+@lru_cache(maxsize=16)
+def parse(code: str) -> ast.Module | str:
+    """Return the syntax tree of code, or the reason why it does not parse.
+
+    The reason is empty if it is not clear whether the code parses.
+    """
+    if _depth(code) > MAX_DEPTH or re.search(
+        r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|"
+        r"(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}",
+        code,
+    ):
+        return ""
+    try:
+        with _LOCK, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code)
+    except SyntaxError as error:
+        line = f" in line {error.lineno}" if error.lineno else ""
+        return f"the Python code does not parse: {error.msg}{line}"
+    except (ValueError, RecursionError, MemoryError):
+        return ""
+
+
+def _depth(code: str) -> int:
+    depth = deepest = 0
+    for character in code:
+        if character in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in ")]}":
+            depth = max(0, depth - 1)
+    return deepest
 
 
 @lru_cache(maxsize=16)

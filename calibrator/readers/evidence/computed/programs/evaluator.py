@@ -1,0 +1,195 @@
+"""An evaluator of small Python programs on their syntax trees.
+
+Nothing is compiled, imported or executed: numbers, texts and collections are computed by this
+module, with limits of steps and sizes. It knows functions, loops, conditions, comprehensions and
+some fifty built-in functions and methods; a program that needs more is not computable.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from calibrator.readers.evidence.computed.programs import values
+from calibrator.readers.evidence.computed.programs.errors import (
+    NotComputableError,
+    RaisedError,
+)
+from calibrator.readers.evidence.computed.programs.expressions import (
+    MAX_STEPS,
+    MODULES,
+    Expressions,
+    Function,
+    ReturnedError,
+    Scope,
+)
+
+
+class _LoopEndError(Exception):
+    """The end of a round of a loop, or of the loop."""
+
+    def __init__(self, is_end: bool) -> None:
+        self.is_end = is_end
+
+
+class Evaluator(Expressions):
+    """One evaluation of a program; `printed` are the lines that it has written."""
+
+    def __init__(self, tree: ast.Module, steps: int = MAX_STEPS) -> None:
+        super().__init__(steps)
+        self._tree = tree
+
+    def define(self) -> None:
+        """Read the functions, imports and constants of the program, and nothing else."""
+        for statement in self._tree.body:
+            if isinstance(statement, ast.FunctionDef | ast.Import | ast.ImportFrom | ast.Assign):
+                self.run_statements([statement], self.scope)
+
+    def run(self) -> None:
+        """Compute the whole program."""
+        self.run_statements(self._tree.body, self.scope)
+
+    def call(self, name: str, args: list[Any]) -> Any:
+        """Return the value of a function of the program for these arguments."""
+        function = self.scope.find(name)
+        if not isinstance(function, Function):
+            raise NotComputableError
+        value = self._apply(function, args, {})
+        values.weight(value)
+        return value
+
+    def run_statements(self, body: list[ast.stmt], scope: Scope) -> None:
+        for statement in body:
+            self._step()
+            method = getattr(self, f"_do_{type(statement).__name__}", None)
+            if method is None:
+                raise NotComputableError
+            method(statement, scope)
+
+    def _do_Expr(self, node: ast.Expr, scope: Scope) -> None:
+        self._value(node.value, scope)
+
+    def _do_Pass(self, node: ast.Pass, scope: Scope) -> None:
+        pass
+
+    def _do_Return(self, node: ast.Return, scope: Scope) -> None:
+        raise ReturnedError(None if node.value is None else self._value(node.value, scope))
+
+    def _do_Break(self, node: ast.Break, scope: Scope) -> None:
+        raise _LoopEndError(True)
+
+    def _do_Continue(self, node: ast.Continue, scope: Scope) -> None:
+        raise _LoopEndError(False)
+
+    def _do_Raise(self, node: ast.Raise, scope: Scope) -> None:
+        made = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        if not isinstance(made, ast.Name):
+            raise NotComputableError
+        raise RaisedError(made.id)
+
+    def _do_Assert(self, node: ast.Assert, scope: Scope) -> None:
+        if not self._value(node.test, scope):
+            raise RaisedError("AssertionError")
+
+    def _do_If(self, node: ast.If, scope: Scope) -> None:
+        self.run_statements(node.body if self._value(node.test, scope) else node.orelse, scope)
+
+    def _do_For(self, node: ast.For, scope: Scope) -> None:
+        for each in self._elements(node.iter, scope):
+            self._bind(node.target, each, scope)
+            if self._round(node.body, scope):
+                return
+        self.run_statements(node.orelse, scope)
+
+    def _do_While(self, node: ast.While, scope: Scope) -> None:
+        while self._value(node.test, scope):
+            if self._round(node.body, scope):
+                return
+        self.run_statements(node.orelse, scope)
+
+    def _round(self, body: list[ast.stmt], scope: Scope) -> bool:
+        """Compute one round of a loop; return whether the loop ends."""
+        self._step()
+        try:
+            self.run_statements(body, scope)
+        except _LoopEndError as leave:
+            return leave.is_end
+        return False
+
+    def _do_Try(self, node: ast.Try, scope: Scope) -> None:
+        if node.finalbody:
+            raise NotComputableError
+        try:
+            self.run_statements(node.body, scope)
+        except RaisedError as error:
+            for handler in node.handlers:
+                names = _names(handler.type)
+                caught = {str(error), "Exception"}
+                if str(error) in ("IndexError", "KeyError"):
+                    caught.add("LookupError")
+                if handler.type is None or names & caught:
+                    self.run_statements(handler.body, scope)
+                    return
+            raise
+        self.run_statements(node.orelse, scope)
+
+    def _do_FunctionDef(self, node: ast.FunctionDef, scope: Scope) -> None:
+        if node.decorator_list or any(
+            isinstance(e, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal)
+            for e in ast.walk(node)
+        ):
+            return  # it is unknown to its callers
+        scope.names[node.name] = Function(node, scope)
+
+    def _do_Import(self, node: ast.Import, scope: Scope) -> None:
+        for each in node.names:
+            if each.asname is None and each.name in MODULES:
+                scope.names[each.name] = each.name
+
+    def _do_ImportFrom(self, node: ast.ImportFrom, scope: Scope) -> None:
+        for each in node.names:
+            name = f"{node.module}.{each.name}"
+            if name in values.CONSTANTS:
+                scope.names[each.asname or each.name] = values.CONSTANTS[name]
+            elif name in values.FUNCTIONS:
+                scope.names[each.asname or each.name] = values.FUNCTIONS[name]
+
+    def _do_Assign(self, node: ast.Assign, scope: Scope) -> None:
+        value = self._value(node.value, scope)
+        for target in node.targets:
+            self._bind(target, value, scope)
+
+    def _do_AnnAssign(self, node: ast.AnnAssign, scope: Scope) -> None:
+        if node.value is not None:
+            self._bind(node.target, self._value(node.value, scope), scope)
+
+    def _do_AugAssign(self, node: ast.AugAssign, scope: Scope) -> None:
+        name = ast.Name(node.target.id, ast.Load()) if isinstance(node.target, ast.Name) else None
+        if name is None and isinstance(node.target, ast.Subscript):
+            old = self._of_Subscript(node.target, scope)
+        elif isinstance(name, ast.Name):
+            if name.id not in scope.names:
+                raise RaisedError("UnboundLocalError")
+            old = scope.names[name.id]
+        else:
+            raise NotComputableError
+        value = self._value(node.value, scope)
+        if isinstance(old, list) and isinstance(node.op, ast.Add):
+            old.extend(values.elements(value))
+            values.weight(old)
+            return
+        self._bind(node.target, values.combined(type(node.op), old, value), scope)
+
+    def _do_Delete(self, node: ast.Delete, scope: Scope) -> None:
+        for target in node.targets:
+            if not isinstance(target, ast.Subscript):
+                raise NotComputableError
+            owner, key = self._value(target.value, scope), self._key(target, scope)
+            if not isinstance(owner, list | dict):
+                raise NotComputableError
+            values.guarded_call(owner.__delitem__, key)
+
+
+def _names(node: ast.expr | None) -> set[str]:
+    inner = [] if node is None else ast.walk(node)
+    return {each.id for each in inner if isinstance(each, ast.Name)}

@@ -1,0 +1,143 @@
+"""Questions for the output of given Python code, answered by the evaluator."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from typing import Any, Final
+
+from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
+from calibrator.readers.evidence.computed.programs.errors import (
+    NotComputableError,
+    RaisedError,
+)
+from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
+from calibrator.readers.evidence.computed.programs.examples import (
+    balanced,
+    is_same_value,
+    literal_at,
+)
+from calibrator.readers.evidence.computed.programs.syntax import parse
+from calibrator.text.guarded import guarded
+
+MAX_REQUEST: Final = 4_000  # characters
+_CODE: Final = re.compile(
+    r"```(?:python|py)?[ \t]*\n(?P<a>.*?)```|\[PYTHON\]\n(?P<b>.*?)\[/PYTHON\]", re.DOTALL
+)
+_OPEN: Final = re.compile(r"^assert (?P<f>\w+)(?P<c>\(.*\)) == \?+\s*$", re.MULTILINE)
+_ASKS: Final = guarded(
+    r"\bwhat (?:does|do|will|would|is|gets|are|did)\b[^.?!\n]{0,60}\b(?:prints?|printed|outputs?"
+    r"|displayed?|return(?:s|ed)?|evaluates? to|give)\b|\bwas (?:gibt|druckt)\b[^.?!\n]{0,60}\b"
+    r"aus\b|\bqué (?:imprime|muestra|devuelve)\b|\bqu'(?:affiche|imprime|est-ce qu[ei])\b"
+    r"|\bque (?:renvoie|retourne|affiche)\b|== \?\?",
+    re.IGNORECASE,
+)
+_WANTS_MORE: Final = guarded(
+    r"\b(?:fix|rewrite|refactor|change|instead|complexity|memory|improve|error)\b", re.IGNORECASE
+)
+_CALL: Final = re.compile(r"`?(?<![\w.])(?P<f>[a-z_]\w*)\(")
+_FIELD: Final = re.compile(r"\"answer\":\s*(\"(?:[^\"\\\n]|\\.){0,2000}\")")
+_ANSWER: Final = re.compile(
+    r"^assert \w+\(.*\) == (?P<a>[^\n`]+)|\[ANSWER\]\s*(?P<b>[^\n]+?)\s*\[/ANSWER\]",
+    re.MULTILINE,
+)
+
+
+def verify_output(exchange: Exchange) -> Verdict | None:
+    """Judge a reply that has to say what Python code prints or returns."""
+    request = exchange.request
+    if "(" not in request or len(request) > MAX_REQUEST or not _ASKS.search(request):
+        return None
+    if _WANTS_MORE.search(request) and "??" not in request:
+        return None
+    found = _CODE.search(request)
+    if found is None:
+        return None
+    code = found["a"] or found["b"]
+    opened = _OPEN.search(code)
+    tree = _parsed(code[: opened.start()] if opened else code)
+    if tree is None:
+        return None
+    evaluator = Evaluator(tree)
+    try:
+        if opened:
+            return _returned(evaluator, opened["f"], opened["c"], exchange.reply)
+        outside = request[: found.start()] + request[found.end() :]
+        asked = _CALL.search(outside)
+        call = None if asked is None else balanced(outside, asked.end() - 1)
+        if asked is not None and call is not None and f"def {asked['f']}(" in code:
+            return _returned(evaluator, asked["f"], call, exchange.reply)
+        evaluator.run()
+        return _printed(evaluator.printed, exchange.reply)
+    except (NotComputableError, RaisedError, RecursionError):
+        return None
+
+
+def _parsed(code: str) -> ast.Module | None:
+    tree = parse(code.strip("\n"))
+    return None if isinstance(tree, str) else tree
+
+
+def _returned(evaluator: Evaluator, name: str, call: str, reply: str) -> Verdict | None:
+    """Judge a reply by the value of a call."""
+    args = _literal(f"({call[1:-1]},)") if call[1:-1].strip() else ()
+    if not isinstance(args, tuple):
+        return None
+    evaluator.define()
+    value = evaluator.call(name, list(args))
+    said = _answer(reply)
+    if said is None:
+        return None
+    read = _literal(said)
+    is_right = said.strip() in (str(value), repr(value), repr(value)[1:-1]) or (
+        read is not None and type(read) is type(value) and is_same_value(value, read)
+    )
+    if not is_right and read is None and not isinstance(value, str):
+        return None
+    shown = f"{name}{call}"[:80]
+    return Verdict(is_right, f"{shown} is {value!r:.80}", "code")
+
+
+def _answer(reply: str) -> str | None:
+    """Return the value that a reply states: in JSON, in an assertion, or alone."""
+    fields = _FIELD.findall(reply)
+    if fields:
+        try:
+            said = str(json.loads(fields[-1]))
+        except ValueError:
+            return None
+        return said.rpartition(" == ")[2] if said.startswith("assert ") else said
+    found = list(_ANSWER.finditer(reply))
+    if found:
+        return (found[-1]["a"] or found[-1]["b"]).strip()
+    text = reply.strip().strip("`* ")
+    return text if len(reply) <= 80 and literal_at(text, 0) == text else None
+
+
+def _literal(text: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+
+
+def _printed(lines: list[str], reply: str) -> Verdict | None:
+    """Judge a reply by the lines that the code prints; it is right if it has them as a block."""
+    lines = [line.strip() for line in lines if line.strip()]
+    if not lines or len(lines) > 20:
+        return None
+    said = " ".join(reply.replace("`", " ").replace("*", " ").split())
+    shown = ", ".join(lines)[:80]
+    for line in dict.fromkeys(lines):
+        plain = " ".join(line.replace("`", " ").replace("*", " ").split())
+        if not re.search(rf"(?<![\w.]){re.escape(plain)}(?![\w]|\.\d)", said):
+            return Verdict(False, f"the code prints {shown}", "code")
+    block = re.search(r"```\w*\n(?P<b>.*?)\n?```|`(?P<i>[^`\n]+)`", reply, re.DOTALL)
+    first = [] if block is None else (block["b"] or block["i"] or "").splitlines()
+    if [line.strip() for line in first if line.strip()] == lines:
+        return Verdict(True, f"the code prints {shown}", "code")
+    return None
