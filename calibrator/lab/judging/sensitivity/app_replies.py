@@ -1,9 +1,9 @@
-"""Four hundred conversations of five kinds of app, with a right and a wrong reply each.
+"""Three sets of a hundred conversations of five kinds of app, with a right and a wrong reply each.
 
 They are in `apps/`, were written for this project before any calibrator had scored one of them,
-and are a test set: no calibrator is trained or tuned on them. The first two hundred were in view
-while checks were written. The author of the second set had not seen the checks, so its figures
-predict those of other replies.
+and are a test set: no calibrator is trained or tuned on them. The first two sets were in view while
+checks were written. The third is by an author who had seen neither the checks nor the other sets,
+so its figures predict those of other replies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class AppReplies:
     """A conversation with a right and a wrong reply; `fault` is the fault of the wrong one."""
 
     app: str
-    is_second: bool
+    edition: str  # of the set: empty for the first, "second" or "third"
     id: str
     fault: str
     messages: Sequence[Mapping[str, Any]]
@@ -34,11 +34,11 @@ class AppReplies:
 
 @cache
 def app_replies() -> tuple[AppReplies, ...]:
-    """Return all conversations: the first set, then the second, each in the order of `APPS`."""
+    """Return all conversations, set by set, each in the order of `APPS`."""
     folder = files("calibrator.lab.judging.sensitivity").joinpath("apps")
     return tuple(
-        AppReplies(app, bool(ending), **each)
-        for ending in ("", "_second")
+        AppReplies(app, ending.removeprefix("_"), **each)
+        for ending in ("", "_second", "_third")
         for app in APPS
         for each in yaml.safe_load(folder.joinpath(f"{app}{ending}.yaml").read_text("utf-8"))
     )

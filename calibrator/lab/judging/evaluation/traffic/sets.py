@@ -132,7 +132,7 @@ def _app_rows() -> Iterator[Row]:
                 {
                     "id": f"{one.id}-{label}",
                     "question_id": one.id,
-                    "benchmark": f"{one.app}, second set" if one.is_second else one.app,
+                    "benchmark": f"{one.app}, {one.edition} set" if one.edition else one.app,
                     "messages": one.messages,
                     "response": reply,
                     "correct": label,

@@ -178,7 +178,7 @@ def test_sets_are_read_with_why_training_may_not_see_them(data: Path) -> None:
     sets, errors = read_traffic(find_traffic([data]))
     assert errors == []
     assert [(one.group, one.name, len(one.rows), one.licence) for one in sets] == [
-        (APPS, "app replies", 400, ""),
+        (APPS, "app replies", 600, ""),
         (SETS, "cities", 12, ""),
         (SETS, "rivers", 12, "nc"),
         (HAND_MADE, "handmade", 5, ""),
@@ -280,10 +280,10 @@ def test_pairs_have_a_line_for_each_kind_and_one_for_all(data: Path) -> None:
     assert [(one.kind, one.rows) for one in traffic.of_group(APPS)] == [
         *[
             (app + part, 40)
-            for part in ("", ", second set")
+            for part in ("", ", second set", ", third set")
             for app in ("support", "rag", "json", "code", "chat")
         ],
-        ("all kinds", 400),
+        ("all kinds", 600),
     ]
     assert [(one.kind, one.rows) for one in traffic.of_group(HAND_MADE)] == [
         *(("facts", 3), ("calls", 2)),
@@ -341,7 +341,7 @@ def test_our_own_replies_get_every_wording() -> None:
     counts = {edit: sum(probe.edit == edit for probe in probes) for edit in (OPENING, APOLOGY)}
     assert counts[OPENING] == counts[APOLOGY] >= 400
     total = len({id(item) for probe in probes for item in (probe.before, probe.after)})
-    assert replies_to_score(sets, probes) == 400 + total
+    assert replies_to_score(sets, probes) == 600 + total
 
 
 def test_changes_have_their_sign_size_and_tail() -> None:

@@ -23,14 +23,15 @@ SCHEMAS = {
 
 
 def of(app: str) -> list[AppReplies]:
-    return [one for one in app_replies() if one.app == app and not one.is_second]
+    return [one for one in app_replies() if one.app == app and not one.edition]
 
 
-def test_there_are_forty_conversations_of_each_kind() -> None:
-    """Half of them in the second set; each has an id, two replies and a user who spoke last."""
-    assert Counter(one.app for one in app_replies()) == dict.fromkeys(APPS, 40)
-    assert len({one.id for one in app_replies()}) == 200
-    assert sum(one.is_second for one in app_replies()) == 100
+def test_there_are_sixty_conversations_of_each_kind() -> None:
+    """A third in each set; each has an id, two replies and a user who spoke last."""
+    assert Counter(one.app for one in app_replies()) == dict.fromkeys(APPS, 60)
+    assert len({one.id for one in app_replies()}) == 300
+    editions = Counter(one.edition for one in app_replies())
+    assert editions == dict.fromkeys(("", "second", "third"), 100)
     for one in app_replies():
         assert all((one.right.strip(), one.wrong.strip(), one.fault))
         assert one.right != one.wrong
