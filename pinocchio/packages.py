@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 PACKAGES: Final = ("proxy", "policies", "calibrator")
+MISSING: Final = "it is missing: install the whole project instead of pinocchio-agents"
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -31,7 +32,7 @@ def check_own(name: str, root: Path = ROOT) -> None:
     if found != root:
         raise ImportError(
             f"pinocchio needs its own package {name!r} from {root}, but "
-            + (f"{name!r} in {found} comes before it: rename yours" if found else "it is missing")
+            + (f"{name!r} in {found} comes before it: rename yours" if found else MISSING)
         )
 
 

@@ -62,6 +62,18 @@ def test_an_agent_keeps_packages_of_its_own(wheel: Path, tmp_path: Path) -> None
     assert f"'policies' in {agent} comes before it: rename yours" in done.stdout
 
 
+def test_what_the_whole_project_is_needed_for_says_so(wheel: Path, tmp_path: Path) -> None:
+    """A policy's name and `Pinocchio` need packages that the small distribution lacks."""
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    env = environment() | {"PYTHONPATH": str(site)}
+    for use in USES.values():
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", use], cwd=tmp_path, env=env, capture_output=True, text=True
+        )
+        assert "install the whole project instead of pinocchio-agents" in done.stderr
+
+
 USES = {
     "policies": "from pinocchio.doubt import doubt; doubt(None, 'agent-tools')",
     "calibrator": "from pinocchio import Pinocchio",

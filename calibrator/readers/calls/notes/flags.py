@@ -70,6 +70,7 @@ _CONCEPTS: Final = (
     _concept("overwrite overwritten replace replacing", "", needs_object=True),
     _concept("graceful gracefully gently", "force forced forcibly forcefully hard"),
     _concept("encrypt encrypted encryption", "unencrypted plaintext"),
+    _concept("close closing shut", ""),
     _concept("reassign transfer migrate", "remain stay staying keep", needs_object=True),
     _concept("full complete entire whole", "incremental partial"),
 )
@@ -115,6 +116,7 @@ _PHRASES: Final = (  # several words with one meaning, and the word that they ar
     (r"\b(?:a|as a|just a|only a) (?:test|trial)(?: run)?\b|\btest run\b|\bdry[- ]run\b",
      " simulate "),
     (r"\b(?:day and night|night and day|around the clock)\b", " "),
+    (r"\b(?:stays?|remains?|keep|leave)(?: \w+){0,3} open\b", " not close "),
     (r"\bnot really\b|\b(?:don't|do not) really\b", " simulate "),
     (r"\bwith (?:the )?names\b", " named "),
     (r"\b(?:need|has|have) not be\b|\bdoesn't (?:need|have) to be\b", " needn't be "),

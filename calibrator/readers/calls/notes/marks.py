@@ -179,12 +179,15 @@ def _of_narrowing(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("other_record", argument_name(path), words)
     for path in (*narrowing.beyond_named(call, said), *narrowing.beyond_described(call, said)):
         yield Mark("wider", argument_name(path), "the list has more than the user named")
-    for path in narrowing.excluded(call, said):
+    for path, named in narrowing.other_id(call, said):
+        yield Mark("other_record", argument_name(path), f"the user named {named}")
+    for path in (*narrowing.excluded(call, said), *narrowing.excluded_kind(call, said)):
         yield Mark("ruled_out", argument_name(path), "the user left it out")
 
 
 _PART = re.compile(
-    r"\b(?:half|third|quarter)\s+(?:of|the|my|our|that|it|what)\b|\d\s?(?:%|percent) (?:of|off)\b"
+    r"\b(?:half|third|quarter)\s+(?:of|the|my|our|that|it|what|price|fee|rate)\b"
+    r"|\bpays? (?:only )?half\b|\d\s?(?:%|percent) (?:of|off)\b"
 )
 _COMPUTED = re.compile(
     r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise"

@@ -17,6 +17,8 @@ from calibrator.readers.calls.reading.values import (
     calendar_day,
     name_words,
     number_of,
+    shape,
+    stem,
     times_in,
     weekdays_in,
     word_set,
@@ -32,7 +34,10 @@ _MORE_THAN_NAMED = re.compile(
 )
 _CLAUSE = re.compile(r"[;!?:()\n]+|[.](?=\s|$)|,|\bbut\b")
 _RELATIVE = re.compile(r"\s*(?:who|whom|whose|which|that)\b")
-_NOT_THIS = re.compile(r"\s*(?:and\s+|but\s+)?(?:not|except|without|excluding|rather than|leave)\b")
+_NOT_THIS = re.compile(
+    r"\s*(?:and\s+|but\s+)?(?:not|except|without|excluding|rather than|leave|spare"
+    r"|(?:don't|do not) touch|keep (?:\w+ )?hands off)\b"
+)
 _NOT_NOW = (
     r"\b(?:can wait|needn't|(?:is|are) (?:not|n't) (?:needed|affected|included|concerned)"
     r"|isn't (?:needed|affected|included)|(?:is|are) fine as|(?:stays?|remains?) (?:as|where|put)"
@@ -53,6 +58,7 @@ _PRICE = re.compile(
 )
 _BEGINS: Final = word_set("begin begins start starts depart departs departure time at")
 _COSTS: Final = word_set("price cost fare rate total fee eur euros usd amount")
+_TOKEN = re.compile(r"[\w.-]*\d[\w-]*")
 _THE_OTHER = re.compile(r"\b(?:the other|other one|opposite|the remaining)\b")
 
 
@@ -134,6 +140,48 @@ def excluded(call: Call, said: Said) -> Iterator[str]:
         ]
         if mentions and all(mentions):
             yield value.path
+
+
+def excluded_kind(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments with a record whose kind the request names only to leave it out: the oaks.
+
+    The kind is a word that the records of the same list do not share.
+    """
+    request = said.view.request.lower()[-MOST_TEXT:]
+    clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
+    out = {stem(w) for c in clauses if _NOT_THIS.match(c) for w in _words(c)}
+    wanted = {stem(w) for c in clauses if not _NOT_THIS.match(c) for w in _words(c)}
+    if not out - wanted:
+        return
+    records = said.sources.records[-MOST_RECORDS:]
+    for value in call.values[:MOST_VALUES]:
+        found = [r for r in records if r.fields and len(value.text) > 1 and _has(r, value)]
+        if value.kind not in ("id", "name", "mail", "path") or len(found) != 1:
+            continue
+        siblings = [r for r in records if r.group == found[0].group][:100]
+        own = {stem(w) for w in _words(found[0].text)} & (out - wanted)
+        shared = {stem(w) for r in siblings if r is not found[0] for w in _words(r.text)}
+        if own - shared:
+            yield value.path
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z]{3,20}", text.lower()[:MOST_TEXT])
+
+
+def other_id(call: Call, said: Said) -> Iterator[tuple[str, str]]:
+    """Yield ids of the results where the user named another of the same list and form."""
+    request = said.view.request.lower()[-MOST_TEXT:]
+    used = {value.text for value in call.values}
+    named = {token.strip(".-") for token in _TOKEN.findall(request)[:60]} - used
+    results = said.sources.results.text
+    for value in call.values[:MOST_VALUES]:
+        is_id = value.kind == "id" or (isinstance(value.raw, str) and value.raw.isdigit())
+        if not is_id or len(value.text) < 3 or holds_token(said.sources.users.text, value.text):
+            continue
+        alike = [each for each in named if shape(each) == shape(value.text)]
+        if len(alike) == 1 and holds_token(results, alike[0]) and holds_token(results, value.text):
+            yield value.path, alike[0][:60]
 
 
 def other_week(call: Call, said: Said) -> Iterator[str]:

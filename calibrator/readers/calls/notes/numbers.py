@@ -44,6 +44,7 @@ _UNITS = (  # one tuple for a dimension, one text for the words of a unit
 _UNIT_OF = {w: (dim, at) for dim, units in enumerate(_UNITS) for at, ws in enumerate(units)
             for w in ws.split()}  # fmt: skip
 _MORE = re.compile(r"\b(?:warmer|higher|more|increas\w*|rais\w*|longer|later|up|add|extra|plus"
+    r"|further"
     r"|extend\w*"
                    r"|louder|brighter|faster|bigger)\b")  # fmt: skip
 _LESS = re.compile(r"\b(?:cooler|colder|lower|less|fewer|decreas\w*|reduc\w*|shorter|earlier"
@@ -51,7 +52,7 @@ _LESS = re.compile(r"\b(?:cooler|colder|lower|less|fewer|decreas\w*|reduc\w*|sho
                    r"|quieter|darker|slower|smaller|off)\b")  # fmt: skip
 _STEP = re.compile(r"\b(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|nine|ten) (?!or\b"
     r"|no\b)(?:\w+ )?(?:warmer"
-                   r"|higher|more|longer|later|cooler|colder|lower|less|fewer|shorter"
+                   r"|higher|more|longer|later|further|cooler|colder|lower|less|fewer|shorter"
                    r"|earlier)\b")  # fmt: skip
 _STEP_NAMES = word_set("by delta change offset increment step difference extra additional added")
 
@@ -151,8 +152,9 @@ def _is_step_back(number: float, steps: set[float], text: str, said: Said) -> bo
 
 
 _EACH = re.compile(
-    r"\b(\d{1,6}|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:\w{2,20} ){1,2}(?:at|for) (?:[$€£]\s?)?(\d{1,6}(?:\.\d{1,2})?)"
-    r"(?: ?[$€£]| \w{2,10}){0,2} (?:each|apiece|per)\b"
+    r"\b(\d{1,6}|two|three|four|five|six|seven|eight|nine|ten|twelve) (?:\w{2,20} ){1,2}"
+    r"(?:at|for) (?:[$€£]\s?)?(\d{1,6}(?:\.\d{1,2})?)(?: ?[$€£]| \w{2,10}){0,2}"
+    r" (?:each|apiece|per)\b"
 )
 
 

@@ -30,11 +30,12 @@ _PAIRS_OF_ENDS = (
     ("in", "out"), ("checkin", "checkout"), ("departure", "arrival"),
 )  # fmt: skip
 _FROM = word_set(
-    "from source origin src sender departure payer debit old previous lender seller giver exporter"
+    "from source origin src sender departure payer debit old previous"
+    " lender seller giver gives exporter pick pickup collect"
 )
 _TO = word_set(
     "to target destination dest dst recipient receiver arrival into payee credit new"
-    " borrower buyer importer"
+    " borrower buyer importer bring deliver dropoff"
 )
 _ALL = re.compile(r"\b(?:all|every|everything|everyone|everybody|entire|whole|any|each|wipe)\b")
 _PURE_LOOK = re.compile(

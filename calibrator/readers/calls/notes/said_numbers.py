@@ -18,7 +18,7 @@ _COMPUTES = re.compile(
     r"|remain\w*|difference|percent|more|less|fewer|extra|additional|increas\w*|decreas\w*|rais\w*"
     r"|reduc\w*|lower\w*|cut|plus|minus|split|divid\w*|share|average|warmer|cooler|colder|higher"
     r"|discount|tax|tip|add\w*|another|longer|shorter|everything|convert\w*|whole|full|by|top up"
-    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for|times|nights"
+    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for|times|nights|further"
     r"|(?:kilomet\w+|met\w+|km|miles|minutes|hours|days|weeks) long"
     r"|a (?:night|day"
     r"|month|year|piece|person|head|week|hour|unit))\b|%"
@@ -50,6 +50,11 @@ _REST = re.compile(r"\b(?:the rest|remain\w+|what(?:'s| is) left)\b")
 _PIECE = re.compile(r"[^\W_]+")
 
 
+_BEARINGS = word_set("azimuth bearing heading course direction degrees")
+_POINTS = {"north": 0.0, "east": 90.0, "south": 180.0, "west": 270.0}
+_POINT = re.compile(r"\b(north|east|south|west)\b")
+
+
 def is_number_said(said: Said, value: Value, tool: Tool | None) -> bool:
     """Return whether a number was said, may be computed from what was said, or is harmless."""
     number, names = value.number, set(name_words(value.path))
@@ -67,6 +72,8 @@ def is_number_said(said: Said, value: Value, tool: Tool | None) -> bool:
     if _describes_number(value, tool, number):
         return True
     request = said.sources.users.text
+    if names & _BEARINGS and number in {_POINTS[p] for p in _POINT.findall(request)}:
+        return True
     if names & PEOPLE and number <= 12 and not (said.plain_numbers - {1.0}):
         return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple|husband|wife)\b", request))
     if names & _CLOCK_NAMES and _is_time_part(said, number):

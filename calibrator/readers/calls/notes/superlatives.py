@@ -40,6 +40,9 @@ _SUPERLATIVES: dict[str, tuple[bool, str]] = {  # word: (whether the lowest is w
     "heaviest": (False, "weight kg lb mass"), "lightest": (True, "weight kg lb mass"),
     "tallest": (False, "height"), "youngest": (True, "age"),
     "busiest": (False, "visits load traffic count"),
+    "deepest": (False, "depth"), "shallowest": (True, "depth"),
+    "widest": (False, "width"), "narrowest": (True, "width"), "brightest": (False, "lumens"),
+    "warmest": (False, "temperature celsius"), "coldest": (True, "temperature celsius"),
     "weakest": (True, "*"), "strongest": (False, "*"),
     "emptiest": (True, "*"), "fullest": (False, "*"),
     "nearest": (True, _NEAR), "closest": (True, _NEAR),
@@ -114,8 +117,15 @@ def _described(listed: list[Record], request: str) -> list[Record]:
     left = listed
     for name, held in list(listed[0].fields.items())[:20]:
         if isinstance(held, bool) and {stem(w) for w in name_words(str(name))} & words:
-            left = [record for record in left if record.fields.get(name) is True]
+            wanted = not is_negated(str(name), request)
+            left = [record for record in left if record.fields.get(name) is wanted]
     return left or listed
+
+
+def is_negated(name: str, request: str) -> bool:
+    """Return whether a request says that a property must not hold: who isn't away."""
+    words = "|".join(map(re.escape, name_words(name)[-1:])) or name
+    return re.search(rf"(?:\b(?:not|no longer)|n't)(?: \w+)? (?:{words})\b", request) is not None
 
 
 def _wanted(request: str) -> Iterator[tuple[str, bool, set[str]]]:

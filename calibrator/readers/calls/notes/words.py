@@ -56,6 +56,7 @@ _ALIKE = (
     "male man", "female woman", "asc ascending", "desc descending",
     "production prod live", "staging stage", "development dev",
     "accept yes agree confirm join attend", "decline refuse can't cannot won't unable",
+    "closed shut blocked",
     "inbound incoming arrive arrival enter entering",
     "outbound outgoing leave depart departure sail",
     "card creditcard", "invoice bill", "cash", "window", "aisle", "vegetarian veggie", "vegan",

@@ -197,6 +197,56 @@ def test_the_better_of_two(said: str, sailing: str, is_marked: bool) -> None:
     assert ("other_record" in found) is is_marked
 
 
+@pytest.mark.parametrize(
+    ("said", "stands", "is_marked"),
+    [
+        ("Thin the spruces, but keep your hands off the oaks.", ["9a"], False),
+        ("Thin the spruces, but keep your hands off the oaks.", ["9a", "9b"], True),
+        ("Thin the oaks, but spare the spruces.", ["9b"], False),
+        ("Thin the oaks. Not today, though.", ["9b"], False),
+    ],
+)
+def test_a_kind_that_is_left_out(said: str, stands: list[str], is_marked: bool) -> None:
+    """The records of a kind that the request names only to leave it out."""
+    listed = [{"stand": "9a", "trees": "spruce"}, {"stand": "9b", "trees": "oak"}]
+    found = names(said, "thin_forest", {"stands": stands}, found=listed)
+    assert ("ruled_out" in found) is is_marked
+
+
+@pytest.mark.parametrize(("candidate", "is_marked"), [("2231", False), ("2213", True)])
+def test_another_id_than_the_named_one(candidate: str, is_marked: bool) -> None:
+    """The user named one of the listed ids, and the call has another of the same form."""
+    listed = [{"candidate": "2213"}, {"candidate": "2231"}]
+    found = names("2231 gets 14.", "grade", {"candidate": candidate}, found=listed)
+    assert ("other_record" in found) is is_marked
+
+
+@pytest.mark.parametrize(("actor", "is_marked"), [("A-1", True), ("A-2", False), ("A-3", True)])
+def test_a_property_that_must_not_hold(actor: str, is_marked: bool) -> None:
+    """The deepest of those who are not away; somebody away is none of them."""
+    listed = [
+        {"actor": "A-1", "depth": 9, "away": True},
+        {"actor": "A-2", "depth": 7, "away": False},
+        {"actor": "A-3", "depth": 2, "away": False},
+    ]
+    found = names("The deepest voice that isn't away.", "hire", {"actor": actor}, found=listed)
+    assert ("other_record" in found) is is_marked
+
+
+@pytest.mark.parametrize(("degrees", "is_said"), [(270, True), (90, False)])
+def test_points_of_the_compass_are_degrees(degrees: int, is_said: bool) -> None:
+    """Only for arguments that are directions."""
+    found = names("Point it due west.", "turn", {"azimuth_degrees": degrees})
+    assert ("not_in_conversation" in found) is not is_said
+
+
+def test_what_stays_open_is_not_closed() -> None:
+    """It may stay open is a no to closing it."""
+    said = "Put chlorine into the pool, it can stay open."
+    for value in (True, False):
+        assert ("other_choice" in names(said, "dose", {"close_pool": value})) is value
+
+
 @pytest.mark.parametrize(("amount", "is_marked"), [(480, False), (400, True), (1.2, True)])
 def test_an_amount_is_the_product(amount: float, is_marked: bool) -> None:
     """Neither the count nor the price of each alone is the amount of several."""

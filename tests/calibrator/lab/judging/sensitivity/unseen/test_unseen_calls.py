@@ -36,7 +36,14 @@ def stopped(scenes: Path) -> tuple[float, float]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("first_calls", "second_calls", "third_calls", "fourth_calls", "fifth_calls"),
+        *(
+            "first_calls",
+            "second_calls",
+            "third_calls",
+            "fourth_calls",
+            "fifth_calls",
+            "sixth_calls",
+        ),
         *("first_flags", "second_flags"),
     ],
 )
