@@ -45,11 +45,16 @@ class Copies:
 
 
 def copies_in(rows: Sequence[Row]) -> Copies:
-    """Count copies and contradictions among labelled rows, by the texts that are judged."""
-    seen: set[tuple[str, str, str | None]] = set()
+    """Count copies and contradictions among labelled rows, by the texts that are judged.
+
+    White space around a text makes no other text of it.
+    """
+    seen: set[tuple[_Key, str | None]] = set()
     labels: dict[_Key, set[int | None]] = {}
-    for row in rows:
-        seen.add((row.question, row.answer, row.model))
-        labels.setdefault((row.question, row.answer), set()).add(row.correct)
-    both = [row for row in rows if len(labels[row.question, row.answer] - {None}) > 1]
+    keys: list[_Key] = [(row.question.strip(), row.answer.strip()) for row in rows]
+    for key, row in zip(keys, rows, strict=True):
+        seen.add((key, row.model))
+        labels.setdefault(key, set()).add(row.correct)
+    pairs = zip(keys, rows, strict=True)
+    both = [row for key, row in pairs if len(labels[key] - {None}) > 1]
     return Copies(len(rows), len(rows) - len(seen), len(both), both[0] if both else None)

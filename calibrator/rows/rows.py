@@ -137,6 +137,8 @@ def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
 def _question_id(raw: dict[str, Any]) -> str | None:
     """Return the question's id as a text; databases have whole numbers."""
     value = raw.get("question_id")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # as pandas writes a column with a missing value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return _text_or_none(raw, "question_id")

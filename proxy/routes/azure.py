@@ -42,7 +42,7 @@ def rewrite(scope: Scope) -> None:
     if not raw.startswith(PREFIX.encode()):
         return
     rest = raw[len(PREFIX) - 1 :]
-    is_v1 = rest.startswith(b"/v1/")
+    is_v1 = rest == b"/v1" or rest.startswith(b"/v1/")
     deployment, path = _split(rest.removeprefix(b"/v1") if is_v1 else rest)
     raw = b"/v1" + path
     scope["raw_path"], scope["path"] = raw, unquote(raw.decode("latin-1"))

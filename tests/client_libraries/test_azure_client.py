@@ -150,6 +150,20 @@ def test_clients_of_the_next_generation(proxy: LiveProxy, upstream: FaultyUpstre
     with AzureOpenAI(base_url=base, api_key="azure-key", api_version="preview") as other:
         other.chat.completions.create(**question("p=0.7"))
     assert upstream.last.target == "/v1/chat/completions"
+    httpx.get(f"{proxy.url}/openai/v1/models?a=1", trust_env=False)
+    assert upstream.last.target == "/v1/models?a=1"
+
+
+@pytest.mark.parametrize("body", [b"{bad", b"[]", b"", b'{"messages": [}'])
+def test_a_body_that_cannot_be_read_is_refused_as_elsewhere(proxy: LiveProxy, body: bytes) -> None:
+    """The deployment cannot be written into it, and the sentence is that of `/v1`."""
+    headers = {"content-type": "application/json"}
+    one, other = (
+        httpx.post(f"{proxy.url}/{path}/chat/completions", content=body, headers=headers)
+        for path in ("openai/deployments/d", "v1")
+    )
+    assert one.status_code == 400
+    assert one.json() == other.json()
 
 
 def test_the_key_is_the_clients(upstream: FaultyUpstream, start_proxy: StartProxy) -> None:

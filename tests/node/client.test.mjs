@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import OpenAI from "openai";
+import OpenAI, { AzureOpenAI } from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { z } from "zod";
 
@@ -49,6 +49,16 @@ test("a completion carries its confidence in a header and in the body", async ()
   assert.equal(data.pinocchio.confidence, 0.92);
   assert.equal(data.pinocchio.status, "scored");
   assert.equal(request_id, "req_upstream_1");
+});
+
+test("the class for Azure needs another endpoint only", async () => {
+  const endpoint = new URL(PINOCCHIO_URL).origin;
+  const azure = new AzureOpenAI({ endpoint, apiKey: "azure-key", apiVersion: "2024-10-21" });
+  const asked = { model: "ok", messages: user("Paris p=0.92") };
+  const completion = await azure.chat.completions.create(asked);
+  assert.equal(completion.pinocchio.confidence, 0.92);
+  const chunks = await chunksOf(azure.chat.completions.create({ ...asked, stream: true }));
+  assert.equal(chunks.map((chunk) => chunk.choices[0]?.delta?.content ?? "").join(""), "Paris p=0.92");
 });
 
 test("every choice has its own confidence, and the lowest speaks for all", async () => {

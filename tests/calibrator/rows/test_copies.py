@@ -32,6 +32,13 @@ def test_copies_and_contradictions_are_told_apart() -> None:
     assert told[1].startswith("2 rows contradict each other")
 
 
+def test_white_space_hides_no_copy() -> None:
+    """A reply that was stored with its line end is the same reply."""
+    rows = [row(1), row(1, response=f"{row(1)['response']}\n", correct=0)]
+    found = copies_in([parse_row(each) for each in rows])
+    assert (found.repeated, found.contradicting) == (1, 2)
+
+
 def test_rows_without_copies_are_not_mentioned() -> None:
     """Nothing is said of rows that all differ, however alike their replies are."""
     rows = [parse_row(row(n, response="yes")) for n in range(9)]

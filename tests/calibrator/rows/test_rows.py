@@ -416,7 +416,7 @@ def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
         list(read_rows(tmp_path / "nowhere.jsonl"))
 
 
-@pytest.mark.parametrize("id", [7, "7"])
+@pytest.mark.parametrize("id", [7, 7.0, "7"])
 def test_a_questions_id_may_be_a_whole_number(id: object) -> None:
     """As a database exports it; rows with either form belong to one question."""
     raw = {"question": "q", "response": "r", "correct": 1, "question_id": id}
