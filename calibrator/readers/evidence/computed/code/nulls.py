@@ -16,7 +16,7 @@ _NULL_ALLOWED: Final = guarded(
     re.IGNORECASE,
 )
 _METHOD: Final = re.compile(
-    r"\b(?:static\s+|public\s+|private\s+|final\s+)*[\w<>\[\]?]+\s+(?P<n>\w+)\s*"
+    r"\b(?:static\s+|public\s+|private\s+|final\s+)*[\w<>\[\]?]{1,60}\s+(?P<n>\w+)\s*"
     r"\((?:final\s+)?(?:String|string|Integer|List<[^<>]*>|Object|[A-Z]\w*)\??\s+(?P<p>\w+)\)"
     r"[^{;]{0,60}\{(?P<b>[^{}]*)\}"
 )

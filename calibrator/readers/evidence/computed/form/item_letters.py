@@ -53,7 +53,7 @@ _WHOLE: Final = re.compile(
 def item_letters_fault(sentences: list[str], reply: str) -> str | None:
     """Name an item that breaks a wish for the letters of all items, or return None."""
     for sentence in sentences:
-        if not _LIST.search(sentence) or _WHOLE.search(sentence) or len(sentence) > 300:
+        if len(sentence) > 300 or not _LIST.search(sentence) or _WHOLE.search(sentence):
             continue
         items = [_bare(item) for item in listed(reply)]
         if len(items) < 2 or any(not 0 < len(item.split()) <= 3 for item in items):

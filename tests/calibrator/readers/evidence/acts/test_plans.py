@@ -72,6 +72,11 @@ CASES = [
         "Erledigt! Der Wecker ist gestellt.",
     ),
     (
+        ["Shorten this for my CV, don't add any facts: I led a team and built the new shop"],
+        "Led a team and built the new shop.",
+        "Led a team of 12 and built the new shop.",
+    ),
+    (
         ["my tap drips, how can I fix it myself?"],
         "Turn off the water, unscrew the handle and replace the washer.",
         "I'm sorry, but I can't help with repairs of water pipes. Please call a professional, who"
