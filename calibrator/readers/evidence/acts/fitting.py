@@ -246,6 +246,7 @@ _CHECKS: Final[tuple[Callable[[Conversation, Request, Act, str], Finding | None]
     addressing.addressee,
     editing.edited,
     editing.omitted,
+    editing.added,
     diet.excluded_food,
     deeds.claimed,
     plan.opening_hours,

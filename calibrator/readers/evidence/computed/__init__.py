@@ -69,6 +69,7 @@ _REPLIES: Final[tuple[Check, ...]] = (
 _ALONE: Final[tuple[Check, ...]] = (verify_units, verify_arithmetic, verify_letters)
 MAX_REQUEST: Final = 400  # characters of a request that tells something beside its question
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
+_OPTION: Final = re.compile(r"^\s*\(?[A-Ea-e][.):]\s", re.MULTILINE)
 _CHANGES: Final = re.compile(
     r"\b(?:assume|suppose|let|if|instead|pretend|base|mod|modulo|joke|riddle|wrong|define|means|each"
     r"|every|but|rule|not|all|plus|also|then|per|round\w*)\b",
@@ -110,7 +111,8 @@ def _one_question(exchange: Exchange) -> Verdict | None:
         return None
     sentences = [each for each in _SENTENCE.split(request.strip()) if each.strip()]
     asked = [each for each in sentences if each.rstrip().endswith("?")]
-    if len(asked) != 1 or len(sentences) < 2 or _CHANGES.search(request):
+    has_options = len(_OPTION.findall(request)) > 1
+    if len(asked) != 1 or len(sentences) < 2 or has_options or _CHANGES.search(request):
         return None
     whole = Exchange(Conversation(asked[0]), exchange.reply)
     return next((verdict for check in _ALONE if (verdict := check(whole))), None)

@@ -36,6 +36,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 _AMOUNT: Final = re.compile(
     rf"(?<![\w.,-])(?P<n>\d+|{'|'.join(TO_TWELVE)})\s(?P<t>[a-z]{{3,}}s)\b", re.IGNORECASE
 )
+_NO_ADDITIONS: Final = pattern("editing", "no_additions")
 _FROM_NOTES: Final = pattern("editing", "from_notes")
 _NOTE: Final = re.compile(r"(?m)^\s*(?:[-*•\u2013]|\d{1,2}[.)])\s+(\S.*)$")
 _NUMBER_IN_WORD: Final = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -90,6 +91,21 @@ def edited(conversation: Conversation, request: Request, act: Act, reply: str) -
     if wants_summary:
         return _amounts(source, body)
     return _numbers(source, body) or _amounts(source, body) or _negations(source, body)
+
+
+def added(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+    """Find a number that nobody named in a text to which nothing was to be added."""
+    wish = conversation.request[:LOOK]
+    if act.kind in _NO_EDIT or conversation.results or not _NO_ADDITIONS.search(wish):
+        return None
+    turns = [turn.text for turn in conversation.earlier]
+    said = "\n".join([conversation.rules, *turns, conversation.request])
+    own = {_plain(each) for each in _NUMBER_IN_WORD.findall(said)}
+    words = {str(value) for word, value in TO_TWELVE.items() if re.search(rf"(?i)\b{word}\b", said)}
+    for number in _NUMBER_IN_WORD.findall(_without_list(act.body or reply)):
+        if _plain(number) and _plain(number) not in own | words:
+            return Finding(None, -2.0, f"adds {number}, which nobody named")
+    return None
 
 
 def _numbers(source: str, body: str) -> Finding | None:

@@ -9,11 +9,15 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.code.blocks import Block, code_blocks
+from calibrator.readers.evidence.computed.code.compiled import go_bugs, null_bugs
 from calibrator.readers.evidence.computed.code.javascript import javascript_bugs
-from calibrator.readers.evidence.computed.code.nulls import null_bugs
 from calibrator.readers.evidence.computed.code.python import python_bugs
 from calibrator.readers.evidence.computed.code.queries import query_bugs
-from calibrator.readers.evidence.computed.code.requirements import regex_bugs, unmet_requirements
+from calibrator.readers.evidence.computed.code.requirements import (
+    port_bugs,
+    regex_bugs,
+    unmet_requirements,
+)
 from calibrator.readers.evidence.computed.code.schedules import verify_schedule
 from calibrator.readers.evidence.computed.code.shell import shell_bugs
 from calibrator.readers.evidence.computed.code.wanted_language import language_bug
@@ -31,6 +35,7 @@ _CHECKS: Final[dict[str, Callable[[str, str, str], Iterable[Finding]]]] = {
     "javascript": lambda code, request, reply: javascript_bugs(code, request),
     "sql": lambda code, request, reply: query_bugs(code, request),
     "java": lambda code, request, reply: null_bugs(code, request),
+    "go": lambda code, request, reply: go_bugs(code),
     "c#": lambda code, request, reply: null_bugs(code, request),
     "shell": lambda code, request, reply: shell_bugs(code, request),
 }
@@ -69,7 +74,7 @@ def _bugs(rules: str, request: str, reply: str, earlier: str = "") -> tuple[Find
     """Return all findings against the code of a reply."""
     request, reply = request[:MAX_TEXT], reply[:MAX_TEXT]
     blocks = code_blocks(reply, request)
-    found = [*regex_bugs(reply, request)]
+    found = [*regex_bugs(reply, request), *port_bugs(reply, request)]
     if blocks:
         in_other = language_bug(rules[:MAX_TEXT], request, blocks)
         found += [] if in_other is None else [in_other]

@@ -196,3 +196,28 @@ def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
         pattern = found["p"] or found["j"] or found["k"]
         if not pattern.rstrip(")").endswith(("$", r"\Z", r"\z")):
             yield Finding(None, -2.0, "the pattern also matches texts that go on behind it")
+
+
+_INSIDE: Final = guarded(
+    r"\b(?:container|inside|nginx|app|image)\b[^.;\n]{0,40}?\b(?:listens?|listening|runs?|port|exposes?"
+    r"|serves?)\b[^.;\n\d]{0,20}(?P<n>\d{2,5})\b|\bcontainer port (?P<m>\d{2,5})\b",
+    _I,
+)
+_OUTSIDE: Final = guarded(
+    r"\b(?:my (?:machine|host|computer|laptop)|the host|localhost|host port"
+    r"|outside)\b[^.;\n\d]{0,30}"
+    r"(?P<n>\d{2,5})\b",
+    _I,
+)
+_MAPPED: Final = re.compile(r"(?<![\d.:])(?P<a>\d{2,5}):(?P<b>\d{2,5})(?![\d:])")
+
+
+def port_bugs(reply: str, request: str) -> Iterator[Finding]:
+    """Yield a port of a container that is mapped the wrong way round."""
+    inside, outside = _INSIDE.search(request), _OUTSIDE.search(request)
+    if inside is None or outside is None or len(request) > MAX_REQUEST:
+        return
+    wanted = (outside["n"], inside["n"] or inside["m"])
+    mapped = {(found["a"], found["b"]) for found in _MAPPED.finditer(reply)}
+    if wanted[0] != wanted[1] and wanted not in mapped and wanted[::-1] in mapped:
+        yield Finding(False, -3.0, f"the ports are reversed; it is {wanted[0]}:{wanted[1]}")

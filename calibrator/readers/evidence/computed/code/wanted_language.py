@@ -39,7 +39,7 @@ _PLAIN_SCRIPT: Final = guarded(
 _TYPED: Final = re.compile(
     r"\w\??\s*:\s*(?:string|number|boolean|unknown|any|void|never|object|Array|Record|Promise|Map|Set"
     r"|Partial|ReturnType|[A-Z]\w*)\b|\binterface\s+\w|^\s*(?:export\s+)?type\s+\w+\s*[=<]"
-    r"|\bas (?:const|\w+)\b|<[A-Z]\w*(?:\s+extends\b[^>\n]*)?>|\benum\s+\w",
+    r"|\bas (?:const|\w+)\b|<[A-Z]\w*(?:\s+extends\b[^>\n]{0,80})?>|\benum\s+\w",
     re.MULTILINE,
 )
 _OTHER: Final = guarded(

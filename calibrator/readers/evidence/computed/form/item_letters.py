@@ -22,7 +22,8 @@ _NONE: Final = guarded(
 )
 _START: Final = guarded(
     rf"\b(?:start(?:s|ing)?|begin(?:s|ning)?|beginn\w+|empie\w+|comien\w+|commen[cç]\w+)"
-    rf" (?:with|mit|con|par) {_LETTER}",
+    rf" (?:with|mit|con|par) {_LETTER}"
+    rf"|\bmit (?:{_NAMED} )?{_Q}(?P<m>[A-Z]){_Q} (?:beginn|anfang)\w*",
     _I,
 )
 _END: Final = guarded(
@@ -52,7 +53,7 @@ _WHOLE: Final = re.compile(
 def item_letters_fault(sentences: list[str], reply: str) -> str | None:
     """Name an item that breaks a wish for the letters of all items, or return None."""
     for sentence in sentences:
-        if not _LIST.search(sentence) or _WHOLE.search(sentence) or len(sentence) > 300:
+        if len(sentence) > 300 or not _LIST.search(sentence) or _WHOLE.search(sentence):
             continue
         items = [_bare(item) for item in listed(reply)]
         if len(items) < 2 or any(not 0 < len(item.split()) <= 3 for item in items):
@@ -87,7 +88,7 @@ def _fault(sentence: str, items: list[str]) -> str | None:
     for pattern, name in ((_START, "start"), (_END, "end")):
         found = pattern.search(sentence)
         if found and "not " not in sentence and "n't" not in sentence:
-            letter = found["l"].casefold()
+            letter = next(filter(None, found.groups())).casefold()
             at = 0 if name == "start" else -1
             bad = next((item for item in items if item.casefold()[at] != letter), None)
             return None if bad is None else f'"{bad}" does not {name} with {letter}'

@@ -369,7 +369,7 @@ def frequency_fault(sentences: list[str], reply: str) -> str | None:
 
 
 _MARKS: Final = (
-    ("comma", r"commas?|kommas?|comas|virgules?", ","),
+    ("comma", r"commas?(?![- ]?separat)|kommas?|comas|virgules?", ","),
     (
         "exclamation mark",
         r"exclamation (?:marks?|points?)|ausrufezeichen|signos de"

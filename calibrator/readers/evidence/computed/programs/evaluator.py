@@ -49,6 +49,12 @@ class Evaluator(Expressions):
         """Compute the whole program."""
         self.run_statements(self._tree.body, self.scope)
 
+    def value_of(self, node: ast.expr) -> Any:
+        """Return the value of an expression."""
+        value = self._value(node, self.scope)
+        values.weight(value)
+        return value
+
     def call(self, name: str, args: list[Any]) -> Any:
         """Return the value of a function of the program for these arguments."""
         function = self.scope.find(name)

@@ -27,6 +27,7 @@ _CODE: Final = re.compile(
     r"```(?:python|py)?[ \t]*\n(?P<a>.*?)```|\[PYTHON\]\n(?P<b>.*?)\[/PYTHON\]", re.DOTALL
 )
 _OPEN: Final = re.compile(r"^assert (?P<f>\w+)(?P<c>\(.*\)) == \?+\s*$", re.MULTILINE)
+_INLINE: Final = re.compile(r"`([^`\n]{3,120})`")
 _ASKS: Final = guarded(
     r"\bwhat (?:does|do|will|would|is|gets|are|did)\b[^.?!\n]{0,60}\b(?:prints?|printed|outputs?"
     r"|displayed?|return(?:s|ed)?|evaluates? to|give)\b|\bwas (?:gibt|druckt)\b[^.?!\n]{0,60}\b"
@@ -48,13 +49,15 @@ _ANSWER: Final = re.compile(
 def verify_output(exchange: Exchange) -> Verdict | None:
     """Judge a reply that has to say what Python code prints or returns."""
     request = exchange.request
-    if "(" not in request or len(request) > MAX_REQUEST or not _ASKS.search(request):
+    if not ("(" in request or "`" in request) or len(request) > MAX_REQUEST:
+        return None
+    if not _ASKS.search(request):
         return None
     if _WANTS_MORE.search(request) and "??" not in request:
         return None
     found = _CODE.search(request)
     if found is None:
-        return None
+        return _of_expression(exchange)
     code = found["a"] or found["b"]
     opened = _OPEN.search(code)
     tree = _parsed(code[: opened.start()] if opened else code)
@@ -73,6 +76,23 @@ def verify_output(exchange: Exchange) -> Verdict | None:
         return _printed(evaluator.printed, exchange.reply)
     except (NotComputableError, RaisedError, RecursionError):
         return None
+
+
+def _of_expression(exchange: Exchange) -> Verdict | None:
+    """Judge the value of the only expression in backticks of a request."""
+    if "python" not in exchange.request.lower():
+        return None
+    codes = _INLINE.findall(exchange.request)
+    tree = _parsed(codes[0]) if len(codes) == 1 and re.search(r"[-+*/%(\[]", codes[0]) else None
+    if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
+        return None
+    evaluator = Evaluator(tree)
+    try:
+        value = evaluator.value_of(tree.body[0].value)
+    except (NotComputableError, RaisedError, RecursionError):
+        return None
+    printed = [repr(value)] if value is not None else evaluator.printed
+    return _printed(printed, exchange.reply)
 
 
 def _parsed(code: str) -> ast.Module | None:
@@ -102,6 +122,7 @@ def _returned(evaluator: Evaluator, name: str, call: str, reply: str) -> Verdict
 
 def _answer(reply: str) -> str | None:
     """Return the value that a reply states: in JSON, in an assertion, or alone."""
+    reply = reply[-MAX_REQUEST:]
     fields = _FIELD.findall(reply)
     if fields:
         try:
