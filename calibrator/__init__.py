@@ -49,7 +49,7 @@ from calibrator.scorer import (
     Scorer,
     Signals,
     ToolUse,
-    Unsupported,
+    UnsupportedSentence,
     basis_with,
     has_prior,
     knows_others,
@@ -120,16 +120,22 @@ if TYPE_CHECKING:
     from calibrator.readers.calls.reasons import call_doubts
     from calibrator.readers.evidence.facts.fact_file import FactFile, load_facts
     from calibrator.recalibration.curves import By, Kind, Of, Recalibration, group_key
-    from calibrator.recalibration.fit import Observed, fit_observed
+    from calibrator.recalibration.fit import LabelledConfidences, fit_observed
     from calibrator.recalibration.judge_prior import weigh_by_prior
     from calibrator.recalibration.signals import (
         LabelledSignals,
         SignalWeights,
-        Weighed,
+        WeighedConfidence,
         fit_signals,
-        weighed,
+        weigh_replies,
     )
-    from calibrator.recalibration.trial import Trial, compared, fixed, trial, unseen
+    from calibrator.recalibration.trial import (
+        Trial,
+        compare_fits,
+        fixed_confidences,
+        predict_unseen,
+        trial,
+    )
     from calibrator.recalibration.versions import (
         Recalibrations,
         RecalibrationVersions,
@@ -139,13 +145,13 @@ if TYPE_CHECKING:
     )
     from calibrator.rows.copies import copies_in
     from calibrator.rows.files import check_readable
-    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.kept_scores import cache_scores
     from calibrator.rows.rows import Row, open_lines
     from calibrator.rows.scores import score_items
     from calibrator.rows.selection import bad_row_sentences, load_labelled
     from calibrator.text.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
     from calibrator.tuning.fine_tuning import TunableCheckpoint, check_output
-    from calibrator.tuning.last_layer import Read, Readings
+    from calibrator.tuning.last_layer import CheckpointOutput, Readings
     from calibrator.tuning.trial import TUNING_STEPS, TuningTrial, try_tuning
 
 _LAZY = {
@@ -160,13 +166,13 @@ _LAZY = {
     "Label": "calibrator.metrics.agreement",
     "LabelledSignals": "calibrator.recalibration.signals",
     "ON_A_GPU": "calibrator.checkpoints.extras",
-    "Observed": "calibrator.recalibration.fit",
+    "LabelledConfidences": "calibrator.recalibration.fit",
     "Of": "calibrator.recalibration.curves",
     "Outcome": "calibrator.metrics.workflows",
     "Pinocchio": "calibrator.pinocchio",
     "Progress": "calibrator.commands.progress",
     "ROWS_HELP": "calibrator.commands.terminal",
-    "Read": "calibrator.tuning.last_layer",
+    "CheckpointOutput": "calibrator.tuning.last_layer",
     "Readings": "calibrator.tuning.last_layer",
     "Recalibration": "calibrator.recalibration.curves",
     "RecalibrationVersions": "calibrator.recalibration.versions",
@@ -176,7 +182,7 @@ _LAZY = {
     "Stratum": "calibrator.metrics.sampling",
     "TUNING_STEPS": "calibrator.tuning.trial",
     "TokenPrompts": "calibrator.llm.serving.token_prompts",
-    "Weighed": "calibrator.recalibration.signals",
+    "WeighedConfidence": "calibrator.recalibration.signals",
     "Trial": "calibrator.recalibration.trial",
     "TunableCheckpoint": "calibrator.tuning.fine_tuning",
     "TuningTrial": "calibrator.tuning.trial",
@@ -193,20 +199,20 @@ _LAZY = {
     "checked_image": "calibrator.text.images",
     "checkpoint_card": "calibrator.loading",
     "cli": "calibrator.commands.app",
-    "compared": "calibrator.recalibration.trial",
+    "compare_fits": "calibrator.recalibration.trial",
     "estimated_share": "calibrator.metrics.sampling",
     "export_weights": "calibrator.llm.exporting",
     "file_option": "calibrator.commands.terminal",
     "fit_observed": "calibrator.recalibration.fit",
     "fit_signals": "calibrator.recalibration.signals",
-    "fixed": "calibrator.recalibration.trial",
+    "fixed_confidences": "calibrator.recalibration.trial",
     "gains": "calibrator.metrics.gains",
     "group_key": "calibrator.recalibration.curves",
     "copies_in": "calibrator.rows.copies",
     "has_gpu_and_torch": "calibrator.checkpoints.extras",
     "holds_chance": "calibrator.metrics.intervals",
     "install_command": "calibrator.errors",
-    "keeping": "calibrator.rows.kept_scores",
+    "cache_scores": "calibrator.rows.kept_scores",
     "load_facts": "calibrator.readers.evidence.facts.fact_file",
     "load_facts_for": "calibrator.loading",
     "load_labelled": "calibrator.rows.selection",
@@ -224,11 +230,11 @@ _LAZY = {
     "torch_sees_gpu": "calibrator.checkpoints.extras",
     "trial": "calibrator.recalibration.trial",
     "try_tuning": "calibrator.tuning.trial",
-    "unseen": "calibrator.recalibration.trial",
+    "predict_unseen": "calibrator.recalibration.trial",
     "version_of": "calibrator.loading",
     "versions_named": "calibrator.recalibration.versions",
     "weigh_by_prior": "calibrator.recalibration.judge_prior",
-    "weighed": "calibrator.recalibration.signals",
+    "weigh_replies": "calibrator.recalibration.signals",
     "wilson": "calibrator.metrics.sampling",
     "workflow_report": "calibrator.metrics.workflow_tables",
     "writer": "calibrator.commands.terminal",
@@ -268,6 +274,7 @@ __all__ = [
     "CalibratorError",
     "CallNotes",
     "CheckpointError",
+    "CheckpointOutput",
     "FactFile",
     "FakeScorer",
     "FieldDoubt",
@@ -280,11 +287,11 @@ __all__ = [
     "JudgingError",
     "Kind",
     "Label",
+    "LabelledConfidences",
     "LabelledSignals",
     "Mark",
     "MissingExtraError",
     "NotScorableError",
-    "Observed",
     "Of",
     "OtherReply",
     "Outcome",
@@ -293,7 +300,6 @@ __all__ = [
     "Progress",
     "Question",
     "QueueFullError",
-    "Read",
     "Readings",
     "Recalibration",
     "RecalibrationVersions",
@@ -313,14 +319,15 @@ __all__ = [
     "TunableCheckpoint",
     "TuningTrial",
     "UnavailableError",
-    "Unsupported",
-    "Weighed",
+    "UnsupportedSentence",
+    "WeighedConfidence",
     "agreement_of",
     "answer_message",
     "auroc_interval",
     "bad_row_sentences",
     "basis_with",
     "blocks_message",
+    "cache_scores",
     "call_doubts",
     "call_notes",
     "check_checkpoint",
@@ -331,7 +338,7 @@ __all__ = [
     "checked_image",
     "checkpoint_card",
     "cli",
-    "compared",
+    "compare_fits",
     "copies_in",
     "depiction",
     "estimated_share",
@@ -339,7 +346,7 @@ __all__ = [
     "file_option",
     "fit_observed",
     "fit_signals",
-    "fixed",
+    "fixed_confidences",
     "gains",
     "group_key",
     "has_asides",
@@ -349,7 +356,6 @@ __all__ = [
     "install_command",
     "is_call",
     "is_tool_use",
-    "keeping",
     "knows_others",
     "knows_signals",
     "listed_tools",
@@ -366,6 +372,7 @@ __all__ = [
     "opinion_of",
     "own_instructions",
     "plain_name",
+    "predict_unseen",
     "provenance",
     "read_notes",
     "read_question",
@@ -382,11 +389,10 @@ __all__ = [
     "torch_sees_gpu",
     "trial",
     "try_tuning",
-    "unseen",
     "version_of",
     "versions_named",
     "weigh_by_prior",
-    "weighed",
+    "weigh_replies",
     "wilson",
     "without_asides",
     "without_attribution",

@@ -31,7 +31,7 @@ from calibrator.scorer import (
     Scorer,
     batch_characters_of,
     batches_at_a_time,
-    nothing,
+    do_nothing,
     score_meanwhile,
 )
 
@@ -198,10 +198,10 @@ class Batcher:
         while batch := self._next_batch(untold):
             running = [ticket for ticket in batch if not ticket.is_cancelled]
             if running:
-                scored = _scored(self._scorer, running, partial(_tell, untold))
-                _tell(untold)
+                scored = _score_batch(self._scorer, running, partial(_deliver_scores, untold))
+                _deliver_scores(untold)
                 untold = scored
-        _tell(untold)
+        _deliver_scores(untold)
 
     def _next_batch(self, untold: list[tuple[Ticket, Score]]) -> list[Ticket]:
         """Wait for work and take a batch from the head of the queue; empty when closed.
@@ -211,17 +211,17 @@ class Batcher:
         while True:
             with self._lock:
                 if self._waiting or self._is_closed:
-                    batch = self._taken()
+                    batch = self._take_batch()
                     is_more = bool(self._waiting) and self._asleep > 0
                     break
                 self._asleep += 1
-            _tell(untold)
+            _deliver_scores(untold)
             os.read(self._bed, 1)
         if is_more:
             self.wake()
         return batch
 
-    def _taken(self) -> list[Ticket]:
+    def _take_batch(self) -> list[Ticket]:
         """Take and return the next batch within the size limit, and count its size."""
         batch: list[Ticket] = []
         longest = 0
@@ -239,10 +239,10 @@ def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
 
     Where a batch fails, each item is tried alone, once, so that one bad item fails alone.
     """
-    _tell(_scored(scorer, tickets, nothing))
+    _deliver_scores(_score_batch(scorer, tickets, do_nothing))
 
 
-def _scored(
+def _score_batch(
     scorer: Scorer, tickets: Sequence[Ticket], meanwhile: Callable[[], None]
 ) -> list[tuple[Ticket, Score]]:
     """Return tickets with their scores, not delivered yet; finish those that failed."""
@@ -264,7 +264,7 @@ def _scored(
     return list(zip(tickets, scores, strict=True))
 
 
-def _tell(scored: list[tuple[Ticket, Score]]) -> None:
+def _deliver_scores(scored: list[tuple[Ticket, Score]]) -> None:
     """Finish tickets with their scores and empty the list."""
     for ticket, score in scored:
         ticket.finish(score)

@@ -85,7 +85,7 @@ def load_scorer(
     Raises CheckpointError, HubError, or MissingExtraError where `device` needs torch.
     """
     check_device(device)
-    return recalibrated(_load(name, device, threads, dtype), recalibration)
+    return recalibrate_scorer(_load(name, device, threads, dtype), recalibration)
 
 
 def check_device(name: str) -> None:
@@ -96,18 +96,18 @@ def check_device(name: str) -> None:
         raise CheckpointError(f"device {name!r} cannot be used here: it is none of {known}")
 
 
-def recalibrated(scorer: Scorer, recalibration: Path | Sequence[Path] | None) -> Scorer:
+def recalibrate_scorer(scorer: Scorer, recalibration: Path | Sequence[Path] | None) -> Scorer:
     """Return the scorer with its recalibration files applied.
 
     Raises CheckpointError for the file of another scorer.
     """
     if not recalibration:
         return scorer
-    from calibrator.recalibration.recalibrated_scorer import Recalibrated
+    from calibrator.recalibration.recalibrated_scorer import RecalibratedScorer
     from calibrator.recalibration.versions import resolve_recalibrations
 
     found = resolve_recalibrations(recalibration)
-    return Recalibrated(scorer, found) if found else scorer
+    return RecalibratedScorer(scorer, found) if found else scorer
 
 
 def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Scorer:

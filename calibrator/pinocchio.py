@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrator.errors import NotScorableError
-from calibrator.loading import load_scorer, recalibrated
+from calibrator.loading import load_scorer, recalibrate_scorer
 from calibrator.scorer import Item, Score, Scorer, reads_images
 from calibrator.text.images import checked_image, local_images
-from calibrator.text.replies import other_reply, plain, reply_messages
+from calibrator.text.replies import other_reply, reply_messages, to_mapping
 from calibrator.text.transcript import Question, depiction, message_text, read_question
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Pinocchio:
         ignore_images: bool = False,
         **released: Any,
     ) -> None:
-        loaded = _loaded(_path("checkpoint", checkpoint), device, released)
-        self._scorer = recalibrated(loaded, _files("recalibration", recalibration))
+        loaded = _load_by_name(_path("checkpoint", checkpoint), device, released)
+        self._scorer = recalibrate_scorer(loaded, _files("recalibration", recalibration))
         self._facts: FactFile | None = None
         if facts is not None:
             from calibrator.readers.evidence.facts.fact_file import load_facts
@@ -128,7 +128,7 @@ class Pinocchio:
         asked = _question(messages, tools, question)
         answers, model = _answers(response)
         name, images = source_model or model, self._images(asked)
-        items = [_answered(asked, a, name, benchmark, images) for a in answers]
+        items = [_make_item(asked, a, name, benchmark, images) for a in answers]
         return [each.confidence for each in self._score(items)]
 
     def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
@@ -156,7 +156,7 @@ class Pinocchio:
         for item in _records(items) if hasattr(items, "columns") else items:
             asked = {} if isinstance(item, Item) else dict(item)
             variants.append(asked.pop("prompt_variant", None))
-            read.append(self._shown(item) if isinstance(item, Item) else self._item(**asked))
+            read.append(self._drop_images(item) if isinstance(item, Item) else self._item(**asked))
         confidences = [0.0] * len(read)
         for variant in set(variants):
             places = [at for at, each in enumerate(variants) if each == variant]
@@ -183,7 +183,7 @@ class Pinocchio:
         asked = _question(messages, tools, question)
         answers, model = _answers(response if answer is None else answer)
         name, images = source_model or model, self._images(asked)
-        item = _answered(asked, answers[0], name, benchmark, images)
+        item = _make_item(asked, answers[0], name, benchmark, images)
         item.others = tuple(other_reply(asked, each) for each in others)
         return item
 
@@ -193,7 +193,7 @@ class Pinocchio:
             return ()
         return local_images(asked.images)
 
-    def _shown(self, item: Item) -> Item:
+    def _drop_images(self, item: Item) -> Item:
         return replace(item, images=()) if item.images and self._leaves_out_images() else item
 
     def _leaves_out_images(self) -> bool:
@@ -205,7 +205,7 @@ class Pinocchio:
             raise NotScorableError("image", f"the question has an image; {self.name} reads text")
         return not self._reads_images
 
-    def _under(self, variant: str | None) -> Scorer:
+    def _scorer_for(self, variant: str | None) -> Scorer:
         """Return the scorer with another prompt. Raises ValueError where a calibrator has none."""
         if variant is None:
             return self._scorer
@@ -220,7 +220,7 @@ class Pinocchio:
         self, items: Sequence[Item], variant: str | None = None, batch: int = 32
     ) -> list[Score]:
         """Score items in batches of similar length, and return the scores in their order."""
-        scorer = self._under(variant)
+        scorer = self._scorer_for(variant)
         if (known := self._facts) is not None:
             items = [replace(item, facts=known.about_item(item)) for item in items]
         order = sorted(
@@ -267,7 +267,7 @@ def _files(name: str, value: Any) -> list[Path]:
     return [Path(_path(name, each)) for each in given]
 
 
-def _loaded(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:
+def _load_by_name(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:
     """Load a checkpoint; `released` are arguments of the released package's API.
 
     Raises TypeError for unknown ones.
@@ -290,7 +290,7 @@ def _question(messages: Any, tools: Any, question: str | None) -> Question:
         return Question(messages)
     if messages is None:
         raise ValueError("give `messages` or `question`: an answer alone cannot be judged")
-    return read_question([_plain(message) for message in messages], tools)
+    return read_question([_as_mapping(message) for message in messages], tools)
 
 
 def _answers(response: Any) -> tuple[list[Mapping[str, Any]], str | None]:
@@ -299,12 +299,12 @@ def _answers(response: Any) -> tuple[list[Mapping[str, Any]], str | None]:
         raise ValueError("give a `response` or an `answer`")
     if isinstance(response, str):
         return [{"content": response}], None
-    reply = _plain(response)
+    reply = _as_mapping(response)
     model = reply.get("model")
     return reply_messages(reply), model if isinstance(model, str) else None
 
 
-def _answered(
+def _make_item(
     asked: Question,
     message: Mapping[str, Any],
     model: str | None,
@@ -317,9 +317,9 @@ def _answered(
     return Item(asked.text, message_text(message), *named, images, used, messages=before)
 
 
-def _plain(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     """Return a mapping or an `openai` object as a dict. Raises ValueError for other values."""
-    if (found := plain(value)) is None:
+    if (found := to_mapping(value)) is None:
         kind = type(value).__name__
         raise ValueError(f"cannot read a {kind}; give an openai object, a dict or a string")
     return found

@@ -192,7 +192,7 @@ def read_notes(values: Iterable[Mapping[str, Any]]) -> tuple[CallNotes, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsupported:
+class UnsupportedSentence:
     """A sentence of a reply that its context does not support, and the words that show it.
 
     `kind` is `missing` if the context does not mention them, `contradicted` if it contradicts them.
@@ -264,7 +264,7 @@ class Score:
     calibrator: str = ""
     fields: tuple[FieldDoubt, ...] = ()
     support: float | None = None
-    unsupported: tuple[Unsupported, ...] = ()
+    unsupported: tuple[UnsupportedSentence, ...] = ()
     basis: tuple[str, ...] = (LIKENESS,)
     act: str = "answer"
     needs_facts: bool = False
@@ -286,7 +286,7 @@ class Scorer(Protocol):
         ...
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing, as the default of `meanwhile`."""
 
 

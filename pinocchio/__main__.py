@@ -54,14 +54,14 @@ def main() -> None:
         )
     gc.set_threshold(*GC_THRESHOLDS)
     _import_structlog()
-    from pinocchio.help import grouped
+    from pinocchio.help import group_commands
     from pinocchio.options import options
     from proxy.http.listener.logs import configure_logs
 
     configure_logs("warning")  # to stderr, as machines read stdout
     cli = _commands(only=sys.argv[1] if sys.argv[1:2] in (["serve"], ["hook"]) else None)
     cli.callback()(options)
-    grouped(cli)(prog_name="pinocchio")
+    group_commands(cli)(prog_name="pinocchio")
 
 
 def _commands(*, only: str | None) -> typer.Typer:

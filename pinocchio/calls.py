@@ -129,7 +129,7 @@ class SeenCalls:
             reading.add(response.content)
             reading.finish()
         else:
-            response.stream = _heard(response.stream, reading, base, own)
+            response.stream = _record_body(response.stream, reading, base, own)
 
     def _reading(self, response: Any) -> _Reading | None:
         """Return a reader of the response's body, or None for a body that cannot hold calls."""
@@ -263,7 +263,7 @@ def _put_together(events: list[Any]) -> dict[str, Any]:
     return {"model": model, "choices": [{"index": 0, "message": message}]}
 
 
-def _heard(stream: Any, reading: _Reading, base: str, own: dict[str, Any]) -> Any:
+def _record_body(stream: Any, reading: _Reading, base: str, own: dict[str, Any]) -> Any:
     """Return a body that hands what passes to `reading`.
 
     Its class derives from the class of streams that the client requires.

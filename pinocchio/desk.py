@@ -137,7 +137,7 @@ class Desk:
         """
         call = {"id": call_id, "name": name, "arguments": arguments}
         body = {**self._given, "call": call, "messages": [*messages]}
-        if (needed := self._needed(name)) != 1:
+        if (needed := self._approvals_for(name)) != 1:
             body["approvals"] = needed
         if tools:
             body["tools"] = [*tools]
@@ -147,7 +147,7 @@ class Desk:
             body["run"] = run
         return self._ask(self._url, json.dumps(body).encode())
 
-    def _needed(self, tool: str) -> int:
+    def _approvals_for(self, tool: str) -> int:
         """Return how many people have to approve a call of this tool."""
         given = self._approvals
         return given if isinstance(given, int) else given.get(tool, 1)
@@ -185,7 +185,7 @@ class Desk:
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=_TIMEOUT_S + wait_s) as reply:
-                    return _told(json.load(reply), url)
+                    return _read_call_state(json.load(reply), url)
             except urllib.error.HTTPError as error:
                 found = _error_of(error, url)
                 if found.status not in _RESTARTING or time.monotonic() > give_up:
@@ -198,7 +198,7 @@ class Desk:
             time.sleep(_PAUSE_S)
 
 
-def _told(found: Any, url: str) -> Told:
+def _read_call_state(found: Any, url: str) -> Told:
     if not isinstance(found, dict) or not isinstance(found.get("review_id"), str):
         raise _no_desk(200, url)
     names = ("review_id", "state", "verdict", "name", "arguments", "message", "approvals")

@@ -33,7 +33,7 @@ LAB: Final = frozenset(
 """The commands that need `calibrator/lab`, which an installation may leave out."""
 
 
-def grouped(cli: typer.Typer) -> Any:
+def group_commands(cli: typer.Typer) -> Any:
     """Return the command of an app, with its commands grouped in the order of `GROUPS`.
 
     A command that no group names comes first, under typer's own title.

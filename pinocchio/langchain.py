@@ -47,7 +47,7 @@ def unsure(
 
     def when(request: Any) -> bool:
         call = request.tool_call
-        confidence, marks, risk = _noted(request.state, call["id"])
+        confidence, marks, risk = _find_note(request.state, call["id"])
         return is_unsure(call["name"], call["args"], confidence, marks, risk)
 
     return when
@@ -87,7 +87,7 @@ def _with_confidences(message: Any, seen: SeenCalls) -> dict[str, Any] | None:
     return {"messages": [message.model_copy(update={"response_metadata": metadata})]}
 
 
-def _noted(state: Any, call_id: str) -> tuple[float | None, Any, str | None]:
+def _find_note(state: Any, call_id: str) -> tuple[float | None, Any, str | None]:
     """Return the confidence, the marks and the risk noted for a call, each None if missing."""
     messages = state["messages"] if isinstance(state, dict) else state.messages
     for message in reversed(messages):

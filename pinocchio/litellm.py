@@ -148,7 +148,7 @@ class _Listener:
             told = {"verdict": not self._fail_closed, "data": {**_UNKNOWN}}
         facts: dict[str, Any] = told.get("data") or {}
         if not told.get("verdict"):
-            raise _withheld(facts)
+            raise _withheld_error(facts)
         return facts
 
     def _post(self, body: bytes) -> Any:
@@ -184,7 +184,7 @@ def _in_header(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _withheld(facts: dict[str, Any]) -> Exception:
+def _withheld_error(facts: dict[str, Any]) -> Exception:
     """Return FastAPI's error for a withheld reply.
 
     LiteLLM's proxy is built with FastAPI, and clients do not retry this status.

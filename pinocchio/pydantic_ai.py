@@ -62,7 +62,7 @@ def at_desk(
     process ends, and again in any other process. `messages` are all messages of the run, which
     `run` names (see `Desk.hold`). Imports pydantic-ai.
     """
-    calls = _deferred(messages)
+    calls = _open_calls(messages)
     before = list(_messages(messages))
     stopped = [
         Stopped(
@@ -92,7 +92,7 @@ def _approval(library: Any, told: Told) -> Any:
     return library.ToolApproved()
 
 
-def _deferred(messages: Sequence[Any]) -> list[Any]:
+def _open_calls(messages: Sequence[Any]) -> list[Any]:
     """Return the calls without an answer."""
     parts = [part for message in messages for part in message.parts]
     kinds = ("tool-return", "retry-prompt")
@@ -103,7 +103,7 @@ def _deferred(messages: Sequence[Any]) -> list[Any]:
 
 def _messages(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Yield the conversation as messages of a chat completion, without waiting calls."""
-    waiting = {call.tool_call_id for call in _deferred(messages)}
+    waiting = {call.tool_call_id for call in _open_calls(messages)}
     roles = {"system-prompt": "system", "user-prompt": "user", "text": "assistant"}
     for part in (part for message in messages for part in message.parts):
         if part.part_kind in roles:

@@ -27,7 +27,7 @@ from policies.conditions.confidence import MaxError
 from policies.conditions.facts import Facts, ToolCall
 from policies.conditions.ranking import RecentConfidences
 from policies.conditions.tool_names import OfferedTools
-from policies.counting import counted
+from policies.counting import plural
 from policies.deciding.actions import (
     MAX_APPROVALS,
     Action,
@@ -40,11 +40,11 @@ from policies.deciding.actions import (
     asks_a_model,
     duration_s,
 )
-from policies.deciding.asking import Asking, surest
+from policies.deciding.asking import ReplyCounts, surest
 from policies.deciding.costs import Costs
 from policies.deciding.decision import (
     Decision,
-    Shadowed,
+    ShadowAction,
     after_escalation,
     decide,
     decide_calls,
@@ -55,11 +55,11 @@ from policies.deciding.decision import (
 from policies.deciding.judge import Judge
 from policies.deciding.policy import (
     Policy,
-    certified,
     load_policy,
     pack_names,
     pack_text,
     parse_policy,
+    with_certificate,
 )
 from policies.deciding.rules import Rule
 from policies.deciding.rules import slug as rule_slug
@@ -69,20 +69,20 @@ from policies.errors import InvalidDocumentError, PolicyError, Problem
 from policies.reading.strict_yaml import Document, load_document, nearest, parse_document
 
 if TYPE_CHECKING:
-    from policies.certifying.calibration_drift import Band, CalibrationMonitor
+    from policies.certifying.calibration_drift import CalibrationMonitor, VerdictBand
     from policies.certifying.certification import (
         GRID,
         Certification,
-        Labelled,
+        LabelledScore,
         certify,
         one_per_question,
     )
     from policies.certifying.certification_study import Study, study
-    from policies.certifying.missing_labels import Needed
+    from policies.certifying.missing_labels import NeededLabels
     from policies.trying.explanation import Explanation, explain
     from policies.trying.fixtures import (
-        Checked,
         Fixture,
+        FixtureResult,
         check_fixtures,
         decision_as_values,
         load_fixtures,
@@ -90,22 +90,22 @@ if TYPE_CHECKING:
     from policies.trying.linting import circles, lint
     from policies.trying.matches import risk_of, threshold_of
     from policies.trying.possible import possible_decisions
-    from policies.trying.promotion import promoted
+    from policies.trying.promotion import promote
     from policies.trying.recorded import facts_as_values, facts_from_values
     from policies.trying.replays import Exchange, Replay, replay, shown_decisions, telling_days
     from policies.trying.schema import json_schema
 
 _LAZY = {
-    "Band": "policies.certifying.calibration_drift",
+    "VerdictBand": "policies.certifying.calibration_drift",
     "CalibrationMonitor": "policies.certifying.calibration_drift",
     "Certification": "policies.certifying.certification",
-    "Checked": "policies.trying.fixtures",
+    "FixtureResult": "policies.trying.fixtures",
     "Exchange": "policies.trying.replays",
     "Explanation": "policies.trying.explanation",
     "Fixture": "policies.trying.fixtures",
     "GRID": "policies.certifying.certification",
-    "Labelled": "policies.certifying.certification",
-    "Needed": "policies.certifying.missing_labels",
+    "LabelledScore": "policies.certifying.certification",
+    "NeededLabels": "policies.certifying.missing_labels",
     "Replay": "policies.trying.replays",
     "shown_decisions": "policies.trying.replays",
     "telling_days": "policies.trying.replays",
@@ -121,7 +121,7 @@ _LAZY = {
     "lint": "policies.trying.linting",
     "load_fixtures": "policies.trying.fixtures",
     "possible_decisions": "policies.trying.possible",
-    "promoted": "policies.trying.promotion",
+    "promote": "policies.trying.promotion",
     "risk_of": "policies.trying.matches",
     "threshold_of": "policies.trying.matches",
     "one_per_question": "policies.certifying.certification",
@@ -143,13 +143,10 @@ __all__ = [
     "MAX_APPROVALS",
     "Action",
     "Annotate",
-    "Asking",
-    "Band",
     "Block",
     "CalibrationMonitor",
     "Certificate",
     "Certification",
-    "Checked",
     "Clarify",
     "Costs",
     "Decision",
@@ -161,35 +158,36 @@ __all__ = [
     "Explanation",
     "Facts",
     "Fixture",
+    "FixtureResult",
     "Grant",
     "Hold",
     "InvalidDocumentError",
     "Judge",
-    "Labelled",
+    "LabelledScore",
     "MaxError",
-    "Needed",
+    "NeededLabels",
     "OfferedTools",
     "Policy",
     "PolicyError",
     "Problem",
     "RecentConfidences",
     "Replay",
+    "ReplyCounts",
     "Rule",
     "Scope",
     "ScoreMonitor",
     "SecondOpinion",
     "SeenConversations",
-    "Shadowed",
+    "ShadowAction",
     "StreamMode",
     "Study",
     "ToolCall",
+    "VerdictBand",
     "after_escalation",
     "asks_a_model",
-    "certified",
     "certify",
     "check_fixtures",
     "circles",
-    "counted",
     "decide",
     "decide_calls",
     "decision_as_values",
@@ -210,8 +208,9 @@ __all__ = [
     "parse_certificate",
     "parse_document",
     "parse_policy",
+    "plural",
     "possible_decisions",
-    "promoted",
+    "promote",
     "reaches",
     "replay",
     "risk_of",
@@ -225,5 +224,6 @@ __all__ = [
     "telling_days",
     "threshold_of",
     "with_asked",
+    "with_certificate",
     "withdrawal",
 ]

@@ -23,12 +23,12 @@ from proxy.desk.figures.figures import figures_of
 from proxy.desk.listening import AdminSocket, DeskServer
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange.exchange import Exchange
-from proxy.gate.key_hash import presented
+from proxy.gate.key_hash import read_credentials
 from proxy.gate.live_work import GONE
 from proxy.gate.rate_limits import Buckets, TakesRequests
-from proxy.gate.secret_keys import masked
+from proxy.gate.secret_keys import mask_keys
 from proxy.generations.generation import Generation, Parts
-from proxy.generations.reloading import Reloading, Standing
+from proxy.generations.reloading import Generations, GenerationState
 from proxy.holds.conversations import Conversations
 from proxy.holds.stream_results import Results
 from proxy.holds.waiting import Verdicts
@@ -42,11 +42,11 @@ from proxy.http.wire.http import (
     ASGIApplication,
     Client,
     Counts,
-    Known,
     Receive,
     Reply,
     Request,
     Scope,
+    SeenHead,
     Send,
     error_reply,
     request_of,
@@ -68,7 +68,7 @@ from proxy.routes.routes import end_with_key, refuse
 from proxy.scoring.images import Images
 from proxy.scoring.loader import (
     NOTHING_LOADED,
-    Preloaded,
+    PreloadedCalibrators,
 )
 from proxy.scoring.scoring import Scoring
 from proxy.store.database.database import LazyEngine
@@ -94,7 +94,7 @@ def create_app_of(
     setup: Setup,
     *,
     load: Callable[[], Scorer] | None = None,
-    preloaded: Preloaded = NOTHING_LOADED,
+    preloaded: PreloadedCalibrators = NOTHING_LOADED,
     reload: Callable[[], Setup] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     is_open: bool = True,
@@ -113,7 +113,7 @@ def create_app_of(
     StartupError for one that cannot be used. One of several workers has `peers`, and shares
     `buckets` and `preloaded` calibrators with them.
     """
-    standing = Standing(setup) if peers is None else peers.standing
+    standing = GenerationState(setup) if peers is None else peers.standing
     config = standing.setup.config
     scoring = Scoring(
         load or preloaded.loader(config.calibrator),
@@ -147,7 +147,7 @@ def create_app_of(
     return App(standing, parts, reload, admin, guardrails)
 
 
-def _stand_in_of(config: CalibratorConfig, preloaded: Preloaded) -> Scoring | None:
+def _stand_in_of(config: CalibratorConfig, preloaded: PreloadedCalibrators) -> Scoring | None:
     """Return the stand-in's scoring, or None where none is configured."""
     if config.stand_in is None:
         return None
@@ -165,7 +165,7 @@ class App:
 
     def __init__(
         self,
-        standing: Standing,
+        standing: GenerationState,
         parts: Parts,
         reload: Callable[[], Setup] | None,
         admin: AdminSocket | None = None,
@@ -173,7 +173,7 @@ class App:
     ) -> None:
         self._parts = parts
         config, peers = standing.setup.config, parts.peers
-        self._reloading = Reloading(standing, parts, reload)
+        self._reloading = Generations(standing, parts, reload)
         self._leads = peers is None or peers.leads  # the leader does the work that is done once
         self._desk: DeskServer | None = None
         self._admin_url = config.admin.url or (admin.url if admin else None)
@@ -208,10 +208,10 @@ class App:
     def _join(self, peers: Peers) -> None:
         """Register handlers for the messages of other workers; they run on another thread."""
         parts = self._parts
-        peers.on("result", lambda key: parts.results.kept(*key))
+        peers.on("result", lambda key: parts.results.find_result(*key))
         peers.on("response", lambda key: parts.conversations.answer_for(*key))
-        peers.on("approval", parts.conversations.approvals.known)
-        peers.on("owners", parts.conversations.owned.known)
+        peers.on("approval", parts.conversations.approvals.find_call)
+        peers.on("owners", parts.conversations.owned.cached_owners)
         peers.on("figures", lambda _: figures_of(parts, self._reloading))
         peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.hear, id))
         peers.on("told", lambda told: self._hear(*told))
@@ -295,10 +295,10 @@ class App:
         method, path, routes = scope["method"], scope["path"], guest.routes
         handler = routes.exact.get((method, path)) or routes.other(scope)
         handler = azure.naming(scope, handler or self._other(method, path))
-        known: Known | None = scope.get(KNOWN)
+        known: SeenHead | None = scope.get(KNOWN)
         if known is not None and isinstance(handler, Endpoint):
             request = request_of(scope)
-            presented(request)  # read once, for all further requests with this head
+            read_credentials(request)  # read once, for all further requests with this head
             request.keep()
             known.again = partial(self._again, guest, handler, request)
         return handler
@@ -329,7 +329,7 @@ class App:
         if isinstance(error, HostNotAllowedError):
             return  # a page in a browser may send any number of such requests
         request = request_of({"method": "GET", **scope})
-        request.path = masked(request.path)
+        request.path = mask_keys(request.path)
         is_known = scope[CALLER].id is not None
         exchange = Exchange(request, self._parts.records if is_known else None)
         exchange.close(error.status, error.machine_code)
@@ -379,7 +379,7 @@ class App:
         }
         if peers is not None:
             facts["worker"] = peers.index
-            facts["workers"] = {"wanted": peers.board.wanted, "running": peers.board.running}
+            facts["workers"] = {"wanted": peers.board.wanted, "running": peers.board.worker_count}
         if refusal is not None:  # without the reasons, since anybody may read this
             facts["configuration_refused_at"] = round(refusal.at, 3)
         return Reply(200 if status == "ok" else 503, JSON, json.dumps(facts).encode())

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from calibrator import Item, Score
-from proxy.upstreams.demo.answers import DemoRow, dumped
+from proxy.upstreams.demo.answers import DemoRow, dump_json
 from proxy.upstreams.demo.demo import rows
 from tests.proxy.actions.test_actions import held_rows
 from tests.running.live_proxy import (
@@ -310,7 +310,7 @@ class KnowingScorer(WordScorer):
 
 
 def _is_that(row: DemoRow, item: Item) -> bool:
-    values = [dumped(value) for call in row.calls for value in call["arguments"].values()]
+    values = [dump_json(value) for call in row.calls for value in call["arguments"].values()]
     names = [call["name"] for call in row.calls]
     return row.question in item.question and all(word in item.answer for word in names + values)
 

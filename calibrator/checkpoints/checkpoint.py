@@ -100,14 +100,14 @@ def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     try:
-        return _parsed(values, folder)
+        return _parse_values(values, folder)
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} is not what this version writes: {error}") from error
 
 
-def _parsed(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
+def _parse_values(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
     if "preset" not in values and values["architecture"] not in LANGUAGE_MODELS:
         return _parse_config(values)
     config = parse_config(values)

@@ -38,7 +38,7 @@ def download(name: str, revision: str | None = None, *, instead: str = "use 'emb
     if named and revision and named != revision:
         raise CheckpointError(f"{name!r} is asked for at {named!r} and at {revision!r}")
     wanted = revision or named or _pins().get(name)
-    if wanted and (folder := _downloaded(name, wanted)):
+    if wanted and (folder := _find_download(name, wanted)):
         return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -55,7 +55,7 @@ def download(name: str, revision: str | None = None, *, instead: str = "use 'emb
     return folder
 
 
-def _downloaded(name: str, revision: str) -> Path | None:
+def _find_download(name: str, revision: str) -> Path | None:
     """Return the folder of a finished download without using the network, or None."""
     commit = _pins().get(f"{name}@{revision}", revision)
     if _pins().get(f"{name}@{commit}") != commit:

@@ -145,13 +145,14 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
         values.pop(key, None) for key in ("images", "adapter", "recalibration")
     )
     config = LlmConfig(
-        prompt=_built(PromptConfig, values.pop("prompt")),
+        prompt=_build_dataclass(PromptConfig, values.pop("prompt")),
         images=None if images is None else _images(images),
-        adapter=None if adapter is None else _built(AdapterConfig, adapter),
+        adapter=None if adapter is None else _build_dataclass(AdapterConfig, adapter),
         recalibration=None if recalibration is None else Platt.from_dict(recalibration),
         labels=_labels(values.pop("labels", ("i", "ii"))),
         variants={
-            name: _built(PromptConfig, each) for name, each in values.pop("variants", {}).items()
+            name: _build_dataclass(PromptConfig, each)
+            for name, each in values.pop("variants", {}).items()
         },
         source_models=tuple(map(str, values.pop("source_models", ()))),
         benchmarks=tuple(map(str, values.pop("benchmarks", ()))),
@@ -174,12 +175,14 @@ def _images(values: Mapping[str, Any]) -> ImageConfig:
     values = dict(values)
     placeholder = values.pop("placeholder", None)
     return ImageConfig(
-        placeholder=None if placeholder is None else _built(PlaceholderConfig, placeholder),
+        placeholder=None
+        if placeholder is None
+        else _build_dataclass(PlaceholderConfig, placeholder),
         **values,
     )
 
 
-def _built(kind: type[T], values: Any) -> T:
+def _build_dataclass(kind: type[T], values: Any) -> T:
     """Build a dataclass from values. Raises TypeError for a number that is not whole."""
     if not isinstance(values, Mapping):
         raise TypeError(f"{kind.__name__} must be an object, not {type(values).__name__}")

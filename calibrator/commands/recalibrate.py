@@ -51,7 +51,7 @@ def recalibrate(
     sentence where it fails.
     """
     from calibrator.loading import load_scorer
-    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.kept_scores import cache_scores
     from calibrator.rows.scores import image_use, read_one_kind
     from calibrator.rows.selection import load_labelled
 
@@ -72,7 +72,7 @@ def recalibrate(
             say_rows(rows, bad)
             rows, found = read_one_kind(scores, rows, knows_others=knows_others)
         else:
-            scorer = keeping(load_scorer(calibrator, device), device)
+            scorer = cache_scores(load_scorer(calibrator, device), device)
             rows, bad = load_labelled(files, image_use(scorer))
             say_rows(rows, bad)
             rows, found = _scores(rows, scorer, knows_others)
@@ -115,12 +115,12 @@ def _join_signals(
     from calibrator.recalibration.fit import observed_rows
     from calibrator.recalibration.signals import confidences, cross_fitted_signals, fit_signals
     from calibrator.recalibration.trial import log_loss_gain
-    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.kept_scores import cache_scores
     from calibrator.rows.rows import labels_of
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 
-    scorer = None if scores else keeping(load_scorer(calibrator, device), device)
+    scorer = None if scores else cache_scores(load_scorer(calibrator, device), device)
     every, bad = load_labelled(files, "read" if scorer is None else image_use(scorer))
     say_rows(every, bad)
     rows = [row for row in every if row.signals.kinds]

@@ -113,7 +113,7 @@ def score(
         return
     refuse(context, ["ray_address", "actors"], "is for Ray; say --engine ray too, or leave it out")
     from calibrator.loading import load_facts_for, load_scorer
-    from calibrator.rows.kept_scores import keeping, reused_sentence
+    from calibrator.rows.kept_scores import cache_scores, reused_sentence
     from calibrator.rows.scores import image_use, score_items, scored_line
     from calibrator.scorer import provenance
 
@@ -123,7 +123,7 @@ def score(
         check_readable(rows)
         known = None if facts is None else load_facts_for(calibrator, facts)
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
-        scorer = keeping(scorer, device, is_renewed=rescore)
+        scorer = cache_scores(scorer, device, is_renewed=rescore)
         good, bad = _rows(rows, image_use(scorer, are_ignored=ignore_images))
         if bad and output and is_among(output, rows):
             raise OutputError(f"{output} would lose its bad rows ({bad[0]}); name another file")
@@ -172,14 +172,14 @@ def _score_on_ray(
     with sentences(), resumable():
         if find_spec("calibrator.lab") is None:
             raise ClusterError("--engine ray needs calibrator/lab, which this installation lacks")
-        from calibrator.lab.cluster.ray_scoring import Calibrating, score_files
+        from calibrator.lab.cluster.ray_scoring import ActorCalibrator, score_files
         from calibrator.rows.shards import begin
 
         if output is None:
             raise ClusterError("--engine ray needs -o OUT: what is done is kept beside it")
         check_target(output, [calibrating[-1], *rows])
         check_readable(rows)
-        told = Calibrating.told(*calibrating)
+        told = ActorCalibrator.with_absolute_paths(*calibrating)
         run = begin(output, rows, told.version(), options)
         with Progress("scoring on Ray", None) as bar:
             score_files(run, told, address=address, actors=actors, progress=bar.advance)

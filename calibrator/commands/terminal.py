@@ -166,7 +166,7 @@ def writer(path: Path | None) -> Iterator[TextIO]:
     is_file = path.is_file() or not path.exists()
     target = path.with_name(path.name + ".partial") if is_file else path
     try:
-        with _opened(target, is_packed=path.suffix == ".gz") as stream:
+        with _open_text(target, is_packed=path.suffix == ".gz") as stream:
             yield stream
         if is_file:
             target.replace(path)
@@ -182,7 +182,7 @@ def write_if_named(path: Path | None, text: str) -> None:
             stream.write(text + "\n")
 
 
-def _opened(path: Path, *, is_packed: bool) -> TextIO:
+def _open_text(path: Path, *, is_packed: bool) -> TextIO:
     if is_packed:
         import gzip
 

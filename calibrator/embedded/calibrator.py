@@ -27,8 +27,8 @@ from tokenizers import Tokenizer
 from calibrator.checkpoints.checkpoint import CheckpointConfig
 from calibrator.embedded import evidence
 from calibrator.embedded.call_scores import score_of
-from calibrator.embedded.evidence import Checked, Evidence
-from calibrator.embedded.familiarity import modest, shifted
+from calibrator.embedded.evidence import CheckedReply, Evidence
+from calibrator.embedded.familiarity import shift_confidence, temper_confidence
 from calibrator.embedded.parts import Parts, read_checkpoint
 from calibrator.embedded.tuned_layer import Features, features_of, layers_of, lines_of
 from calibrator.features.forest import NO_NAME
@@ -36,13 +36,13 @@ from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.successors import Predecessors
 from calibrator.features.tower import TowerRow, tower_row
 from calibrator.features.weights import Floats
-from calibrator.kernel import kernel_name, together
+from calibrator.kernel import kernel_name, run_together
 from calibrator.readers.calls import read_reply
-from calibrator.readers.inspection import DOUBTED, Inspected, inspect
+from calibrator.readers.inspection import DOUBTED, Inspection, inspect
 from calibrator.readers.opinion import OpinionReader
 from calibrator.recalibration.curves import probability, sigmoid
-from calibrator.scorer import Item, Score, ToolUse, known_name, nothing
-from calibrator.text.addressed_text import stripped
+from calibrator.scorer import Item, Score, ToolUse, do_nothing, known_name
+from calibrator.text.addressed_text import strip_addresses
 from calibrator.text.layout import is_clipped
 from calibrator.text.restated_question import without_question
 from calibrator.text.word_pieces import WordPieces
@@ -52,15 +52,15 @@ OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
 
 
-def judged(items: Sequence[Item]) -> list[Item]:
+def strip_items(items: Sequence[Item]) -> list[Item]:
     """Return items without the sentences of the answer that address the reader.
 
     An item whose answer has none is returned unchanged.
     """
-    return [_answering(item, stripped(item.answer)) for item in items]
+    return [_with_answer(item, strip_addresses(item.answer)) for item in items]
 
 
-def _answering(item: Item, answer: str) -> Item:
+def _with_answer(item: Item, answer: str) -> Item:
     return item if answer == item.answer else replace(item, answer=answer)
 
 
@@ -139,34 +139,34 @@ class EmbeddedCalibrator:
         return known_name(item.source_model, self._source_models)
 
     def read_texts(
-        self, items: Sequence[Item], meanwhile: Callable[[], None] = nothing
+        self, items: Sequence[Item], meanwhile: Callable[[], None] = do_nothing
     ) -> TextReading:
         """Read texts with tower, forest and inspector; neighbours change nothing.
 
         Calls `meanwhile` once, after the texts are read and before the scores are computed.
         """
-        items = self._without_questions(judged(items))
+        items = self._without_questions(strip_items(items))
         pieces = self._pieces(items)
         rows = [
             tower_row(item.question, item.answer, question, answer)
             for item, (question, answer) in zip(items, pieces, strict=True)
         ]
-        seen = self._seen(items, pieces, rows)
+        seen = self._inspector_input(items, pieces, rows)
         odds, features = np.zeros(len(items)), np.zeros((len(items), 0), np.float32)
         is_cut = [too_long(question, answer) for question, answer in pieces]
         names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
         middling = given = None
         meanwhile()
         if self.parts.tower is not None and self.parts.forest is not None and rows:
-            ways = [names, [self.parts.forest.middling] * len(rows)]
-            ((odds, middling), features), given = together(
-                self.parts.tower.reading(rows, ways), self.parts.forest.giving(rows, names)
+            ways = [names, [self.parts.forest.median_name] * len(rows)]
+            ((odds, middling), features), given = run_together(
+                self.parts.tower.read_work(rows, ways), self.parts.forest.inputs_work(rows, names)
             )
-            odds = self.parts.forest.joined_given(odds, given)
+            odds = self.parts.forest.join_with_inputs(odds, given)
         elif self.parts.tower is not None:
             odds, features = self.parts.tower.read(rows, names)
         known = self.parts.familiarity
-        inspected = self._inspected(items, seen)
+        inspected = self._inspect(items, seen)
         abilities = self._abilities(items, names)
         return TextReading(
             rows=rows,
@@ -203,7 +203,7 @@ class EmbeddedCalibrator:
         abilities = self.parts.abilities
         if abilities is None:
             return np.zeros(len(names))
-        found = abilities.of(names)
+        found = abilities.odds_of(names)
         for at, item in enumerate(items):
             if not names[at] and item.source_model:
                 found[at] = abilities.of_unknown(item.source_model)
@@ -213,9 +213,9 @@ class EmbeddedCalibrator:
         """Remove the restated question from answers, as the inspector was trained without it."""
         if self.parts.inspector is None:
             return list(items)
-        return [_answering(x, without_question(x.question, x.answer)) for x in items]
+        return [_with_answer(x, without_question(x.question, x.answer)) for x in items]
 
-    def _seen(
+    def _inspector_input(
         self,
         items: Sequence[Item],
         pieces: Sequence[Sequence[array[int]]],
@@ -232,13 +232,13 @@ class EmbeddedCalibrator:
             ]
         )
 
-    def _inspected(self, items: Sequence[Item], seen: Floats) -> Inspected:
+    def _inspect(self, items: Sequence[Item], seen: Floats) -> Inspection:
         """Return the inspector's reading of texts.
 
         For an agent's message, P(in order) is multiplied by P(honest) of `calls`, and the
         inspector's evidence of being right is 0.
         """
-        found = Inspected(np.ones(len(items)), [()] * len(items), np.zeros(len(items)))
+        found = Inspection(np.ones(len(items)), [()] * len(items), np.zeros(len(items)))
         if self.parts.inspector is not None and items:
             found = self.parts.inspector.read(seen)
         agents = [at for at, item in enumerate(items) if item.tool_use is not None]
@@ -249,7 +249,7 @@ class EmbeddedCalibrator:
         return found
 
     def score_batch(
-        self, items: Sequence[Item], meanwhile: Callable[[], None] = nothing
+        self, items: Sequence[Item], meanwhile: Callable[[], None] = do_nothing
     ) -> list[Score]:
         """Score each item in one pass; neighbours do not change a score.
 
@@ -316,12 +316,12 @@ class EmbeddedCalibrator:
         if self.evidence is None:
             return self.likeness(self.read_texts(items, meanwhile))
         replies = [evidence.read_reply(item) for item in items]
-        read = self.read_texts([each.bare for each in replies], meanwhile)
+        read = self.read_texts([each.bare_item for each in replies], meanwhile)
         checked = self.evidence.check(replies)
         lines = lines_of(self.layers, self.features(checked, read)) if self.layers else None
         return self.evidence.weigh(checked, self.likeness(read), lines)
 
-    def features(self, checked: Sequence[Checked], read: TextReading) -> Features:
+    def features(self, checked: Sequence[CheckedReply], read: TextReading) -> Features:
         """Return the features of replies for the tuned layers; `read` is their reading as texts."""
         assert self.parts.tower is not None
         traits = self.parts.tower.traits(read.rows)
@@ -332,10 +332,14 @@ class EmbeddedCalibrator:
         confidences = self._confidences(read)
         odds, in_order = (read.odds + read.shifts).tolist(), read.in_order.tolist()
         scores = [probability(x) * y for x, y in zip(odds, in_order, strict=True)]
-        found = zip(scores, confidences, read.is_cut, self._because(read, confidences), strict=True)
+        found = zip(
+            scores, confidences, read.is_cut, self._reasons_against(read, confidences), strict=True
+        )
         return [Score(*each) for each in found]
 
-    def _because(self, read: TextReading, confidences: Sequence[float]) -> list[tuple[str, ...]]:
+    def _reasons_against(
+        self, read: TextReading, confidences: Sequence[float]
+    ) -> list[tuple[str, ...]]:
         """Return the reasons against each text.
 
         They are the inspector's findings. If it found none and the confidence is low, the reason is
@@ -348,11 +352,11 @@ class EmbeddedCalibrator:
         if not low or forest is None or read.middling is None:
             return found
         assert read.given is not None
-        given = forest.given_by(forest.middling, read.given[low])
-        odds = forest.joined_given(read.middling[low], given)
+        given = forest.given_by(forest.median_name, read.given[low])
+        odds = forest.join_with_inputs(read.middling[low], given)
         shifts = read.shifts[low] - read.abilities[low]
         if self.parts.abilities is not None:
-            shifts += self.parts.abilities.of([forest.middling])
+            shifts += self.parts.abilities.odds_of([forest.median_name])
         others = odds, read.distances[low], shifts, read.in_order[low]
         for at, *numbers in zip(low, *(each.tolist() for each in others), strict=True):
             if self._confidence(*numbers) - confidences[at] >= TOLD:
@@ -369,8 +373,10 @@ class EmbeddedCalibrator:
 
     def _confidence(self, odds: float, distance: float, shift: float, in_order: float) -> float:
         score, curve = probability(odds), self.config.recalibration
-        right = modest(curve.apply(score) if curve else score, distance, self.config.base_rate)
-        return shifted(right, shift) * in_order
+        right = temper_confidence(
+            curve.apply(score) if curve else score, distance, self.config.base_rate
+        )
+        return shift_confidence(right, shift) * in_order
 
 
 def load_embedded(folder: Path) -> EmbeddedCalibrator:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from calibrator.readers.calls import MOST_REASONS, ReadReply, argument_doubts, notes_of, reasons
+from calibrator.readers.calls import MOST_REASONS, CallReply, argument_doubts, notes_of, reasons
 from calibrator.readers.inspection import DOUBTED
 from calibrator.recalibration.curves import sigmoid
 from calibrator.scorer import CALLS, CallNotes, Score, ToolUse
@@ -36,7 +36,7 @@ SHIFT: Final = -2.0  # log-odds of a reply with such a mark
 
 
 def score_of(
-    reply: ReadReply, odds: float, numbers: Callable[[Sequence[ToolUse]], Sequence[float]]
+    reply: CallReply, odds: float, numbers: Callable[[Sequence[ToolUse]], Sequence[float]]
 ) -> Score:
     """Return the score of a reply whose calls have these log-odds by the trees.
 

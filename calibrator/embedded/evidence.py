@@ -34,7 +34,16 @@ from calibrator.readers.evidence.facts import check_facts, needs_facts
 from calibrator.readers.evidence.finding import Finding
 from calibrator.readers.evidence.task.familiarity import TaskFamiliarity
 from calibrator.recalibration.curves import log_odds, probability
-from calibrator.scorer import CALLS, COMPUTED, CONTEXT, FACTS, LIKENESS, Item, Score, Unsupported
+from calibrator.scorer import (
+    CALLS,
+    COMPUTED,
+    CONTEXT,
+    FACTS,
+    LIKENESS,
+    Item,
+    Score,
+    UnsupportedSentence,
+)
 from calibrator.text.restated_question import without_question
 from calibrator.text.transcript import TOOLS_OFFERED
 
@@ -80,7 +89,7 @@ class Mix:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadReply:
+class ParsedReply:
     """A reply with its conversation and its act.
 
     `item` is unchanged. `answer` is its text without restatements of the question and without a
@@ -94,13 +103,13 @@ class ReadReply:
     act: Act
 
     @property
-    def bare(self) -> Item:
+    def bare_item(self) -> Item:
         """The item without openings and apologies, for judging its likeness."""
         body = self.act.body
         return self.item if body == self.item.answer else replace(self.item, answer=body)
 
 
-def read_reply(item: Item) -> ReadReply:
+def read_reply(item: Item) -> ParsedReply:
     """Read the conversation of an item, and recognise what its reply does."""
     messages = item.messages or (item.tool_use.messages if item.tool_use is not None else ())
     conversation = read_conversation(messages, item.question)
@@ -108,14 +117,14 @@ def read_reply(item: Item) -> ReadReply:
         conversation = replace(conversation, facts=item.facts)
     request = conversation.instruction if own_document(conversation) else conversation.request
     answer = without_question(request, without_quotation(item.answer, conversation))
-    return ReadReply(item, conversation, request, answer, recognise(conversation, answer))
+    return ParsedReply(item, conversation, request, answer, recognise(conversation, answer))
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedReply:
     """A reply, its judgement by the context, and whether tasks of its kind are unknown."""
 
-    reply: ReadReply
+    reply: ParsedReply
     judgement: Judgement | None
     is_unfamiliar: bool
 
@@ -137,7 +146,7 @@ class Evidence:
         support = Support.from_state(state, cut)
         return cls(support, TaskFamiliarity.from_state(state), Mix.from_array(state.get(MIX)))
 
-    def check(self, replies: Sequence[ReadReply]) -> list[Checked]:
+    def check(self, replies: Sequence[ParsedReply]) -> list[CheckedReply]:
         """Compare each reply with its context, and its task with the known ones."""
         strange = [self._is_unfamiliar(each) for each in replies]
         judged: list[Judgement | None] = [None] * len(replies)
@@ -149,11 +158,11 @@ class Evidence:
             asked = [(replies[at].conversation, replies[at].act.body) for at in chosen]
             for at, judgement in zip(chosen, self._support.judge(asked), strict=True):
                 judged[at] = judgement
-        return [Checked(*each) for each in zip(replies, judged, strange, strict=True)]
+        return [CheckedReply(*each) for each in zip(replies, judged, strange, strict=True)]
 
     def weigh(
         self,
-        checked: Sequence[Checked],
+        checked: Sequence[CheckedReply],
         scores: Sequence[Score],
         lines: Sequence[tuple[float, float]] | None = None,
     ) -> list[Score]:
@@ -163,16 +172,16 @@ class Evidence:
         log-odds of its reply, unless a computation decided.
         """
         lines = [(1.0, 0.0)] * len(scores) if lines is None else lines
-        return [self._weighed(*each) for each in zip(checked, scores, lines, strict=True)]
+        return [self._weigh(*each) for each in zip(checked, scores, lines, strict=True)]
 
-    def _is_unfamiliar(self, reply: ReadReply) -> bool:
+    def _is_unfamiliar(self, reply: ParsedReply) -> bool:
         """Return whether the calibrator was not trained on tasks of this kind."""
         task = self._task
         if task is None or reply.item.tool_use is not None or TOOLS_OFFERED in reply.item.question:
             return False  # the calibrator was trained on calls and offers of tools
         return task.is_unfamiliar(reply.conversation)
 
-    def _weighed(self, checked: Checked, score: Score, line: tuple[float, float]) -> Score:
+    def _weigh(self, checked: CheckedReply, score: Score, line: tuple[float, float]) -> Score:
         """Return one score, changed by the strongest evidence about its reply."""
         reply, judgement, is_unfamiliar = checked.reply, checked.judgement, checked.is_unfamiliar
         likeness, (slope, offset) = log_odds(score.confidence), line
@@ -181,7 +190,7 @@ class Evidence:
             if line != (1.0, 0.0):
                 score = replace(score, confidence=probability(slope * likeness + offset))
             return replace(score, basis=(CALLS,), act=reply.act.kind)
-        found = self._strongest(reply, judgement, likeness, is_unfamiliar)
+        found = self._strongest_evidence(reply, judgement, likeness, is_unfamiliar)
         if found.basis == (LIKENESS,) and not found.reasons:
             found.reasons = [*score.because]
         basis, finding = found.basis, None
@@ -216,9 +225,9 @@ class Evidence:
             is_unfamiliar=is_alone and is_unfamiliar,
         )
 
-    def _strongest(
-        self, reply: ReadReply, judgement: Judgement | None, likeness: float, is_unfamiliar: bool
-    ) -> _Found:
+    def _strongest_evidence(
+        self, reply: ParsedReply, judgement: Judgement | None, likeness: float, is_unfamiliar: bool
+    ) -> _DecisiveEvidence:
         """Return what decides: a computation, the context, a known fact, or likeness alone."""
         mix = self._mix
         claim = without_question(reply.request, reply.act.body)
@@ -226,7 +235,9 @@ class Evidence:
         reasons = [] if verdict is None or verdict.is_right else [verdict.reason]
         if verdict is not None and verdict.task not in OF_FORM:
             share = mix.computed_right if verdict.is_right else mix.computed_wrong
-            return _Found((COMPUTED,), log_odds(share) + mix.computed_likeness * likeness, reasons)
+            return _DecisiveEvidence(
+                (COMPUTED,), log_odds(share) + mix.computed_likeness * likeness, reasons
+            )
         against = FORM_SHIFT if reasons else 0.0
         if judgement is not None:
             odds = mix.support * log_odds(judgement.support) + mix.likeness * likeness + mix.base
@@ -234,20 +245,22 @@ class Evidence:
             basis = _basis_of_context(reply.conversation)
             source = "facts" if basis == (FACTS,) else "context"
             reasons += [_reason(each, source) for each in judgement.unsupported]
-            return _Found(basis, odds + against, reasons)
+            return _DecisiveEvidence(basis, odds + against, reasons)
         if (
             fact := check_facts(reply.conversation, claim)
         ) is not None and fact.is_right is not None:
             odds = log_odds(FACT_RIGHT) * (1 if fact.is_right else -1)
-            return _Found((FACTS,), odds, [] if fact.is_right else [fact.reason])
+            return _DecisiveEvidence((FACTS,), odds, [] if fact.is_right else [fact.reason])
         if is_unfamiliar:
             likeness = mix.unfamiliar * likeness + mix.unfamiliar_base
             likeness += {"translation": mix.translation, "code": mix.code}.get(reply.act.kind, 0.0)
-        return _Found((COMPUTED,) if reasons else (LIKENESS,), likeness + against, reasons)
+        return _DecisiveEvidence(
+            (COMPUTED,) if reasons else (LIKENESS,), likeness + against, reasons
+        )
 
 
 @dataclass(slots=True)
-class _Found:
+class _DecisiveEvidence:
     """The decisive evidence on a reply: basis, log-odds of right, and the reasons against it."""
 
     basis: tuple[str, ...]
@@ -255,7 +268,7 @@ class _Found:
     reasons: list[str]
 
 
-def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
+def _verdict(reply: ParsedReply, claim: str) -> Verdict | None:
     """Check by computation a whole reply, or else its claim alone.
 
     Returns None if nothing about it can be computed.
@@ -267,7 +280,7 @@ def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
     return found
 
 
-def _judge_json(reply: ReadReply) -> Judgement | None:
+def _judge_json(reply: ParsedReply) -> Judgement | None:
     """Judge a reply in JSON by its values, which are no prose; None for another reply."""
     if reply.act.kind != "data" or TOOLS_OFFERED in reply.item.question:
         return None
@@ -275,12 +288,12 @@ def _judge_json(reply: ReadReply) -> Judgement | None:
     if found is None:
         return None
     doubts = tuple(
-        Unsupported(f"{key}: {value}", (value,), kind) for key, value, kind in found.doubts
+        UnsupportedSentence(f"{key}: {value}", (value,), kind) for key, value, kind in found.doubts
     )
     return Judgement(found.support, doubts if found.support < CHECKED_BELOW else ())
 
 
-def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:
+def _is_grounded(reply: ParsedReply, is_unfamiliar: bool) -> bool:
     """Return whether a reply has to rely on its context.
 
     A document in a question of a known kind, such as a problem in prose, is no context: likeness
@@ -306,7 +319,7 @@ def _counts(finding: Finding) -> bool:
     return finding.is_right is not None or finding.shift < 0
 
 
-def _reason(unsupported: Unsupported, source: str) -> str:
+def _reason(unsupported: UnsupportedSentence, source: str) -> str:
     """Describe in words which parts of a sentence the context or the operator's facts lack."""
     says = "say" if source == "facts" else "says"
     named = ", ".join(unsupported.words) or f'"{unsupported.sentence}"'

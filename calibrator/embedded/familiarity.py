@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.features.weights import under
-from calibrator.kernel import compiled
+from calibrator.features.weights import arrays_under
+from calibrator.kernel import load_kernel
 from calibrator.recalibration.curves import log_odds, probability
 
 Floats = NDArray[np.float32]
@@ -40,19 +40,19 @@ class Familiarity:
 
     def distances(self, features: Floats) -> Floats:
         """Return the squared distance to the nearest centroid, divided by the threshold, (B,)."""
-        if (kernel := compiled()) is not None:
+        if (kernel := load_kernel()) is not None:
             found = np.empty(len(features), np.float32)
             kernel.distances(np.ascontiguousarray(features), self.whitening, self.centroids, found)
             return np.asarray(found / self.threshold)
-        apart = self.white(features)[:, None, :] - self.centroids  # (B, K, D)
+        apart = self.whiten(features)[:, None, :] - self.centroids  # (B, K, D)
         return np.asarray((apart**2).sum(axis=2).min(axis=1) / self.threshold)
 
-    def white(self, features: Floats) -> Floats:
+    def whiten(self, features: Floats) -> Floats:
         """Convert feature rows (B, D) to the coordinates in which distances are measured."""
         return np.asarray(features @ self.whitening)
 
     def with_centre(self, white: Floats) -> Familiarity:
-        """Return a copy with one more centroid, at `white` (D,) in whitened coordinates."""
+        """Return a copy with one more centroid, at `whiten` (D,) in whitened coordinates."""
         centroids = np.vstack([self.centroids, white])
         return Familiarity(self.whitening, centroids, self.threshold)
 
@@ -67,7 +67,7 @@ class Familiarity:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Familiarity | None:
         """Load the arrays of `state`; None for weights without them."""
-        parts = under(state, PREFIX)
+        parts = arrays_under(state, PREFIX)
         return cls(parts["whitening"], parts["centroids"], parts["threshold"]) if parts else None
 
 
@@ -96,12 +96,12 @@ def fit_familiarity(
     return Familiarity(whitening, centroids, np.array([threshold]))
 
 
-def shifted(confidence: float, shift: float) -> float:
+def shift_confidence(confidence: float, shift: float) -> float:
     """Add a shift to the log-odds of a confidence; a shift of 0 returns it bit for bit."""
     return probability(log_odds(confidence) + shift) if shift else confidence
 
 
-def modest(confidence: float, distance: float, base_rate: float) -> float:
+def temper_confidence(confidence: float, distance: float, base_rate: float) -> float:
     """Move a confidence to the base rate if its row's distance is above 1.
 
     The logit's difference from the base rate's is divided by the square of the distance.

@@ -19,10 +19,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.embedded.evidence import Checked
+from calibrator.embedded.evidence import CheckedReply
 from calibrator.features.tower import TowerRow
 from calibrator.features.traits import TRAITS
-from calibrator.features.weights import Array, Floats, under
+from calibrator.features.weights import Array, Floats, arrays_under
 from calibrator.readers.evidence.context.comparison import FEATURES
 from calibrator.recalibration.curves import log_odds
 from calibrator.scorer import ACTS
@@ -60,7 +60,7 @@ class Features:
 
 
 def features_of(
-    checked: Sequence[Checked], rows: Sequence[TowerRow], traits: Floats, likeness: Array
+    checked: Sequence[CheckedReply], rows: Sequence[TowerRow], traits: Floats, likeness: Array
 ) -> Features:
     """Return the features of n replies, of which the tower read `rows` and `traits` (n, TRAITS).
 
@@ -110,7 +110,7 @@ class TunedLayer:
     def offsets(self, features: Features) -> NDArray[np.float64]:
         """Return the offset that is added to the multiplied log-odds of each reply, (n,)."""
         biases = [self.models.get(each, 0.0) for each in features.models.tolist()]
-        numbers = standardised(features.numbers, self.mean, self.spread) @ self.numbers
+        numbers = standardise(features.numbers, self.mean, self.spread) @ self.numbers
         grams = (weighed_grams(features.grams, self.rarity) * self.grams).sum((1, 2))
         return np.asarray(self.intercept + np.array(biases) + numbers + grams, np.float64)
 
@@ -133,7 +133,7 @@ class TunedLayer:
         return cls(slope, intercept, models=dict(models), **arrays)
 
 
-def standardised(numbers: Floats, mean: Floats, spread: Floats) -> Floats:
+def standardise(numbers: Floats, mean: Floats, spread: Floats) -> Floats:
     """Convert numbers (n, NUMBERS) to standard deviations from the mean, 0 for a missing one."""
     return np.asarray(np.nan_to_num(np.clip((numbers - mean) / spread, -LIMIT, LIMIT), copy=False))
 
@@ -147,9 +147,9 @@ def weighed_grams(grams: NDArray[np.bool_], rarity: Floats) -> Floats:
 
 def layers_of(state: Mapping[str, Array]) -> list[TunedLayer]:
     """Return the layers among the arrays of a checkpoint, in the order in which they apply."""
-    own = under(state, PREFIX)
+    own = arrays_under(state, PREFIX)
     count = len({name.partition(".")[0] for name in own})
-    return [TunedLayer.from_state(under(own, f"{at}.")) for at in range(count)]
+    return [TunedLayer.from_state(arrays_under(own, f"{at}.")) for at in range(count)]
 
 
 def lines_of(layers: Sequence[TunedLayer], features: Features) -> Lines:

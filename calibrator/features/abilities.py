@@ -72,7 +72,7 @@ class Abilities:
         if self.stated is not None and self.stated.shape != (STATED + 1,):
             raise ValueError("abilities of another shape")
 
-    def of(self, numbers: Sequence[int] | NDArray[np.int64]) -> Floats:
+    def odds_of(self, numbers: Sequence[int] | NDArray[np.int64]) -> Floats:
         """Return what is added to the log-odds of replies by these names, (B,).
 
         A name is given by its place in the list of known ones, 0 for none.

@@ -140,7 +140,7 @@ def _call_facts(tool: Mapping[str, Any], arguments: Mapping[str, Any], request: 
         ),
         sum(value in ("", 0, None, [], {}) and value is not False for value in arguments.values())
         / given,
-        sum(not _mentioned(value, request) for value in arguments.values()) / given,
+        sum(not _is_mentioned(value, request) for value in arguments.values()) / given,
     ]
 
 
@@ -156,14 +156,14 @@ def _fits(schema: Mapping[str, Any], value: Any) -> bool:
     return wanted is None or (isinstance(value, wanted) and not is_confused)
 
 
-def _mentioned(value: Any, request: str) -> bool:
+def _is_mentioned(value: Any, request: str) -> bool:
     """Return whether the request contains a value's text, or all parts of a list or object."""
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, list):
-        return all(_mentioned(part, request) for part in value)
+        return all(_is_mentioned(part, request) for part in value)
     if isinstance(value, dict):
-        return all(_mentioned(part, request) for part in value.values())
+        return all(_is_mentioned(part, request) for part in value.values())
     text = str(value).lower()
     return text.removesuffix(".0") in request or text.replace("_", " ") in request
 
@@ -204,14 +204,14 @@ def made_calls(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
         return _python_calls(text)
     entries = parsed if isinstance(parsed, list) else [parsed]
     return [
-        (str(name).replace(".", "_"), _mapping(arguments))
+        (str(name).replace(".", "_"), _as_mapping(arguments))
         for entry in entries[:MAX_CALLS]
         if isinstance(entry, Mapping)
         for name, arguments in entry.items()
     ]
 
 
-def _mapping(arguments: Any) -> Mapping[str, Any]:
+def _as_mapping(arguments: Any) -> Mapping[str, Any]:
     """Return arguments, which may be JSON in a string, as a mapping; empty for anything else."""
     if isinstance(arguments, str):
         try:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import Ids
 from calibrator.features.trees import is_near
-from calibrator.kernel import Work, compiled, together
+from calibrator.kernel import Work, load_kernel, run_together
 from calibrator.recalibration.curves import logit, sigmoid
 
 Floats = NDArray[np.float32]
@@ -68,9 +68,9 @@ class Difficulty:
             self._beside = sigmoid(np.array(thresholds)).astype(np.float32)
         self.share, self.weight = share.astype(np.float32), weight.astype(np.float32)
         self.base = float(base[0])
-        self._kernel = compiled() if table.dtype == questions.dtype == np.int8 else None
+        self._kernel = load_kernel() if table.dtype == questions.dtype == np.int8 else None
         if self._kernel is not None:
-            tiles, lengths = _tiled(questions.astype(np.int8))
+            tiles, lengths = _tile_questions(questions.astype(np.int8))
             factors, count = np.zeros((3, len(lengths)), np.float32), len(questions)
             own = 1 / lengths[:count], self.weight, self.weight * self.share
             factors[:, :count] = np.stack(own)
@@ -80,13 +80,13 @@ class Difficulty:
             )  # fmt: skip
         self._told: dict[bytes, float] = {}  # the last questions, which choices and retries repeat
 
-    def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
+    def odds_of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
         """Return the log-odds of a right reply to questions of these distinct word pieces, (B,)."""
-        found: NDArray[np.float64] = together(self.telling(asked))[0]
+        found: NDArray[np.float64] = run_together(self.odds_work(asked))[0]
         return found
 
-    def telling(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
-        """Compute the result of `of` as work that may run beside other work."""
+    def odds_work(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
+        """Compute the result of `odds_of` as work that may run beside other work."""
         keys = [ids.tobytes() for ids in asked]
         told = {key: known for key in keys if (known := self._told.get(key)) is not None}
         new = {key: ids for key, ids in zip(keys, asked, strict=True) if key not in told}
@@ -110,13 +110,13 @@ class Difficulty:
         if self._kernel is None:
             yield []
             # one at a time, because `einsum` adds several in another order
-            return np.concatenate([self.near(self.meanings([ids])) for ids in asked])
+            return np.concatenate([self.odds_near(self.meanings([ids])) for ids in asked])
         share = np.empty(len(asked), np.float32)
         yield [("difficulty", (self._held, list(asked), self._beside, share))]
         found = np.asarray(logit(np.clip(share.astype(np.float64), *BOUNDS)))
         for at, ids in enumerate(asked):
             if is_near(self._thresholds, float(found[at]), ROUNDING):
-                found[at] = self.near(self.meanings([ids]))[0]
+                found[at] = self.odds_near(self.meanings([ids]))[0]
         return found
 
     @cached_property
@@ -131,7 +131,7 @@ class Difficulty:
         """
         return meanings(asked, self.table, self.scale)
 
-    def near(
+    def odds_near(
         self, vectors: Floats, left_out: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
         """Return log-odds (B,) from the training questions around `vectors` (B, D).
@@ -141,7 +141,7 @@ class Difficulty:
         told = []
         for start in range(0, len(vectors), AT_ONCE):
             some = slice(start, start + AT_ONCE)
-            near = self._alike(vectors[some])  # (b, Q)
+            near = self._cosines(vectors[some])  # (b, Q)
             near -= 1  # in place, because allocating such arrays costs more than the sums
             near /= np.float32(NEARNESS)
             np.exp(near, out=near)
@@ -153,7 +153,7 @@ class Difficulty:
         share = np.concatenate(told).astype(np.float64)
         return np.asarray(logit(np.clip(share, *BOUNDS)))
 
-    def _alike(self, vectors: Floats) -> Floats:
+    def _cosines(self, vectors: Floats) -> Floats:
         """Return the cosines with all training questions, (b, Q)."""
         count = self.questions.shape[1]
         found = np.empty((len(vectors), count), np.float32)
@@ -184,7 +184,7 @@ def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
     return _of_length_one(np.stack(sums))
 
 
-def _tiled(questions: NDArray[np.int8]) -> tuple[NDArray[np.int8], Floats]:
+def _tile_questions(questions: NDArray[np.int8]) -> tuple[NDArray[np.int8], Floats]:
     """Arrange questions (Q, D) for the kernel, and return them with their lengths (tiles * TILE,).
 
     The tiles are (tiles, D / 2, TILE * 2), two numbers of each question side by side. The lengths

@@ -19,8 +19,8 @@ from calibrator.features.topics import Topics
 from calibrator.features.tower import TowerRow
 from calibrator.features.traits import TRAITS
 from calibrator.features.trees import Trees
-from calibrator.features.weights import under
-from calibrator.kernel import Work, result_of, together
+from calibrator.features.weights import arrays_under
+from calibrator.kernel import Work, result_of, run_together
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -47,14 +47,14 @@ class Forest:
         if "beside" in state:  # ignoring it would change the scores of such a checkpoint
             raise ValueError("a difficulty stands beside the trees, as in version 4: train anew")
 
-    def joined(
+    def join_odds(
         self,
         odds: NDArray[np.float64],
         rows: Sequence[TowerRow],
         names: Sequence[int] | NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """Join the tower's log-odds (B,) with the forest's, (B,)."""
-        return self.joined_given(odds, self.given(rows, names))
+        return self.join_with_inputs(odds, self.inputs_of(rows, names))
 
     def read(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
@@ -63,28 +63,30 @@ class Forest:
 
         A name is given by its place in the list of known ones, 0 for none.
         """
-        return self.trees.read(self.given(rows, names))
+        return self.trees.read(self.inputs_of(rows, names))
 
-    def given(self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]) -> Floats:
+    def inputs_of(
+        self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
+    ) -> Floats:
         """Return the trees' input for rows, (B, width)."""
-        found: Floats = together(self.giving(rows, names))[0]
+        found: Floats = run_together(self.inputs_work(rows, names))[0]
         return found
 
-    def giving(
+    def inputs_work(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
     ) -> Work[Floats]:
-        """Compute the result of `given` as work that may run beside other work."""
+        """Compute the result of `inputs_of` as work that may run beside other work."""
         found = np.empty((len(rows), TRAITS + self.topics.width + 2), np.float32)
-        telling = self.difficulty.telling([row.asked for row in rows])
-        writing = _writing(rows, self.topics, found)
+        telling = self.difficulty.odds_work([row.asked for row in rows])
+        writing = _write_work(rows, self.topics, found)
         yield [*next(telling), *next(writing)]
         result_of(writing)
         found[:, -2] = self.ability[np.asarray(names, dtype=np.intp)]
         found[:, -1] = result_of(telling)
         return found
 
-    def joined_given(self, odds: NDArray[np.float64], given: Floats) -> NDArray[np.float64]:
-        """Join the tower's log-odds with the forest's, for rows as `given` returns them, (B,)."""
+    def join_with_inputs(self, odds: NDArray[np.float64], given: Floats) -> NDArray[np.float64]:
+        """Join the tower's log-odds with the forest's for rows of `inputs_of`, (B,)."""
         return np.asarray(self.share * (odds + self.trees.read(given)))
 
     def given_by(self, name: int, given: Floats) -> Floats:
@@ -94,7 +96,7 @@ class Forest:
         return found
 
     @cached_property
-    def middling(self) -> int:
+    def median_name(self) -> int:
         """The place of the known name with the median ability; 0 if none is known."""
         order = np.argsort(self.ability[1:], kind="stable")
         return int(order[len(order) // 2]) + 1 if len(order) else 0
@@ -102,7 +104,7 @@ class Forest:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:
         """Read a checkpoint's weights; None for a checkpoint without a forest."""
-        own = under(state, PREFIX)
+        own = arrays_under(state, PREFIX)
         return cls(own) if own else None
 
 
@@ -112,13 +114,13 @@ def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Flo
     `others` (B, 2) are abilities and difficulties.
     """
     found = np.empty((len(rows), TRAITS + topics.width + others.shape[1]), np.float32)
-    together(_writing(rows, topics, found))
+    run_together(_write_work(rows, topics, found))
     found[:, TRAITS + topics.width :] = others
     return found
 
 
-def _writing(rows: Sequence[TowerRow], topics: Topics, found: Floats) -> Work[None]:
+def _write_work(rows: Sequence[TowerRow], topics: Topics, found: Floats) -> Work[None]:
     """Write traits and topics of rows into the first columns of `found` (B, ..)."""
     for place, row in enumerate(rows):
         found[place, :TRAITS] = row.traits
-    return topics.writing([row.grams for row in rows], found, TRAITS)
+    return topics.write_work([row.grams for row in rows], found, TRAITS)

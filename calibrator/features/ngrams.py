@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.kernel import compiled
+from calibrator.kernel import load_kernel
 
 Ids = NDArray[np.int32]
 Grams: TypeAlias = tuple[Ids, ...]
@@ -52,7 +52,7 @@ def grams_of(
         _looked_at(question, *QUESTION_CHARACTERS),
         _looked_at(answer, *ANSWER_CHARACTERS),
     )
-    if (kernel := compiled()) is not None:
+    if (kernel := load_kernel()) is not None:
         sizes = (
             (QUESTION_HEAD, QUESTION_TAIL, ANSWER_HEAD, ANSWER_TAIL),
             (FIRST_PIECES, LAST_PIECES),
@@ -62,9 +62,9 @@ def grams_of(
         )
         numbers = np.frombuffer(found, np.int32)
         return tuple(numbers[start:end] for start, end in itertools.pairwise(begins))
-    said = _ends(answer_ids, ANSWER_HEAD, ANSWER_TAIL)
+    said = _both_ends(answer_ids, ANSWER_HEAD, ANSWER_TAIL)
     sequences = (
-        np.array(_ends(question_ids, QUESTION_HEAD, QUESTION_TAIL), dtype=np.uint64),
+        np.array(_both_ends(question_ids, QUESTION_HEAD, QUESTION_TAIL), dtype=np.uint64),
         np.array(said, dtype=np.uint64),
         np.array(said[-LAST_PIECES:], dtype=np.uint64),
         np.array(said[:FIRST_PIECES], dtype=np.uint64),
@@ -79,7 +79,7 @@ def grams_of(
 
 def distinct(ids: Sequence[int]) -> Ids:
     """Return each word piece once, in ascending order."""
-    if (kernel := compiled()) is not None:
+    if (kernel := load_kernel()) is not None:
         return np.frombuffer(kernel.distinct(ids), np.int32)
     return np.array(sorted(set(ids)), dtype=np.int32)
 
@@ -90,7 +90,7 @@ def is_cut(question_ids: Sequence[int], answer_ids: Sequence[int]) -> bool:
     return len(question_ids) > most_asked or len(answer_ids) > most_said
 
 
-def _ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
+def _both_ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
     """Return the first and last pieces, without overlap."""
     return [*pieces[:head], *pieces[head:][-tail:]]
 
@@ -126,7 +126,7 @@ def _distinct(sequences: Sequence[NDArray[np.uint64]], buckets: int) -> Ids:
                 spaces.append(space * buckets)
     if not found:
         return np.zeros(0, np.int32)
-    mixed = _mixed(np.concatenate(found) + np.repeat(np.array(salts, np.uint64), lengths))
+    mixed = _mix_bits(np.concatenate(found) + np.repeat(np.array(salts, np.uint64), lengths))
     keys = (mixed & np.uint64(buckets - 1)).astype(np.int32)
     keys += np.repeat(np.array(spaces, np.int32), lengths)
     keys.sort()
@@ -143,7 +143,7 @@ _SALTS = {
 }
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Apply MurmurHash3's 64-bit finalizer: every input bit changes every output bit."""
     x = (x ^ (x >> _SHIFT)) * np.uint64(0xFF51AFD7ED558CCD)
     x = (x ^ (x >> _SHIFT)) * np.uint64(0xC4CEB9FE1A85EC53)

@@ -60,7 +60,7 @@ def whole_numbers(planes: Array) -> Floats:
     return np.asarray(whole - (2 ** (bits - 1) - 1))
 
 
-def quartered(
+def tile_in_fours(
     planes: Array, scale: Array
 ) -> tuple[NDArray[np.int8], Floats, NDArray[np.int32]] | None:
     """Arrange a table (N, D) of four bits for the kernel's sums of whole numbers.
@@ -84,7 +84,7 @@ def quartered(
     )
 
 
-def opened(state: Mapping[str, Array]) -> dict[str, Floats]:
+def unpack_state(state: Mapping[str, Array]) -> dict[str, Floats]:
     """Return all arrays of a state in fp32, with packed ones unpacked under their own names."""
     found = {}
     for name, array in state.items():

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.packing import (
-    opened,
     packed_planes,
-    quartered,
+    tile_in_fours,
+    unpack_state,
     unpacked_planes,
     whole_numbers,
 )
 from calibrator.features.weights import SCALE, Array, Floats
-from calibrator.kernel import compiled
+from calibrator.kernel import load_kernel
 from calibrator.text.layout import CLS, SEP
 
 WORDS, ROWS = "words", "rows"  # the vocabulary's vectors, and the row of each piece
@@ -52,8 +52,8 @@ class _Linear:
     def __init__(self, state: Mapping[str, Array], name: str) -> None:
         self.bias = state[f"{name}.bias"].astype(np.float32)
         scale = state[name + SCALE]
-        arranged = quartered(state[name], scale)
-        self._kernel = compiled() if arranged is not None else None
+        arranged = tile_in_fours(state[name], scale)
+        self._kernel = load_kernel() if arranged is not None else None
         if self._kernel is not None and arranged is not None:
             self._held = self._kernel.quantized_layer(*arranged, self.bias)
             return
@@ -90,7 +90,7 @@ class SmallEncoder:
         self._rows = state[ROWS].astype(np.int64)
         linear = tuple(f".{name}{end}" for name in LINEAR for end in ("", SCALE, ".bias"))
         small = {k: a for k, a in state.items() if not k.startswith((WORDS, ROWS))}
-        own = opened({k: a for k, a in small.items() if not k.endswith(linear)})
+        own = unpack_state({k: a for k, a in small.items() if not k.endswith(linear)})
         self._places, self._norm = own["places"], own["norm"]
         count = sum(name.endswith(".query") for name in state)
         self._second = own.get("second_text")  # (hidden,), added to the pieces of a second text
@@ -105,7 +105,7 @@ class SmallEncoder:
             raise ValueError("a small encoder of another shape")
 
     @property
-    def hidden(self) -> int:
+    def hidden_size(self) -> int:
         return int(self._places.shape[1])
 
     @property
@@ -125,16 +125,16 @@ class SmallEncoder:
         `seconds` are the positions where the second text of each row begins.
         """
         ends = np.cumsum([0, *map(len, rows)]).tolist()
-        states = self._embedded(rows)
+        states = self._embed(rows)
         if seconds is not None and self._second is not None:
             for start, end, second in zip(ends, ends[1:], seconds, strict=False):
                 states[start + second : end] += self._second
-        states = _normed(states, self._norm)
+        states = _layer_norm(states, self._norm)
         for layer, linear in zip(self._layers, self._linear, strict=True):
             states = _read(states, layer, linear, ends)
         return [states[a:b] for a, b in pairwise(ends)]
 
-    def _embedded(self, rows: Sequence[Sequence[int]]) -> Floats:
+    def _embed(self, rows: Sequence[Sequence[int]]) -> Floats:
         at = self._rows[np.concatenate([np.array(row, np.int64) for row in rows])]
         words = unpacked_planes(self._words[:, at], self._scale[at])
         places = np.concatenate([self._places[: len(row)] for row in rows])
@@ -154,10 +154,10 @@ def _read(
         attended[a:b] = _attention(asked[a:b], known[a:b], told[a:b])
     attended = linear["output"](attended)
     attended += states
-    states = _normed(attended, layer["first"])
+    states = _layer_norm(attended, layer["first"])
     inner = linear["narrow"](_gelu(linear["wide"](states)))
     inner += states
-    return _normed(inner, layer["second"])
+    return _layer_norm(inner, layer["second"])
 
 
 def _attention(asked: Floats, known: Floats, told: Floats) -> Floats:
@@ -174,7 +174,7 @@ def _attention(asked: Floats, known: Floats, told: Floats) -> Floats:
 
 def _gelu(x: Floats) -> Floats:
     """Apply GELU by tanh, which is within a thousandth of BERT's own; `x` may be overwritten."""
-    if (kernel := compiled()) is not None:
+    if (kernel := load_kernel()) is not None:
         kernel.gelu(x)
         return x
     inner = np.float32(0.044715) * x  # then in place, because new arrays cost more than the sums
@@ -189,7 +189,7 @@ def _gelu(x: Floats) -> Floats:
     return x
 
 
-def _normed(x: Floats, norm: Floats) -> Floats:
+def _layer_norm(x: Floats, norm: Floats) -> Floats:
     """Apply layer norm with a weight and a bias, (2, hidden)."""
     apart = x - x.mean(axis=1, keepdims=True)
     apart /= np.sqrt((apart * apart).mean(axis=1, keepdims=True) + EPSILON)

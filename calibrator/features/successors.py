@@ -50,7 +50,7 @@ _ADDED: Final = re.compile(  # what gateways add to a name
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Read:
+class _ParsedName:
     """A parsed name; names of the same line and size differ by their version alone."""
 
     line: str
@@ -122,7 +122,7 @@ def plain_name(name: str) -> str:
     return _DATE.sub("", _ADDED.sub("", _DATE.sub("", name)))
 
 
-def _read_known(name: str) -> _Read | None:
+def _read_known(name: str) -> _ParsedName | None:
     """Parse a known name; None also for one with more than line, version, size and date."""
     words = _WORDS.split(_DATE.sub("", name))
     is_plain = not any(
@@ -131,7 +131,7 @@ def _read_known(name: str) -> _Read | None:
     return _read(_DATE.sub("", name)) if is_plain else None
 
 
-def _read(name: str) -> _Read | None:
+def _read(name: str) -> _ParsedName | None:
     """Parse a name; None if it belongs to no known line or size."""
     found = _LINE.search(name[:MAX_NAME])
     if found is None:
@@ -146,7 +146,7 @@ def _read(name: str) -> _Read | None:
     del words[at]
     words += (word for word in added if word in _SMALL or word in _SMALLEST)
     size = _size_of(line, words)
-    return None if size is None else _Read(line, size, (int(major), int(minor or 0)))
+    return None if size is None else _ParsedName(line, size, (int(major), int(minor or 0)))
 
 
 def _size_of(line: str, words: Sequence[str]) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams
-from calibrator.kernel import Work, compiled, together
+from calibrator.kernel import Work, load_kernel, run_together
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -31,25 +31,25 @@ class Topics:
     def __init__(self, tables: Sequence[Mapping[str, Array]]) -> None:
         if len(tables) != PARTS:
             raise ValueError(f"topics of {len(tables)} parts, not of {PARTS}")
-        self._parts = [_Part(table) for table in tables]
+        self._parts = [_TopicPart(table) for table in tables]
         self.width = sum(part.width for part in self._parts)
-        self._kernel = compiled() if all(part.is_small for part in self._parts) else None
+        self._kernel = load_kernel() if all(part.is_small for part in self._parts) else None
         if self._kernel is not None:
             self._held = self._kernel.topic_tables(*(part.arrays() for part in self._parts))
 
-    def of(self, grams: Grams) -> Floats:
+    def topics_of(self, grams: Grams) -> Floats:
         """Return the topics of one row, (width,)."""
         found = np.empty((1, self.width), np.float32)
-        together(self.writing([grams], found, 0))
+        run_together(self.write_work([grams], found, 0))
         return np.asarray(found[0])
 
-    def writing(self, rows: Sequence[Grams], found: Floats, start: int) -> Work[None]:
+    def write_work(self, rows: Sequence[Grams], found: Floats, start: int) -> Work[None]:
         """Write the topics of rows into those of `found` (B, ..), from the column `start` on."""
         if self._kernel is not None:
             yield [("topics", (self._held, list(rows), found, start))]
             return
         for place, grams in enumerate(rows):
-            own = [part.of(ids) for part, ids in zip(self._parts, grams, strict=True)]
+            own = [part.project(ids) for part, ids in zip(self._parts, grams, strict=True)]
             found[place, start : start + self.width] = np.concatenate(own)
         yield []
 
@@ -64,7 +64,7 @@ class Topics:
         return cls([tables[part] for part in sorted(tables)])
 
 
-class _Part:
+class _TopicPart:
     """The projection of one part's n-grams."""
 
     def __init__(self, table: Mapping[str, Array]) -> None:
@@ -93,7 +93,7 @@ class _Part:
         """Return all arrays in the order in which the kernel takes them."""
         return self._places, self.rarity, self.scale, self.table
 
-    def of(self, grams: NDArray[np.int32]) -> Floats:
+    def project(self, grams: NDArray[np.int32]) -> Floats:
         """Map a part's n-grams to its directions, (D,); zeros if no n-gram counts."""
         at = self._places.take(grams, mode="clip")
         at = at[at != self._nowhere].astype(np.intp)

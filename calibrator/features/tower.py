@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams, Ids, distinct, grams_of
 from calibrator.features.traits import TRAITS, traits_of
-from calibrator.kernel import Work, compiled, result_of, together
+from calibrator.kernel import Work, load_kernel, result_of, run_together
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -84,17 +84,17 @@ class Tower:
         Return log-odds (W, B) for names (W, B), and the hidden layer (B, HIDDEN[0]) under the
         first.
         """
-        found: tuple[NDArray[np.float64], Floats] = together(self.reading(rows, names))[0]
+        found: tuple[NDArray[np.float64], Floats] = run_together(self.read_work(rows, names))[0]
         return found
 
-    def reading(
+    def read_work(
         self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]]
     ) -> Work[tuple[NDArray[np.float64], Floats]]:
         """Compute the result of `read_as` as work that may run beside other work."""
         bags = self._bags.room(len(rows))
-        writing = self._bags.writing([row.grams for row in rows], bags)
+        writing = self._bags.write_work([row.grams for row in rows], bags)
         traits = np.stack([row.traits for row in rows])
-        reading = self._members.reading(bags, traits, np.array(names, np.int64))
+        reading = self._members.logits_work(bags, traits, np.array(names, np.int64))
         yield [*next(writing), *next(reading)]
         result_of(writing)
         logits, hidden = result_of(reading)
@@ -145,7 +145,7 @@ class _Members:
         layers = tuple(each[0].shape[1:] for each in (self.first, self.second, self.last))
         if layers != ((given, wide), (wide, deep), (deep, 1)):
             raise ValueError(f"layers of a tower that do not follow each other: {layers}")
-        self._kernel = compiled()
+        self._kernel = load_kernel()
         self._held = (
             self._kernel.tower_weights(self._arrays(), TRAIT_LIMIT, LAYER_NORM_EPSILON)
             if self._kernel
@@ -160,7 +160,7 @@ class _Members:
         ]
         return self.names, self.linear, self.center[:, 0], self.spread[:, 0], *norm, *layers
 
-    def reading(
+    def logits_work(
         self, bags: Floats, traits: Floats, names: NDArray[np.int64]
     ) -> Work[tuple[Floats, Floats]]:
         """Compute logits (W, K, B) under names (W, B), and a hidden layer (B, HIDDEN[0]).
@@ -211,24 +211,24 @@ class Bags:
         for number, table in enumerate(tables):
             self._tables[:, number] = table
         self._scales = np.stack(scales, axis=1)  # (BUCKETS, members)
-        self._kernel = compiled() if self._scales.dtype == np.float16 else None
+        self._kernel = load_kernel() if self._scales.dtype == np.float16 else None
         self._held = self._kernel.bag_tables(self._tables, self._scales) if self._kernel else None
 
-    def of(self, rows: Sequence[Grams]) -> Floats:
+    def sum_rows(self, rows: Sequence[Grams]) -> Floats:
         """Sum the rows of n-grams, divided by the root of their number.
 
         The result is (B, PARTS, members, 1 + WIDTH).
         """
         found = self.room(len(rows))
-        together(self.writing(rows, found))
+        run_together(self.write_work(rows, found))
         return found
 
     def room(self, rows: int) -> Floats:
-        """Return an uninitialized array for the result of `of` for this number of rows."""
+        """Return an uninitialized array for the result of `sum_rows` for this number of rows."""
         return np.empty((rows, PARTS, *self._tables.shape[1:]), np.float32)
 
-    def writing(self, rows: Sequence[Grams], found: Floats) -> Work[None]:
-        """Write the result of `of` into `found`."""
+    def write_work(self, rows: Sequence[Grams], found: Floats) -> Work[None]:
+        """Write the result of `sum_rows` into `found`."""
         if self._kernel is not None:
             yield [("bags", (self._held, list(rows), found))]
             return

@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.checks import checks_of
-from calibrator.text.looking_for import SPACES, Reading, Shape, at_lines, reading_of, sought
+from calibrator.text.looking_for import (
+    SPACES,
+    CharacterShape,
+    PreparedText,
+    at_lines,
+    compile_sought,
+    reading_of,
+)
 
 MAX_CHARACTERS = 6_000  # longer texts keep their two ends; their length counts as this
 MAX_QUESTION = 40_000  # characters for checks, which can read only whole lists of tools
@@ -35,7 +42,7 @@ _REFUSES = (
     "nev",
     "无法",
 )
-_REFUSAL = sought(
+_REFUSAL = compile_sought(
     r"\b(?:i (?:can(?:no|')t|am unable|'m unable|do(?:n't| not) (?:know|have))"
     r"|cannot (?:be )?(?:determine|answer|provide|find)|not (?:enough|sufficient) information"
     r"|sorry|unable to|as an ai|nev[ií]m)|无法",
@@ -47,19 +54,19 @@ _ONE_WORD = (
 )
 _HEDGE_WORDS = frozenset(_ONE_WORD.split())
 _HEDGE_STARTS = ("may be", "i think", "i believe", "it seems", "assum", "let me check", "let me re")
-_HEDGE = sought(
+_HEDGE = compile_sought(
     rf"\b(?:{'|'.join(_HEDGE_WORDS)}|may be|i think|i believe|it seems|assum\w+"
     r"|let me (?:re)?check)\b",
     _ONE_WORD,
     _HEDGE_STARTS,
 )
 _STEP = re.compile(r"(?m)^[ \t]*(?:step\s*\d+|\d+[.)]|[-*•])\s", re.IGNORECASE)
-_FINAL = sought(
+_FINAL = compile_sought(
     r"(?:answer is|answer:|answer\"\s*:|答案)\s*[\"'(*\s]*([A-Za-z0-9\-.]+)",
     parts=("answer is", "answer:", 'answer"', "答案"),
 )
 _OPTION = re.compile(r"[A-J][).:]\s")
-_MAY_NAME_OPTION = Shape({"A": "ABCDEFGHIJ", ".": ").:", " ": SPACES}, "A. ")
+_MAY_NAME_OPTION = CharacterShape({"A": "ABCDEFGHIJ", ".": ").:", " ": SPACES}, "A. ")
 # digits as 0, capitals as A, other letters as a, so that three counts suffice for ASCII
 _KINDS = bytes(
     ord("0" if chr(code).isdigit() else "A" if chr(code).isupper() else "a")
@@ -69,7 +76,7 @@ _KINDS = bytes(
 )
 
 
-def bounded(text: str) -> str:
+def bound_text(text: str) -> str:
     """Return a text, or the two ends of a long one."""
     half = MAX_CHARACTERS // 2
     return text if len(text) <= MAX_CHARACTERS else text[:half] + text[-half:]
@@ -77,7 +84,7 @@ def bounded(text: str) -> str:
 
 def traits_of(question: str, answer: str) -> NDArray[np.float32]:
     """Return the traits (TRAITS,) of one answered question; they are finite for every text."""
-    asked, said = reading_of(bounded(question)), reading_of(bounded(answer))
+    asked, said = reading_of(bound_text(question)), reading_of(bound_text(answer))
     words = word_counts(asked, said)
     numbers = reading_of(said.text[-MAX_CHARACTERS // 2 :]).numbers
     found = array("f", _form(said.text, words.said))  # faster than an array made by numpy
@@ -97,7 +104,7 @@ class WordCounts(NamedTuple):
     at_end: int  # distinct words among the answer's last `END_WORDS`
 
 
-def word_counts(asked: Reading, said: Reading) -> WordCounts:
+def word_counts(asked: PreparedText, said: PreparedText) -> WordCounts:
     """Count the words of a question and its answer."""
     if asked.kernel is not None and (kernel := said.kernel) is not None:
         return WordCounts(*kernel.word_counts(asked.lower, said.lower, said.text, END_WORDS))
@@ -158,11 +165,11 @@ def _kinds(text: str) -> tuple[int, int, int, int]:
     return digits, capitals, letters, beyond
 
 
-def _content(said: Reading, words: WordCounts, numbers: list[str]) -> list[float]:
+def _content(said: PreparedText, words: WordCounts, numbers: list[str]) -> list[float]:
     """Return traits of repetition, hedging, refusal, steps, and numbers."""
     answer = said.text
     packed = answer[: MAX_CHARACTERS // 2].encode("utf-8", "replace")
-    hedges = math.log1p(_hedges(said))
+    hedges = math.log1p(_count_hedges(said))
     may_refuse = _REFUSAL.may_be_in(said)
     return [
         len(zlib.compress(packed, 1)) / len(packed) if len(packed) > 50 else 1.0,
@@ -179,7 +186,7 @@ def _content(said: Reading, words: WordCounts, numbers: list[str]) -> list[float
     ]
 
 
-def _hedges(said: Reading) -> int:
+def _count_hedges(said: PreparedText) -> int:
     """Count words and phrases that hedge; single words need no pattern."""
     if not _HEDGE.may_be_in(said):
         return 0
@@ -206,7 +213,9 @@ def _options(question: str) -> set[str]:
     return found
 
 
-def _relation(asked: Reading, said: Reading, words: WordCounts, numbers: list[str]) -> list[float]:
+def _relation(
+    asked: PreparedText, said: PreparedText, words: WordCounts, numbers: list[str]
+) -> list[float]:
     """Return traits of the question's form, and of its repetition in the answer."""
     question = asked.text
     options = _options(question)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.kernel import compiled
+from calibrator.kernel import load_kernel
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -42,8 +42,8 @@ class Trees:
         shapes = {self.feature.shape, self.threshold.shape, self.value.shape}
         if shapes != {self.branches.shape[1:]} or self.feature.max() >= width:
             raise ValueError("trees of another shape")
-        self._crossing = _Crossing.of(self)
-        self._kernel = compiled()
+        self._crossing = _BitTrees.from_trees(self)
+        self._kernel = load_kernel()
         self._held = self._nodes_held(width)
 
     def _nodes_held(self, width: int) -> object | None:
@@ -74,10 +74,10 @@ class Trees:
             sums = np.empty(len(rows), np.float64)
             self._kernel.trees(self._held, np.ascontiguousarray(rows, np.float32), sums)
             return self.base + sums
-        found = self._crossing.values(rows) if self._crossing else self.walked(rows)
+        found = self._crossing.values(rows) if self._crossing else self.walk(rows)
         return np.asarray(self.base + found.sum(axis=1, dtype=np.float64))
 
-    def walked(self, rows: Floats) -> Floats:
+    def walk(self, rows: Floats) -> Floats:
         """Return the values of the leaves where rows end, (B, T), walking level by level.
 
         This works for trees of any size.
@@ -97,7 +97,7 @@ def is_near(thresholds: Sequence[float], number: float, reach: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Crossing:
+class _BitTrees:
     """Trees whose leaves are bits of a number, the leftmost leaf the lowest bit.
 
     The first nodes of all trees are stored side by side, then the second ones, and so on, so that
@@ -114,10 +114,10 @@ class _Crossing:
         """Return the values of the leaves where rows end, (B, T)."""
         found = np.empty((len(rows), len(self.first)), np.float32)
         for place, row in enumerate(rows):
-            found[place] = self._of(row)
+            found[place] = self._evaluate_row(row)
         return found
 
-    def _of(self, row: Floats) -> Floats:
+    def _evaluate_row(self, row: Floats) -> Floats:
         is_no = ~(row.take(self.feature) <= self.threshold)  # true for nan too
         crossed = np.multiply(is_no, self.crossed)  # faster than np.where
         bits = np.bitwise_or.reduce(crossed.reshape(-1, len(self.first)), axis=0)
@@ -126,13 +126,13 @@ class _Crossing:
         return np.asarray(self.value.take(self.first + leaf))
 
     @classmethod
-    def of(cls, trees: Trees) -> _Crossing | None:
+    def from_trees(cls, trees: Trees) -> _BitTrees | None:
         """Convert trees; None if one has too many leaves.
 
         Raises ValueError if the branches do not form trees of the stated depth.
         """
         on_right, on_left = trees.branches
-        count, first = _leaves(on_left, on_right, trees.depth)
+        count, first = _count_leaves(on_left, on_right, trees.depth)
         number, most = len(count), int(count[:, 0].max())
         if most > MOST_LEAVES:
             return None
@@ -157,7 +157,7 @@ class _Crossing:
         )
 
 
-def _leaves(
+def _count_leaves(
     on_left: NDArray[np.intp], on_right: NDArray[np.intp], depth: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Count the leaves below each node, and those of its tree on its left, (T, N) each.

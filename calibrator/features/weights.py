@@ -61,18 +61,18 @@ def _array(kind: str, data: bytearray) -> Array:
     return np.frombuffer(data, _DTYPES[kind])
 
 
-def under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+def arrays_under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     """Return the arrays whose names begin with a prefix, by their names without it."""
     return {k.removeprefix(prefix): array for k, array in state.items() if k.startswith(prefix)}
 
 
-def packed(table: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+def pack_table(table: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
     """Pack a table (N, D) as int8 with an fp16 scale for each row: half the size of bf16."""
     scale = np.maximum(np.abs(table).max(axis=1) / 127, 1e-6).astype(np.float16)
     return np.round(table / scale.astype(np.float32)[:, None]).astype(np.int8), scale
 
 
-def unpacked(table: Array, scale: Array) -> Floats:
+def unpack_table(table: Array, scale: Array) -> Floats:
     """Return a packed table in fp32."""
     return np.asarray(table.astype(np.float32) * scale.astype(np.float32)[:, None])
 

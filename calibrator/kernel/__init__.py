@@ -1,6 +1,6 @@
 """The compiled kernel, which computes scores in C where it could be built, else in numpy.
 
-`compiled()` returns the module of compiled functions (`_compiled.pyi`) or None; then its callers
+`load_kernel()` returns the module of compiled functions (`_compiled.pyi`) or None; then its callers
 compute the same in numpy. `hatch_hook.py` builds it from the C files in `source/` when the package
 is installed. With `PINOCCHIO_KERNEL=numpy` it is neither built nor used.
 """
@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-__all__ = ["Job", "Work", "compiled", "kernel_name", "result_of", "together"]
+__all__ = ["Job", "Work", "kernel_name", "load_kernel", "result_of", "run_together"]
 
 Job = tuple[str, tuple[object, ...]]
-"""The name and arguments of a kernel computation without Python's lock, as `together` takes them.
+"""The name and arguments of a kernel computation without Python's lock, for `run_together`.
 
 `_compiled.pyi` describes them.
 """
@@ -36,7 +36,7 @@ MODULE = "calibrator.kernel._compiled"
 
 
 @cache
-def compiled() -> ModuleType | None:
+def load_kernel() -> ModuleType | None:
     """Return the module of compiled functions, or None.
 
     None means that they are switched off, were not built, or were built from other files.
@@ -51,7 +51,7 @@ def compiled() -> ModuleType | None:
     return found if is_of_these else None
 
 
-def together(*works: Work[Any]) -> list[Any]:
+def run_together(*works: Work[Any]) -> list[Any]:
     """Run the jobs of all works in one call and return the results of the works.
 
     Other threads run meanwhile, and are waited for only once.
@@ -74,7 +74,7 @@ def result_of(work: Work[_Result]) -> _Result:
 
 def kernel_name() -> str:
     """Return what computes scores here: `numpy`, or `compiled` and the kind of its arithmetic."""
-    found = compiled()
+    found = load_kernel()
     return NUMPY if found is None else f"compiled, {found.ARITHMETIC}"
 
 

@@ -24,7 +24,7 @@ from calibrator.checkpoints.llm_config import FIELD, HERE, LlmConfig, PromptConf
 from calibrator.errors import CheckpointError
 from calibrator.llm.serving.calibrator import LlmCalibrator, load_llm
 from calibrator.llm.serving.canaries import CANARIES
-from calibrator.llm.serving.loading import quiet
+from calibrator.llm.serving.loading import silence_loading
 from calibrator.llm.serving.probe import PROBE
 from calibrator.llm.serving.prompts import load_prompts
 
@@ -52,7 +52,7 @@ def export_weights(
     draft = Path(mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
         write: Callable[[LlmCalibrator, Path, str], LlmConfig] = (
-            _merged if form == "merged" else _classifier
+            _write_merged if form == "merged" else _classifier
         )
         if (probe := folder / PROBE).is_file() and form == "merged":
             shutil.copy(probe, draft)
@@ -65,7 +65,7 @@ def export_weights(
     return written
 
 
-def _merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
+def _write_merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
     """Write the merged weights and their configuration, and compare their scores."""
     expected = _scores(calibrator)
     _save(calibrator, calibrator.model.model, folder, dtype)
@@ -90,10 +90,10 @@ def _save_decision(config: LlmConfig, folder: Path) -> None:
     from transformers.decision.configuration_utils import DecisionConfig
 
     incorrect, correct = config.labels
-    before, after = _around(folder, config)
+    before, after = _chat_frame(folder, config)
     DecisionConfig(
         labels={"noul": [correct, incorrect]},  # for the options true and false
-        chat_template=f"{_quoted(before)}{decision_template(config.prompt)}{_quoted(after)}",
+        chat_template=f"{_quote(before)}{decision_template(config.prompt)}{_quote(after)}",
     ).save_pretrained(folder)
 
 
@@ -112,8 +112,8 @@ def decision_template(prompt: PromptConfig) -> str:
     lines = prompt.template.split("\n")
     for number, line in enumerate(lines, start=1):
         pieces = FIELD.split(line)  # text and names of fields alternate
-        body = "".join(shown[p] if at % 2 else _quoted(p) for at, p in enumerate(pieces))
-        body += _quoted("\n") if number < len(lines) else ""
+        body = "".join(shown[p] if at % 2 else _quote(p) for at, p in enumerate(pieces))
+        body += _quote("\n") if number < len(lines) else ""
         if is_tag(pieces[1::2]) and prompt.missing == "omit":
             known = " or ".join(f"state.{name}" for name in pieces[1::2])
             body = f"{{% if {known} %}}{body}{{% endif %}}"
@@ -121,11 +121,11 @@ def decision_template(prompt: PromptConfig) -> str:
     return template
 
 
-def _around(folder: Path, config: LlmConfig) -> tuple[str, str]:
-    return load_prompts(config, folder).surrounding(0)
+def _chat_frame(folder: Path, config: LlmConfig) -> tuple[str, str]:
+    return load_prompts(config, folder).text_around(0)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "{{ " + json.dumps(text) + " }}" if text else ""
 
 
@@ -144,7 +144,7 @@ def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfi
     text = config.get_text_config()
     text.pad_token_id = calibrator.prompts.tokenizer.pad_token_id
     try:
-        with quiet():
+        with silence_loading():
             auto: Any = AutoModelForSequenceClassification
             made = auto.from_config(config)
     except ValueError as error:
@@ -157,7 +157,7 @@ def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfi
     with torch.no_grad():
         made.score.weight.copy_((correct - incorrect)[None])
     _save(calibrator, made, folder, dtype)
-    with quiet():
+    with silence_loading():
         again: Any = AutoModelForSequenceClassification.from_pretrained(
             folder, dtype=torch.float32, local_files_only=True
         ).eval()
@@ -173,7 +173,7 @@ def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfi
 
 def _save(calibrator: LlmCalibrator, model: Any, folder: Path, dtype: str) -> None:
     """Write weights, tokenizer, and the image processor with this calibrator's sizes."""
-    with quiet():
+    with silence_loading():
         model.to(getattr(torch, dtype)).save_pretrained(folder)
         model.to(torch.float32)
     calibrator.prompts.tokenizer.save_pretrained(folder)

@@ -24,7 +24,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ReviewerPair:
     """The agreement of two reviewers on the replies that both have labelled.
 
     `kappa` is nan where both gave one and the same label only.
@@ -48,7 +48,7 @@ class Agreement:
     replies: int
     raw: float
     alpha: float
-    pairs: Sequence[Pair]
+    pairs: Sequence[ReviewerPair]
 
 
 def agreement_of(labels: Iterable[Label]) -> Agreement:
@@ -57,10 +57,10 @@ def agreement_of(labels: Iterable[Label]) -> Agreement:
     for each in labels:
         of_reply[each.reply][each.reviewer] = each.is_correct
     shared = [given for given in of_reply.values() if len(given) > 1]
-    return Agreement(len(shared), _raw(shared), _alpha(shared), _pairs(shared))
+    return Agreement(len(shared), _raw_agreement(shared), _alpha(shared), _pairs(shared))
 
 
-def _raw(shared: Sequence[dict[str, bool]]) -> float:
+def _raw_agreement(shared: Sequence[dict[str, bool]]) -> float:
     pairs = [one == other for given in shared for one, other in combinations(given.values(), 2)]
     return sum(pairs) / len(pairs) if pairs else math.nan
 
@@ -79,7 +79,7 @@ def _alpha(shared: Sequence[dict[str, bool]]) -> float:
     return 1 - observed / expected if expected else math.nan
 
 
-def _pairs(shared: Sequence[dict[str, bool]]) -> list[Pair]:
+def _pairs(shared: Sequence[dict[str, bool]]) -> list[ReviewerPair]:
     both: dict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
     for given in shared:
         for one, other in combinations(sorted(given), 2):
@@ -87,10 +87,10 @@ def _pairs(shared: Sequence[dict[str, bool]]) -> list[Pair]:
     return [_pair(*names, labels) for names, labels in sorted(both.items())]
 
 
-def _pair(first: str, second: str, labels: Sequence[tuple[bool, bool]]) -> Pair:
+def _pair(first: str, second: str, labels: Sequence[tuple[bool, bool]]) -> ReviewerPair:
     n = len(labels)
     agreed = sum(one == other for one, other in labels)
     yes, also = sum(one for one, _ in labels) / n, sum(other for _, other in labels) / n
     by_chance = yes * also + (1 - yes) * (1 - also)
     kappa = (agreed / n - by_chance) / (1 - by_chance) if by_chance < 1 else math.nan
-    return Pair(first, second, n, agreed, kappa)
+    return ReviewerPair(first, second, n, agreed, kappa)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrator.metrics.metrics import Floats, Ints, auroc, checked, midranks
+from calibrator.metrics.metrics import Floats, Ints, auroc, check_arrays, midranks
 
 PERMUTATIONS = 10_000
 SEED = 20_261_121
@@ -74,7 +74,7 @@ def disagreement(
 
     `questions` (n,) holds any comparable values, the same for replies to one question.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     _, group = np.unique(np.asarray(questions), return_inverse=True)
     share = np.bincount(group, weights=y) / np.bincount(group)
     mixed = (share > 0) & (share < 1)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrator.metrics.intervals import SEED, Interval, percentile_interval
-from calibrator.metrics.metrics import Floats, Ints, checked
+from calibrator.metrics.metrics import Floats, Ints, check_arrays
 
 ACCURACY = 0.95  # accuracy of the kept replies
 RESAMPLES = 500
@@ -47,8 +47,8 @@ def gains(
 
     Raises ValueError for invalid labels or probabilities, or for different lengths.
     """
-    y, first = checked(correct, before)
-    _, second = checked(correct, after)
+    y, first = check_arrays(correct, before)
+    _, second = check_arrays(correct, after)
     if y.min() == y.max():
         return None
     own = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)

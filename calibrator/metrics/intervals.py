@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrator.metrics.disagreement import pair_wins
-from calibrator.metrics.metrics import Floats, Ints, checked, midranks
+from calibrator.metrics.metrics import Floats, Ints, check_arrays, midranks
 
 RESAMPLES = 2_000
 LEVEL = 0.95
@@ -36,7 +36,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedTest:
     """Two methods on the same replies: AUROC of each, their difference with interval, and p."""
 
     first: float
@@ -55,7 +55,7 @@ class RankedReplies:
     def __init__(
         self, correct: ArrayLike, confidence: ArrayLike, clusters: ArrayLike | None = None
     ) -> None:
-        y, p = checked(correct, confidence)
+        y, p = check_arrays(correct, confidence)
         if y.min() == y.max():
             raise ValueError("AUROC needs correct and wrong replies")
         order = np.argsort(p, kind="stable")
@@ -81,7 +81,7 @@ class RankedReplies:
         wins: Floats = np.einsum("rn,rn->r", right, below - wrong / 2)
         return _quotient(wins, pairs)
 
-    def resampled(self, resamples: int, seed: int = SEED) -> Floats:
+    def resample(self, resamples: int, seed: int = SEED) -> Floats:
         """Return the AUROC of `resamples` draws of all clusters with replacement, (resamples,).
 
         The same seed gives the same draws.
@@ -131,7 +131,7 @@ def _quotient(wins: Floats, pairs: NDArray[Any]) -> Floats:
 def bca(value: float, resampled: Floats, jackknife: Floats, level: float = LEVEL) -> Interval:
     """Return the bias-corrected and accelerated interval (H02; Efron 1987, section 3).
 
-    `resampled` (r,) and `jackknife` (n,) may hold nan, which is left out. Where all resamples
+    `resample` (r,) and `jackknife` (n,) may hold nan, which is left out. Where all resamples
     agree the interval is that one value; without any it is nan.
     """
     drawn = np.sort(resampled[np.isfinite(resampled)])
@@ -166,12 +166,12 @@ def auroc_interval(
 
     All values are nan for labels of one kind.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     if y.min() == y.max():
         return Interval(math.nan, math.nan, math.nan)
     replies = RankedReplies(y, p, clusters)
     value = float(replies.auroc(np.ones((1, len(y))))[0])
-    return bca(value, replies.resampled(resamples), replies.jackknife())
+    return bca(value, replies.resample(resamples), replies.jackknife())
 
 
 def mean_interval(values: ArrayLike, resamples: int = RESAMPLES) -> Interval:
@@ -189,14 +189,14 @@ def mean_interval(values: ArrayLike, resamples: int = RESAMPLES) -> Interval:
     return bca(float(found.mean()), np.concatenate(drawn), without)
 
 
-def delong(correct: ArrayLike, first: ArrayLike, second: ArrayLike) -> Paired:
+def delong(correct: ArrayLike, first: ArrayLike, second: ArrayLike) -> PairedTest:
     """Return DeLong's test of two AUROCs on the same replies (H05), in n log n by mid-ranks.
 
     DeLong et al. 1988; Sun and Xu 2014. It is two-sided; p is 1 where both rank alike. Raises
     ValueError without two replies of each label.
     """
-    y, a = checked(correct, first)
-    _, b = checked(correct, second)
+    y, a = check_arrays(correct, first)
+    _, b = check_arrays(correct, second)
     right = y == 1
     positives, negatives = int(right.sum()), int((~right).sum())
     if positives < 2 or negatives < 2:
@@ -214,7 +214,7 @@ def delong(correct: ArrayLike, first: ArrayLike, second: ArrayLike) -> Paired:
     reach = NORMAL.inv_cdf((1 + LEVEL) / 2) * deviation
     z = abs(difference) / deviation if deviation else (math.inf if difference else 0.0)
     interval = Interval(difference, difference - reach, difference + reach)
-    return Paired(areas[0], areas[1], interval, math.erfc(z / math.sqrt(2)))
+    return PairedTest(areas[0], areas[1], interval, math.erfc(z / math.sqrt(2)))
 
 
 def percentile_interval(value: float, drawn: Floats) -> Interval:

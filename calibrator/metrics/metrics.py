@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def checked(correct: ArrayLike, confidence: ArrayLike) -> tuple[Ints, Floats]:
+def check_arrays(correct: ArrayLike, confidence: ArrayLike) -> tuple[Ints, Floats]:
     """Return both as arrays (n,).
 
     Raises ValueError for other shapes, other labels, and nan or inf.
@@ -49,7 +49,7 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
     It is nan when all replies are correct or all are wrong, as there is nothing to rank.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     positives = int(y.sum())
     negatives = len(y) - positives
     if not positives or not negatives:
@@ -60,14 +60,14 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 def brier(correct: ArrayLike, confidence: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Return the mean squared difference of confidence and outcome (H03)."""
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
     return float(np.average((p - y) ** 2, weights=counts))
 
 
 def log_losses(correct: ArrayLike, confidence: ArrayLike) -> Floats:
     """Return -log of the probability given to each outcome, (n,), at most 6.9 each."""
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     kept = np.clip(p, 1 - SUREST, SUREST)
     return np.asarray(-np.log(np.where(y == 1, kept, 1 - kept)), dtype=np.float64)
 
@@ -91,7 +91,7 @@ def reliability(
     weights: ArrayLike | None = None,
 ) -> list[Bin]:
     """Return the non-empty bins of a reliability diagram, of equal width, 0 in the first (U02)."""
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     w = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=np.float64)
     which = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
     rows = np.bincount(which, minlength=bins)
@@ -129,7 +129,7 @@ def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:
 
     It is nan where a class has fewer than two replies or nothing varies.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     right, wrong = p[y == 1], p[y == 0]
     if len(right) < 2 or len(wrong) < 2:
         return float("nan")
@@ -173,7 +173,7 @@ def auprc_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
 
     It is nan without any.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     taken, wrong = _cuts(p, 1 - y)
     if not wrong[-1]:
         return float("nan")
@@ -186,7 +186,7 @@ def best_f1_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
 
     It is nan without wrong replies.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     taken, wrong = _cuts(p, 1 - y)
     return float(np.max(2 * wrong / (taken + wrong[-1]))) if wrong[-1] else float("nan")
 
@@ -196,7 +196,7 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Fl
 
     The surest are kept first.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     taken, wrong = _cuts(-p, 1 - y)
     return taken / len(y), wrong / taken
 
@@ -206,7 +206,7 @@ def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
     Replies of equal confidence have no order, so their errors are spread evenly over them.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     taken, wrong = _cuts(-p, 1 - y)
     k = np.arange(1, len(y) + 1)
     errors = np.interp(k, np.append(0, taken), np.append(0, wrong))
@@ -229,7 +229,7 @@ def roc(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Floats]:
 
     Raises ValueError for labels of one kind.
     """
-    y, p = checked(correct, confidence)
+    y, p = check_arrays(correct, confidence)
     taken, right = _cuts(-p, y)
     wrong = taken - right
     if not right[-1] or not wrong[-1]:

@@ -29,7 +29,7 @@ class Ranking:
         return self.pooled, self.over_benchmarks, self.within_questions
 
 
-def ranking(
+def measure_ranking(
     correct: ArrayLike,
     scores: ArrayLike,
     benchmarks: Sequence[str],

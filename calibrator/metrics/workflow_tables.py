@@ -125,15 +125,15 @@ def _selection(rows: Sequence[Outcome], models: Sequence[str]) -> Iterator[str]:
     """Yield the lines of P02 for the three models that answered the most questions in common."""
     answered = {name: {row.question for row in each} for name, each in by_model(rows).items()}
 
-    def shared(three: Sequence[str]) -> int:
+    def count_shared(three: Sequence[str]) -> int:
         return len(set.intersection(*(answered[name] for name in three)))
 
-    three = max(combinations(models, 3), key=shared, default=())
-    if three and shared(three):
+    three = max(combinations(models, 3), key=count_shared, default=())
+    if three and count_shared(three):
         chosen, alone = model_selection(rows, three)
         yield ""
         yield (
-            f"The surest of {', '.join(three)} on {shared(three)} questions: "
+            f"The surest of {', '.join(three)} on {count_shared(three)} questions: "
             f"{_percent(chosen).strip()} right, the best one alone {_percent(alone).strip()} "
             "(P02; paper 67.4 %, 5.4 points more than the best)"
         )

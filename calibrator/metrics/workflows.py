@@ -79,7 +79,7 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Caught:
+class CaughtErrors:
     """Errors found by reviewing the least sure `share` of the replies, and missed by it (Q06)."""
 
     share: float
@@ -175,7 +175,7 @@ def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
     errors = sum(not row.is_correct for row in rows)
     left = [
         errors,
-        *(errors - found for found in accumulate(not r.is_correct for r in _sorted(rows))),
+        *(errors - found for found in accumulate(not r.is_correct for r in _sort_by_doubt(rows))),
     ]
     total = len(rows)
     system = next(n for n, wrong in enumerate(left) if wrong <= allowed * total)
@@ -207,19 +207,19 @@ def tier_cost(routed: tuple[Tier, Tier, Tier], prices: Prices) -> tuple[float, f
     return cost, sum(tier.count for tier in routed) * prices.senior
 
 
-def review_table(rows: Sequence[Outcome], shares: Iterable[float]) -> list[Caught]:
+def review_table(rows: Sequence[Outcome], shares: Iterable[float]) -> list[CaughtErrors]:
     """Return Q06: the errors among the least sure replies, for each share of them."""
-    wrong = [not row.is_correct for row in _sorted(rows)]
+    wrong = [not row.is_correct for row in _sort_by_doubt(rows)]
     errors = sum(wrong)
     found = [0, *accumulate(wrong)]
     counts = ((share, found[round(share * len(rows))]) for share in shares)
-    return [Caught(share, caught, errors - caught) for share, caught in counts]
+    return [CaughtErrors(share, caught, errors - caught) for share, caught in counts]
 
 
 def harm(rows: Sequence[Outcome], reviews: int = 25) -> Harm:
     """Return Q03: errors above `HIGH` and below `LOW`, and reviews per error among the first."""
     wrong = [row for row in rows if not row.is_correct]
-    found = sum(not row.is_correct for row in _sorted(rows)[:reviews])
+    found = sum(not row.is_correct for row in _sort_by_doubt(rows)[:reviews])
     return Harm(
         len(wrong),
         sum(row.confidence > HIGH for row in wrong),
@@ -252,14 +252,14 @@ def model_selection(rows: Sequence[Outcome], models: Sequence[str]) -> tuple[flo
     return _share(sum(chosen), len(whole)), max(alone, default=math.nan)
 
 
-def _sorted(rows: Iterable[Outcome]) -> list[Outcome]:
+def _sort_by_doubt(rows: Iterable[Outcome]) -> list[Outcome]:
     """Return the rows with the least sure first; equal ones keep their order."""
     return sorted(rows, key=lambda row: row.confidence)
 
 
 def _by_confidence(rows: Iterable[Outcome]) -> Iterator[tuple[float, list[Outcome]]]:
     """Yield each distinct confidence, lowest first, with its rows, as ties cannot be separated."""
-    for confidence, equal in groupby(_sorted(rows), key=lambda row: row.confidence):
+    for confidence, equal in groupby(_sort_by_doubt(rows), key=lambda row: row.confidence):
         yield confidence, list(equal)
 
 

@@ -31,14 +31,14 @@ Of = Literal["alone", "others", "signals"]
 By = Literal["model", "domain", "team"]
 
 
-class Named(Protocol):
+class NamedContent(Protocol):
     """The content of a file that states its own name."""
 
     @property
     def name(self) -> str: ...
 
 
-Loaded = TypeVar("Loaded", bound=Named)
+Loaded = TypeVar("Loaded", bound=NamedContent)
 
 
 def logit(probability: ArrayLike) -> Any:
@@ -187,7 +187,7 @@ class Recalibration:
         """Return the confidence of a reply of this model, in this domain, to this team."""
         return self.apply(score, group_key(self.by, model, domain, team))
 
-    def undone(
+    def undo(
         self, confidence: float, model: str | None, domain: str | None, team: str | None = None
     ) -> float | None:
         """Return the score that was turned into this confidence; None for an isotonic curve."""

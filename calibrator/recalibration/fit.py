@@ -103,7 +103,7 @@ FIT: Mapping[Kind, Callable[..., Platt | Isotonic]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class LabelledConfidences:
     """Labelled confidences of n replies.
 
     `groups` are the keys of the curves that replies may have of their own, empty for none. Replies
@@ -117,9 +117,9 @@ class Observed:
     clusters: Sequence[str]
     weights: Floats
 
-    def taken(self, at: Sequence[int]) -> Observed:
+    def take(self, at: Sequence[int]) -> LabelledConfidences:
         """Return the replies at these positions."""
-        return Observed(
+        return LabelledConfidences(
             self.correct[at],
             self.confidence[at],
             [self.groups[i] for i in at],
@@ -138,11 +138,15 @@ class Observed:
         return bool(self.correct.min() != self.correct.max())
 
 
-def observed_rows(rows: Sequence[Row], confidence: Floats, by: By | None = None) -> Observed:
+def observed_rows(
+    rows: Sequence[Row], confidence: Floats, by: By | None = None
+) -> LabelledConfidences:
     """Make labelled confidences of rows, all of weight 1; rows of one question form a cluster."""
     keys = [group_key(by, row.model, row.domain, row.raw.get("team")) for row in rows]
     ones = np.ones(len(rows))
-    return Observed(labels_of(rows), confidence, keys, [row.question_id for row in rows], ones)
+    return LabelledConfidences(
+        labels_of(rows), confidence, keys, [row.question_id for row in rows], ones
+    )
 
 
 def fit_recalibration(
@@ -160,7 +164,7 @@ def fit_recalibration(
 
 
 def fit_observed(
-    found: Observed, *, kind: Kind = "platt", by: By | None = None, calibrator: str = ""
+    found: LabelledConfidences, *, kind: Kind = "platt", by: By | None = None, calibrator: str = ""
 ) -> Recalibration:
     """Fit a pooled curve, and one for each group with enough labels of both kinds.
 
@@ -181,7 +185,7 @@ def fit_observed(
     own = {
         name: its.curve(kind)
         for name, at in members.items()
-        if name and len(at) >= MIN_GROUP_LABELS and (its := found.taken(at)).is_mixed
+        if name and len(at) >= MIN_GROUP_LABELS and (its := found.take(at)).is_mixed
     }
     return Recalibration(kind, found.curve(kind), by, own, labels=labels, calibrator=calibrator)
 
@@ -201,7 +205,9 @@ def cross_fitted(
     return cross_fitted_observed(observed_rows(rows, confidence, by), kind=kind, by=by)
 
 
-def cross_fitted_observed(found: Observed, *, kind: Kind = "platt", by: By | None = None) -> Floats:
+def cross_fitted_observed(
+    found: LabelledConfidences, *, kind: Kind = "platt", by: By | None = None
+) -> Floats:
     """Return each confidence after a recalibration that did not see its cluster, (n,).
 
     There are five folds of clusters. Where the other folds cannot be fitted, the confidence stays.
@@ -212,9 +218,9 @@ def cross_fitted_observed(found: Observed, *, kind: Kind = "platt", by: By | Non
         inside = np.flatnonzero(folds == fold).tolist()
         outside = np.flatnonzero(folds != fold).tolist()
         try:
-            fitted = fit_observed(found.taken(outside), kind=kind, by=by)
+            fitted = fit_observed(found.take(outside), kind=kind, by=by)
         except JudgingError:
             continue
-        its = found.taken(inside)
+        its = found.take(inside)
         mended[inside] = apply_to_groups(fitted, its.groups, its.confidence)
     return mended

@@ -23,7 +23,7 @@ import math
 from typing import Final
 
 from calibrator.recalibration.curves import content_hash, log_odds, probability
-from calibrator.recalibration.signals import Weighed
+from calibrator.recalibration.signals import WeighedConfidence
 from calibrator.scorer import LOGPROBS, PRIOR, Signals
 
 ACCURACIES: Final = (
@@ -42,7 +42,9 @@ def prior_shift(judged: float) -> float:
     return WORTH * max(-1.0, min(1.0, log_odds(judged) / log_odds(SURE)))
 
 
-def weigh_by_prior(confidence: float, calibrator: str, signals: Signals) -> Weighed | None:
+def weigh_by_prior(
+    confidence: float, calibrator: str, signals: Signals
+) -> WeighedConfidence | None:
     """Return the confidence moved by a judge's opinion; None where no judge gave one.
 
     `calibrator` is the name of the scorer that gave the confidence, with its recalibration.
@@ -51,4 +53,4 @@ def weigh_by_prior(confidence: float, calibrator: str, signals: Signals) -> Weig
         return None
     moved = probability(log_odds(confidence) + prior_shift(signals.judged))
     judge = tuple(kind for kind in signals.kinds if kind != LOGPROBS)
-    return Weighed(moved, f"{calibrator}+{NAME}", judge)
+    return WeighedConfidence(moved, f"{calibrator}+{NAME}", judge)

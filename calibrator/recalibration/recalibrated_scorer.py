@@ -24,7 +24,7 @@ from calibrator.scorer import (
 
 
 @dataclass(frozen=True, slots=True)
-class Recalibrated:
+class RecalibratedScorer:
     """A Scorer around another; the recalibrations were fitted on that one's confidences.
 
     Numbers of replies alone and numbers that know other replies have a recalibration each. The
@@ -48,7 +48,7 @@ class Recalibrated:
     @property
     def name(self) -> str:
         """The names of scorer and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
-        return _named(self.scorer.name, self.recalibrations.alone)
+        return _full_name(self.scorer.name, self.recalibrations.alone)
 
     @property
     def reads_images(self) -> bool:
@@ -60,7 +60,7 @@ class Recalibrated:
 
     @property
     def opinion(self) -> str:
-        return _named(opinion_of(self.scorer), self.recalibrations.with_others)
+        return _full_name(opinion_of(self.scorer), self.recalibrations.with_others)
 
     @property
     def signals(self) -> str:
@@ -79,12 +79,12 @@ class Recalibrated:
         """Return the score with its confidences corrected, and joined with the item's signals."""
         alone, with_others = self.recalibrations.alone, self.recalibrations.with_others
         if score.alone is None:
-            mended = replace(score, confidence=_corrected(alone, item, score.confidence))
+            mended = replace(score, confidence=_correct(alone, item, score.confidence))
         else:
             mended = replace(
                 score,
-                alone=_corrected(alone, item, score.alone),
-                confidence=_corrected(with_others, item, score.confidence),
+                alone=_correct(alone, item, score.alone),
+                confidence=_correct(with_others, item, score.confidence),
             )
         return self._with_signals(item, score, mended)
 
@@ -107,11 +107,11 @@ class Recalibrated:
         )
 
 
-def _named(name: str, recalibration: Recalibration | None) -> str:
+def _full_name(name: str, recalibration: Recalibration | None) -> str:
     return name if recalibration is None else f"{name}+{recalibration.name}"
 
 
-def _corrected(recalibration: Recalibration | None, item: Item, confidence: float) -> float:
+def _correct(recalibration: Recalibration | None, item: Item, confidence: float) -> float:
     if recalibration is None:
         return confidence
     return recalibration.apply_to(confidence, item.source_model, item.domain)

@@ -69,7 +69,7 @@ class SignalCurve:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeighedConfidence:
     """A confidence moved by signals, its calibrator's name, and the kinds of the signals."""
 
     confidence: float
@@ -95,23 +95,27 @@ class SignalWeights:
         """The kind and a hash of all numbers, e.g. `signals@9c1d02ab`."""
         return f"{KIND}@{content_hash(self.as_dict())}"
 
-    def weigh(self, confidence: float, calibrator: str, signals: Signals) -> Weighed | None:
+    def weigh(
+        self, confidence: float, calibrator: str, signals: Signals
+    ) -> WeighedConfidence | None:
         """Return a confidence of exactly this calibrator, moved by the signals.
 
         Return None where there is no curve for the calibrator, or for any part of the signals.
         """
         its = self.curves.get(calibrator)
         for kinds in parts(signals.kinds) if its else ():
-            if its and (curve := its.get(combined(kinds))) is not None:
-                name = _named(calibrator, kinds, curve)
-                return Weighed(curve.apply(confidence, readings(signals, kinds)), name, kinds)
+            if its and (curve := its.get(combination_name(kinds))) is not None:
+                name = _name_with_signals(calibrator, kinds, curve)
+                return WeighedConfidence(
+                    curve.apply(confidence, readings(signals, kinds)), name, kinds
+                )
         return None
 
     def names(self) -> Iterator[str]:
         """Yield the names of all numbers that it gives."""
         for calibrator, its in self.curves.items():
             for combination, curve in its.items():
-                yield _named(calibrator, tuple(combination.split(" + ")), curve)
+                yield _name_with_signals(calibrator, tuple(combination.split(" + ")), curve)
 
     @property
     def of(self) -> Of:
@@ -168,13 +172,13 @@ def _curve(values: Mapping[str, Any], combination: str) -> SignalCurve:
 
 
 @lru_cache(maxsize=64)  # replies wait on the event loop, so the hash is computed once
-def _named(calibrator: str, kinds: tuple[str, ...], curve: SignalCurve) -> str:
+def _name_with_signals(calibrator: str, kinds: tuple[str, ...], curve: SignalCurve) -> str:
     """Return a name such as `embedded@3f2a91c0+judge@9c1d02ab`: signals, and their curve's hash."""
     known = "-".join(kind.partition(" ")[0] for kind in kinds)
-    return f"{calibrator}+{known}@{content_hash([combined(kinds), curve.as_dict()])}"
+    return f"{calibrator}+{known}@{content_hash([combination_name(kinds), curve.as_dict()])}"
 
 
-def combined(kinds: Sequence[str]) -> str:
+def combination_name(kinds: Sequence[str]) -> str:
     """Return the name of a combination of signals."""
     return " + ".join(kinds)
 
@@ -189,13 +193,13 @@ def readings(signals: Signals, kinds: Sequence[str]) -> list[float]:
     found: list[float] = []
     for kind in kinds:
         if kind == LOGPROBS:
-            found += [_bounded(math.exp(each)) for each in signals.logprobs or (0.0, 0.0)]
+            found += [_bound_odds(math.exp(each)) for each in signals.logprobs or (0.0, 0.0)]
         else:
-            found.append(_bounded(signals.judged or 0.0))
+            found.append(_bound_odds(signals.judged or 0.0))
     return found
 
 
-def _bounded(judged: float) -> float:
+def _bound_odds(judged: float) -> float:
     return max(-SUREST, min(SUREST, log_odds(judged)))
 
 
@@ -204,7 +208,7 @@ def confidences(replies: Sequence[LabelledSignals]) -> Floats:
     return np.array([each.confidence for each in replies])
 
 
-def weighed(
+def weigh_replies(
     weights: SignalWeights, replies: Sequence[LabelledSignals], otherwise: Floats | None = None
 ) -> Floats:
     """Return the confidences of replies with their signals, (n,).
@@ -240,7 +244,7 @@ def fit_signals(replies: Sequence[LabelledSignals]) -> SignalWeights:
     labels = 0
     for calibrator in sorted({each.calibrator for each in replies}):
         for kinds, members in _groups([e for e in replies if e.calibrator == calibrator]):
-            curves.setdefault(calibrator, {})[combined(kinds)] = _fitted(members, kinds)
+            curves.setdefault(calibrator, {})[combination_name(kinds)] = _fit_curve(members, kinds)
             labels += len(members)
     if not curves:
         most = len([each for each in replies if each.signals.kinds])
@@ -262,7 +266,7 @@ def cross_fitted_signals(replies: Sequence[LabelledSignals], clusters: Sequence[
         inside = [at for at, its in enumerate(folds) if its == fold]
         with suppress(JudgingError):
             weights = fit_signals([replies[at] for at, its in enumerate(folds) if its != fold])
-            found[inside] = weighed(weights, [replies[at] for at in inside])
+            found[inside] = weigh_replies(weights, [replies[at] for at in inside])
     return found
 
 
@@ -279,7 +283,7 @@ def _groups(
             yield kinds, members
 
 
-def _fitted(replies: Sequence[LabelledSignals], kinds: tuple[str, ...]) -> SignalCurve:
+def _fit_curve(replies: Sequence[LabelledSignals], kinds: tuple[str, ...]) -> SignalCurve:
     """Fit logistic regression that trusts the number, and the signals as far as labels show.
 
     The slope is at least 0: the number never falls as the one without signals rises.

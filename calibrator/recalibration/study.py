@@ -19,7 +19,7 @@ from calibrator.metrics.metrics import Floats, Ints, auroc, brier, ece
 from calibrator.recalibration.curves import fit_platt
 from calibrator.recalibration.fit import FIT
 from calibrator.rows.groups import groups_of
-from calibrator.rows.results import plain
+from calibrator.rows.results import plain_json
 from calibrator.rows.rows import Row, labels_of, question_numbers
 
 LABELS, SPLITS = 100, 25  # of N01
@@ -30,7 +30,7 @@ StudiedBy = Literal["model", "benchmark", "domain"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class MendedFigures:
     """The mean figures of one group over splits, on rows not fitted on, before and after.
 
     ECE never falls to 0 on a few hundred rows, whatever the confidences: `ece_floor` is that of
@@ -53,11 +53,13 @@ class Mended:
     auroc_isotonic: float
 
     def as_dict(self) -> dict[str, Any]:
-        values: dict[str, Any] = plain(asdict(self))
+        values: dict[str, Any] = plain_json(asdict(self))
         return values
 
 
-FIGURES = tuple(name for name in Mended.__dataclass_fields__ if name not in ("group", "rows"))
+FIGURES = tuple(
+    name for name in MendedFigures.__dataclass_fields__ if name not in ("group", "rows")
+)
 
 
 def study(
@@ -65,7 +67,7 @@ def study(
     confidence: Floats,
     by: StudiedBy = "model",
     progress: Callable[[int], None] = lambda _: None,
-) -> list[Mended]:
+) -> list[MendedFigures]:
     """Return N01 for every group of at least `MIN_ROWS` rows with both labels, largest first."""
     groups = [group for group in groups_of(rows) if group.kind == by]
     labels, questions = labels_of(rows), question_numbers(rows)
@@ -78,7 +80,9 @@ def study(
     return found
 
 
-def mend(group: str, y: Ints, p: Floats, questions: Ints, labels: int = LABELS) -> Mended | None:
+def mend(
+    group: str, y: Ints, p: Floats, questions: Ints, labels: int = LABELS
+) -> MendedFigures | None:
     """Return N01 for one group's rows.
 
     Return None for fewer rows than twice the `labels`, or where no split has both labels on both
@@ -92,7 +96,7 @@ def mend(group: str, y: Ints, p: Floats, questions: Ints, labels: int = LABELS) 
     if not figures:
         return None
     means = {name: float(np.mean([one[name] for one in figures])) for name in figures[0]}
-    return Mended(group=group, rows=len(y), accuracy=float(y.mean()), **means)
+    return MendedFigures(group=group, rows=len(y), accuracy=float(y.mean()), **means)
 
 
 def _draw(questions: Ints, labels: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -128,10 +132,10 @@ def _split(
     }
 
 
-def mean_of(found: Sequence[Mended]) -> Mended:
+def mean_of(found: Sequence[MendedFigures]) -> MendedFigures:
     """Return the unweighted mean over groups, nan where there are none."""
     means = {
         name: float(np.mean([getattr(one, name) for one in found])) if found else math.nan
         for name in FIGURES
     }
-    return Mended(group="mean", rows=sum(one.rows for one in found), **means)
+    return MendedFigures(group="mean", rows=sum(one.rows for one in found), **means)

@@ -36,7 +36,7 @@ from calibrator.metrics.intervals import RESAMPLES, SEED, Interval, percentile_i
 from calibrator.metrics.metrics import Floats, auroc, brier, ece, log_losses
 from calibrator.metrics.sampling import effective_size
 from calibrator.recalibration.curves import By, Kind
-from calibrator.recalibration.fit import FOLDS, Observed, apply_to_groups, fit_observed
+from calibrator.recalibration.fit import FOLDS, LabelledConfidences, apply_to_groups, fit_observed
 from calibrator.rows.selection import share_of
 
 ENOUGH: Final = 20.0
@@ -51,7 +51,7 @@ Raises JudgingError for too few labels, or labels of one kind.
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class UnseenConfidences:
     """Confidences of replies, (n,) each, from fits that did not see their labels.
 
     `across` was learnt from the other folds of questions. `in_time` was learnt from the earlier
@@ -96,32 +96,38 @@ class Trial:
 
 
 def trial(
-    found: Observed, before: ArrayLike, *, kind: Kind = "platt", by: By | None = None
+    found: LabelledConfidences, before: ArrayLike, *, kind: Kind = "platt", by: By | None = None
 ) -> Trial:
     """Try a curve of this kind on replies in the order of time.
 
     `before` (n,) are their current confidences.
     """
-    return compared(found, fixed(before), recalibrated(found, kind=kind, by=by))
+    return compare_fits(
+        found, fixed_confidences(before), recalibrate_unseen(found, kind=kind, by=by)
+    )
 
 
-def recalibrated(found: Observed, *, kind: Kind = "platt", by: By | None = None) -> Unseen:
+def recalibrate_unseen(
+    found: LabelledConfidences, *, kind: Kind = "platt", by: By | None = None
+) -> UnseenConfidences:
     """Return the confidences that curves of this kind give to replies they did not see."""
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
-        curve, its = fit_observed(found.taken(known), kind=kind, by=by), found.taken(judged)
+        curve, its = fit_observed(found.take(known), kind=kind, by=by), found.take(judged)
         return apply_to_groups(curve, its.groups, its.confidence)
 
-    return unseen(found, learn)
+    return predict_unseen(found, learn)
 
 
-def fixed(confidence: ArrayLike) -> Unseen:
-    """Return confidences that were not learnt from these labels, as `Unseen`."""
+def fixed_confidences(confidence: ArrayLike) -> UnseenConfidences:
+    """Return confidences that were not learnt from these labels, as `UnseenConfidences`."""
     given = np.asarray(confidence, dtype=np.float64)
-    return Unseen(given, given)
+    return UnseenConfidences(given, given)
 
 
-def unseen(found: Observed, learn: Learn, progress: Callable[[], None] = lambda: None) -> Unseen:
+def predict_unseen(
+    found: LabelledConfidences, learn: Learn, progress: Callable[[], None] = lambda: None
+) -> UnseenConfidences:
     """Return the confidences that `learn` gives to replies it did not see, in folds and in time.
 
     `progress` is called after each of the at most `FOLDS + ROUNDS` fits. Where the other folds have
@@ -133,10 +139,12 @@ def unseen(found: Observed, learn: Learn, progress: Callable[[], None] = lambda:
             with suppress(JudgingError):
                 target[judged] = learn(known, judged)
             progress()
-    return Unseen(across, in_time)
+    return UnseenConfidences(across, in_time)
 
 
-def compared(found: Observed, before: Unseen, after: Unseen) -> Trial:
+def compare_fits(
+    found: LabelledConfidences, before: UnseenConfidences, after: UnseenConfidences
+) -> Trial:
     """Compare two sets of confidences, and return the gain of `after` over `before`."""
     saved = log_losses(found.correct, before.across) - log_losses(found.correct, after.across)
     return Trial(
@@ -149,7 +157,7 @@ def compared(found: Observed, before: Unseen, after: Unseen) -> Trial:
     )
 
 
-def log_loss_gain(found: Observed, before: Floats, after: Floats) -> Interval:
+def log_loss_gain(found: LabelledConfidences, before: Floats, after: Floats) -> Interval:
     """Return the fall of the mean log loss, with its 95 % interval over clusters (linearised).
 
     It takes memory for one number per reply, where a `Trial` resamples. Both confidences are (n,).
@@ -162,7 +170,7 @@ def log_loss_gain(found: Observed, before: Floats, after: Floats) -> Interval:
     return Interval(gain, gain - reach, gain + reach)
 
 
-def _log_evidence(found: Observed, before: Floats, after: Floats) -> float:
+def _log_evidence(found: LabelledConfidences, before: Floats, after: Floats) -> float:
     """Return the log of the wealth that one unit becomes by betting on `after` against `before`.
 
     Replies where either side has no confidence are not bet on.
@@ -190,12 +198,12 @@ def _rounds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
         first.setdefault(cluster, at)
     order = sorted(range(len(clusters)), key=lambda at: first[clusters[at]])
     start = 0
-    for end in _ends([clusters[at] for at in order]):
+    for end in _round_ends([clusters[at] for at in order]):
         yield order[:start], order[start:end]
         start = end
 
 
-def _ends(clusters: list[str]) -> list[int]:
+def _round_ends(clusters: list[str]) -> list[int]:
     """Return where the rounds end, such that no round separates a cluster."""
     least = max(1, len(clusters) // ROUNDS)
     ends: list[int] = []
@@ -206,7 +214,7 @@ def _ends(clusters: list[str]) -> list[int]:
     return ends if ends and ends[-1] == len(clusters) else [*ends, len(clusters)]
 
 
-def _figures(found: Observed, confidence: Floats) -> Figures:
+def _figures(found: LabelledConfidences, confidence: Floats) -> Figures:
     """Measure confidences against the labels."""
     y, w = found.correct, found.weights
     losses = log_losses(y, confidence)
@@ -218,7 +226,7 @@ def _figures(found: Observed, confidence: Floats) -> Figures:
     )
 
 
-def _mean_interval(values: Floats, found: Observed) -> Interval:
+def _mean_interval(values: Floats, found: LabelledConfidences) -> Interval:
     """Return the weighted mean, and its interval over resamples of whole clusters."""
     _, cluster = np.unique(np.asarray(found.clusters), return_inverse=True)
     sums = np.bincount(cluster, weights=values * found.weights)

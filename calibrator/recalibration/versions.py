@@ -80,7 +80,7 @@ def resolve_recalibrations(named: Named) -> Recalibrations:
     also for two files for the same kind of numbers.
     """
     if (versions := versions_named(named)) is not None:
-        return _together([versions.current(of) for of in POINTERS])
+        return _combine([versions.current(of) for of in POINTERS])
     found: dict[Of, Recalibration | SignalWeights] = {}
     for path in _paths(named):
         if path.name == CURRENT:
@@ -94,10 +94,10 @@ def resolve_recalibrations(named: Named) -> Recalibrations:
                 f"{found[one.of].name}: name one of them"
             )
         found[one.of] = one
-    return _together(found.values())
+    return _combine(found.values())
 
 
-def _together(found: Iterable[Recalibration | SignalWeights | None]) -> Recalibrations:
+def _combine(found: Iterable[Recalibration | SignalWeights | None]) -> Recalibrations:
     """Combine loaded recalibrations of different kinds; None entries are skipped."""
     curves: dict[Of, Recalibration] = {}
     signals = None
@@ -282,7 +282,7 @@ def _change(
     figures: Mapping[str, Any] | None = None,
 ) -> Change:
     """Return a line of the history with the present time."""
-    return Change(kind, before, after, _now(), figures or {}, of == "others", of == "signals")
+    return Change(kind, before, after, _timestamp(), figures or {}, of == "others", of == "signals")
 
 
 def _file_of(name: str) -> str:
@@ -290,7 +290,7 @@ def _file_of(name: str) -> str:
     return f"{name.replace('@', '-')}.json"
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -27,7 +27,7 @@ class Group:
     at: Ints
 
 
-def shown(name: str | None) -> str:
+def printable_name(name: str | None) -> str:
     """Return a name for printing: at most 80 characters, without control characters."""
     text = (name or NONE).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = text.translate(_PRINTABLE)
@@ -38,17 +38,17 @@ def groups_of(rows: Sequence[Row]) -> list[Group]:
     """Return all groups, those of a kind in the order of their names; `pooled` comes last."""
     tiers = _tiers(rows)
     keys: Mapping[str, Callable[[Row], str]] = {
-        "benchmark": lambda row: shown(row.benchmark),
-        "model": lambda row: shown(row.model),
-        "domain": lambda row: shown(row.domain),
+        "benchmark": lambda row: printable_name(row.benchmark),
+        "model": lambda row: printable_name(row.model),
+        "domain": lambda row: printable_name(row.domain),
         "tier": lambda row: tiers[row.benchmark],
         "task": lambda row: "tool calls" if TOOLS_OFFERED in row.question else "text",
     }
-    groups = [group for kind, key in keys.items() for group in _grouped(rows, kind, key)]
+    groups = [group for kind, key in keys.items() for group in _group_by(rows, kind, key)]
     return [*groups, Group(POOLED, POOLED, np.arange(len(rows)))]
 
 
-def _grouped(rows: Sequence[Row], kind: str, key: Callable[[Row], str]) -> list[Group]:
+def _group_by(rows: Sequence[Row], kind: str, key: Callable[[Row], str]) -> list[Group]:
     members: dict[str, list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         members[key(row)].append(i)

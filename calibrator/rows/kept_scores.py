@@ -37,7 +37,7 @@ from calibrator.scorer import (
     Score,
     Scorer,
     ToolUse,
-    Unsupported,
+    UnsupportedSentence,
     batch_characters_of,
     opinion_of,
     read_notes,
@@ -100,7 +100,7 @@ class KeptScores:
             return self
         return KeptScores(raised, self._device, is_renewed=self._is_renewed)
 
-    def known(self, items: Sequence[Item]) -> dict[int, Score]:
+    def known_scores(self, items: Sequence[Item]) -> dict[int, Score]:
         """Return the scores that are in the cache, by the item's position, and count them."""
         found = {
             at: score
@@ -119,7 +119,7 @@ class KeptScores:
         return scores
 
 
-def keeping(scorer: Scorer, device: str, *, is_renewed: bool = False) -> Scorer:
+def cache_scores(scorer: Scorer, device: str, *, is_renewed: bool = False) -> Scorer:
     """Return the scorer with a cache; a fake one, which computes nothing, is returned unchanged."""
     if isinstance(scorer, FakeScorer):
         return scorer
@@ -171,12 +171,12 @@ def kept_folds(
     """Return the fit of a study's folds on `rows` with each fold's result cached by `kept_fit`."""
     whole = digest_of_rows(rows)
 
-    def kept(train: Ints, judged: Ints) -> Floats:
+    def fit_or_load(train: Ints, judged: Ints) -> Floats:
         chosen = [hashlib.sha256(at.tobytes()).hexdigest() for at in (train, judged)]
         every = ["fold", *parts, whole, *chosen]
         return kept_fit(every, lambda: fit(train, judged), is_renewed=is_renewed)
 
-    return kept
+    return fit_or_load
 
 
 def digest_of_rows(rows: Sequence[Row]) -> str:
@@ -223,8 +223,11 @@ def _digest_of_item(item: Item) -> str:
     seen = [
         *(item.question, item.answer, item.source_model, item.benchmark, item.domain),
         [hashlib.sha256(image).hexdigest() for image in item.images],
-        _said(item.tool_use),
-        *([other.answer, other.source_model, _said(other.tool_use)] for other in item.others),
+        _tool_use_key(item.tool_use),
+        *(
+            [other.answer, other.source_model, _tool_use_key(other.tool_use)]
+            for other in item.others
+        ),
         *(() if item.alone is None else [item.alone]),
         *([list(astuple(item.signals))] if item.signals.kinds else []),
         *([list(item.messages)] if item.messages and item.tool_use is None else []),
@@ -234,7 +237,7 @@ def _digest_of_item(item: Item) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]
 
 
-def _said(use: ToolUse | None) -> list[Any] | None:
+def _tool_use_key(use: ToolUse | None) -> list[Any] | None:
     return None if use is None else [list(use.messages), list(use.tools), use.message]
 
 
@@ -254,11 +257,11 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
 
 
 def _kept_score(values: dict[str, Any]) -> Score:
-    """Build a Score from the output of `_written`."""
+    """Build a Score from the output of `_score_values`."""
     values = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
     doubts = tuple(FieldDoubt(**one) for one in values.pop("fields", ()))
     unsupported = tuple(
-        Unsupported(one["sentence"], tuple(one["words"]), one["kind"])
+        UnsupportedSentence(one["sentence"], tuple(one["words"]), one["kind"])
         for one in values.pop("unsupported", ())
     )
     notes = values.pop("notes", None)
@@ -270,7 +273,7 @@ def _kept_score(values: dict[str, Any]) -> Score:
     )
 
 
-def _written(one: Score) -> dict[str, Any]:
+def _score_values(one: Score) -> dict[str, Any]:
     """Return the values of a score that differ from their defaults."""
     unset = Score(math.nan, math.nan)
     said = [field.name for field in fields(one)]
@@ -284,7 +287,7 @@ def _written(one: Score) -> dict[str, Any]:
 
 def _append(path: Path, scores: Any) -> None:
     """Append scores to the cache's file; an error of the disk is ignored."""
-    lines = [json.dumps([digest, _written(one)]) for digest, one in scores]
+    lines = [json.dumps([digest, _score_values(one)]) for digest, one in scores]
     with suppress(OSError):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

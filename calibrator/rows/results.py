@@ -72,7 +72,7 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, with None for nan, which JSON lacks."""
-        values: dict[str, Any] = plain(asdict(self))
+        values: dict[str, Any] = plain_json(asdict(self))
         return values
 
 
@@ -139,17 +139,17 @@ def mean_over_benchmarks(results: Sequence[Result], method: Method, rows: int) -
     )
 
 
-def plain(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """Return a value for JSON, with None for nan and infinity."""
     if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain_json(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain_json(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def numbers(value: Any) -> Any:
-    """Return the value that `plain` made JSON of, with nan for None."""
+    """Return the value that `plain_json` made JSON of, with nan for None."""
     if isinstance(value, dict):
         return {key: numbers(one) for key, one in value.items()}
     if isinstance(value, list):

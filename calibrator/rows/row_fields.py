@@ -50,9 +50,9 @@ def near_miss(field: Field, row: Mapping[str, Any]) -> str | None:
 
     It may be another common name, have other case, or have a slip.
     """
-    by_plain_name = {_plain(key): key for key in reversed(list(row)) if key != field}
+    by_plain_name = {_plain_name(key): key for key in reversed(list(row)) if key != field}
     for other in (field, *OTHER_NAMES[field]):
-        if key := by_plain_name.get(_plain(other)):
+        if key := by_plain_name.get(_plain_name(other)):
             return key
     close = get_close_matches(field, by_plain_name, n=1, cutoff=0.8)
     return by_plain_name[close[0]] if close else None
@@ -63,5 +63,5 @@ def _ends_with_reply(messages: Any) -> bool:
     return isinstance(last, Mapping) and last.get("role") == "assistant"
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))

@@ -217,14 +217,14 @@ def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | N
             raise ValueError(missing_field("response", raw))
         question, answer = depiction(prompt)
         return Question(question, [{"image_url": raw["image"]}]), answer, None
-    response, asked = raw["response"], _asked(raw)
+    response, asked = raw["response"], _question_of(raw)
     if isinstance(response, str):
         return asked, response, asked.tool_use({"role": "assistant", "content": response})
     message = response_message(response)
     return asked, message_text(message), asked.tool_use(message)
 
 
-def _asked(raw: dict[str, Any]) -> Question:
+def _question_of(raw: dict[str, Any]) -> Question:
     """Return a row's question, from `question` or from `messages`.
 
     Raises ValueError without either.
@@ -252,16 +252,16 @@ def open_lines(path: Path) -> BinaryIO:
     try:
         _refuse_second_reading(stream)
         head = stream.read(len(_GZIP))
-        whole = cast(BinaryIO, io.BufferedReader(_Resumed(head, stream)))
+        whole = cast(BinaryIO, io.BufferedReader(_ResumedStream(head, stream)))
     except BaseException:
         stream.close()
         raise
     if head == _GZIP:
-        return cast(BinaryIO, _Unpacked(whole))
+        return cast(BinaryIO, _UnpackedStream(whole))
     return whole
 
 
-class _Resumed(io.RawIOBase):
+class _ResumedStream(io.RawIOBase):
     """A stream whose first bytes have already been read."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
@@ -283,7 +283,7 @@ class _Resumed(io.RawIOBase):
         super().close()
 
 
-class _Unpacked(gzip.GzipFile):
+class _UnpackedStream(gzip.GzipFile):
     """A gzip stream that also closes the packed stream."""
 
     def __init__(self, packed: BinaryIO) -> None:

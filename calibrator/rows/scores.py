@@ -70,7 +70,7 @@ def score_items(
     order, since with short ones first the remaining time would seem too short. Cached scores count
     as done at once.
     """
-    scores = scorer.known(items) if isinstance(scorer, KeptScores) else {}
+    scores = scorer.known_scores(items) if isinstance(scorer, KeptScores) else {}
     progress(len(scores))
     wanted = [i for i in range(len(items)) if i not in scores]
     batches = list(_batches(sorted(wanted, key=lambda i: _size(items[i])), items))
@@ -231,7 +231,7 @@ def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list
         if identity not in wanted:
             continue
         if knows_others_of(calibrator):
-            before = _alone(path, identity, facts)
+            before = _number_alone(path, identity, facts)
             knowing = f"{name}, knowing others" if name else calibrator
         elif not name and calibrator:
             alone = calibrator
@@ -243,7 +243,7 @@ def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list
     return _kinds([numbers[str(row.id)] for row in rows], whole.tags, alone, knowing)
 
 
-def _alone(path: Path, identity: str, facts: Mapping[str, Any]) -> float:
+def _number_alone(path: Path, identity: str, facts: Mapping[str, Any]) -> float:
     """Return a line's number for the reply alone, beside the one that is based on others."""
     if not _is_probability(alone := facts.get("alone")):
         raise JudgingError(f"{path}: id {identity!r} lacks `alone`, its own number")
@@ -266,7 +266,7 @@ def read_one_kind(
         name = str(facts.get("calibrator") or "")
         knows = knows_others_of(name)
         if knows and not knows_others:
-            confidence, name = _alone(path, identity, facts), without_others(name)
+            confidence, name = _number_alone(path, identity, facts), without_others(name)
         if knows or not knows_others:
             numbers[identity] = confidence, name
     kept = [row for row in rows if str(row.id) in numbers]
@@ -312,7 +312,7 @@ def _scored_lines(path: Path) -> Iterator[ScoredLine]:
             if not line.strip():
                 continue
             try:
-                identity, confidence, facts = _scored(line)
+                identity, confidence, facts = _parse_score(line)
             except ValueError as error:
                 raise RowError(str(path), number, str(error)) from error
             if found.setdefault(identity, confidence) != confidence:
@@ -325,7 +325,7 @@ def _is_probability(number: Any) -> TypeGuard[int | float]:
     return is_number and 0 <= number <= 1
 
 
-def _scored(line: bytes) -> tuple[str, float, dict[str, Any]]:
+def _parse_score(line: bytes) -> tuple[str, float, dict[str, Any]]:
     """Parse a scored line: its row's id, its confidence, and all its values. Raises ValueError."""
     try:
         values = json.loads(line)

@@ -65,7 +65,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ShardRun:
     """One run over some files, as a value that travels to whoever scores the parts."""
 
     folder: str
@@ -88,7 +88,7 @@ class Run:
             **asdict(self.options),
         }
 
-    def differing(self) -> list[str]:
+    def changed_facts(self) -> list[str]:
         """Return the names of the facts that changed since the run began."""
         found = json.loads(Path(self.folder, FACTS).read_text(encoding="utf-8"))
         return [name for name, value in self.facts().items() if found.get(name) != value]
@@ -97,7 +97,7 @@ class Run:
         """Return the file of a part."""
         return Path(self.folder, f"{source:05d}-{number:06d}.jsonl")
 
-    def done(self) -> list[list[int]]:
+    def finished_parts(self) -> list[list[int]]:
         """Return for each file the numbers of the finished parts, ascending."""
         found: list[list[int]] = [[] for _ in self.files]
         for name in os.listdir(self.folder):
@@ -133,7 +133,7 @@ class Run:
 
         Raises ClusterError where a part is missing.
         """
-        for source, numbers in enumerate(self.done()):
+        for source, numbers in enumerate(self.finished_parts()):
             is_last = False
             for expected, number in enumerate(numbers):
                 path = self.path_of(source, number)
@@ -153,7 +153,7 @@ class Run:
 
         Raises ClusterError as `summaries`, and where a file changed since the run began.
         """
-        if differing := self.differing():
+        if differing := self.changed_facts():
             raise ClusterError(
                 f"{' and '.join(differing)} changed while rows were read; "
                 f"remove {self.folder} to begin anew"
@@ -178,7 +178,7 @@ class Run:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options) -> Run:
+def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options) -> ShardRun:
     """Start a run whose parts are kept beside `output`, or resume the one there.
 
     Raises ClusterError where the folder has parts of another run, OSError where a file cannot be
@@ -188,12 +188,12 @@ def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(output))
     folder = output.absolute().with_name(output.name + ".parts")
     paths = tuple(str(file.absolute()) for file in files)
-    run = Run(str(folder), paths, tuple(map(str, files)), calibrator, options)
+    run = ShardRun(str(folder), paths, tuple(map(str, files)), calibrator, options)
     facts = run.facts()
     folder.mkdir(exist_ok=True)
     if not (folder / FACTS).exists():
         _write(folder / FACTS, [json.dumps(facts, indent=1)])
-    if differing := run.differing():
+    if differing := run.changed_facts():
         raise ClusterError(
             f"{folder} has parts of a run with other {', '.join(differing)}; "
             "remove that folder to begin anew"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from calibrator.text.looking_for import Reading, Sought
+from calibrator.text.looking_for import PreparedText, SoughtPattern
 
 MAX_SENTENCE = 240  # characters; a longer sentence says more than that the answer is right
 MAX_STRIPPED = 8  # sentences at each end
@@ -69,7 +69,7 @@ _NEEDED_WORDS = (
     " accept count score scores grade credit highly generous rewarded tip label verdict is_correct"
     " is_right evaluation ground"
 )
-_IN_FAVOUR = Sought(
+_IN_FAVOUR = SoughtPattern(
     _ADDRESSES,
     frozenset(_NEEDED_WORDS.split()),
     ("succeed", "note to ", "(ii)", "<", "[system", "#"),
@@ -84,7 +84,7 @@ _SAYS_MORE = re.compile(
 _BREAK = re.compile(r"[.!?\n](?:(?<=\n)\n*|[ \t]+)")
 
 
-def stripped(answer: str) -> str:
+def strip_addresses(answer: str) -> str:
     """Return the answer without sentences that address its reader, at its end and its beginning.
 
     At most `MAX_STRIPPED` sentences are removed at each end, and the last remaining one stays.
@@ -131,7 +131,7 @@ def addresses(sentence: str) -> bool:
         return True
     return (
         len(bare) <= MAX_SENTENCE
-        and _IN_FAVOUR.may_be_in(Reading(sentence))
+        and _IN_FAVOUR.may_be_in(PreparedText(sentence))
         and bool(_ADDRESSES.search(sentence.strip()) or _ADDRESSES.search(bare))
         and not _SAYS_MORE.search(bare)
     )

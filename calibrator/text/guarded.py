@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from calibrator.kernel import compiled
+from calibrator.kernel import load_kernel
 from calibrator.text.looking_for import kept, reading_of, without_signs_beyond_ascii
 from calibrator.text.needles import needles_of
 
 SHORT: Final = 24  # characters; on a shorter text the pattern itself is as fast
 
 
-class Guarded:
+class GuardedPattern:
     """A compiled pattern that first tests cheaply whether a text can match.
 
     It has the methods of `re.Pattern`, with the same results.
@@ -33,7 +33,7 @@ class Guarded:
     def _holds_any(self) -> Callable[[object], bool] | None:
         """A look-up of the needles in an index; None if the pattern has none."""
         words, parts = needles_of(self.pattern)
-        kernel = compiled()
+        kernel = load_kernel()
         if kernel is None or not (words or parts):
             return None
         whole = frozenset(filter(str.isascii, words))
@@ -62,6 +62,6 @@ class Guarded:
         return self.pattern.sub(new, text, count) if self.may_match(text) else text
 
 
-def guarded(pattern: str, flags: int = 0) -> Guarded:
+def compile_guarded(pattern: str, flags: int = 0) -> GuardedPattern:
     """Compile a pattern, as `re.compile` does; raises `re.error` for a wrong one."""
-    return Guarded(re.compile(pattern, flags))
+    return GuardedPattern(re.compile(pattern, flags))

@@ -96,7 +96,7 @@ def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
     """Return the encoded image of a content part, or its http(s) URL."""
     source = part.get("source")  # Anthropic's form
     if isinstance(source, Mapping) and source.get("type") == "base64":
-        return _decoded(source.get("media_type"), source.get("data"), max_bytes)
+        return _decode_image(source.get("media_type"), source.get("data"), max_bytes)
     given = source if isinstance(source, Mapping) else part.get("image_url")
     url = given.get("url") if isinstance(given, Mapping) else given
     if not isinstance(url, str) or not url:
@@ -115,10 +115,10 @@ def _of_data_url(url: str, max_bytes: int) -> bytes:
     media_type, *parameters = [each.strip() for each in url[len(_DATA) : comma].lower().split(";")]
     if comma < 0 or "base64" not in parameters:
         raise NotScorableError("image_format", "an image's data URL has no base64")
-    return _decoded(media_type, url[comma + 1 :], max_bytes)
+    return _decode_image(media_type, url[comma + 1 :], max_bytes)
 
 
-def _decoded(media_type: Any, data: Any, max_bytes: int) -> bytes:
+def _decode_image(media_type: Any, data: Any, max_bytes: int) -> bytes:
     """Decode the base64 of an image; raises NotScorableError for a wrong type, size or encoding."""
     if not isinstance(media_type, str) or media_type.lower() not in MEDIA_TYPES:
         known = ", ".join(sorted(MEDIA_TYPES))

@@ -44,12 +44,12 @@ def is_clipped(text: str, layout: Layout) -> bool:
     return len(text) > 2 * layout.max_tokens * CHARACTERS_PER_TOKEN
 
 
-def readable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace half surrogate pairs, which JSON can carry and tokenizers refuse, with U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], layout: Layout) -> list[list[int]]:
     """Return the token ids of each text, without [CLS] and [SEP]."""
-    clipped = [readable(clip_characters(text, layout)) for text in texts]
+    clipped = [replace_surrogates(clip_characters(text, layout)) for text in texts]
     return [e.ids for e in tokenizer.encode_batch_fast(clipped, add_special_tokens=False)]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from calibrator.kernel import compiled
+from calibrator.kernel import load_kernel
 
 MOST_READ = 2**16  # characters of the longest text that the kernel reads
 SPACES = " \t\n\r\f\v\x1c\x1d\x1e\x1f"  # the ASCII characters that `\s` matches
@@ -59,7 +59,7 @@ def letters_in(text: str) -> list[str]:
     return _LETTERS.findall(text)
 
 
-class Reading:
+class PreparedText:
     """A text with the forms of it that several readers need, each computed once."""
 
     def __init__(self, text: str) -> None:
@@ -69,7 +69,7 @@ class Reading:
     @property
     def kernel(self) -> ModuleType | None:
         """The compiled functions, or None where they cannot read the text."""
-        return compiled() if self.text.isascii() and len(self.text) <= MOST_READ else None
+        return load_kernel() if self.text.isascii() and len(self.text) <= MOST_READ else None
 
     @kept
     def in_order(self) -> list[str]:
@@ -130,7 +130,7 @@ class Reading:
         """
         if self.text.isascii():
             return self.index
-        if (kernel := compiled()) is None or self.is_odd or len(self.text) > MOST_READ:
+        if (kernel := load_kernel()) is None or self.is_odd or len(self.text) > MOST_READ:
             return None
         found: object = kernel.index(without_signs_beyond_ascii(self.lower))
         return found
@@ -142,12 +142,12 @@ class Reading:
 
 
 @lru_cache(maxsize=64)
-def reading_of(text: str) -> Reading:
+def reading_of(text: str) -> PreparedText:
     """Return the reading of a text, cached because several readers look into the same text."""
-    return Reading(text)
+    return PreparedText(text)
 
 
-class Sought:
+class SoughtPattern:
     """A pattern, and strings of which every text that it matches contains one.
 
     These are `words`, found as whole words, and `parts`, found anywhere; both are in lower case. A
@@ -165,14 +165,14 @@ class Sought:
     @kept
     def needles(self) -> object:
         """Return words and parts in the kernel's form; None without a kernel."""
-        kernel = compiled()
+        kernel = load_kernel()
         return kernel.needles(tuple(self.words), self.parts) if kernel is not None else None
 
-    def may_be_in(self, reading: Reading) -> bool:
+    def may_be_in(self, reading: PreparedText) -> bool:
         """Return False if the pattern certainly matches nowhere."""
         if not self.words and not self.parts:
             return True
-        if (index := reading.index) is not None and (kernel := compiled()) is not None:
+        if (index := reading.index) is not None and (kernel := load_kernel()) is not None:
             found: list[bool] = kernel.hold_any(index, (self.needles,))
             return found[0]
         if reading.is_odd or not self.words.isdisjoint(reading.words):
@@ -182,11 +182,11 @@ class Sought:
                 return True
         return False
 
-    def is_in(self, reading: Reading) -> bool:
+    def is_in(self, reading: PreparedText) -> bool:
         """Return whether the pattern matches anywhere."""
         return self.may_be_in(reading) and self.pattern.search(reading.text) is not None
 
-    def all_in(self, reading: Reading) -> list[str]:
+    def all_in(self, reading: PreparedText) -> list[str]:
         """Return what `findall` returns, for a pattern whose matches begin with one of `parts`."""
         if not self.may_be_in(reading):
             return []
@@ -206,19 +206,19 @@ class Sought:
         return found
 
 
-class Several:
+class PatternGroup:
     """Patterns that are searched for in the same text, each with words or parts."""
 
-    def __init__(self, *patterns: Sought) -> None:
+    def __init__(self, *patterns: SoughtPattern) -> None:
         self._patterns = patterns
 
     @kept
     def _needles(self) -> tuple[object, ...]:
         return tuple(each.needles for each in self._patterns)
 
-    def are_in(self, reading: Reading) -> list[bool]:
+    def are_in(self, reading: PreparedText) -> list[bool]:
         """Return for each pattern whether it matches anywhere."""
-        if (index := reading.index) is None or (kernel := compiled()) is None:
+        if (index := reading.index) is None or (kernel := load_kernel()) is None:
             return [each.is_in(reading) for each in self._patterns]
         found: list[bool] = kernel.hold_any(index, self._needles)
         for place, may_be in enumerate(found):
@@ -227,7 +227,7 @@ class Several:
         return found
 
 
-class Shape:
+class CharacterShape:
     """Rows of kinds of characters, one of which is in every ASCII text that a pattern matches.
 
     `kinds` maps a letter to the characters of that kind; `rows` are written in these letters.
@@ -239,30 +239,30 @@ class Shape:
         self._rows = tuple(row.encode() for row in rows)
 
     @kept
-    def _held(self) -> object:
+    def _kernel_form(self) -> object:
         """Return kinds and rows in the kernel's form; None without a kernel."""
-        kernel = compiled()
+        kernel = load_kernel()
         return kernel.shape(self._kinds, self._rows) if kernel is not None else None
 
     def may_be_in(self, text: str) -> bool:
         """Return False if an ASCII text contains none of the rows."""
         if not text.isascii():
             return True
-        if (kernel := compiled()) is not None:
-            found: bool = kernel.has_shape(text, self._held)
+        if (kernel := load_kernel()) is not None:
+            found: bool = kernel.has_shape(text, self._kernel_form)
             return found
         kinds = text.encode().translate(self._kinds)
         return any([row in kinds for row in self._rows])
 
 
-_LISTED = Shape(
+_LISTED = CharacterShape(
     {"n": "\n", " ": " \t", "(": "(", "A": "ABCDEFGHIJabcdefghij", ".": ").:"}, "nA.", " A.", "(A."
 )
 
 
-def sought(pattern: str, words: str = "", parts: tuple[str, ...] = ()) -> Sought:
+def compile_sought(pattern: str, words: str = "", parts: tuple[str, ...] = ()) -> SoughtPattern:
     """Make a pattern that ignores case; `words` are separated by spaces."""
-    return Sought(re.compile(pattern, re.IGNORECASE), frozenset(words.split()), parts)
+    return SoughtPattern(re.compile(pattern, re.IGNORECASE), frozenset(words.split()), parts)
 
 
 def at_lines(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:

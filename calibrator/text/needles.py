@@ -32,7 +32,7 @@ _Part = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Needed:
+class _Needles:
     """The strings that one part of a pattern needs.
 
     `exact` has all strings that it matches; None if they are unknown or too many. `one_of` has
@@ -43,7 +43,7 @@ class _Needed:
     one_of: Strings | None
 
 
-_ANYTHING: Final = _Needed(None, None)
+_ANYTHING: Final = _Needles(None, None)
 
 
 def needles_of(pattern: re.Pattern[str]) -> tuple[Strings, Strings]:
@@ -61,7 +61,7 @@ def needles_of(pattern: re.Pattern[str]) -> tuple[Strings, Strings]:
     return frozenset(words), frozenset(parts)
 
 
-def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) -> _Needed:
+def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) -> _Needles:
     """Return the needs of consecutive parts, joining the exact strings of neighbours.
 
     `after_edge` and `before_edge` say whether the edge of a word is before and after them.
@@ -73,18 +73,18 @@ def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) ->
         found = _of_part(
             part, parts[at - 1 : at] == [_BOUNDARY], parts[at + 1 : at + 2] == [_BOUNDARY]
         )
-        joined = None if found.exact is None else _joined(run, found.exact)
+        joined = None if found.exact is None else _join_all(run, found.exact)
         if joined is not None:
             run = joined
             continue
         is_exact = False
         edge = _EDGE if _is_gap(part) else ""
-        best = _rarer(best, frozenset(f"{each}{edge}" for each in run), found.one_of)
+        best = _rarest_set(best, frozenset(f"{each}{edge}" for each in run), found.one_of)
         run = frozenset({edge}) if found.exact is None else found.exact
-    return _Needed(run if is_exact else None, _rarer(best, run))
+    return _Needles(run if is_exact else None, _rarest_set(best, run))
 
 
-def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needed:
+def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needles:
     """Return the strings that one part of a parsed pattern needs."""
     operation, given = part
     if operation is _constants.LITERAL:
@@ -92,7 +92,7 @@ def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needed:
     if operation is _constants.IN:
         return _one_of_signs(_members(given))
     if operation in _AHEAD:
-        return _Needed(frozenset({_EDGE}) if part == _BOUNDARY else _NOTHING, None)
+        return _Needles(frozenset({_EDGE}) if part == _BOUNDARY else _NOTHING, None)
     if operation is _constants.SUBPATTERN:
         return _of_sequence(given[-1], after_edge, before_edge)
     if operation is _constants.ATOMIC_GROUP:
@@ -105,28 +105,28 @@ def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needed:
             return _of_sequence(repeated, after_edge, before_edge)
         found = _of_sequence(repeated, False, False)
         if least:
-            return _Needed(None, found.one_of)
+            return _Needles(None, found.one_of)
         if most == 1 and found.exact is not None:
-            return _Needed(found.exact | _NOTHING, None)
+            return _Needles(found.exact | _NOTHING, None)
     return _ANYTHING
 
 
-def _of_branches(branches: Sequence[_Needed]) -> _Needed:
+def _of_branches(branches: Sequence[_Needles]) -> _Needles:
     exact: set[str] | None = set()
     one_of: set[str] | None = set()
     for each in branches:
         exact = None if exact is None or each.exact is None else exact | each.exact
         one_of = None if one_of is None or each.one_of is None else one_of | each.one_of
-    return _Needed(*(None if each is None else frozenset(each) for each in (exact, one_of)))
+    return _Needles(*(None if each is None else frozenset(each) for each in (exact, one_of)))
 
 
-def _one_of_signs(codes: Sequence[int] | None) -> _Needed:
+def _one_of_signs(codes: Sequence[int] | None) -> _Needles:
     """Return the needs of one character; unknown if it has variants that `lower` keeps."""
     signs = [chr(code) for code in codes or ()]
     if not signs or not all(map(_is_plain, signs)):
         return _ANYTHING
     exact = frozenset(sign.lower() for sign in signs)
-    return _Needed(exact, exact)
+    return _Needles(exact, exact)
 
 
 def _is_plain(sign: str) -> bool:
@@ -159,14 +159,14 @@ def _is_gap(part: _Part) -> bool:
     )
 
 
-def _joined(first: Strings, second: Strings) -> Strings | None:
+def _join_all(first: Strings, second: Strings) -> Strings | None:
     """Return each string of the first set before each of the second; None if they are too many."""
     if len(first) * len(second) > MOST_JOINED:
         return None
     return frozenset(a + b for a in first for b in second)
 
 
-def _rarer(*sets: Strings | None) -> Strings | None:
+def _rarest_set(*sets: Strings | None) -> Strings | None:
     """Return the set of which a text most rarely contains a string; None if all are useless."""
     useful = [
         each for each in sets if each and len(each) <= MOST and all(s.strip(_EDGE) for s in each)

@@ -28,7 +28,7 @@ _UNFINISHED = ("queued", "in_progress", "failed", "cancelled")  # responses with
 
 def response_message(response: Any) -> Mapping[str, Any]:
     """Return the message of the first choice of a row's `response`; raises ValueError."""
-    reply = plain(response)
+    reply = to_mapping(response)
     if reply is None:
         raise ValueError(f"'response' must be a string or an object, not {type(response).__name__}")
     return reply_messages(reply)[0]
@@ -42,7 +42,7 @@ def other_reply(asked: Question, given: Any) -> OtherReply:
     """
     if isinstance(given, str):
         return OtherReply(given)
-    value = plain(given)
+    value = to_mapping(given)
     if value is None:
         raise ValueError(f"another reply must be text or an object, not {type(given).__name__}")
     model = value.get("model")
@@ -55,7 +55,7 @@ def other_reply(asked: Question, given: Any) -> OtherReply:
     return OtherReply(message_text(message), name, asked.tool_use(message))
 
 
-def plain(value: Any) -> Mapping[str, Any] | None:
+def to_mapping(value: Any) -> Mapping[str, Any] | None:
     """Return a mapping unchanged and an `openai` object as a dict; None for anything else."""
     if isinstance(value, Mapping):
         return value
@@ -77,28 +77,30 @@ def reply_messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if isinstance(reply.get("output"), list) and reply.get("object", "response") == "response":
         if reply.get("status") in _UNFINISHED:
             raise ValueError(f"the response is {reply['status']}: there is no answer in it")
-        return [answer_message(plain(item) for item in reply["output"])]
+        return [answer_message(to_mapping(item) for item in reply["output"])]
     blocks = reply.get("content")
     if reply.get("type") == "message" and isinstance(blocks, list):  # Anthropic's
-        return [blocks_message([plain(block) for block in blocks])]
-    return [_saying(reply)]
+        return [blocks_message([to_mapping(block) for block in blocks])]
+    return [_check_content(reply)]
 
 
 def _message_of(choice: Any) -> Mapping[str, Any]:
     """Return the message of a choice; raises ValueError if it has none."""
-    held = plain(choice)
+    held = to_mapping(choice)
     if held is None:
         raise ValueError(f"a choice must be an object, not {type(choice).__name__}")
     if held.get("message") is None:  # a choice of a text completion, or none at all
-        return {"content": held["text"]} if isinstance(held.get("text"), str) else _saying(held)
-    message = plain(held["message"])
+        return (
+            {"content": held["text"]} if isinstance(held.get("text"), str) else _check_content(held)
+        )
+    message = to_mapping(held["message"])
     if message is None:
         kind = type(held["message"]).__name__
         raise ValueError(f"a choice's message must be an object, not {kind}")
-    return _saying(message)
+    return _check_content(message)
 
 
-def _saying(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_content(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message unchanged if it has content or calls, even empty; else raise ValueError."""
     if any(key in message for key in SAID):
         return message

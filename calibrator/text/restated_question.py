@@ -39,7 +39,7 @@ def without_question(question: str, answer: str) -> str:
     asked = question.strip()
     if len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER:
         return answer
-    wanted = _wanted(asked)
+    wanted = _count_question(asked)
     if wanted is None or not _may_restate(asked, answer, wanted):
         return answer
     text = answer.replace(_QUOTED, " ").replace(asked, _QUOTED)
@@ -49,7 +49,7 @@ def without_question(question: str, answer: str) -> str:
     kept = [
         (part.replace(_QUOTED, ""), end)
         for part, end in zip(said, breaks, strict=True)
-        if not (_has_only(part, allowed) and _restates(part, wanted))
+        if not (_has_only(part, allowed) and _is_restatement(part, wanted))
     ]
     left = "".join(part + end for part, end in kept).strip()
     is_changed = _QUOTED in text or len(kept) < len(said)
@@ -57,7 +57,7 @@ def without_question(question: str, answer: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _wanted(asked: str) -> Counter[str] | None:
+def _count_question(asked: str) -> Counter[str] | None:
     """Count the content words of a question; None for one whose restatements are not removed."""
     if len(_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):
         return None
@@ -78,7 +78,7 @@ def _has_only(part: str, allowed: frozenset[str]) -> bool:
     return all(word[0].lower() in allowed for word in _WORD.finditer(part))
 
 
-def _restates(part: str, wanted: Counter[str]) -> bool:
+def _is_restatement(part: str, wanted: Counter[str]) -> bool:
     """Return whether a part of an answer holds the question's content words and no others."""
     own = _contents(part)
     if not own <= wanted:

@@ -16,8 +16,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from calibrator.kernel import compiled
-from calibrator.text.layout import Layout, clip_characters, readable
+from calibrator.kernel import load_kernel
+from calibrator.text.layout import Layout, clip_characters, replace_surrogates
 
 MOST_WORDS = 50_000  # that are remembered, about 10 MB; then all are dropped
 LONGEST_WORD = 40  # characters; longer words rarely recur and are not remembered
@@ -37,7 +37,7 @@ class WordPieces:
         self._cuts_words = _cuts_words(told)
         self._added = [token["content"] for token in told["added_tokens"]]
         self._words = _Words(tokenizer)
-        self._kernel = compiled() if self._cuts_words and _is_usual(told["model"]) else None
+        self._kernel = load_kernel() if self._cuts_words and _is_usual(told["model"]) else None
         if self._kernel is not None:
             unknown = told["model"]["vocab"][told["model"]["unk_token"]]
             self._held = self._kernel.vocabulary(told["model"]["vocab"], unknown)
@@ -47,13 +47,13 @@ class WordPieces:
 
         They are arrays, which the kernel reads fastest.
         """
-        return [self._of(clip_characters(text, layout)) for text in texts]
+        return [self._cut(clip_characters(text, layout)) for text in texts]
 
     def encode_whole(self, texts: Sequence[str]) -> list[array[int]]:
         """Return the token ids of each whole text; the caller bounds their length."""
-        return [self._of(text) for text in texts]
+        return [self._cut(text) for text in texts]
 
-    def _of(self, text: str) -> array[int]:
+    def _cut(self, text: str) -> array[int]:
         """Return the token ids of one text, with the kernel where it can read the text."""
         if not self._cuts_words or any(token in text for token in self._added):
             return array("i", _ids(self._tokenizer, text))
@@ -85,7 +85,7 @@ class _Words(dict[str, tuple[int, ...]]):
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    found: list[int] = tokenizer.encode(readable(text), add_special_tokens=False).ids
+    found: list[int] = tokenizer.encode(replace_surrogates(text), add_special_tokens=False).ids
     return found
 
 

@@ -39,7 +39,7 @@ from calibrator.loading import FAKE
 from calibrator.recalibration.curves import log_odds
 from calibrator.rows.rows import Row, labels_of
 from calibrator.scorer import COMPUTED, Item
-from calibrator.tuning.last_layer import Read, Readings, Tuned
+from calibrator.tuning.last_layer import CheckpointOutput, Readings, TunedCheckpoint
 
 BATCH = 64
 
@@ -79,11 +79,11 @@ class TunableCheckpoint:
         """Return whether fine-tuning uses an item; calls that have their own trees are not used."""
         return not self._calibrator.reads_as_call(item)
 
-    def read(self, items: Sequence[Item]) -> Read:
+    def read(self, items: Sequence[Item]) -> CheckpointOutput:
         """Read items that it learns from; a few dozen at a time bound the memory."""
         calibrator, known = self._calibrator, self._calibrator.parts.familiarity
         replies = [read_reply(item) for item in items]
-        read = calibrator.read_texts([each.bare for each in replies])
+        read = calibrator.read_texts([each.bare_item for each in replies])
         checked = self._evidence.check(replies)
         features = calibrator.features(checked, read)
         lines = lines_of(calibrator.layers, features)
@@ -93,14 +93,14 @@ class TunableCheckpoint:
             self._evidence.weigh(checked, calibrator.likeness(each), lines)
             for each in (read, as_known)
         )
-        return Read(
+        return CheckpointOutput(
             features.numbers,
             features.grams,
             features.models,
             np.array([each.confidence for each in scores]),
             np.array([log_odds(each.confidence) for each in later]),
             np.array([COMPUTED in each.basis for each in scores], np.bool_),
-            known.white(read.features) if known else np.zeros((len(items), 0), np.float32),
+            known.whiten(read.features) if known else np.zeros((len(items), 0), np.float32),
         )
 
     def read_rows(
@@ -115,7 +115,7 @@ class TunableCheckpoint:
             parts.append(self.read([row.item("served") for row in rows[at : at + BATCH]]))
             progress(len(parts[-1].odds))
         return Readings(
-            Read.joined(parts),
+            CheckpointOutput.join(parts),
             [(row.model or "").lower() for row in rows],
             [row.question_id for row in rows],
             labels_of(rows),
@@ -123,7 +123,11 @@ class TunableCheckpoint:
         )
 
     def write(
-        self, folder: Path, tuned: Tuned, facts: Mapping[str, Any], quality: Mapping[str, Any]
+        self,
+        folder: Path,
+        tuned: TunedCheckpoint,
+        facts: Mapping[str, Any],
+        quality: Mapping[str, Any],
     ) -> CheckpointConfig:
         """Write the tuned checkpoint and return its configuration; `facts` describe the labels.
 

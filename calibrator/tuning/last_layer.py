@@ -30,7 +30,7 @@ from calibrator.embedded.tuned_layer import (
     Features,
     TunedLayer,
     model_numbers,
-    standardised,
+    standardise,
     weighed_grams,
 )
 from calibrator.errors import JudgingError
@@ -64,7 +64,7 @@ Floats32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Features):
+class CheckpointOutput(Features):
     """A checkpoint's output for n replies, with the features that layers read.
 
     `confidence` (n,) is its own. `odds` (n,) are its log-odds once it knows their text. No layer
@@ -77,12 +77,12 @@ class Read(Features):
     is_computed: NDArray[np.bool_]
     white: Floats32
 
-    def taken(self, at: At) -> Read:
+    def take(self, at: At) -> CheckpointOutput:
         """Return the replies at these positions."""
-        return Read(*(getattr(self, each.name)[at] for each in fields(self)))
+        return CheckpointOutput(*(getattr(self, each.name)[at] for each in fields(self)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Read]) -> Read:
+    def join(cls, parts: Sequence[CheckpointOutput]) -> CheckpointOutput:
         """Return all parts one after the other; there must be at least one."""
         arrays = ([getattr(part, each.name) for part in parts] for each in fields(cls))
         return cls(*map(np.concatenate, arrays))
@@ -95,7 +95,7 @@ class Readings:
     Replies to the same of `questions` stay in one fold. A reply counts by its weight.
     """
 
-    read: Read
+    read: CheckpointOutput
     models: Sequence[str]
     questions: Sequence[str]
     correct: Ints
@@ -104,10 +104,10 @@ class Readings:
     def __len__(self) -> int:
         return len(self.correct)
 
-    def taken(self, at: At) -> Readings:
+    def take(self, at: At) -> Readings:
         """Return the replies at these positions."""
         return Readings(
-            self.read.taken(at),
+            self.read.take(at),
             [self.models[i] for i in at],
             [self.questions[i] for i in at],
             self.correct[at],
@@ -116,7 +116,7 @@ class Readings:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TunedCheckpoint:
     """A layer for a checkpoint, with facts about it.
 
     `learnt` is the weight, 0 to 1, of the ways of fitting that use more than the shipped log-odds.
@@ -129,7 +129,7 @@ class Tuned:
     models: Mapping[str, float]
     centre: Floats32
 
-    def confidence(self, read: Read) -> Floats:
+    def confidence(self, read: CheckpointOutput) -> Floats:
         """Return the confidences of the tuned checkpoint for replies, (n,)."""
         odds = self.layer.slope * read.odds + self.layer.offsets(read)
         return np.asarray(np.where(read.is_computed, read.confidence, sigmoid(odds)))
@@ -167,12 +167,12 @@ class _Problem:
             yield np.append(found[:size], landmarks)
 
 
-def fit_tuned(found: Readings) -> Tuned:
+def fit_tuned(found: Readings) -> TunedCheckpoint:
     """Fit a layer on all replies but computed ones.
 
     Raises JudgingError with fewer than `MIN_LABELS` labels, or labels of one kind.
     """
-    found = found.taken(np.flatnonzero(~found.read.is_computed))
+    found = found.take(np.flatnonzero(~found.read.is_computed))
     if len(found) < MIN_LABELS:
         raise JudgingError(f"{len(found)} labels are too few to fine-tune on: {MIN_LABELS}")
     if found.correct.min() == found.correct.max():
@@ -201,7 +201,7 @@ def fit_tuned(found: Readings) -> Tuned:
     layer = TunedLayer(slope, intercept, *scales, numbers * NUMBER_SCALE, grams, numbers_of)
     is_line = np.array([ridge == RECALIBRATION for _, ridge in WAYS])
     told = dict(zip(names, biases, strict=True))
-    return Tuned(layer, float(1 - shares[is_line].sum()), told, centre)
+    return TunedCheckpoint(layer, float(1 - shares[is_line].sum()), told, centre)
 
 
 def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
@@ -222,7 +222,7 @@ def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
     return np.asarray(shares / shares.sum())
 
 
-def _scales(read: Read) -> tuple[Floats32, Floats32, Floats32]:
+def _scales(read: CheckpointOutput) -> tuple[Floats32, Floats32, Floats32]:
     """Return mean and spread of numbers, (NUMBERS,) each, and the rarity of n-grams."""
     is_there = np.isfinite(read.numbers)
     count = np.maximum(is_there.sum(axis=0), 1)
@@ -233,9 +233,11 @@ def _scales(read: Read) -> tuple[Floats32, Floats32, Floats32]:
     return mean.astype(np.float32), spread.astype(np.float32), rarity.astype(np.float32)
 
 
-def _features(read: Read, mean: Floats32, spread: Floats32, rarity: Floats32) -> Floats32:
+def _features(
+    read: CheckpointOutput, mean: Floats32, spread: Floats32, rarity: Floats32
+) -> Floats32:
     """Return numbers and n-grams, (n, NUMBERS + parts * BUCKETS)."""
-    numbers = standardised(read.numbers, mean, spread) * NUMBER_SCALE
+    numbers = standardise(read.numbers, mean, spread) * NUMBER_SCALE
     grams = weighed_grams(read.grams, rarity) * GRAM_SCALES
     return np.hstack([numbers, grams.reshape(len(grams), -1)])
 

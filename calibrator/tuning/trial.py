@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrator.metrics.metrics import Floats
-from calibrator.recalibration.fit import FOLDS, Observed
-from calibrator.recalibration.trial import ROUNDS, Trial, compared, fixed, recalibrated, unseen
-from calibrator.tuning.last_layer import Readings, Tuned, fit_tuned
+from calibrator.recalibration.fit import FOLDS, LabelledConfidences
+from calibrator.recalibration.trial import (
+    ROUNDS,
+    Trial,
+    compare_fits,
+    fixed_confidences,
+    predict_unseen,
+    recalibrate_unseen,
+)
+from calibrator.tuning.last_layer import Readings, TunedCheckpoint, fit_tuned
 
 TUNING_STEPS = FOLDS + ROUNDS + 1  # approximate number of calls of `progress`
 
@@ -24,7 +31,7 @@ TUNING_STEPS = FOLDS + ROUNDS + 1  # approximate number of calls of `progress`
 class TuningTrial:
     """The result of fine-tuning on all labels, and trials of the same on unseen labels."""
 
-    tuned: Tuned
+    tuned: TunedCheckpoint
     now: Trial  # fine-tuned against today's numbers
     recalibration: Trial  # a recalibration alone against today's numbers
     beside: Trial  # fine-tuned against that recalibration
@@ -52,18 +59,18 @@ def try_tuning(
     """
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
-        return fit_tuned(found.taken(known)).confidence(found.read.taken(judged))
+        return fit_tuned(found.take(known)).confidence(found.read.take(judged))
 
     tuned = fit_tuned(found)  # first, as it reports missing labels
     progress()
     nobody = [""] * len(found)
     own = found.read.confidence
-    observed = Observed(found.correct, own, nobody, found.questions, found.weights)
-    before, less = fixed(now), recalibrated(observed)
-    more = unseen(observed, learn, progress)
+    observed = LabelledConfidences(found.correct, own, nobody, found.questions, found.weights)
+    before, less = fixed_confidences(now), recalibrate_unseen(observed)
+    more = predict_unseen(observed, learn, progress)
     return TuningTrial(
         tuned,
-        compared(observed, before, more),
-        compared(observed, before, less),
-        compared(observed, less, more),
+        compare_fits(observed, before, more),
+        compare_fits(observed, before, less),
+        compare_fits(observed, less, more),
     )

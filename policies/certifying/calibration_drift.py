@@ -38,7 +38,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Band:
+class VerdictBand:
     """The verdicts on replies with confidences in (low, high]: their count and sums."""
 
     low: float
@@ -68,7 +68,7 @@ class CalibrationMonitor:
         self._tolerance = tolerance
         gamblers = len(BANDS) * 2 * len(_STAKES)
         self._wealth = Wealth(gamblers, false_alarm_rate, _SWITCH)
-        self.bands = [Band(*ends) for ends in BANDS]
+        self.bands = [VerdictBand(*ends) for ends in BANDS]
 
     def add(self, confidence: float, *, is_correct: bool) -> None:
         """Count one more verdict in its bands, and settle the bets on it."""
@@ -107,7 +107,7 @@ class CalibrationMonitor:
     ) -> CalibrationMonitor:
         monitor = cls(false_alarm_rate)
         monitor.bands = [
-            Band(*ends, *sums) for ends, sums in zip(BANDS, values["bands"], strict=True)
+            VerdictBand(*ends, *sums) for ends, sums in zip(BANDS, values["bands"], strict=True)
         ]
         monitor._wealth.restore(values)
         return monitor

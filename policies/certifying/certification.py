@@ -39,7 +39,7 @@ from itertools import accumulate
 from typing import Final
 
 from policies.binomial import lower_tail
-from policies.certifying.missing_labels import Needed, needed_labels
+from policies.certifying.missing_labels import NeededLabels, needed_labels
 from policies.conditions.certificate import BINS, Grant, Scope
 from policies.conditions.ranking import bin_of
 
@@ -57,7 +57,7 @@ _MAIN_SHARES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledScore:
     """A scored reply and its label; `id` distinguishes the replies to one question.
 
     Later replies of a conversation (`is_first` is False) count for thresholds like any other. Live
@@ -86,7 +86,7 @@ class Certification:
     threshold: float | None = None
     accepted: int = 0
     wrong: int = 0
-    needed: Needed | None = None
+    needed: NeededLabels | None = None
     scores: tuple[int, ...] = ()
 
     @property
@@ -103,7 +103,9 @@ class Certification:
         return Grant(self.threshold, *stated, *counts, calibrator, scope, self.scores)
 
 
-def certify(rows: Iterable[Labelled], max_error: float, confidence: float = 0.95) -> Certification:
+def certify(
+    rows: Iterable[LabelledScore], max_error: float, confidence: float = 0.95
+) -> Certification:
     """Return the lowest threshold whose error rate is proved to be at most `max_error`.
 
     Only one reply of each question counts. Where no threshold is proved, the result holds the
@@ -182,9 +184,9 @@ def _least_provable(
     return high / 100, proved
 
 
-def one_per_question(rows: Iterable[Labelled]) -> list[Labelled]:
+def one_per_question(rows: Iterable[LabelledScore]) -> list[LabelledScore]:
     """Return one reply of each question, chosen by a hash that ignores score and label."""
-    by_question: dict[str, list[Labelled]] = {}
+    by_question: dict[str, list[LabelledScore]] = {}
     for row in rows:
         by_question.setdefault(row.question, []).append(row)
     return [
@@ -193,14 +195,14 @@ def one_per_question(rows: Iterable[Labelled]) -> list[Labelled]:
     ]
 
 
-def _place(row: Labelled) -> bytes:
+def _place(row: LabelledScore) -> bytes:
     return hashlib.sha256(f"{row.question}\0{row.id}".encode()).digest()
 
 
 class _Counts:
     """Labelled replies, sorted by confidence."""
 
-    def __init__(self, rows: Sequence[Labelled]) -> None:
+    def __init__(self, rows: Sequence[LabelledScore]) -> None:
         pairs = sorted((row.confidence, row.is_correct) for row in rows)
         self._first = [row.confidence for row in rows if row.is_first]
         if pairs and not 0 <= pairs[0][0] <= pairs[-1][0] <= 1:

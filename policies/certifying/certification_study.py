@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from policies.certifying.certification import GRID, Labelled, certify
+from policies.certifying.certification import GRID, LabelledScore, certify
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Study:
 
 
 def study(
-    rows: Sequence[Labelled],
+    rows: Sequence[LabelledScore],
     max_error: float,
     confidence: float = 0.95,
     *,
@@ -49,7 +49,7 @@ def study(
 
     Raises ValueError as `certify` does.
     """
-    by_question: dict[str, list[Labelled]] = {}
+    by_question: dict[str, list[LabelledScore]] = {}
     for row in rows:
         by_question.setdefault(row.question, []).append(row)
     questions = sorted(by_question)
@@ -80,7 +80,7 @@ def study(
     )
 
 
-def _outcome(questions: Sequence[Sequence[Labelled]], threshold: float) -> tuple[float, float]:
+def _outcome(questions: Sequence[Sequence[LabelledScore]], threshold: float) -> tuple[float, float]:
     """Return coverage and error rate at a threshold; the error rate is 0 where none is accepted."""
     accepted = wrong = 0.0
     for replies in questions:
@@ -90,7 +90,7 @@ def _outcome(questions: Sequence[Sequence[Labelled]], threshold: float) -> tuple
     return accepted / len(questions), wrong / accepted if accepted else 0.0
 
 
-def _best_coverage(questions: Sequence[Sequence[Labelled]], max_error: float) -> float:
+def _best_coverage(questions: Sequence[Sequence[LabelledScore]], max_error: float) -> float:
     """Return the highest coverage of a threshold whose error rate on all questions is low enough.
 
     Return 0.0 where no threshold of the grid has such an error rate.

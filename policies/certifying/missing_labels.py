@@ -30,7 +30,7 @@ class LabelCounts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class NeededLabels:
     """The number of labels, of questions of the same kind, that are missing.
 
     `at_least` are enough if none of the new ones is wrong. `expected` is an estimate from the
@@ -64,7 +64,7 @@ def least_labels(max_error: float, delta: float) -> int:
 
 def needed_labels(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, confidence: float
-) -> Needed:
+) -> NeededLabels:
     """Return the missing labels of the starting point that needs the fewest.
 
     `shares` holds the part of delta of each starting point. The share of new labels that is
@@ -72,18 +72,18 @@ def needed_labels(
     """
     delta = 1.0 - confidence
     if not counts.labels:
-        return Needed(least_labels(max_error, delta * max(shares.values())), None)
+        return NeededLabels(least_labels(max_error, delta * max(shares.values())), None)
     open_starts = _fewest_more(counts, shares, max_error, delta)
     if not open_starts:
         start = _most_accepted(counts, shares, max_error, delta)
         least = max(least_labels(max_error, delta * max(shares.values())) - counts.labels, 1)
-        return Needed(least, None, start, *counts.at_or_above(start), is_hopeless=True)
+        return NeededLabels(least, None, start, *counts.at_or_above(start), is_hopeless=True)
     at_least, start = min(open_starts)
-    expected = _expected(counts, shares, max_error, confidence)
+    expected = _expected_labels(counts, shares, max_error, confidence)
     if expected is not None:
         more, start = max(expected[0] - counts.labels, at_least), expected[1]
-        return Needed(at_least, more, start, *counts.at_or_above(start))
-    return Needed(at_least, None, start, *counts.at_or_above(start))
+        return NeededLabels(at_least, more, start, *counts.at_or_above(start))
+    return NeededLabels(at_least, None, start, *counts.at_or_above(start))
 
 
 def _fewest_more(
@@ -107,7 +107,7 @@ def _fewest_more(
     return found
 
 
-def _expected(
+def _expected_labels(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, confidence: float
 ) -> tuple[int, float] | None:
     """Return how many labels prove the rate if the share of errors stays, and the starting point.

@@ -51,7 +51,7 @@ _ALL: Final = frozenset(MARKS)
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkCondition:
     """A condition that a call has at least one of the given marks.
 
     Each of `groups` names arguments (None for any) and marks. `if_unknown` is the answer for a call
@@ -63,9 +63,9 @@ class Marked:
 
     def match(self, call: ToolCall) -> bool:
         """Return whether a call has one of the marks, on one of the arguments."""
-        return self.if_unknown if call.marks is None else bool(self.found(call))
+        return self.if_unknown if call.marks is None else bool(self.find_marks(call))
 
-    def found(self, call: ToolCall) -> list[tuple[str, str]]:
+    def find_marks(self, call: ToolCall) -> list[tuple[str, str]]:
         """Return the marks of a call that the condition names, each as (mark, argument or "")."""
         return [
             (mark, argument)
@@ -76,7 +76,7 @@ class Marked:
             )
         ]
 
-    def covers(self, other: Marked | None) -> bool:
+    def covers(self, other: MarkCondition | None) -> bool:
         """Return whether this condition matches every call that `other` matches."""
         if other is None or (other.if_unknown and not self.if_unknown):
             return False
@@ -110,7 +110,7 @@ class Risk:
         return either([name for name in RISKS if name in self.names])
 
 
-def read_marked(node: Node, *, if_unknown: bool) -> Marked | None:
+def read_marked(node: Node, *, if_unknown: bool) -> MarkCondition | None:
     """Read `any`, names of marks, or a mapping of arguments to these; problems are reported.
 
     Return None where the node is absent.
@@ -118,11 +118,11 @@ def read_marked(node: Node, *, if_unknown: bool) -> Marked | None:
     if not node.is_present:
         return None
     if not isinstance(node.value, dict):
-        return Marked(((None, _marks(node)),), if_unknown)
+        return MarkCondition(((None, _marks(node)),), if_unknown)
     if not node.value:
         node.report(f"{node} is empty, so it could never hold")
     groups = ((Globs((name,)), _marks(node[name])) for name in node.value)
-    return Marked(tuple(groups), if_unknown)
+    return MarkCondition(tuple(groups), if_unknown)
 
 
 def _marks(node: Node) -> frozenset[str]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from policies.conditions.globs import matching
+from policies.conditions.globs import glob_test
 
 MAX_COMMAND: Final = 20_000  # characters; a longer command is not read
 _SPACE: Final = " \t"
@@ -113,7 +113,7 @@ class _Reader:
         elif char == "'":
             return self._quoted_whole()
         elif char == '"':
-            return self._quoted()
+            return self._read_quoted()
         elif char == "\\":
             self._add(self._text[self._at : self._at + 1])
             self._at += 1
@@ -171,7 +171,7 @@ class _Reader:
         self._at = end + 1
         return True
 
-    def _quoted(self) -> bool:
+    def _read_quoted(self) -> bool:
         self._add("")
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -225,7 +225,7 @@ def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
     return any(
         len(words) >= len(phrase)
         and all(
-            one == word or matching(one)(word) for one, word in zip(phrase, words, strict=False)
+            one == word or glob_test(one)(word) for one, word in zip(phrase, words, strict=False)
         )
         for phrase in listed
     )

@@ -26,7 +26,7 @@ from policies.conditions.findings import (
 )
 from policies.conditions.globs import Globs
 from policies.conditions.tool_patterns import ToolPattern, read_tool_patterns
-from policies.reading.reading import Node, shown
+from policies.reading.reading import Node, abbreviate
 
 Calls: TypeAlias = tuple[ToolCall, ...]
 Test: TypeAlias = Callable[[Facts, Calls], bool]
@@ -113,7 +113,7 @@ class When:
             return False
         return all(test(facts, calls) for test in self.tests)
 
-    def given(self) -> list[str]:
+    def condition_names(self) -> list[str]:
         """Return the names of the given conditions, as in YAML."""
         return [name for name in CONDITIONS if getattr(self, name) is not None]
 
@@ -123,7 +123,7 @@ class When:
 
         `arguments` are those of tool calls, and `marks` are the marks and the risk of calls.
         """
-        names = {"tools" if name == "calls" else name for name in self.given()}
+        names = {"tools" if name == "calls" else name for name in self.condition_names()}
         if isinstance(self.confidence, LowestShare):
             names.add("share_below")
         if isinstance(self.confidence, MaxError):
@@ -155,7 +155,7 @@ class When:
     @property
     def looks_at_reply(self) -> bool:
         """Whether the request alone cannot decide this."""
-        return any(name == "confidence" or name in ON_REPLY for name in self.given())
+        return any(name == "confidence" or name in ON_REPLY for name in self.condition_names())
 
 
 def _test(name: str, condition: Any) -> Test:
@@ -265,7 +265,9 @@ def _tools(node: Node, restrains: bool) -> ToolCalls:
     if node.value == "any":
         return ToolCalls((ToolPattern(Globs(("*",))),))
     if not isinstance(node.value, list):
-        node.report(f"{node} must be a list of tool names, any or none, not {shown(node.value)}")
+        node.report(
+            f"{node} must be a list of tool names, any or none, not {abbreviate(node.value)}"
+        )
         return ToolCalls(None)
     return ToolCalls(read_tool_patterns(node, if_unknown=restrains))
 
@@ -290,5 +292,5 @@ def _whole(node: Node, at_least: int) -> int:
     if isinstance(count, int) and not isinstance(count, bool) and at_least <= count < sys.maxsize:
         return count
     if node.is_present:
-        node.report(f"{node} must be a whole number from {at_least}, not {shown(count)}")
+        node.report(f"{node} must be a whole number from {at_least}, not {abbreviate(count)}")
     return at_least

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from policies.conditions.certificate import Grant
 from policies.conditions.facts import Facts
-from policies.reading.reading import Node, either, shown
+from policies.reading.reading import Node, abbreviate, either
 
 _KINDS: Final = ("below", "at_least", "between", "max_error", "lowest_share")
 _ALONE: Final = ("between", "max_error", "lowest_share")
@@ -144,7 +144,7 @@ def probability(node: Node, default: float) -> float:
     if not node.is_present:
         return default
     if isinstance(number, bool) or not isinstance(number, int | float):
-        node.report(f"{node} must be a number from 0 to 1, not {shown(number)}")
+        node.report(f"{node} must be a number from 0 to 1, not {abbreviate(number)}")
         return default
     if not 0 <= number <= 1:
         is_percentage = 2 <= number <= 100

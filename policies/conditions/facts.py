@@ -42,7 +42,7 @@ class ToolCall:
     def values(self) -> Any:
         """Return the arguments, decoded once, or UNREADABLE."""
         if not self._read:
-            self._read.append(decoded(self.arguments))
+            self._read.append(decode_arguments(self.arguments))
         return self._read[0]
 
     def other_names(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class Facts:
             self.confidence = None
 
 
-def decoded(arguments: str) -> Any:
+def decode_arguments(arguments: str) -> Any:
     """Return the arguments as an object, or UNREADABLE; blank ones are an empty object.
 
     A patch becomes an object with the text under `input`.

@@ -57,7 +57,7 @@ def _matcher(patterns: tuple[str, ...], prefixes: tuple[str, ...]) -> Callable[[
 
 
 @lru_cache(maxsize=4_096)
-def matching(pattern: str) -> Callable[[str | None], bool]:
+def glob_test(pattern: str) -> Callable[[str | None], bool]:
     """Return a function that tests whether one glob matches a text."""
     return Globs((pattern,)).match
 
@@ -73,7 +73,7 @@ def _covers(wide: str, narrow: str) -> bool:
         return True
     if "[" in wide or "[" in narrow:
         return wide == "*"
-    match = matching(wide)
+    match = glob_test(wide)
     strange = (
         narrow.replace("?", "\x01").replace("*", filler) for filler in ("", "\x02", "\x02\x03\x02")
     )

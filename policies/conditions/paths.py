@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from policies.conditions.commands import Command, basename, commands_in
 from policies.conditions.facts import PATCH
-from policies.conditions.globs import matching
+from policies.conditions.globs import glob_test
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _ALWAYS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
@@ -38,7 +38,7 @@ class PathsTest:
             return None
         if self.is_outside:
             return any(leaves(path, project) for path in found)
-        matches = [matching(glob) for glob in self.globs]
+        matches = [glob_test(glob) for glob in self.globs]
         spelled = {name for path in found for name in (path, basename(path))}
         return any(match(name) for match in matches for name in spelled)
 

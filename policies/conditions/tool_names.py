@@ -69,16 +69,16 @@ class OfferedTools:
     def _readings(self, name: str) -> tuple[str, ...] | None:
         if name in self.names:
             return ()
-        meant = dict.fromkeys(self._meant(name))
+        meant = dict.fromkeys(self._tools_in_name(name))
         return tuple(dict.fromkeys((*meant, *spellings(name)))) if meant else None
 
-    def _meant(self, name: str) -> Iterator[str]:
+    def _tools_in_name(self, name: str) -> Iterator[str]:
         """Yield the offered tools that a name holds as whole words, or repeats."""
         if self._by_fold is None:
             self._by_fold = {}
             for each in sorted(self.names):
-                self._by_fold.setdefault(folded(each), []).append(each)
-        for text in _pieces([folded(part) for part in _BORDERS.split(_cleaned(name))]):
+                self._by_fold.setdefault(fold_name(each), []).append(each)
+        for text in _pieces([fold_name(part) for part in _BORDERS.split(_clean_name(name))]):
             yield from self._by_fold.get(text, ())
 
 
@@ -112,29 +112,29 @@ def spellings(name: str) -> tuple[str, ...]:
 def _spellings(name: str) -> tuple[str, ...]:
     if _PLAIN.fullmatch(name) and _WRAPPERS.match(name) is None:
         return ()
-    cleaned = _cleaned(name)
+    cleaned = _clean_name(name)
     bare = cleaned
     while found := _TOKENS.match(bare) or _WRAPPERS.match(bare):  # with quotes between two of them
         bare = bare[found.end() :].strip(_QUOTES)
     end = _ENDS.search(bare, 1)
     cut = bare[: end.start()] if end else bare
-    names = cleaned, _unescaped(bare), _unescaped(cut)
+    names = cleaned, _unescape(bare), _unescape(cut)
     return tuple(dict.fromkeys(each for each in names if each and each != name))
 
 
-def _unescaped(name: str) -> str:
+def _unescape(name: str) -> str:
     return name.replace("\\_", "_").strip(_QUOTES)
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name without case, separators and invisible characters.
 
     A generous client takes two names that are equal here for the same tool.
     """
-    return _MARKS.sub("", _cleaned(name)).casefold()
+    return _MARKS.sub("", _clean_name(name)).casefold()
 
 
-def _cleaned(name: str) -> str:
+def _clean_name(name: str) -> str:
     """Return the name in plain letters (NFKC), without blanks and quotes around it."""
     if not name.isascii():
         plain = unicodedata.normalize("NFKC", name)

@@ -36,14 +36,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from policies.conditions.call_notes import Marked, Risk, read_marked, read_risk
+from policies.conditions.call_notes import MarkCondition, Risk, read_marked, read_risk
 from policies.conditions.commands import CommandsTest
 from policies.conditions.facts import UNREADABLE, ToolCall, decoded_json
-from policies.conditions.globs import Globs, is_literal, matching
+from policies.conditions.globs import Globs, glob_test, is_literal
 from policies.conditions.paths import PathsTest
-from policies.conditions.tool_names import folded
+from policies.conditions.tool_names import fold_name
 from policies.conditions.tool_words import MAX_NAME, NameWords, Phrases, words_in
-from policies.reading.reading import Node, either, shown
+from policies.reading.reading import Node, abbreviate, either
 
 _COMPARISONS: Final = ("above", "at_least", "below", "at_most")
 _TESTS: Final = (*_COMPARISONS, "not", "present", "words", "commands", "paths")
@@ -183,7 +183,7 @@ class ToolPattern:
     arguments: tuple[ArgumentPattern, ...] = ()
     if_unknown: bool = True
     words: NameWords | None = None
-    marked: Marked | None = None
+    marked: MarkCondition | None = None
     risk: Risk | None = None
     _remembered: Any = field(init=False, repr=False, compare=False)
     """The test of whether a call of a name may match, cached; `__wrapped__` is not cached."""
@@ -203,7 +203,7 @@ class ToolPattern:
 
         object.__setattr__(self, "_remembered", lru_cache(maxsize=1_024)(has_name))
         object.__setattr__(self, "_unknown", lru_cache(maxsize=1_024)(may_be))
-        generous = (folded(n) if is_literal(n) else n.casefold() for n in self.names.patterns)
+        generous = (fold_name(n) if is_literal(n) else n.casefold() for n in self.names.patterns)
         object.__setattr__(self, "_generous", Globs(tuple(filter(None, generous))))
 
     def has_name(self, name: str) -> bool:
@@ -233,7 +233,7 @@ class ToolPattern:
 
     def _is_generously(self, name: str) -> bool:
         match = self._generous.match
-        return match(folded(name)) or match(name.casefold())
+        return match(fold_name(name)) or match(name.casefold())
 
     def may_have_name(self, name: str) -> bool:
         """Return whether a call of this name may match, whatever the request offers."""
@@ -347,7 +347,7 @@ def _single_words(node: Node) -> frozenset[str]:
     words = node.texts() if node.is_present else ()
     for word in words:
         if words_in(word) != (word,):
-            node.report(f"{node} has single words in lower case, not {shown(word)}")
+            node.report(f"{node} has single words in lower case, not {abbreviate(word)}")
     return frozenset(words)
 
 
@@ -355,7 +355,9 @@ def _read_arguments(node: Node) -> tuple[ArgumentPattern, ...]:
     if not node.is_present:
         return ()
     if not isinstance(node.value, dict) or not node.value:
-        node.report(f"{node} must map arguments to what they have to be, not {shown(node.value)}")
+        node.report(
+            f"{node} must map arguments to what they have to be, not {abbreviate(node.value)}"
+        )
         return ()
     return tuple(_read_argument(name, node[name]) for name in node.value)
 
@@ -403,7 +405,7 @@ def _read_phrases(node: Node) -> WordsTest | None:
     for phrase in phrases:
         if not Phrases((phrase,)).match(phrase):
             node.report(
-                f"{node} could never find {shown(phrase)}: words of one command, or options"
+                f"{node} could never find {abbreviate(phrase)}: words of one command, or options"
             )
     return WordsTest(Phrases(phrases)) if phrases else None
 
@@ -432,19 +434,19 @@ def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
     """
     values = [value]
     for key in path:
-        items = [_undone(item) for item in _unpacked(values, list)]
+        items = [_decode_text(item) for item in _unpack(values, list)]
         if UNREADABLE in items:
             return [UNREADABLE]
-        objects = [item for item in _unpacked(items, list) if isinstance(item, dict)]
+        objects = [item for item in _unpack(items, list) if isinstance(item, dict)]
         if is_literal(key):
             values = [item[key] for item in objects if key in item]
         else:
-            match = matching(key)
+            match = glob_test(key)
             values = [each for item in objects for name, each in item.items() if match(name)]
     return values
 
 
-def _undone(value: Any) -> Any:
+def _decode_text(value: Any) -> Any:
     """Return a value, decoded where it is the text of an object or a list."""
     is_text = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
     return decoded_json(value) if is_text else value
@@ -452,10 +454,10 @@ def _undone(value: Any) -> Any:
 
 def _leaves(value: Any) -> Iterator[Any]:
     """Return the values inside a value that hold no others."""
-    return _unpacked([value], (dict, list))
+    return _unpack([value], (dict, list))
 
 
-def _unpacked(values: list[Any], kinds: Any) -> Iterator[Any]:
+def _unpack(values: list[Any], kinds: Any) -> Iterator[Any]:
     """Yield the values in order, those of `kinds` replaced by their contents, without recursion."""
     waiting = values[::-1]
     while waiting:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from policies.reading.reading import Node, shown
+from policies.reading.reading import Node, abbreviate
 
 ActionName: TypeAlias = Literal["deliver", "annotate", "clarify", "escalate", "hold", "block"]
 
@@ -228,10 +228,10 @@ def _clarify(node: Node) -> Clarify:
 
 def _hold(node: Node) -> Hold:
     node.check_keys(("queue", *HOLD_OPTIONS))
-    return _held(node, node["queue"].text("review"))
+    return _read_hold(node, node["queue"].text("review"))
 
 
-def _held(node: Node, queue: str) -> Hold:
+def _read_hold(node: Node, queue: str) -> Hold:
     """Read the options that a hold and an escalation to a person have in common."""
     reply = node["reply"].choice(REPLIES, None)
     if reply not in ("wait", "async") and node["otherwise"].is_present:
@@ -284,7 +284,7 @@ def _number(node: Node, most: int) -> int:
         return 1
     count = node.value
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
-        node.report(f"{node} must be a number from 1 to {most}, not {shown(count)}")
+        node.report(f"{node} must be a number from 1 to {most}, not {abbreviate(count)}")
         return 1
     return count
 
@@ -293,7 +293,7 @@ def _escalate(node: Node) -> Escalate | Hold:
     """Read an escalation to models, or to people, which is a hold in their queue."""
     if node["human"].is_present:
         node.check_keys(("human", *HOLD_OPTIONS))
-        return _held(node, node["human"].text("review"))
+        return _read_hold(node, node["human"].text("review"))
     node.check_keys(("to", "keep", "otherwise", "human"))
     if not node["to"].is_present:
         node.report(f"{node} needs a model, as in {{escalate: {{to: gpt-5.6}}}}")
@@ -338,7 +338,7 @@ def _duration(node: Node, default: float, longest: float, longest_text: str) -> 
     seconds = duration_s(node.value) if isinstance(node.value, str) else None
     if seconds is None:
         node.report(
-            f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {shown(node.value)}"
+            f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {abbreviate(node.value)}"
         )
         return default
     if not 0 < seconds <= longest:

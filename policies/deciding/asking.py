@@ -16,13 +16,13 @@ from typing import Final
 
 from policies.conditions.conditions import ON_REQUEST, When, read_request_conditions
 from policies.conditions.facts import Facts
-from policies.reading.reading import Node, shown
+from policies.reading.reading import Node, abbreviate
 
 MAX_REPLIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ReplyCounts:
     """The number of replies from each of the models; () means the model of the request."""
 
     n: int = 1
@@ -46,7 +46,7 @@ def surest(confidences: Sequence[float | None]) -> int:
     return comparable.index(max(comparable))
 
 
-def read_asking(node: Node) -> Asking | None:
+def read_asking(node: Node) -> ReplyCounts | None:
     """Read `ask`, None where it is absent.
 
     Problems are reported, see `policies.reading.reading`.
@@ -59,9 +59,9 @@ def read_asking(node: Node) -> Asking | None:
     n = node["n"].value if node["n"].is_present else 1
     models = node["models"].several_models() if node["models"].is_present else ()
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        node["n"].report(f"{node['n']} must be a whole number from 1, not {shown(n)}")
+        node["n"].report(f"{node['n']} must be a whole number from 1, not {abbreviate(n)}")
         n = 1
     if not 1 < n * max(len(models), 1) <= MAX_REPLIES:
         node.report(f"{node} must come to 2 to {MAX_REPLIES} replies")
     node["when"].check_keys(ON_REQUEST)
-    return Asking(n, models, When(**read_request_conditions(node["when"])))
+    return ReplyCounts(n, models, When(**read_request_conditions(node["when"])))

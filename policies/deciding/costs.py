@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies.deciding.actions import Action, Escalate, Hold
-from policies.reading.reading import Node, shown
+from policies.reading.reading import Node, abbreviate
 
 PRICES = ("deliver", "escalate", "second_opinion", "judge", "clarify", "error", "manual")
 
@@ -66,7 +66,7 @@ def read_costs(node: Node) -> Costs | None:
 
 def _read_queues(node: Node) -> Mapping[str, float]:
     if node.is_present and not isinstance(node.value, dict):
-        node.report(f"{node} must be a mapping, not {shown(node.value)}")
+        node.report(f"{node} must be a mapping, not {abbreviate(node.value)}")
     names = node.value if isinstance(node.value, dict) else {}
     return {name: _read_price(node[name]) for name in names}
 

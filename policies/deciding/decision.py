@@ -30,7 +30,7 @@ _MAX_REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shadowed:
+class ShadowAction:
     """The action of a rule in shadow that matched."""
 
     rule: str
@@ -51,7 +51,7 @@ class Decision:
     rule: str
     because: Because
     mode: Mode
-    shadowed: tuple[Shadowed, ...] = ()
+    shadowed: tuple[ShadowAction, ...] = ()
 
     applied: Action = field(init=False)
     """The action to carry out, always `Deliver()` in shadow mode."""
@@ -219,7 +219,9 @@ def _new_decision(
     policy: Policy, index: int, is_without_score: bool, shadowed: tuple[tuple[int, bool], ...]
 ) -> Decision:
     would = tuple(
-        Shadowed(policy.rules[at].name, policy.on_score_error if lacks else policy.rules[at].then)
+        ShadowAction(
+            policy.rules[at].name, policy.on_score_error if lacks else policy.rules[at].then
+        )
         for at, lacks in shadowed
     )
     found: tuple[Action, str, Because] = policy.default, "default", "default"

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from policies.conditions.conditions import CONDITIONS, Calls, When
 from policies.conditions.facts import Facts
-from policies.deciding.rules import CompiledRule, Rule, compiled
+from policies.deciding.rules import CompiledRule, Rule, compile_rule
 
 RulesFor: TypeAlias = Callable[[Facts, Calls], Sequence[CompiledRule]]
 """A function that returns the rules that can match facts and judged calls, in their order."""
@@ -34,24 +34,24 @@ _LONGEST: Final = 1_000  # characters chosen by clients in one cache key
 def rules_for(rules: Sequence[Rule]) -> RulesFor:
     """Return a function that finds the rules that can match."""
     if len(rules) > MANY_RULES:
-        return Narrowing(rules).of
-    every = tuple(compiled(index, rule) for index, rule in enumerate(rules))
+        return RuleCache(rules).of
+    every = tuple(compile_rule(index, rule) for index, rule in enumerate(rules))
     pairs = zip(every, rules, strict=True)
     for_text = tuple(each for each, rule in pairs if not rule.when.needs_tool_call)
     return lambda facts, calls: every if facts.tools else for_text
 
 
-class Narrowing:
+class RuleCache:
     """A policy's rules, with a cache of those that can match each of 512 combinations."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._whens = [rule.when for rule in rules]
         self._shared_tests = [when.tests_on(_SHARED) for when in self._whens]
         self._rules = [
-            compiled(index, rule, rule.when.tests_on(_OF_ONE_REPLY))
+            compile_rule(index, rule, rule.when.tests_on(_OF_ONE_REPLY))
             for index, rule in enumerate(rules)
         ]
-        given = {name for when in self._whens for name in when.given()}
+        given = {name for when in self._whens for name in when.condition_names()}
         # Two names are always included, as an attrgetter of one name returns no tuple.
         self._names = [name for name in _SHARED if name in given or name in ("model", "stream")]
         self._shared = attrgetter(*self._names)

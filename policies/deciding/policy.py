@@ -34,14 +34,14 @@ from policies.deciding.actions import (
     hold_in,
     read_action,
 )
-from policies.deciding.asking import Asking, read_asking
+from policies.deciding.asking import ReplyCounts, read_asking
 from policies.deciding.costs import Costs, read_costs
 from policies.deciding.judge import Judge, read_judge
 from policies.deciding.narrowing import RulesFor, rules_for
 from policies.deciding.rules import Rule, canonical, read_rules
 from policies.deciding.second_opinion import SecondOpinion, read_second_opinion
 from policies.errors import InvalidDocumentError, Problem
-from policies.reading.reading import Node, shown, suggestion
+from policies.reading.reading import Node, abbreviate, suggestion
 from policies.reading.strict_yaml import Document, load_document, parse_document
 from policies.reading.yaml_builder import Value
 
@@ -86,7 +86,7 @@ class Policy:
     rules: tuple[Rule, ...]
     default: Action
     digest: str
-    ask: Asking | None = None
+    ask: ReplyCounts | None = None
     second_opinion: SecondOpinion | None = None
     judge: Judge | None = None
     logprobs: bool = False
@@ -203,7 +203,9 @@ def _read_policy(document: Document) -> Policy:
     _check_promises(root, policy)
     if root.problems:
         raise InvalidDocumentError(root.problems)
-    return certified(policy, load_certificate(path) if (path := policy.certificate_path) else None)
+    return with_certificate(
+        policy, load_certificate(path) if (path := policy.certificate_path) else None
+    )
 
 
 def _certificate_path(node: Node) -> Path | None:
@@ -212,13 +214,13 @@ def _certificate_path(node: Node) -> Path | None:
     return Path(node.document.source).parent / name if name else None
 
 
-def certified(policy: Policy, certificate: Certificate | None) -> Policy:
+def with_certificate(policy: Policy, certificate: Certificate | None) -> Policy:
     """Return the policy with this certificate instead of its own, if any.
 
     Its `max_error` conditions then rely on the grants for them, and match nothing without one. The
     digest includes the certificate's, so labels distinguish decisions of different certificates.
     """
-    rules = tuple(_relying(rule, certificate) for rule in policy.rules)
+    rules = tuple(_add_grants(rule, certificate) for rule in policy.rules)
     plain = policy.digest.partition("+")[0]
     digest = f"{plain}+{certificate.digest[:8]}" if certificate else plain
     return replace(
@@ -253,18 +255,18 @@ def _read_on_score_error(
 
 def _read_version(node: Node) -> int:
     if node.is_present and (node.value != 1 or isinstance(node.value, bool | float)):
-        node.report(f"version must be 1, not {shown(node.value)}")
+        node.report(f"version must be 1, not {abbreviate(node.value)}")
     return 1
 
 
 def _read_name(node: Node) -> str:
     name = node.text("")
     if name and not NAME.fullmatch(name):
-        node.report(f"name must be at most 64 of a-z, 0-9 and -, not {shown(name)}")
+        node.report(f"name must be at most 64 of a-z, 0-9 and -, not {abbreviate(name)}")
     return name
 
 
-def _relying(rule: Rule, certificate: Certificate | None) -> Rule:
+def _add_grants(rule: Rule, certificate: Certificate | None) -> Rule:
     """Return the rule with the certificate's grants for it, the most specific first."""
     condition = rule.when.confidence
     if not isinstance(condition, MaxError):

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from policies.conditions.conditions import Test, When, read_when, test_of
 from policies.conditions.confidence import Band
 from policies.deciding.actions import Action, Annotate, Deliver, read_action
-from policies.reading.reading import Node, shown
+from policies.reading.reading import Node, abbreviate
 from policies.reading.yaml_builder import Value
 
 RULE_KEYS: Final = ("name", "when", "then", "shadow")
@@ -87,13 +87,13 @@ def _read_rule_name(node: Node, taken: dict[str, str]) -> str:
     if len(name) > MAX_RULE_NAME:
         node.report(f"{node} must be at most {MAX_RULE_NAME} characters long")
     elif name and not label:
-        node.report(f"{node} must contain a letter or digit, not {shown(name)}")
+        node.report(f"{node} must contain a letter or digit, not {abbreviate(name)}")
     elif label in RESERVED_RULE_NAMES:
-        node.report(f"{node} cannot be {shown(name)}, the word for a decision without a rule")
+        node.report(f"{node} cannot be {abbreviate(name)}, the word for a decision without a rule")
     elif taken.get(label) == name:
-        node.report(f"duplicate rule name {shown(name)}")
+        node.report(f"duplicate rule name {abbreviate(name)}")
     elif label in taken:
-        node.report(f"rule name {shown(name)} is {label!r} in headers, as is {taken[label]!r}")
+        node.report(f"rule name {abbreviate(name)} is {label!r} in headers, as is {taken[label]!r}")
     if label:
         taken.setdefault(label, name)
     return name
@@ -107,7 +107,7 @@ def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
             return
 
 
-def compiled(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) -> CompiledRule:
+def compile_rule(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) -> CompiledRule:
     """Return the compiled rule.
 
     `tests` are those of all conditions except confidence, by default of all that are given.

@@ -23,7 +23,7 @@ from policies.conditions.confidence import Band, MaxError
 from policies.conditions.facts import Facts
 from policies.deciding.actions import duration_s
 from policies.deciding.rules import Rule
-from policies.reading.reading import Node, shown
+from policies.reading.reading import Node, abbreviate
 
 Start: TypeAlias = Literal["after", "with"]
 
@@ -124,7 +124,7 @@ def read_second_opinion(node: Node, rules: Sequence[Rule]) -> SecondOpinion | No
         node["from"].report(f"{node['from']} names a model twice; `n` asks one several times")
     start: Start = node["start"].choice(STARTS, "after")
     when, is_near = read_replies(node["when"], rules)
-    if start == "with" and (is_near or not set(when.given()) <= set(ON_REQUEST)):
+    if start == "with" and (is_near or not set(when.condition_names()) <= set(ON_REQUEST)):
         node["when"].report(
             f"{node['when']} looks at the reply, which is not there yet where start is `with`; "
             f"leave `start` out, or use conditions on the request: {', '.join(ON_REQUEST)}"
@@ -150,7 +150,7 @@ def read_replies(node: Node, rules: Sequence[Rule]) -> tuple[When, bool]:
 def _read_count(node: Node) -> int:
     n = node.value if node.is_present else 1
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_OPINIONS:
-        node.report(f"{node} must be a whole number from 1 to {MAX_OPINIONS}, not {shown(n)}")
+        node.report(f"{node} must be a whole number from 1 to {MAX_OPINIONS}, not {abbreviate(n)}")
         return 1
     return n
 
@@ -161,7 +161,7 @@ def read_time(node: Node, default: float = WITHIN_S) -> float:
         return default
     seconds = duration_s(node.value) if isinstance(node.value, str) else None
     if seconds is None or not 0 < seconds <= MAX_WITHIN_S:
-        node.report(f"{node} must be a duration from 1s to 10m, not {shown(node.value)}")
+        node.report(f"{node} must be a duration from 1s to 10m, not {abbreviate(node.value)}")
         return default
     return seconds
 
@@ -186,14 +186,14 @@ def around(thresholds: Iterable[float]) -> tuple[Band, ...]:
     """
     bands: list[Band] = []
     for threshold in sorted(thresholds):
-        low, high = _moved(threshold, -LIFT), _moved(threshold, FALL)
+        low, high = _shift_odds(threshold, -LIFT), _shift_odds(threshold, FALL)
         if bands and low <= bands[-1].high:
             low = bands.pop().low
         bands.append(Band(low, high))
     return tuple(bands)
 
 
-def _moved(probability: float, by: float) -> float:
+def _shift_odds(probability: float, by: float) -> float:
     """Return a probability moved by these log-odds, rounded to two digits."""
     odds = math.log(probability / (1 - probability)) + by
     return round(1 / (1 + math.exp(-odds)), 2)

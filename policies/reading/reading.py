@@ -72,7 +72,7 @@ class Node:
         all_keys = f"; valid keys: {', '.join(valid)}"
         mapping = {} if self.value is None else self.value
         if not isinstance(mapping, dict):
-            self.report(f"{self} must be a mapping, not {shown(mapping)}{all_keys}")
+            self.report(f"{self} must be a mapping, not {abbreviate(mapping)}{all_keys}")
             return
         for key in mapping:
             if key not in valid:
@@ -86,7 +86,7 @@ class Node:
         """Return the nodes of a list's items; no value (`rules:`) counts as an empty list."""
         items = [] if self.value is None else self.value
         if not isinstance(items, list):
-            self.report(f"{self} must be a list, not {shown(items)}")
+            self.report(f"{self} must be a list, not {abbreviate(items)}")
             return []
         return [self._inner(item, index) for index, item in enumerate(items)]
 
@@ -96,7 +96,7 @@ class Node:
         if not self.is_present:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.report(f"{self} must be a number{_between(low, high)}, not {shown(value)}")
+            self.report(f"{self} must be a number{_between(low, high)}, not {abbreviate(value)}")
             return default
         if not low <= value <= high:
             self.report(f"{self} must be a number{_between(low, high)}, not {value}")
@@ -106,7 +106,7 @@ class Node:
     def flag(self, default: bool) -> bool:
         """Return a boolean, or `default` where it is absent or reported."""
         if self.is_present and not isinstance(self.value, bool):
-            self.report(f"{self} must be true or false, not {shown(self.value)}")
+            self.report(f"{self} must be true or false, not {abbreviate(self.value)}")
             return default
         return self.value is True if self.is_present else default
 
@@ -115,7 +115,7 @@ class Node:
         if not self.is_present:
             return default
         if not isinstance(self.value, str) or not self.value.strip():
-            self.report(f"{self} must be text, not {shown(self.value)}")
+            self.report(f"{self} must be text, not {abbreviate(self.value)}")
             return default
         return self.value
 
@@ -152,7 +152,7 @@ class Node:
             if self.value == word:
                 return word
         hint = suggestion(self.value, valid) if isinstance(self.value, str) else ""
-        self.report(f"{self} must be {either(valid)}, not {shown(self.value)}{hint}")
+        self.report(f"{self} must be {either(valid)}, not {abbreviate(self.value)}{hint}")
         return default
 
 
@@ -168,7 +168,7 @@ def either(words: Collection[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def shown(value: Value) -> str:
+def abbreviate(value: Value) -> str:
     """Return a value in short, for a sentence."""
     if isinstance(value, dict):
         return "a mapping"
@@ -185,7 +185,7 @@ def read_words(node: Node, valid: Collection[str]) -> frozenset[str]:
     for word in words:
         if word and word not in valid:
             hint = suggestion(word, valid)
-            node.report(f"{node} must be {either(valid)}, not {shown(word)}{hint}")
+            node.report(f"{node} must be {either(valid)}, not {abbreviate(word)}{hint}")
     return frozenset(words)
 
 

@@ -17,7 +17,7 @@ from policies.conditions.confidence import Confidence, LowestShare, MaxError
 from policies.conditions.facts import Facts
 from policies.conditions.findings import ON_FINDINGS, finding_reason
 from policies.conditions.globs import Globs
-from policies.counting import counted
+from policies.counting import plural
 from policies.deciding.decision import Decision, decide, decide_calls
 from policies.deciding.policy import Policy
 from policies.deciding.rules import Rule
@@ -86,7 +86,7 @@ def _traces(policy: Policy, facts: Facts, calls: Calls) -> tuple[Trace, ...]:
     traces = []
     is_decided = False
     for rule in policy.rules:
-        verdict, reasons = _judged(rule, policy, facts, calls)
+        verdict, reasons = _explain_rule(rule, policy, facts, calls)
         if is_decided:
             verdict, reasons = "not evaluated", ("an earlier rule decided",)
         is_decided = is_decided or verdict in ("matched", "no score")
@@ -97,12 +97,12 @@ def _traces(policy: Policy, facts: Facts, calls: Calls) -> tuple[Trace, ...]:
     return tuple(traces)
 
 
-def _judged(
+def _explain_rule(
     rule: Rule, policy: Policy, facts: Facts, calls: Calls
 ) -> tuple[Verdict, tuple[str, ...]]:
     failed = tuple(
         _reason(rule.when, name, facts)
-        for name in rule.when.given()
+        for name in rule.when.condition_names()
         if not test_of(rule.when, name)(facts, calls)
     )
     if failed:
@@ -127,7 +127,7 @@ def _reason(when: When, name: str, facts: Facts) -> str:
     if name == "risk":
         return f"no call has risk {condition}"
     if name == "calls":
-        return f"{counted(len(facts.tools), 'tool call')}, not {_range(condition)}"
+        return f"{plural(len(facts.tools), 'tool call')}, not {_range(condition)}"
     fact = getattr(facts, name)
     if isinstance(condition, range):
         return f"{name} {fact} is not {_range(condition)}"

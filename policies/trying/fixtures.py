@@ -20,7 +20,7 @@ from policies.deciding.actions import SEVERITY
 from policies.deciding.decision import Decision
 from policies.deciding.policy import Policy
 from policies.errors import InvalidDocumentError, Problem
-from policies.reading.reading import Node, shown
+from policies.reading.reading import Node, abbreviate
 from policies.reading.strict_yaml import load_document
 from policies.trying.explanation import Explanation, explain
 from policies.trying.recorded import read_facts
@@ -40,7 +40,7 @@ class Fixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FixtureResult:
     """A fixture with the policy's decision; without differences the decision is as expected."""
 
     fixture: Fixture
@@ -69,13 +69,13 @@ def load_fixtures(path: Path) -> list[Fixture]:
     return found
 
 
-def check_fixtures(policy: Policy, fixtures: Iterable[Fixture]) -> list[Checked]:
+def check_fixtures(policy: Policy, fixtures: Iterable[Fixture]) -> list[FixtureResult]:
     """Decide on every fixture, and return the differences from what was expected."""
     checked = []
     for fixture in fixtures:
         explanation = explain(policy, fixture.facts)
         differences = _differences(fixture.expected, explanation.decision)
-        checked.append(Checked(fixture, differences, explanation))
+        checked.append(FixtureResult(fixture, differences, explanation))
     return checked
 
 
@@ -120,13 +120,15 @@ def _read(node: Node) -> Fixture:
     elif expect.is_present:
         expect.check_keys(EXPECTED)
         if not expect.value:
-            expect.report(f"{expect} expects nothing, not {shown(expect.value)}")
-        expected = {name: _expected(expect[name]) for name in EXPECTED if expect[name].is_present}
+            expect.report(f"{expect} expects nothing, not {abbreviate(expect.value)}")
+        expected = {
+            name: _read_expectation(expect[name]) for name in EXPECTED if expect[name].is_present
+        }
     place = f"{node.document.source}:{node.line}"
     return Fixture(node["name"].text(""), read_facts(node["facts"]), expected, place)
 
 
-def _expected(node: Node) -> Any:
+def _read_expectation(node: Node) -> Any:
     name = node.location[-1]
     if name == "shadowed":
         return [item.text("") for item in node.items()]

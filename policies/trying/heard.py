@@ -17,7 +17,7 @@ from policies.deciding.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class KnownFacts:
     """The facts of a reply as a policy would have had them.
 
     `is_asked` says whether the policy asks others about it, and `is_known` is False where it asks
@@ -31,7 +31,7 @@ class Heard:
     is_judgement_known: bool = True
 
 
-def heard(policy: Policy, facts: Facts) -> Heard:
+def facts_known_to(policy: Policy, facts: Facts) -> KnownFacts:
     """Return the facts with the confidence that the policy would have had."""
     unaided = without_signals(facts)
     alone, asking = without_opinions(unaided), policy.second_opinion
@@ -40,7 +40,7 @@ def heard(policy: Policy, facts: Facts) -> Heard:
     before = unaided if is_asked or hears_anyway else alone
     is_judged = policy.judge is not None and policy.judge.is_wanted(before)
     told = facts if before == unaided and (is_judged or policy.logprobs) else before
-    return Heard(
+    return KnownFacts(
         told,
         is_asked,
         is_known=not is_asked or facts.alone is not None,
@@ -89,13 +89,13 @@ def _without_opinions(basis: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(each for each in basis if each != "opinions")
 
 
-def judgements(found: Sequence[Heard]) -> tuple[int, int]:
+def judgements(found: Sequence[KnownFacts]) -> tuple[int, int]:
     """Return how many replies a judge is asked about, and for how many its answer is unknown."""
     judged = [each for each in found if each.is_judged]
     return len(judged), sum(not each.is_judgement_known for each in judged)
 
 
-def counts(found: Sequence[Heard]) -> tuple[int, int]:
+def counts(found: Sequence[KnownFacts]) -> tuple[int, int]:
     """Return about how many replies others are asked, and for how many the answers are unknown."""
     asked = [each for each in found if each.is_asked]
     return len(asked), sum(not each.is_known for each in asked)

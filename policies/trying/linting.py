@@ -37,8 +37,8 @@ def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
     """Return the warnings in the order of their lines; `tools` are the names of known tools."""
     warnings = [
         *_unreachable(policy),
-        *_overlapping(policy),
-        *_contradicting(policy),
+        *_overlapping_bands(policy),
+        *_contradictory_rules(policy),
         *circles(policy),
         *_promises(policy),
         *_misplaced_replies(policy),
@@ -56,7 +56,7 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
     """Yield a warning for each rule that decides nothing because of rules above it."""
     above: list[_Conditions] = []
     for rule in policy.rules:
-        shadowing = _shadowing(above, rule)
+        shadowing = _rules_shadowing(above, rule)
         if not rule.is_shadow:
             above.append((rule, _but_confidence(rule.when)))
         if shadowing:
@@ -68,13 +68,13 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
             yield _warning(policy, rule, f"can never match: {they} {names} {why}")
 
 
-def _shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
+def _rules_shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
     """Return the rules above that leave this rule nothing to decide, or []."""
     narrow = _but_confidence(rule.when)
-    return _covering(rule, [each for each, wide in above if _covers(wide, narrow)])
+    return _rules_covering(rule, [each for each, wide in above if _covers(wide, narrow)])
 
 
-def _covering(rule: Rule, above: list[Rule]) -> list[Rule]:
+def _rules_covering(rule: Rule, above: list[Rule]) -> list[Rule]:
     """Return the rules whose bands leave nothing of this rule's band, or [].
 
     The rules in `above` cover all of its conditions except confidence.
@@ -126,7 +126,7 @@ def _condition_covers(one: Any, other: Any) -> bool:
 
 
 def _but_confidence(when: When) -> Mapping[str, Any]:
-    return {name: getattr(when, name) for name in when.given() if name != "confidence"}
+    return {name: getattr(when, name) for name in when.condition_names() if name != "confidence"}
 
 
 def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
@@ -140,7 +140,7 @@ def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
             yield upper, one, lower, other
 
 
-def _overlapping(policy: Policy) -> Iterator[Problem]:
+def _overlapping_bands(policy: Policy) -> Iterator[Problem]:
     """Yield a warning for each pair of bands that overlap without one being inside the other."""
     for upper, one, lower, other in _comparable(policy):
         low, high = max(one.low, other.low), min(one.high, other.high)
@@ -156,7 +156,7 @@ def _overlapping(policy: Policy) -> Iterator[Problem]:
             )
 
 
-def _contradicting(policy: Policy) -> Iterator[Problem]:
+def _contradictory_rules(policy: Policy) -> Iterator[Problem]:
     """Yield a warning for each pair of rules that is stricter at the higher confidence."""
     for upper, one, lower, other in _comparable(policy):
         for sure, unsure in (((upper, one), (lower, other)), ((lower, other), (upper, one))):
@@ -211,7 +211,7 @@ def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
     narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
     above = takewhile(lambda each: each.name != rule.name, policy.rules)
     deciding = [(each, _but_confidence(each.when)) for each in above if not each.is_shadow]
-    return not _shadowing(deciding, narrowed)
+    return not _rules_shadowing(deciding, narrowed)
 
 
 def _promises(policy: Policy) -> Iterator[Problem]:
@@ -228,7 +228,7 @@ def _promises(policy: Policy) -> Iterator[Problem]:
                 f"never matches: a certificate for max_error {condition.max_error:g} {why}; "
                 "`pinocchio certify` writes one",
             )
-        is_partial = index > 0 or rule.when.given() != ["confidence"]
+        is_partial = index > 0 or rule.when.condition_names() != ["confidence"]
         if is_partial and any(grant.scope.rule is None for grant in condition.grants):
             message = (
                 "relies on a threshold certified for replies that do not all reach it; "

@@ -26,7 +26,7 @@ from policies.conditions.tool_patterns import (
     WordsTest,
 )
 from policies.conditions.tool_words import Phrases, words_in
-from policies.counting import counted
+from policies.counting import plural
 from policies.deciding.rules import Rule
 
 
@@ -37,7 +37,7 @@ def held_reasons(when: When, facts: Facts, calls: Calls) -> tuple[str, ...]:
         found.append(_confidence_reason(when.confidence, facts))
     unknown = () if facts.confidence is not None else ON_FINDINGS
     left_out = {"tools", "confidence", *unknown}
-    names = (name for name in when.given() if name not in left_out)
+    names = (name for name in when.condition_names() if name not in left_out)
     return (*found, *(_fact_reason(getattr(when, name), name, facts) for name in names))
 
 
@@ -77,7 +77,7 @@ def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
         told.append(f"the word {_either(sorted(pattern.words.given & {*words_in(call.name)}))}")
     told += [_argument(each, call) for each in pattern.arguments]
     if pattern.marked is not None:
-        found = [f"{arg} {mark}".strip() for mark, arg in pattern.marked.found(call)[:3]]
+        found = [f"{arg} {mark}".strip() for mark, arg in pattern.marked.find_marks(call)[:3]]
         told.append(f"marked {', '.join(found) or 'perhaps: its marks are not known'}")
     if pattern.risk is not None:
         told.append(f"risk {call.risk or 'not known'}")
@@ -150,7 +150,7 @@ def _fact_reason(condition: Any, name: str, facts: Facts) -> str:
         risks = [call.risk for call in facts.tools if condition.match(call)]
         return f"risk is {risks[0] if risks and risks[0] else 'not known'}"
     if name == "calls":
-        return counted(len(facts.tools), "tool call")
+        return plural(len(facts.tools), "tool call")
     if name == "tags":
         return f"tag {', '.join(sorted(condition & facts.tags))}"
     fact = getattr(facts, name)

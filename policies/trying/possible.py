@@ -62,7 +62,9 @@ def _possible(policy: Policy, facts: Facts, calls: Calls, lacks: Lacks) -> tuple
 
 def _holds(rule: Rule, facts: Facts, calls: Calls, lacks: Lacks) -> bool | None:
     """Return whether a rule matches, None where that depends on missing facts."""
-    each = [_condition_holds(rule, name, facts, calls, lacks) for name in rule.when.given()]
+    each = [
+        _condition_holds(rule, name, facts, calls, lacks) for name in rule.when.condition_names()
+    ]
     if False in each:
         return False
     return None if None in each else True

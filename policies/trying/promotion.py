@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from policies.deciding.policy import Policy, certified, parse_policy
+from policies.deciding.policy import Policy, parse_policy, with_certificate
 from policies.deciding.rules import Rule
 from policies.errors import InvalidDocumentError
 from policies.reading.reading import suggestion
@@ -23,7 +23,7 @@ _MODE: Final = re.compile(r"""(?P<before>\bmode["']?\s*:\s*["']?)shadow\b""")
 _SHADOW: Final = re.compile(r"""(?P<before>\bshadow["']?\s*:\s*)(?:true|True|TRUE)\b""")
 
 
-def promoted(text: str, source: str, rule: str | None = None) -> str:
+def promote(text: str, source: str, rule: str | None = None) -> str:
     """Return the text with the rule live, or without `rule` the policy.
 
     Raises ValueError with a sentence where it is live already or cannot be changed in place, and
@@ -34,12 +34,12 @@ def promoted(text: str, source: str, rule: str | None = None) -> str:
         if before.is_enforced:
             raise ValueError(f"policy {before.name} is enforced already")
         wanted, location = replace(before, mode="enforce"), ("mode",)
-        return _changed(text, wanted, location, _MODE, "enforce")
+        return _replace_word(text, wanted, location, _MODE, "enforce")
     index = _index(before, rule)
     rules = list(before.rules)
     rules[index] = replace(rules[index], is_shadow=False)
     wanted = replace(before, rules=tuple(rules))
-    return _changed(text, wanted, ("rules", index, "shadow"), _SHADOW, "false")
+    return _replace_word(text, wanted, ("rules", index, "shadow"), _SHADOW, "false")
 
 
 def _index(policy: Policy, name: str) -> int:
@@ -52,7 +52,7 @@ def _index(policy: Policy, name: str) -> int:
     raise ValueError(f"policy {policy.name} has no rule {name!r}{hint}")
 
 
-def _changed(
+def _replace_word(
     text: str, wanted: Policy, location: Location, pattern: re.Pattern[str], word: str
 ) -> str:
     """Return the text with `word` in the one place on the line that gives the policy wanted.
@@ -81,4 +81,4 @@ def _meaning(policy: Policy) -> tuple[str, tuple[Rule, ...]]:
 
     Grants for a rule may end with its promotion.
     """
-    return policy.mode, certified(policy, None).rules
+    return policy.mode, with_certificate(policy, None).rules

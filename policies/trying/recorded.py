@@ -19,7 +19,7 @@ from policies.conditions.call_notes import MARKS, RISKS
 from policies.conditions.facts import Facts, ToolCall
 from policies.conditions.findings import ACTS, BASES
 from policies.errors import InvalidDocumentError
-from policies.reading.reading import Node, shown
+from policies.reading.reading import Node, abbreviate
 from policies.reading.strict_yaml import Document
 from policies.reading.yaml_builder import Value
 
@@ -147,7 +147,9 @@ def _tools(node: Node) -> tuple[ToolCall, ...]:
         item.check_keys(("name", "arguments", "marks", "risk"), required=("name",))
         arguments = item["arguments"].value if item["arguments"].is_present else {}
         if not isinstance(arguments, str | dict):
-            problem = f"{item['arguments']} must be an object or its JSON, not {shown(arguments)}"
+            problem = (
+                f"{item['arguments']} must be an object or its JSON, not {abbreviate(arguments)}"
+            )
             item["arguments"].report(problem)
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         marks = _marks(item["marks"]) if item["marks"].is_present else None

@@ -23,12 +23,12 @@ from policies.certifying.independence import SeenConversations
 from policies.conditions.confidence import LowestShare
 from policies.conditions.facts import Facts
 from policies.conditions.ranking import RecentConfidences
-from policies.counting import counted
+from policies.counting import plural
 from policies.deciding.actions import Action, Hold
 from policies.deciding.costs import Costs
 from policies.deciding.decision import Decision
 from policies.deciding.policy import Policy
-from policies.trying.heard import counts, heard, judgements, without_opinions
+from policies.trying.heard import counts, facts_known_to, judgements, without_opinions
 from policies.trying.possible import possible_decisions
 
 DAY_S = 86_400.0
@@ -144,7 +144,7 @@ class Side:
         if self.unknown:
             share = f"between {share} and {self.most_coverage:.1%}"
             surely = "surely "
-        of = f"{share} of {counted(self.replies, 'reply', 'replies')} delivered"
+        of = f"{share} of {plural(self.replies, 'reply', 'replies')} delivered"
         shadow = ", in shadow, as if it were enforced" if self.is_shadow else ""
         lines = [f"{self.policy}{shadow}: {of}"]
         if self.unknown:
@@ -159,28 +159,28 @@ class Side:
                 f"all by hand: {self.manual_cost:,.2f} {self.currency}"
             )
         if self.opinions:
-            lines.append(self._asked())
+            lines.append(self._describe_opinions())
         if self.judged:
-            lines.append(self._judged())
+            lines.append(self._describe_judge())
         lines += [f"  {count:7}  {rule}" for rule, count in self.rules.items()]
         return "\n".join(lines)
 
-    def _asked(self) -> str:
+    def _describe_opinions(self) -> str:
         unheard = ""
         if self.unheard:
             unheard = f"; what they say about {self.unheard} is not known, and is left out"
         return (
-            f"  second opinions about {counted(self.opinions, 'reply', 'replies')} "
+            f"  second opinions about {plural(self.opinions, 'reply', 'replies')} "
             f"({self.opinions / self.replies:.2f} calls a reply): {self.delivered} are delivered, "
             f"without them {self.delivered_alone}{unheard}"
         )
 
-    def _judged(self) -> str:
+    def _describe_judge(self) -> str:
         unknown = ""
         if self.unjudged:
             unknown = f"; its word on {self.unjudged} is not known, and is left out"
         return (
-            f"  a judge about {counted(self.judged, 'reply', 'replies')} "
+            f"  a judge about {plural(self.judged, 'reply', 'replies')} "
             f"({self.judged / self.replies:.2f} calls a reply): {self.delivered} are delivered, "
             f"by texts alone {self.delivered_alone}{unknown}"
         )
@@ -220,7 +220,7 @@ class Replay:
             lines.append(f"{changed}{most} of {all_replies} {are} treated differently")
         lines += [f"  {n:7}  {old} -> {new}" for (old, new), n in self.changes.items()]
         lines += [
-            f"{counted(n, 'reply lacks', 'replies lack')} {name!r}, which a rule looks at"
+            f"{plural(n, 'reply lacks', 'replies lack')} {name!r}, which a rule looks at"
             for name, n in self.lacks.items()
         ]
         return "\n".join(lines)
@@ -235,31 +235,31 @@ def replay(
 ) -> Replay:
     """Return the decisions on all exchanges; `costs` replace those that the policies state."""
     recorded = list(exchanges)
-    after = _Replayed(policy, recorded)
-    lacks = after.lacking()
+    after = _PolicyReplay(policy, recorded)
+    lacks = after.count_lacking()
     if before is None:
         return Replay(None, after.side(costs), {}, dict(lacks.most_common()))
-    earlier = _Replayed(before, recorded)
+    earlier = _PolicyReplay(before, recorded)
     pairs = list(zip(earlier.decisions, after.decisions, strict=True))
     changes, unknown = _changes(pairs, policy == before)
-    lacks |= earlier.lacking()  # the larger count of the two
+    lacks |= earlier.count_lacking()  # the larger count of the two
     sides = earlier.side(costs or policy.costs), after.side(costs)
     return Replay(*sides, changes, dict(lacks.most_common()), unknown)
 
 
-class _Replayed:
+class _PolicyReplay:
     """One policy and its decisions on recorded replies, each with the confidence it would know."""
 
     def __init__(self, policy: Policy, recorded: Sequence[Exchange]) -> None:
         self.policy = policy
-        self.heard = [heard(policy, each.facts) for each in recorded]
+        self.heard = [facts_known_to(policy, each.facts) for each in recorded]
         pairs = zip(recorded, self.heard, strict=True)
-        self.exchanges = _ranked([replace(e, facts=h.facts) for e, h in pairs], policy)
-        self.decisions = _decided(policy, self.exchanges)
+        self.exchanges = _add_shares([replace(e, facts=h.facts) for e, h in pairs], policy)
+        self.decisions = _decide_all(policy, self.exchanges)
 
-    def lacking(self) -> Counter[str]:
+    def count_lacking(self) -> Counter[str]:
         """Return for each missing fact how many exchanges have an unknown outcome because of it."""
-        return _lacking(self.policy, self.exchanges, self.decisions)
+        return _count_lacking(self.policy, self.exchanges, self.decisions)
 
     def side(self, costs: Costs | None) -> Side:
         """Return the counts and costs of the policy's decisions on all replies."""
@@ -268,7 +268,7 @@ class _Replayed:
         if not asked and not judged:
             return found
         alone = [replace(e, facts=without_opinions(e.facts)) for e in self.exchanges]
-        surely = [d for d in _decided(self.policy, alone) if all(map(_is_delivered, d))]
+        surely = [d for d in _decide_all(self.policy, alone) if all(map(_is_delivered, d))]
         calls = asked * (self.policy.second_opinion.n if self.policy.second_opinion else 0)
         prices = costs or self.policy.costs or Costs()
         price = prices.second_opinion * calls + prices.judge * judged
@@ -284,7 +284,7 @@ class _Replayed:
         )
 
 
-def _decided(policy: Policy, exchanges: Sequence[Exchange]) -> list[Possible]:
+def _decide_all(policy: Policy, exchanges: Sequence[Exchange]) -> list[Possible]:
     return [possible_decisions(policy, each.facts, each.lacks, each.label) for each in exchanges]
 
 
@@ -341,11 +341,13 @@ def _options(possible: Possible, names: Collection[str]) -> str:
     for action in (each.action for each in possible):
         for each in fields(action):
             if each.name in names:
-                told.append(f"{each.name.removesuffix('_s')} {_shown(_option(action, each))}")
+                told.append(
+                    f"{each.name.removesuffix('_s')} {_format_value(_option(action, each))}"
+                )
     return ", ".join(told)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g} s"
     if isinstance(value, tuple):
@@ -382,7 +384,7 @@ def _side(
         manual,
         costs.currency if costs else "",
         len(decisions) - len(known),
-        tuple(_lacking(policy, exchanges, decisions)),
+        tuple(_count_lacking(policy, exchanges, decisions)),
         len(delivered),
         len(maybe),
         dict(Counter(queue for each in decisions for queue in _queues(each))),
@@ -443,7 +445,7 @@ def _days(exchanges: Sequence[Exchange]) -> float | None:
     return telling_days(max(times) - min(times)) if times else None
 
 
-def _lacking(
+def _count_lacking(
     policy: Policy, exchanges: Sequence[Exchange], decisions: Sequence[Possible]
 ) -> Counter[str]:
     """Return for each missing fact how many exchanges have an unknown outcome because of it."""
@@ -453,7 +455,7 @@ def _lacking(
     return Counter(name for each in unknown for name in sorted(each.lacks & policy.looks_at))
 
 
-def _ranked(exchanges: Sequence[Exchange], policy: Policy) -> list[Exchange]:
+def _add_shares(exchanges: Sequence[Exchange], policy: Policy) -> list[Exchange]:
     """Return the exchanges with `share_below` added where it was not recorded.
 
     It is computed as it would have been live: each confidence is ranked among the earlier ones of

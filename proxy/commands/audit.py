@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, stop
 from proxy.commands.opening.opened_record import opened_record
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from proxy.store.verification import Findings
+    from proxy.store.verification import VerificationResult
 
 cli = typer.Typer(no_args_is_help=True, help="Check whether somebody has changed the record.")
 
@@ -61,7 +61,7 @@ def verify_record(
         raise typer.Exit(ExitStatus.FAILED)
 
 
-def _tell(found: Findings) -> None:
+def _tell(found: VerificationResult) -> None:
     from proxy.store.database.chain import KEY_VARIABLE
 
     rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
@@ -69,13 +69,13 @@ def _tell(found: Findings) -> None:
         begun = "the chain has no entry yet: it begins with what is recorded next"
         typer.echo(
             f"{begun}; until then it shows no change to the "
-            f"{counted(found.earlier, 'row that is', 'rows that are')} there"
+            f"{plural(found.earlier, 'row that is', 'rows that are')} there"
         )
     else:
-        typer.echo(f"{counted(found.entries, 'entry covers', 'entries cover')} {rows or 'no rows'}")
+        typer.echo(f"{plural(found.entries, 'entry covers', 'entries cover')} {rows or 'no rows'}")
         if found.earlier:
             typer.echo(
-                f"{counted(found.earlier, 'row is', 'rows are')} from before the chain began, "
+                f"{plural(found.earlier, 'row is', 'rows are')} from before the chain began, "
                 "not covered"
             )
     if found.entries and not found.has_entry_of_key:
@@ -92,17 +92,17 @@ def _tell(found: Findings) -> None:
         )
     if found.forgotten:
         typer.echo(
-            f"{counted(found.forgotten, 'exchange was', 'exchanges were')} deleted as the time came"
+            f"{plural(found.forgotten, 'exchange was', 'exchanges were')} deleted as the time came"
         )
     for said in found.declared:
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(said.at))
-        cuts = counted(len(said.cuts), "missing entry", "missing entries")
+        cuts = plural(len(said.cuts), "missing entry", "missing entries")
         typer.echo(f"  entry {said.sequence}: {said.by!r} declared {cuts}, {at}: {said.why!r}")
     for each in found.breaks:
         typer.echo(f"  {each}")
     if found.count > len(found.breaks):
         typer.echo(f"  and {found.count - len(found.breaks)} more")
-    places = counted(found.count, "place")
+    places = plural(found.count, "place")
     if found.entries or not found.is_intact:
         since = f" since entry {found.unverified + 1}" if found.unverified else ""
         typer.echo(f"nothing was changed{since}" if found.is_intact else f"BROKEN in {places}")
@@ -151,4 +151,4 @@ def declare_cuts(
             covers = json.dumps({"by": by, "why": why, "cuts": cuts}).encode()
             Chain(store).append(connection, DECLARED, "", covers)
             connection.commit()
-    typer.echo(f"{counted(len(cuts), 'missing entry is', 'missing entries are')} declared")
+    typer.echo(f"{plural(len(cuts), 'missing entry is', 'missing entries are')} declared")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, plain
 from proxy.commands.opening.opened_record import JsonOption, opened_record
 
 if TYPE_CHECKING:
-    from proxy.learning.drift import Standing
+    from proxy.learning.drift import MonitorState
 
 
 DRIFTED = 3
@@ -31,7 +31,7 @@ def drift(
 
     Alarms about a calibrator that no longer scores are listed, but no longer change the status.
     """
-    from proxy.learning.drift import look, standing
+    from proxy.learning.drift import look, monitor_states
     from proxy.store.verdicts.drift import forget_monitors
 
     with opened_record(config) as findings:
@@ -39,7 +39,7 @@ def drift(
         if reset:
             typer.echo(f"{forget_monitors(findings.engine)} monitors begin anew")
             return
-        stands = standing(findings.engine)
+        stands = monitor_states(findings.engine)
     if as_json:
         typer.echo(json.dumps(_drift_values(stands)))
     else:
@@ -48,7 +48,7 @@ def drift(
         raise typer.Exit(DRIFTED)
 
 
-def _drift_values(stands: Sequence[Standing]) -> dict[str, Any]:
+def _drift_values(stands: Sequence[MonitorState]) -> dict[str, Any]:
     monitors = [
         {
             **each.key._asdict(),
@@ -63,7 +63,7 @@ def _drift_values(stands: Sequence[Standing]) -> dict[str, Any]:
     return {"monitors": monitors}
 
 
-def _drift_lines(stands: Sequence[Standing]) -> Iterator[str]:
+def _drift_lines(stands: Sequence[MonitorState]) -> Iterator[str]:
     if not stands:
         yield "no monitor has begun: replies are looked at a minute after they were asked for"
     for each in stands:
@@ -72,11 +72,11 @@ def _drift_lines(stands: Sequence[Standing]) -> Iterator[str]:
         what = "conversation" if key.kind == "scores" else "audited verdict"
         state = f"ALARM: {each.alarm.text}" if each.alarm else "no alarm"
         state += "" if each.is_current else " (no longer in use)"
-        yield f"{key.kind} of {about}: {counted(each.seen, what)}, {state}"
+        yield f"{key.kind} of {about}: {plural(each.seen, what)}, {state}"
         for band in each.bands:
             if band.gap is not None:
                 ends = f"{band.low:g} to {band.high:g}"
                 yield (
-                    f"  confidence {ends}: {counted(band.verdicts, 'verdict')}, "
+                    f"  confidence {ends}: {plural(band.verdicts, 'verdict')}, "
                     f"{'over' if band.gap >= 0 else 'under'}confident by {abs(band.gap):.3f}"
                 )

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from calibrator import file_option
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, stop
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
@@ -46,8 +46,8 @@ class Dtype(StrEnum):
 
 if TYPE_CHECKING:
     from calibrator import Question
-    from proxy.store.exported import Exported, Given
-    from proxy.store.verdicts.feedback import Given as Volunteered
+    from proxy.store.exported import ExportedReply, ExportedVerdict
+    from proxy.store.verdicts.feedback import StoredFeedback as Volunteered
 
 cli = typer.Typer()
 
@@ -78,7 +78,7 @@ def export(
     with calibrator_errors_told():
         check_target(output)
     start, count, unread = time.time() - seconds(since), 0, 0
-    with opened_record(config) as record, _opened(output) as lines:
+    with opened_record(config) as record, _open_output(output) as lines:
         for each in with_content(record.engine, start, is_labelled=labelled):
             row = row_of(each)
             if row is None or (labelled and "correct" not in row):
@@ -95,7 +95,7 @@ def export(
         left_out = (
             ": no reply was held or audited; --facts exports all exchanges, without their text"
         )
-    typer.echo(f"{counted(count, 'row')}{left_out}", err=True)
+    typer.echo(f"{plural(count, 'row')}{left_out}", err=True)
 
 
 @cli.command()
@@ -119,7 +119,7 @@ def weights(
     typer.echo(f"{written.version} is in {output}")
 
 
-def row_of(exported: Exported) -> dict[str, Any] | None:
+def row_of(exported: ExportedReply) -> dict[str, Any] | None:
     """Return a labelled row, or None for a reply that no calibrator reads.
 
     That is one of an unknown format, with several choices, with images, or without a question.
@@ -166,8 +166,8 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
         "state": state_name(held.state),
         "share": held.share,
         "at_s": held.created_at,
-        "reviewers": [_told(each) for each in exported.verdicts] or None,
-        "feedback": [_volunteered(each) for each in exported.feedback] or None,
+        "reviewers": [_verdict_member(each) for each in exported.verdicts] or None,
+        "feedback": [_feedback_member(each) for each in exported.feedback] or None,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -196,12 +196,12 @@ def _domain(facts: str | None) -> str | None:
     return recorded[0].get("domain") if recorded else None
 
 
-def _told(given: Given) -> dict[str, Any]:
+def _verdict_member(given: ExportedVerdict) -> dict[str, Any]:
     values = {"reviewer": given.reviewer, "correct": int(given.is_correct), "at_s": given.given_at}
     return values | ({"note": given.note} if given.note else {})
 
 
-def _volunteered(label: Volunteered) -> dict[str, Any]:
+def _feedback_member(label: Volunteered) -> dict[str, Any]:
     """Return feedback as a member of a row.
 
     It never sets `correct`, because people choose the replies that they give feedback on.
@@ -219,7 +219,7 @@ def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(output: Path | None) -> Iterator[TextIO]:
+def _open_output(output: Path | None) -> Iterator[TextIO]:
     """Open the output, stdout without a path; end the process where it cannot be written."""
     from calibrator import writer
 

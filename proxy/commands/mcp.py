@@ -13,7 +13,7 @@ from proxy.commands.opening.exits import ConfigOption, errors_told, stop
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from proxy.optional.mcp.desk import Desk
+    from proxy.optional.mcp.desk import DeskClient
 
 DESK_PORT = 8_001
 KEY_VARIABLE = "PINOCCHIO_REVIEWER_KEY"
@@ -32,7 +32,7 @@ def mcp(
     """
     from proxy.config.setup import load_store_config
     from proxy.http.listener.logs import configure_logs
-    from proxy.optional.mcp.scoring import Scoring
+    from proxy.optional.mcp.scoring import ScoringTools
 
     with errors_told():
         configure_logs()
@@ -40,7 +40,7 @@ def mcp(
     if section.engine.kind != "in_process":
         text = "`pinocchio mcp` scores in its own process; the configuration names an engine"
         raise stop(ExitStatus.UNUSABLE_INPUT, text)
-    scoring = Scoring(section.checkpoint, section.device, section.recalibration)
+    scoring = ScoringTools(section.checkpoint, section.device, section.recalibration)
     key = os.environ.get(KEY_VARIABLE, "")
     reviewing = _desk(config, desk, key) if key else None
     try:
@@ -55,10 +55,10 @@ def mcp(
             reviewing.close()
 
 
-def _desk(config: Path | None, url: str | None, key: str) -> Desk:
+def _desk(config: Path | None, url: str | None, key: str) -> DeskClient:
     from proxy.config.setup import load_store_config
-    from proxy.optional.mcp.desk import Desk
+    from proxy.optional.mcp.desk import DeskClient
 
     admin = load_store_config(config).admin
     host = f"[{admin.host}]" if ":" in admin.host else admin.host
-    return Desk(url or f"http://{host}:{admin.port or DESK_PORT}", key)
+    return DeskClient(url or f"http://{host}:{admin.port or DESK_PORT}", key)

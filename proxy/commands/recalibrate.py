@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from calibrator import ROWS_HELP, file_option, refuse
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, stop
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
@@ -19,7 +19,7 @@ from proxy.errors import ExitStatus
 if TYPE_CHECKING:
     from calibrator import By, Kind, Of, Recalibration, RecalibrationVersions, SignalWeights
     from proxy.config.sections import Config
-    from proxy.learning.recalibrating import Learnt
+    from proxy.learning.recalibrating import LearnedFit
 
 cli = typer.Typer()
 
@@ -152,7 +152,7 @@ def recalibrate(
         from_files(files or [], output, *options_of_files, as_json)
 
 
-def _configured(config: Path | None) -> Config:
+def _read_config(config: Path | None) -> Config:
     from proxy.config.setup import load_store_config
 
     with errors_told():
@@ -163,7 +163,7 @@ def _versions(config: Path | None) -> RecalibrationVersions:
     """Return the folder of versions that the configuration names; end the process without one."""
     from calibrator import versions_named
 
-    if (versions := versions_named(_configured(config).calibrator.recalibration)) is None:
+    if (versions := versions_named(_read_config(config).calibrator.recalibration)) is None:
         message = (
             f"no versions are kept: let proxy.yaml say `{NAMED}` and start the proxy with it; "
             "or say where to write with -o"
@@ -191,7 +191,7 @@ def _learn(
     from proxy.learning.domains import NONE_PICKS, picks_curves
 
     check_target(output)
-    whole = _configured(config)
+    whole = _read_config(config)
     if by == "domain" and not picks_curves(whole):
         raise stop(ExitStatus.UNUSABLE_INPUT, NONE_PICKS)
     versions = None if dry_run or output else _versions(config)
@@ -214,7 +214,7 @@ def _learn(
 
 def _learnt_curve(
     engine: Any, start: float, whole: Config, kind: Kind, by: By | None, of: Of, held_only: bool
-) -> tuple[Learnt, Recalibration | None]:
+) -> tuple[LearnedFit, Recalibration | None]:
     """Fit a curve for numbers of one kind; return it and the one that is in force for them."""
     from calibrator import resolve_recalibrations
     from proxy.learning.domains import Domains
@@ -241,14 +241,14 @@ def _learnt_curve(
         kind=kind,
         by=by,
         is_held_only=held_only,
-        known=_known(named.recalibration, current),
+        known=_known_recalibrations(named.recalibration, current),
     )
     return learnt, current
 
 
 def _learnt_signals(
     engine: Any, start: float, whole: Config, held_only: bool
-) -> tuple[Learnt, SignalWeights | None]:
+) -> tuple[LearnedFit, SignalWeights | None]:
     """Fit weights of signals; return them and those that are in force."""
     from calibrator import resolve_recalibrations
     from proxy.learning.domains import Domains
@@ -265,7 +265,9 @@ def _learnt_signals(
     return learn_signals(labels, base, counting, is_held_only=held_only), counting.signals
 
 
-def _known(named: Sequence[Path], current: Recalibration | None) -> list[Recalibration]:
+def _known_recalibrations(
+    named: Sequence[Path], current: Recalibration | None
+) -> list[Recalibration]:
     """Return the recalibrations whose confidences the record may hold."""
     from calibrator import versions_named
 
@@ -275,7 +277,7 @@ def _known(named: Sequence[Path], current: Recalibration | None) -> list[Recalib
 
 
 def _print_learnt(
-    learnt: Learnt,
+    learnt: LearnedFit,
     current: Recalibration | SignalWeights | None,
     is_promoted: bool,
     output: Path | None,
@@ -293,7 +295,7 @@ def _print_learnt(
     if "groups" in (parts := _parts(found)) and getattr(found, "by", None):
         own = f", {len(parts['groups'])} with curves of their own"
     typer.echo(
-        f"{found.name}: fitted on {counted(tried.labels, 'verdict')}, worth "
+        f"{found.name}: fitted on {plural(tried.labels, 'verdict')}, worth "
         f"{tried.effective_labels:.0f} "
         f"of equal weight{own}\n"
         f"  for {found.calibrator}"
@@ -313,8 +315,7 @@ def _print_learnt(
     )
     if learnt.unknown:
         typer.echo(
-            f"  {counted(learnt.unknown, 'verdict')} left out: what was recalibrated is not "
-            "recorded"
+            f"  {plural(learnt.unknown, 'verdict')} left out: what was recalibrated is not recorded"
         )
     typer.echo(_conclusion(learnt, is_promoted, output))
 
@@ -328,7 +329,7 @@ def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
     return {"groups": sorted(found.groups)}
 
 
-def _conclusion(learnt: Learnt, is_promoted: bool, output: Path | None) -> str:
+def _conclusion(learnt: LearnedFit, is_promoted: bool, output: Path | None) -> str:
     if output is not None:
         unproven = (
             "" if learnt.trial.is_better else ", without a proven gain: not better beyond noise"
@@ -362,7 +363,7 @@ def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
             typer.echo(json.dumps({**told, "figures": dict(change.figures)}))
         else:
             labels = change.figures.get("labels")
-            why = f", {counted(labels, 'verdict')}" if labels else ""
+            why = f", {plural(labels, 'verdict')}" if labels else ""
             of = NUMBERS_TOLD[change.of]
             what = f"{change.before or 'none'} -> {change.after or 'none'}{of}"
             typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {what}{why}")

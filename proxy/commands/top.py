@@ -39,7 +39,7 @@ class UnreachableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class DeskSnapshot:
     """The desk's figures at one moment: all series by name and labels, and the least sure holds."""
 
     at: float
@@ -61,8 +61,8 @@ class Sight:
 class Change:
     """The change from one sight to a later one; a restarted proxy counts from 0."""
 
-    before: Sight
-    after: Sight
+    before: DeskSnapshot
+    after: DeskSnapshot
 
     @property
     def seconds(self) -> float:
@@ -157,7 +157,7 @@ def _client(config: Path | None, url: str | None) -> httpx.Client:
         raise stop(ExitStatus.UNUSABLE_INPUT, f"--url {place}: {error}") from error
 
 
-def look(desk: httpx.Client) -> Sight:
+def look(desk: httpx.Client) -> DeskSnapshot:
     """Fetch the desk's figures; raises UnreachableError."""
     import httpx
     from prometheus_client.parser import text_string_to_metric_families
@@ -182,10 +182,10 @@ def look(desk: httpx.Client) -> Sight:
         raise UnreachableError(text, may_pass=True) from error
     if "pinocchio_build_info" not in found:
         raise UnreachableError(f"{desk.base_url} has no metrics of a proxy", may_pass=False)
-    return Sight(time.monotonic(), found, waiting)
+    return DeskSnapshot(time.monotonic(), found, waiting)
 
 
-def _watch(desk: httpx.Client, first: Sight, every: float, console: Any) -> None:
+def _watch(desk: httpx.Client, first: DeskSnapshot, every: float, console: Any) -> None:
     """Show the figures until interrupted.
 
     A desk that does not answer for a while is asked again.
@@ -202,10 +202,10 @@ def _watch(desk: httpx.Client, first: Sight, every: float, console: Any) -> None
             except UnreachableError as error:
                 if not error.may_pass:
                     raise
-                live.update(_lost(shown, str(error)), refresh=True)
+                live.update(_lost_contact(shown, str(error)), refresh=True)
                 continue
             if now.total("pinocchio_confidence_count") < begin.total("pinocchio_confidence_count"):
-                begin = Sight(now.at, {})  # the proxy was restarted
+                begin = DeskSnapshot(now.at, {})  # the proxy was restarted
             shown = picture(Change(last, now), begin, place)
             last = now
             live.update(shown, refresh=True)
@@ -214,24 +214,24 @@ def _watch(desk: httpx.Client, first: Sight, every: float, console: Any) -> None
 # --- the picture ----------------------------------------------------------------------------------
 
 
-def picture(change: Change, begin: Sight, place: str) -> RenderableType:
+def picture(change: Change, begin: DeskSnapshot, place: str) -> RenderableType:
     """Return the whole picture; confidences are those since `begin`, or all if none is new."""
     from rich.columns import Columns
     from rich.console import Group
 
     since = Change(begin, change.after)
     if not sum(count for _, count in since.buckets("pinocchio_confidence")):
-        since = Change(Sight(0.0, {}), change.after)
+        since = Change(DeskSnapshot(0.0, {}), change.after)
     return Group(
         _head(change, place),
         Columns([_requests(change), _times(change), _errors(change)], padding=(0, 3)),
         *_confidences(since),
-        Columns([_decisions(change), _held(change.after)], padding=(0, 3)),
+        Columns([_decisions(change), _holds_table(change.after)], padding=(0, 3)),
         _least_sure(change.after),
     )
 
 
-def _lost(shown: RenderableType, why: str) -> RenderableType:
+def _lost_contact(shown: RenderableType, why: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -300,7 +300,7 @@ def _times(change: Change) -> Table:
     for name, said in (("overhead", "ours"), ("upstream", "upstream's"), ("score", "scoring")):
         metric = f"pinocchio_{name}_seconds"
         is_news = change.quantile(metric, 0.5) is not None
-        of = change if is_news else Change(Sight(0.0, {}), change.after)
+        of = change if is_news else Change(DeskSnapshot(0.0, {}), change.after)
         found = [of.quantile(metric, share) for share in (0.5, 0.99)]
         table.add_row(said, *map(_duration, found), style="" if is_news else "dim")
     queue = change.after.total("pinocchio_score_queue_depth")
@@ -349,7 +349,7 @@ def _decisions(change: Change) -> Table:
     return table
 
 
-def _held(now: Sight) -> Table:
+def _holds_table(now: DeskSnapshot) -> Table:
     table = _table("Waiting for a reviewer", "queue", "kind", "#replies", "#oldest", "#time used")
     for its, count in sorted(now.series.get("pinocchio_held_replies", {}).items(), key=str):
         labels = dict(its)
@@ -361,7 +361,7 @@ def _held(now: Sight) -> Table:
     return table
 
 
-def _least_sure(now: Sight) -> Table:
+def _least_sure(now: DeskSnapshot) -> Table:
     table = _table("Least sure of them", "#confidence", "queue", "model", "question")
     for each in now.waiting:
         sure = "none" if each["confidence"] is None else f"{each['confidence']:.4f}"

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calibrator import ROWS_HELP, refuse
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, stop
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
     from calibrator import Recalibration, Trial, TunableCheckpoint, TuningTrial
-    from proxy.learning.tuning import Gathered
+    from proxy.learning.tuning import TuningData
 
 cli = typer.Typer()
 
@@ -77,8 +77,8 @@ def tune(
         if files:
             learnt, facts, notes = _from_files(files, start, current)
         else:
-            gathered = _gathered(config, store, since, start, held_only)
-            learnt = _tried(gathered, current, held_only)
+            gathered = _gather_replies(config, store, since, start, held_only)
+            learnt = _run_trial(gathered, current, held_only)
             facts, notes = {"store": gathered.facts()}, list(gathered.left_out.sentences())
         is_written = output is not None and (learnt.is_better or even_if_worse)
         if output is not None and is_written:
@@ -138,15 +138,15 @@ def _from_files(
     problems = [*told, *copies_in(labelled).sentences()]
     if calls := len(labelled) - len(rows):
         problems.append(
-            f"{counted(calls, 'row calls', 'rows call')} tools, which is judged by parts that "
+            f"{plural(calls, 'row calls', 'rows call')} tools, which is judged by parts that "
             "are not fine-tuned"
         )
     return learnt, {"rows": {"labels": len(rows), "questions": questions}}, problems
 
 
-def _gathered(
+def _gather_replies(
     config: Path | None, store: str | None, since: str, start: TunableCheckpoint, held_only: bool
-) -> Gathered:
+) -> TuningData:
     from calibrator import Progress
     from proxy.learning.tuning import gather
     from proxy.store.verdicts.labels import all_verdicts
@@ -164,7 +164,7 @@ def _gathered(
             )
 
 
-def _tried(gathered: Gathered, current: Recalibration | None, held_only: bool) -> TuningTrial:
+def _run_trial(gathered: TuningData, current: Recalibration | None, held_only: bool) -> TuningTrial:
     from calibrator import TUNING_STEPS, Progress
     from proxy.learning.tuning import learn_tuning
 
@@ -185,7 +185,7 @@ def quality_of(found: Trial) -> dict[str, float]:
 
 def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterator[str]:
     now, less, beside = learnt.now, learnt.recalibration, learnt.beside
-    yield f"{counted(now.labels, 'label')}, worth {now.effective_labels:.0f} of equal weight"
+    yield f"{plural(now.labels, 'label')}, worth {now.effective_labels:.0f} of equal weight"
     yield from (f"  left out: {note}" for note in notes)
     yield f"{'on labels that were not fitted on':38}{'AUROC':>8}{'ECE':>8}{'log loss':>10}"
     rows = (("now", now.before), ("recalibrated", less.after), ("fine-tuned", now.after))

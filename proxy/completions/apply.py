@@ -10,7 +10,7 @@ from proxy.completions.further_calls.clarify import written_question
 from proxy.completions.job import Job
 from proxy.completions.sending import replacements
 from proxy.errors import ProxyError, StoreError
-from proxy.exchange.answer import Answer, outgoing
+from proxy.exchange.answer import Answer, client_reply
 from proxy.exchange.outcome import Outcome
 from proxy.formats import Json
 from proxy.holds.held import comes_later, postpone
@@ -27,7 +27,7 @@ async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
     decision is reported as an error.
     """
     is_kept = answer.is_out or is_delivered(outcome)
-    completion = None if is_kept else await _changed(job, answer, outcome)
+    completion = None if is_kept else await _replace_answer(job, answer, outcome)
     return deliver(job, answer, outcome, completion)
 
 
@@ -53,14 +53,14 @@ def deliver(
         job.note_owner(answer.completion)
     job.exchange.finish(outcome, answer.status)
     if job.services.audit is not None:
-        job.services.audit.consider(job.exchange, job.request, outcome, answer.stored)
+        job.services.audit.consider(job.exchange, job.request, outcome, answer.stored_body)
     told = outcome if job.services.tells_member else None
-    kept, body = outgoing(answer, job.request, completion, told)
+    kept, body = client_reply(answer, job.request, completion, told)
     reply = Reply(answer.status, [*kept, *job.headers(outcome)], body)
     return reply if job.stream is None else reply.whole()
 
 
-async def _changed(job: Job, answer: Answer, outcome: Outcome) -> Json | None:
+async def _replace_answer(job: Job, answer: Answer, outcome: Outcome) -> Json | None:
     """Return the completion that the action puts in place of the answer, None for the answer.
 
     Raises ProxyError where an error replaces it and the status can still report it.
@@ -74,8 +74,8 @@ async def _changed(job: Job, answer: Answer, outcome: Outcome) -> Json | None:
         action = await _clarify(job, answer, outcome, action)
     if isinstance(action, Block):
         _raise_in_time(job, outcome, replacements.blocked_error(action), answer)
-        return replacements.blocked(answer, job.request.format, action)
-    return replacements.changed(answer, job.request, action)
+        return replacements.replace_blocked(answer, job.request.format, action)
+    return replacements.replace_by_action(answer, job.request, action)
 
 
 async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:
@@ -98,27 +98,27 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
     request, holding = job.request, job.services.holding
     try:
         held = job.earlier.held if job.earlier else None
-        if held is None and (used := await holding.covered(answer, outcome, job.http)):
+        if held is None and (used := await holding.use_approvals(answer, outcome, job.http)):
             outcome.action, outcome.standing_approval = "deliver", ", ".join(used)
             job.note_owner(answer.completion)
             return None
         held = held or await holding.hold(answer, request, outcome, hold, job.http, job.digest)
         job.note_owner(answer.completion, held.id)
         job.exchange.note_held(outcome, held.id)
-        standing, held = await holding.standing(held, request.format, hold)
+        standing, held = await holding.wait_for_state(held, request.format, hold)
     except StoreError as error:
         _raise(job, outcome, error)
     outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
     if standing == RELEASED:
         outcome.approvals = approving_items(answer.completion)
         outcome.is_rewritten = held.revised is not None
-        return await holding.revised(held, answer)
+        return await holding.revised_completion(held, answer)
     refusal = replacements.withheld_error(standing, hold, answer, request, held)
     if not job.is_status_out and comes_later(standing, hold, request, job.http):
         postpone(answer, request.format, held.id)
     elif refusal is not None:
         _raise_in_time(job, outcome, refusal, answer)
-    return replacements.withheld(standing, hold, answer, request, held)
+    return replacements.replace_held(standing, hold, answer, request, held)
 
 
 def _raise_in_time(job: Job, outcome: Outcome, error: ProxyError, answer: Answer) -> None:

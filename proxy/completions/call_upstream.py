@@ -16,7 +16,7 @@ from proxy.completions.further_calls.fallbacks import send_or_fall_back
 from proxy.completions.further_calls.parallel_calls import SeveralCalls
 from proxy.completions.job import Job
 from proxy.completions.sending.heartbeats import is_done
-from proxy.completions.sending.live_stream import Finished, LiveStream, ShortWay, Withholding
+from proxy.completions.sending.live_stream import FinishEvent, LiveStream, ShortWay, WithholdMarker
 from proxy.errors import ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.exchange.answer import (
     UNDECIDED,
@@ -33,13 +33,13 @@ from proxy.holds.held import answer_from
 from proxy.holds.ownership import is_stored
 from proxy.http.wire.headers import Headers, to_client, to_upstream, without
 from proxy.http.wire.http import Reply
-from proxy.http.wire.upstream import Arriving, UpstreamReply, UpstreamRequest
+from proxy.http.wire.upstream import ReplyPieces, UpstreamReply, UpstreamRequest
 from proxy.scoring.scoring import Status
 from proxy.upstreams.router import Way
 
 
 @dataclass(slots=True)
-class Waiting:
+class SlowReply:
     """A reply that may take long: its head, and a function that reads the rest."""
 
     head: UpstreamReply | Answer
@@ -50,24 +50,24 @@ class Waiting:
 class Live:
     """A stream that goes on while it arrives.
 
-    Some of its pieces are answers to decide on: the choices that an event has `Finished` and, from
-    a `Withholding` on, everything that follows, once it is complete.
+    Some of its pieces are answers to decide on: the choices that a `FinishEvent` finishes and, from
+    a `WithholdMarker` on, everything that follows, once it is complete.
     """
 
     reply: UpstreamReply
     stream: LiveStream
-    pieces: AsyncGenerator[bytes | Finished | Withholding]
+    pieces: AsyncGenerator[bytes | FinishEvent | WithholdMarker]
     short_way: ShortWay | None
 
 
-async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
+async def call_upstream(job: Job) -> Reply | Answer | SlowReply | Live:
     """Call upstream and return its reply; raises ProxyError where there is none."""
     if job.earlier is not None:
         return _take_up(job)
     if len(models := job.models()) > 1:
         return await _ask_several(job, models)
     way = _way(job)
-    sent = _prepared(job)
+    sent = _prepare_request(job)
     if way.fallback is not None:
         reply = await send_or_fall_back(job.further_calls(), way.fallback, sent)
     else:
@@ -82,7 +82,7 @@ async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
     if _goes_live(job, reply):
         return _read_live(job, reply)
     if job.services.may_take_long or not reply.is_whole():
-        return Waiting(reply, partial(_read_whole, job, reply))
+        return SlowReply(reply, partial(_read_whole, job, reply))
     return await _read_whole(job, reply)
 
 
@@ -94,7 +94,7 @@ def _way(job: Job) -> Way:
     return way
 
 
-def _prepared(job: Job) -> UpstreamRequest:
+def _prepare_request(job: Job) -> UpstreamRequest:
     """Return the request to upstream, with the client's own bytes.
 
     The question is read now, before upstream works: later, other requests have displaced this one's
@@ -136,7 +136,7 @@ def _unscored_headers(job: Job, reply: UpstreamReply, reason: str) -> Headers:
     if reason not in UNDECIDED and job.stream_mode().mode != "passthrough":
         raise UnreadableReplyError(reason)
     exchange, status = job.exchange, UNDECIDED.get(reason, Status.NOT_SUPPORTED)
-    outcome = exchange.finish(exchange.unscored(status, reason), reply.status)
+    outcome = exchange.finish(exchange.unscored_outcome(status, reason), reply.status)
     return [*to_client(reply.headers), *job.headers(outcome)]
 
 
@@ -164,7 +164,7 @@ def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
     return Reply(reply.status, without(headers, b"content-encoding"), unread.bare)
 
 
-def _take_up(job: Job) -> Waiting:
+def _take_up(job: Job) -> SlowReply:
     """Return the reply that was held for the same request before, without another call."""
     assert job.earlier is not None
     held = job.earlier.held
@@ -174,13 +174,13 @@ def _take_up(job: Job) -> Waiting:
     async def read() -> Answer:
         return answer
 
-    return Waiting(answer, read)
+    return SlowReply(answer, read)
 
 
-async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | Waiting:
+async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | SlowReply:
     """Call all models at once and return the reply with the highest confidence.
 
-    Returns a `Waiting` if the first suitable reply begins before that.
+    Returns a `SlowReply` if the first suitable reply begins before that.
     """
     exchange, request = job.exchange, job.request
     exchange.model, exchange.is_stream = request.model, request.is_stream
@@ -192,11 +192,11 @@ async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | Wait
     async def read() -> Answer | Reply:
         return await work
 
-    return Waiting(several.head.result(), read)
+    return SlowReply(several.head.result(), read)
 
 
 async def _surest(job: Job, several: SeveralCalls) -> Answer | Reply:
-    first, *others = await several.made()
+    first, *others = await several.make_all()
     surest = several.surest([first, *others])
     if surest is None:
         return await _first_failure(job, first)
@@ -241,9 +241,9 @@ def _read_live(job: Job, reply: UpstreamReply) -> Live:
         job.request.format, max_bytes=max_bytes, gates_calls=gates_calls
     )
     exchange.status = reply.status
-    chunks = services.ownership.noting(reply.chunks, job.request, job.http)
+    chunks = services.ownership.note_owner(reply.chunks, job.request, job.http)
     short_way = None
-    if isinstance(chunks, Arriving) and not gates_calls:
+    if isinstance(chunks, ReplyPieces) and not gates_calls:
         short_way = ShortWay(stream, chunks, exchange.in_upstream)
     pieces = live_pieces(stream, chunks, exchange.in_upstream)
     return Live(reply, stream, pieces, short_way)
@@ -251,7 +251,7 @@ def _read_live(job: Job, reply: UpstreamReply) -> Live:
 
 async def live_pieces(
     stream: LiveStream, chunks: AsyncIterator[bytes], in_upstream: AbstractContextManager[None]
-) -> AsyncGenerator[bytes | Finished | Withholding]:
+) -> AsyncGenerator[bytes | FinishEvent | WithholdMarker]:
     """Yield the pieces of a stream from upstream's chunks; `in_upstream` measures the waiting.
 
     A failure becomes an event. It is raised only if the stream is no longer parsed, because it may
@@ -277,7 +277,7 @@ async def live_pieces(
 def opening_of(job: Job, live: Live) -> Reply:
     """Return the reply of a live stream without its body."""
     exchange, calibrator = job.exchange, job.services.scoring.name
-    opening = exchange.unscored(Status.PENDING, "stream", calibrator)
+    opening = exchange.unscored_outcome(Status.PENDING, "stream", calibrator)
     opening.overhead_ms = exchange.overhead_ms()
     job.services.results.expect(exchange.request_id, hash_key(job.http), opening.member)
     headers = to_client(live.reply.headers)
@@ -286,7 +286,7 @@ def opening_of(job: Job, live: Live) -> Reply:
     return Reply(live.reply.status, [*headers, *job.headers(opening)])
 
 
-def finished_answer(job: Job, live: Live, finished: Finished) -> Answer:
+def finished_answer(job: Job, live: Live, finished: FinishEvent) -> Answer:
     """Return the choices that an event finishes as an answer, whose text the client has already."""
     assembler = live.stream.assembler
     if is_stored(job.request):
@@ -310,7 +310,7 @@ def finished_answer(job: Job, live: Live, finished: Finished) -> Answer:
 def withheld_answer(job: Job, live: Live) -> Answer:
     """Return the whole answer of a stream with calls, whose beginning the client has already."""
     job.is_withheld = True
-    assembler, (events, finishes) = live.stream.assembler, live.stream.withheld()
+    assembler, (events, finishes) = live.stream.assembler, live.stream.waiting_events()
     whole = assembler.completion()
     job.keep_for_followups(whole)
     return Answer(

@@ -31,7 +31,7 @@ STRICTNESS: Final = ("passthrough", "buffer_tools", "buffer")
 _PASSTHROUGH: Final = StreamMode("passthrough")
 
 
-class Governing:
+class ActivePolicies:
     """Policies that decide together, with everything that depends on them alone."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Governing:
             self.decide = self._decide_together
         self._mode_of = lru_cache(maxsize=1_024)(partial(_strictest_mode, policies))
 
-    def with_asked(self, policy: Policy) -> Governing:
+    def with_asked(self, policy: Policy) -> ActivePolicies:
         """Return these policies together with one that a request names.
 
         Raises BadRequestError for a policy that calls further models, because that is not stricter.
@@ -81,7 +81,7 @@ class Governing:
                 f"policy {policy.name!r} asks further models, which no request can ask for",
                 code="unusable_policy",
             )
-        return Governing((*self.policies, policy), self._traffic, self._route_of, policy)
+        return ActivePolicies((*self.policies, policy), self._traffic, self._route_of, policy)
 
     def _together(self, decisions: Iterable[Decision]) -> Decision:
         if self._asked is None:

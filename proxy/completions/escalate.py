@@ -27,7 +27,7 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
     if decision is None or not is_escalated(job, before):
         return answer, before
     calls = job.further_calls()
-    kept = first = calls.kept(answer)
+    kept = first = calls.chosen_call(answer)
     decisions, is_revised = [decision], False
     tried = {call.model for call in job.exchange.calls if call.purpose == "answer"}
     while isinstance(step := decision.applied, Escalate):

@@ -64,11 +64,11 @@ async def fetch_response(services: Services, http: Request) -> Reply:
     await services.conversations.look_for(id, key_hash)
     held_id = services.conversations.held_id(id, key_hash)
     if not held_id and not id.startswith(RESPONSES.held_prefix):
-        held_id = await services.ownership.fetched(http, id, is_stored=False)
+        held_id = await services.ownership.check_fetch(http, id, is_stored=False)
     if held_id or id.startswith(RESPONSES.held_prefix):
         attach = services.config.attach
         reply = await fetch_held(services.store, RESPONSES, held_id or id, http, attach)
-        return _streamed(reply) if _is_stream(http) else reply
+        return _as_stream(reply) if _is_stream(http) else reply
     return await complete(services, http, partial(_parse_fetch, id))
 
 
@@ -77,7 +77,7 @@ async def _parse_fetch(id: str, services: Services, exchange: Exchange) -> Job:
     http = exchange.request
     remembered, is_stream = services.conversations.get(id, hash_key(http)), _is_stream(http)
     if remembered is None:
-        request: CompletionRequest = _unknown(http, is_stream=is_stream)
+        request: CompletionRequest = _request_without_body(http, is_stream=is_stream)
         request.domain = services.domains.fact("", http.caller.team, request.domain)
         exchange.conversation = request.conversation = conversation_under(id)
         upstream = services.router.default()
@@ -91,13 +91,13 @@ def _is_stream(http: Request) -> bool:
     return parse_qs(http.query).get("stream") == ["true"]
 
 
-def _streamed(reply: Reply) -> Reply:
+def _as_stream(reply: Reply) -> Reply:
     """Convert a stored response to the stream that its client wants."""
     events = RESPONSES.events(json_object(reply.whole()) or {}, {})
     headers = [*without(reply.headers, b"content-type"), (b"content-type", b"text/event-stream")]
     return Reply(reply.status, headers, b"".join(events))
 
 
-def _unknown(request: Request, *, is_stream: bool) -> UnknownRequest:
+def _request_without_body(request: Request, *, is_stream: bool) -> UnknownRequest:
     domain, tags = request.header(DOMAIN), tags_of(request)
     return UnknownRequest(RESPONSES, b"", {}, "", is_stream, domain, tags, request.caller)

@@ -10,19 +10,19 @@ from functools import partial
 from proxy.completions.apply import apply, deliver, is_delivered
 from proxy.completions.call_upstream import (
     Live,
-    Waiting,
+    SlowReply,
     call_upstream,
     finished_answer,
     opening_of,
     withheld_answer,
 )
 from proxy.completions.escalate import escalate, is_escalated
-from proxy.completions.further_calls.judging import Judging
+from proxy.completions.further_calls.judging import CompletionJudge
 from proxy.completions.further_calls.opinions import Opinions
 from proxy.completions.job import Job
-from proxy.completions.recording import GoingOn, Recording
+from proxy.completions.recording import CompletionRecorder, GoingOn
 from proxy.completions.sending.heartbeats import is_done, late, pings_until
-from proxy.completions.sending.live_stream import Finished
+from proxy.completions.sending.live_stream import FinishEvent
 from proxy.completions.services import Services
 from proxy.errors import ProxyError
 from proxy.exchange.answer import Answer
@@ -30,10 +30,10 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.request import read_at_once, read_completion_request
 from proxy.formats import RESPONSES, Format
 from proxy.gate.key_hash import hash_key
-from proxy.holds.held import resumed
-from proxy.http.wire.encoding import decoded
+from proxy.holds.held import resume_request
+from proxy.http.wire.encoding import decode_body
 from proxy.http.wire.headers import header, to_client, without
-from proxy.http.wire.http import Reply, Request, Writer
+from proxy.http.wire.http import BodyWriter, Reply, Request
 from proxy.scoring.scoring import Status
 
 Parse = Callable[[Services, Exchange], Awaitable[Job]]
@@ -46,14 +46,14 @@ async def complete(services: Services, http: Request, parse: Parse) -> Reply:
     for the tool calls that wait for a decision. Raises ProxyError where the client gets an error.
     """
     exchange = Exchange(http, services.records)
-    with Recording(exchange) as recording:  # record
+    with CompletionRecorder(exchange) as recording:  # record
         job = recording.begin(await parse(services.with_requested_policy(http), exchange))
         came = await call_upstream(job)
         if isinstance(came, Answer):
             return _whole(await conclude(job, came))
         if isinstance(came, Live):
             return _live_reply(recording, job, came)
-        if isinstance(came, Waiting):
+        if isinstance(came, SlowReply):
             return await _reply_in_time(recording, job, came)
         return came  # there is nothing to decide on
 
@@ -94,13 +94,15 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     if digest and (earlier := await holding.earlier(format, digest, http)):
         return Job(services, exchange, request, earlier=earlier)
     if format is RESPONSES:
-        request = await resumed(services.conversations, services.store, request, hash_key(http))
+        request = await resume_request(
+            services.conversations, services.store, request, hash_key(http)
+        )
     exchange.conversation = request.conversation = services.conversations.of(request)
     job = Job(services, exchange, request, digest)
     if (wanted := services.governing.second_opinion) is not None:
         job.opinions = Opinions(wanted, job.further_calls(), services.scoring)
     if (judge := services.governing.judge) is not None:
-        job.judging = Judging(judge, job.further_calls())
+        job.judging = CompletionJudge(judge, job.further_calls())
     return job
 
 
@@ -112,7 +114,7 @@ def _whole(concluded: Reply | bytes) -> Reply:
     return concluded
 
 
-async def _reply_in_time(recording: Recording, job: Job, waiting: Waiting) -> Reply:
+async def _reply_in_time(recording: CompletionRecorder, job: Job, waiting: SlowReply) -> Reply:
     """Return the reply, or one whose body comes later if it takes too long.
 
     Nothing is written before the outcome is known, for at most `commit_after_s` seconds; after that
@@ -124,16 +126,16 @@ async def _reply_in_time(recording: Recording, job: Job, waiting: Waiting) -> Re
     return _late_reply(job, waiting, work)
 
 
-async def _reply_at_last(recording: Recording, job: Job, waiting: Waiting) -> Reply:
+async def _reply_at_last(recording: CompletionRecorder, job: Job, waiting: SlowReply) -> Reply:
     with recording:
         came = await waiting.read()
         return came if isinstance(came, Reply) else _whole(await conclude(job, came))
 
 
-def _late_reply(job: Job, waiting: Waiting, work: asyncio.Future[Reply]) -> Reply:
+def _late_reply(job: Job, waiting: SlowReply, work: asyncio.Future[Reply]) -> Reply:
     head = waiting.head
     job.is_status_out, job.exchange.status = True, head.status
-    opening = job.exchange.unscored(Status.PENDING, "buffered", job.services.scoring.name)
+    opening = job.exchange.unscored_outcome(Status.PENDING, "buffered", job.services.scoring.name)
     kept = without(to_client(head.headers), b"content-length", b"content-encoding")
     body = asyncio.ensure_future(_late_body(work))
 
@@ -147,13 +149,13 @@ def _late_reply(job: Job, waiting: Waiting, work: asyncio.Future[Reply]) -> Repl
 async def _late_body(work: asyncio.Future[Reply]) -> bytes:
     """Return the body, without an encoding, of a reply whose headers have been sent."""
     reply = await work
-    return await decoded(reply.whole(), header(reply.headers, b"content-encoding"))
+    return await decode_body(reply.whole(), header(reply.headers, b"content-encoding"))
 
 
 # --- Live streams ---------------------------------------------------------------------------------
 
 
-def _live_reply(recording: Recording, job: Job, live: Live) -> Reply:
+def _live_reply(recording: CompletionRecorder, job: Job, live: Live) -> Reply:
     opening = opening_of(job, live)
     going_on = recording.goes_on()  # so that it is recorded however it ends
 
@@ -165,7 +167,7 @@ def _live_reply(recording: Recording, job: Job, live: Live) -> Reply:
     return opening
 
 
-async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: Writer) -> None:
+async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWriter) -> None:
     """Write a live stream: its passing parts, the decided ones, and pings while calls wait."""
     if live.short_way is not None and writer.client is not None:
         live.short_way.open(writer.client)
@@ -175,11 +177,13 @@ async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: Writer) -
                 async for piece in pieces:
                     if isinstance(piece, bytes):
                         await writer.write(piece)
-                    elif isinstance(piece, Finished):
+                    elif isinstance(piece, FinishEvent):
                         answer = finished_answer(job, live, piece)
                         await writer.write(await _next_part(job, answer))
                     else:
-                        async for each in pings_until(asyncio.ensure_future(_decided(job, live))):
+                        async for each in pings_until(
+                            asyncio.ensure_future(_release_events(job, live))
+                        ):
                             await writer.write(each)
             if live.stream.withholds() and not job.is_withheld:
                 await writer.write(await _next_part(job, withheld_answer(job, live)))
@@ -195,7 +199,7 @@ async def _next_part(job: Job, answer: Answer) -> bytes:
     return concluded
 
 
-async def _decided(job: Job, live: Live) -> bytes:
+async def _release_events(job: Job, live: Live) -> bytes:
     """Return the bytes that replace the waiting events: the decided ones, or upstream's error."""
     piece = await anext(live.pieces, b"")
     assert isinstance(piece, bytes)

@@ -19,7 +19,7 @@ from proxy.exchange.answer import is_event_stream, unscorable_reason
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome
 from proxy.formats import MEMBER, Choice, Json
-from proxy.http.wire.encoding import decoded
+from proxy.http.wire.encoding import decode_body
 from proxy.http.wire.headers import DOMAIN, to_client, without
 from proxy.http.wire.http import Reply, Request
 from proxy.http.wire.json_splice import json_object, with_member
@@ -41,12 +41,12 @@ async def score_generated(services: Services, surfaces: Surfaces, request: Reque
         reply = await surfaces.send(exchange, await surfaces.upstream_of(request))
         prompt = asked.get("prompt")
         if not isinstance(prompt, str) or unscorable_reason(reply) or is_event_stream(reply):
-            return surfaces.labelled(exchange, reply)
+            return surfaces.label_unscored(exchange, reply)
         raw = await _read(services, exchange, reply)
-        body = await _decoded(raw, reply)
+        body = await _decode_body(raw, reply)
         images = _images((json_object(body) or {}).get("data"))
         if not images:
-            return surfaces.labelled(exchange, reply, raw)
+            return surfaces.label_unscored(exchange, reply, raw)
         began = time.perf_counter()
         confidences = await _confidences(services, request, prompt, images, exchange.model or "")
         exchange.scoring_s = time.perf_counter() - began
@@ -70,9 +70,9 @@ async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) ->
         await reply.aclose()
 
 
-async def _decoded(raw: bytes, reply: UpstreamReply) -> bytes:
+async def _decode_body(raw: bytes, reply: UpstreamReply) -> bytes:
     try:
-        return await decoded(raw, reply.header(b"content-encoding"))
+        return await decode_body(raw, reply.header(b"content-encoding"))
     except UpstreamBrokenError:
         return b""
 
@@ -108,7 +108,7 @@ async def _confidences(
 def _outcome(exchange: Exchange, confidences: list[Confidence], calibrator: str | None) -> Outcome:
     """Return the outcome, with the confidence of the least certain image and no decision."""
     lowest = least_sure(confidences)
-    outcome = exchange.unscored(lowest.status, "", calibrator)
+    outcome = exchange.unscored_outcome(lowest.status, "", calibrator)
     outcome.reason, outcome.confidence, outcome.score = lowest.reason, lowest.value, lowest.score
     if lowest.stand_in is not None:
         outcome.calibrator = lowest.stand_in.calibrator

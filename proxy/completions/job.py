@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from calibrator import Signals
 from policies import Decision, Facts, StreamMode
 from proxy.completions.further_calls.calls import Calls
-from proxy.completions.further_calls.judging import Judgement, Judging
+from proxy.completions.further_calls.judging import CompletionJudge, Judgement
 from proxy.completions.further_calls.opinions import Opinions, others_of
 from proxy.completions.sending.live_stream import LiveStream
 from proxy.completions.services import Services
@@ -55,7 +55,7 @@ class Job:
     stream: LiveStream | None = None  # the reply, if it goes on while it arrives
     is_withheld: bool = False  # whether the calls of this stream are being decided on
     opinions: Opinions | None = None  # set if the policy may want second opinions
-    judging: Judging | None = None  # set if the policy wants a judge
+    judging: CompletionJudge | None = None  # set if the policy wants a judge
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # a stream's, by the first choice
     told: Json | None = None  # the last member that the client got
     late: tuple[tuple[Answer, asyncio.Task[None]], ...] = ()  # answers whose scores are late
@@ -243,7 +243,7 @@ class Job:
             return outcome_from(self.earlier, self.exchange.request_id, answer.choices)
         services = self.services
         if not answer.confidences:
-            return self.exchange.unscored(Status.PENDING, "late", services.scoring.name)
+            return self.exchange.unscored_outcome(Status.PENDING, "late", services.scoring.name)
         facts = answer.facts(self.request, services.scoring.name)
         if self.request.format is RESPONSES:
             self._leave_out_approved(answer, facts)
@@ -263,7 +263,7 @@ class Job:
         They were decided on when upstream requested the approval.
         """
         approvals = self.services.conversations.approvals
-        made = approvals.made(answer.completion, hash_key(self.http))
+        made = approvals.approved_ids(answer.completion, hash_key(self.http))
         if made:
             for each, choice in zip(facts, answer.choices, strict=True):
                 message = dict(without_calls(choice.message, made))

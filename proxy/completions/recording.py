@@ -8,14 +8,14 @@ from typing import Any
 
 from proxy.completions.job import Job
 from proxy.exchange.exchange import Exchange
-from proxy.exchange.outcome import Outcome, joined
+from proxy.exchange.outcome import Outcome, join_outcomes
 from proxy.formats import Json
 from proxy.gate.key_hash import hash_key
 from proxy.http.wire.json_splice import dumps
 from proxy.scoring.scoring import Status
 
 
-class Recording:
+class CompletionRecorder:
     """Records a completion at the end of the `with` block, however it ends.
 
     A reply that goes on after it is returned has a block of its own (`goes_on`); the last block
@@ -42,7 +42,7 @@ class Recording:
         self._blocks += 1
         return GoingOn(self)
 
-    def __enter__(self) -> Recording:
+    def __enter__(self) -> CompletionRecorder:
         self._blocks += 1
         return self
 
@@ -63,7 +63,7 @@ class Recording:
                 self._exchange.__exit__(kind, error, trace)
         elif job.is_withheld:
             self._exchange.__exit__(kind, error, trace)
-            keep_result(job, (self._exchange.outcome or _unscored(job)).member())
+            keep_result(job, (self._exchange.outcome or _skipped_outcome(job)).member())
         elif all(scoring.done() for _, scoring in job.late):
             _record_stream(job)
         else:
@@ -77,8 +77,8 @@ class GoingOn:
 
     __slots__ = ("_recording",)
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording: Recording | None = recording
+    def __init__(self, recording: CompletionRecorder) -> None:
+        self._recording: CompletionRecorder | None = recording
 
     def __enter__(self) -> None:
         return None
@@ -103,7 +103,7 @@ def _record_stream(job: Job) -> None:
     for answer, scoring in job.late:
         scoring.result()
         job.decide(answer)
-    outcome = joined([*job.outcomes.values()]) or _unscored(job)
+    outcome = join_outcomes([*job.outcomes.values()]) or _skipped_outcome(job)
     job.exchange.finish(outcome, job.exchange.status)
     is_told = len(job.outcomes) == 1 and not (job.late or job.exchange.calls)
     keep_result(job, job.told if job.told is not None and is_told else outcome.member())
@@ -114,7 +114,7 @@ def _record_stream(job: Job) -> None:
         )
 
 
-def _unscored(job: Job) -> Outcome:
+def _skipped_outcome(job: Job) -> Outcome:
     assert job.stream is not None
     calibrator = job.services.scoring.name
-    return job.exchange.unscored(Status.SKIPPED, job.stream.reason, calibrator)
+    return job.exchange.unscored_outcome(Status.SKIPPED, job.stream.reason, calibrator)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 
-from proxy.completions.decide import Governing
+from proxy.completions.decide import ActivePolicies
 from proxy.completions.random_audit import Audit
 from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import Config
 from proxy.holds.conversations import Conversations
-from proxy.holds.hold import Holding
+from proxy.holds.hold import Holds
 from proxy.holds.ownership import Ownership, ownership_of
 from proxy.holds.stream_results import Results
 from proxy.holds.waiting import Verdicts
@@ -29,7 +29,7 @@ class Services:
     """The configuration in effect, and the objects that live as long as the proxy."""
 
     config: Config
-    governing: Governing
+    governing: ActivePolicies
     book: PolicyBook
     router: Router
     scoring: Scores
@@ -41,7 +41,7 @@ class Services:
     audit: Audit | None = None
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     stream_waits: Deadlines = field(init=False)  # limit how long finish events wait for scores
-    holding: Holding = field(init=False)
+    holding: Holds = field(init=False)
     ownership: Ownership = field(init=False)
     domains: Domains = field(init=False)
     may_take_long: bool = field(init=False)  # even if upstream's answer is complete
@@ -51,9 +51,7 @@ class Services:
     stricter: dict[str, Services] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.holding = Holding(
-            self.governing.policies, self.store, self.conversations, self.verdicts
-        )
+        self.holding = Holds(self.governing.policies, self.store, self.conversations, self.verdicts)
         owned, is_enforced = self.conversations.owned, self.governing.is_enforced
         self.ownership = ownership_of(owned, self.store, self.config, is_enforced)
         self.domains = Domains(self.config, self.router)

@@ -13,7 +13,7 @@ from proxy.exchange.exchange import Exchange
 from proxy.gate.key_hash import hash_key
 from proxy.holds.conversations import Conversations
 from proxy.holds.held import fetch_held, held_format
-from proxy.holds.named_ids import Place
+from proxy.holds.named_ids import RequestTarget
 from proxy.holds.ownership import Ownership
 from proxy.http.wire import headers as names
 from proxy.http.wire.headers import to_client, to_upstream, without
@@ -63,12 +63,12 @@ class Surfaces:
                 exchange, await self.upstream_of(request), is_read=bool(is_read)
             )
             if not is_read or not _is_json(reply):
-                return self.labelled(exchange, reply)
+                return self.label_unscored(exchange, reply)
             body = await self._read(exchange, reply)
             if is_list:
-                return await self._listed(exchange, reply, place, body)
+                return await self._filter_list(exchange, reply, place, body)
             self.ownership.note_made(request, json_object(body) or {})
-        return self.labelled(exchange, reply, body)
+        return self.label_unscored(exchange, reply, body)
 
     async def _read(self, exchange: Exchange, reply: UpstreamReply) -> bytes:
         try:
@@ -77,8 +77,8 @@ class Surfaces:
         finally:
             await reply.aclose()
 
-    async def _listed(
-        self, exchange: Exchange, reply: UpstreamReply, place: Place, body: bytes
+    async def _filter_list(
+        self, exchange: Exchange, reply: UpstreamReply, place: RequestTarget, body: bytes
     ) -> Reply:
         """Return a list with only what its client may see.
 
@@ -89,18 +89,20 @@ class Surfaces:
             raise UpstreamBrokenError("upstream's list cannot be read, to show what is this key's")
         kept = await self.ownership.readable(exchange.request, place, listed)
         if len(kept) == len(listed):
-            return self.labelled(exchange, reply, body)
+            return self.label_unscored(exchange, reply, body)
         reply.headers = without(reply.headers, b"content-length")
-        return self.labelled(exchange, reply, replace_member(body, "data", kept))
+        return self.label_unscored(exchange, reply, replace_member(body, "data", kept))
 
-    def labelled(
+    def label_unscored(
         self, exchange: Exchange, reply: UpstreamReply, body: bytes | None = None
     ) -> Reply:
         """Return upstream's reply with a label that says it was not scored; record the exchange.
 
         `body` is the reply's body if it has been read already.
         """
-        outcome = exchange.finish(exchange.unscored(Status.NOT_SUPPORTED, "surface"), reply.status)
+        outcome = exchange.finish(
+            exchange.unscored_outcome(Status.NOT_SUPPORTED, "surface"), reply.status
+        )
         label = [
             (names.STATUS, outcome.status.encode()),
             (names.REASON, b"surface"),
@@ -151,7 +153,7 @@ class Surfaces:
         exchange = Exchange(request, self.records)
         with exchange:
             reply = await self.send(exchange, name)
-        return self.labelled(exchange, reply)
+        return self.label_unscored(exchange, reply)
 
     async def model(self, request: Request) -> Reply:
         """Answer `GET /v1/models/{id}`: a local model here, any other from upstream."""
@@ -165,14 +167,14 @@ class Surfaces:
         id = names_in(request.path)[-1]
         format = held_format(id)
         if format is None:
-            review_id = await self.ownership.fetched(request, id, is_stored=True)
+            review_id = await self.ownership.check_fetch(request, id, is_stored=True)
             if review_id is None or (format := held_format(review_id)) is None:
                 return await self.relay(request)
             id = review_id
         return await fetch_held(self.store, format, id, request, self.attach)
 
 
-def _tells_ids(method: str, place: Place) -> bool:
+def _tells_ids(method: str, place: RequestTarget) -> bool:
     """Return whether the reply names objects that upstream made, now or by an earlier job."""
     if method in ("POST", "PUT"):
         return place.collection is not None

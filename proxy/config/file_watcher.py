@@ -18,7 +18,7 @@ Sight = tuple[int, int, int]
 """A file's time of modification (ns), its size (bytes) and its inode."""
 
 
-class Watch:
+class ConfigWatch:
     """A watch that calls `on_change` once files have changed and then kept still for one turn.
 
     `files` lists the files, `every_turn` is called at the end of every turn. `on_change` and

@@ -421,7 +421,7 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
             (Problem(document.source, 1, "a configuration is a mapping of sections"),)
         )
     try:
-        config = Config.model_validate(_prepared(value))
+        config = Config.model_validate(_prepare_values(value))
     except ValidationError as error:
         problems = [
             problem_of(document, found, _keys_at(found["loc"][:-1])) for found in error.errors()
@@ -429,10 +429,10 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
         raise InvalidDocumentError(tuple(sorted(problems, key=lambda p: p.line))) from error
     if found := config.contradictions():
         raise InvalidDocumentError(tuple(sentence(document, loc, text) for loc, text in found))
-    return _placed(config, path.parent)
+    return _resolve_paths(config, path.parent)
 
 
-def _placed(config: Config, folder: Path) -> Config:
+def _resolve_paths(config: Config, folder: Path) -> Config:
     """Resolve the paths of recalibrations and facts from the configuration's folder."""
     calibrator = _recalibrated_from(config.calibrator, folder)
     if calibrator.facts is not None:
@@ -464,7 +464,7 @@ def load_policy_of(folder: Path, name: str) -> Policy:
     return load_policy(str(beside) if beside.is_file() else name)
 
 
-def _prepared(value: dict[str, Any]) -> dict[str, Any]:
+def _prepare_values(value: dict[str, Any]) -> dict[str, Any]:
     """Convert lists to tuples where the configuration has tuples, and leave out empty sections."""
     return {
         key: tuple(item)

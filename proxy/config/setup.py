@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from policies import InvalidDocumentError, Policy, nearest
 from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import Config, find_config, load_config, load_config_policy
-from proxy.config.settings.problems import located
+from proxy.config.settings.problems import add_location
 from proxy.errors import ExitStatus, StartupError
 from proxy.store.database.client_keys import ClientKey
 
@@ -136,7 +136,7 @@ def _told_of_policy(path: Path | None, *key: str) -> Iterator[None]:
     try:
         yield
     except InvalidDocumentError as error:
-        told = [str(p) if p.line else located(path, key, str(p)) for p in error.problems]
+        told = [str(p) if p.line else add_location(path, key, str(p)) for p in error.problems]
         raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(told)) from error
 
 
@@ -162,4 +162,4 @@ def refusal_placed(path: Path | None, *key: str) -> Iterator[None]:
     try:
         yield
     except StartupError as error:
-        raise StartupError(error.status, located(path, key, str(error))) from error
+        raise StartupError(error.status, add_location(path, key, str(error))) from error

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from proxy.desk.access.guard import stays, visitor_of
 from proxy.desk.access.sessions import Visitor
 from proxy.desk.decisions.desk import MOST_ON_A_PAGE, Desk, State, Verdict
-from proxy.desk.decisions.standing import LikeThis, end, told
+from proxy.desk.decisions.standing import LikeThis, approval_json, end
 from proxy.desk.notify.feed import Feed
 from proxy.http.wire.json_splice import dumps
 from proxy.learning.feedback import keep_feedback
@@ -98,7 +98,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
     ) -> dict[str, Any]:
         """List replies under review, most likely wrong first: lowest confidence, then oldest."""
         page = desk.page(state, queue=queue, team=team, kind=kind, limit=limit, after=after)
-        return {"items": [desk.listed(each) for each in page.items], "next": page.next}
+        return {"items": [desk.entry_facts(each) for each in page.items], "next": page.next}
 
     @api.get("/reviews/{id}")
     @as_json
@@ -177,7 +177,9 @@ def _with_standing(api: APIRouter, desk: Desk) -> APIRouter:
         all: Annotated[bool, Query(description="Also those that are over.")] = False,
     ) -> dict[str, Any]:
         """List approvals that cover further calls, the newest first."""
-        return {"items": [told(each) for each in desk.queue.standing(is_all=all)]}
+        return {
+            "items": [approval_json(each) for each in desk.queue.standing_approvals(is_all=all)]
+        }
 
     @api.post("/standing-approvals/{id}/revoke")
     @as_json

@@ -22,7 +22,7 @@ from proxy.desk.decisions.desk import Desk
 from proxy.desk.login import login_routes
 from proxy.desk.notify.feed import Feed
 from proxy.errors import BadRequestError, ProxyError
-from proxy.http.listener.fastapi_errors import envelope, only_known_parameters, unknown
+from proxy.http.listener.fastapi_errors import answer_unknown, envelope, only_known_parameters
 from proxy.http.wire.http import Receive, Scope, Send, place
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class DeskApplication:
             redirect_slashes=False,
         )
         api.add_exception_handler(ProxyError, envelope)
-        api.add_exception_handler(HTTPException, unknown)
+        api.add_exception_handler(HTTPException, answer_unknown)
         api.add_exception_handler(RequestValidationError, _unusable)
-        api.add_exception_handler(ClientDisconnect, _left)
+        api.add_exception_handler(ClientDisconnect, _answer_nobody)
         api.add_exception_handler(Exception, _fault)
         known = [Depends(visitor_of), Depends(only_known_parameters)]
         api.include_router(review_routes(desk, feed), dependencies=known)
@@ -121,6 +121,6 @@ async def _fault(request: Request, error: Exception) -> Response:
     return await envelope(request, ProxyError("the desk failed; the proxy's log says where"))
 
 
-async def _left(request: Request, error: Exception) -> Response:
+async def _answer_nobody(request: Request, error: Exception) -> Response:
     """Answer a client that disconnected before its whole request arrived; nobody receives it."""
     return Response(status_code=400)

@@ -29,7 +29,7 @@ from proxy.desk.access.local_token import write_local_token
 from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
 from proxy.generations.generation import Parts
-from proxy.generations.reloading import Reloading
+from proxy.generations.reloading import Generations
 from proxy.http.listener.server import SecondServer
 from proxy.http.wire.http import Receive, Scope, Send
 
@@ -159,11 +159,11 @@ def bind_admin(config: AdminConfig) -> AdminSocket | None:
         return None
     check_admin(config)
     try:
-        listening = _bound(config.host, DEFAULT_PORT if config.port is None else config.port)
+        listening = _bind_socket(config.host, DEFAULT_PORT if config.port is None else config.port)
     except OSError as error:
         if config.port is not None or error.errno != errno.EADDRINUSE:
             raise _cannot_listen(config, error) from error
-        listening = _bound(config.host, 0)
+        listening = _bind_socket(config.host, 0)
     if config.has_token:
         return AdminSocket(listening, None)
     made = write_local_token(listening.getsockname()[1]) if is_loopback(config.host) else None
@@ -172,7 +172,7 @@ def bind_admin(config: AdminConfig) -> AdminSocket | None:
     return AdminSocket(listening, secrets.token_urlsafe(32), made[0] if made else None)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind_socket(host: str, port: int) -> socket.socket:
     """Open a socket that listens on a host and port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -201,7 +201,7 @@ class LinkPagesOf(Protocol):
     def __call__(self, desk: Desk, on_link: Callable[[str], None]) -> list[Route]: ...
 
 
-class Application(Protocol):
+class ListenerApplication(Protocol):
     """The application that the listener serves."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
@@ -226,7 +226,7 @@ class DeskServer:
         admin: AdminSocket,
         config: Config,
         parts: Parts,
-        holder: Reloading,
+        holder: Generations,
         drain: Callable[[], None],
         links: LinkPagesOf | None = None,
     ) -> None:
@@ -236,7 +236,7 @@ class DeskServer:
         self._config = config
         self._parts = parts
         self._holder = holder
-        self._loading: asyncio.Task[Application] | None = None
+        self._loading: asyncio.Task[ListenerApplication] | None = None
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -264,13 +264,13 @@ class DeskServer:
         application = await asyncio.shield(self._loading)
         await application(scope, receive, send)
 
-    def _load(self) -> Application:
+    def _load(self) -> ListenerApplication:
         """Make the application; called once, by the first request, on another thread."""
         from proxy.desk.access.sessions import Door
         from proxy.desk.application import DeskApplication
         from proxy.desk.decisions.desk import Desk, Verdict
         from proxy.desk.figures.exposition import drain_route, metrics_route
-        from proxy.desk.figures.gauges import Decided, Gauges
+        from proxy.desk.figures.gauges import DecisionCounters, Gauges
         from proxy.desk.notify.feed import Feed
         from proxy.store.database.client_keys import KeyStore
         from proxy.store.queue import ReviewQueue
@@ -282,7 +282,7 @@ class DeskServer:
         queue.rehearse()
         feed = Feed(queue)
 
-        holder, parts, decided, loop = self._holder, self._parts, Decided(), self._loop
+        holder, parts, decided, loop = self._holder, self._parts, DecisionCounters(), self._loop
 
         def on_decision(held: HeldReply, verdict: Verdict) -> None:
             """Notify the clients that wait for the reply and the browsers that watch.

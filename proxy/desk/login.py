@@ -41,13 +41,13 @@ def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]
         code = request.query_params.get("token")
         wanted = request.query_params.get("next", "/")
         if code is None:
-            return page.shown(request, wanted)
+            return page.render(request, wanted)
         try:
             visitor = await asyncio.to_thread(door.redeem, code, address_of(request))
         except ProxyError:
             told = "This link was used before, or is of another start of the proxy."
-            return page.shown(request, wanted, told, 401)
-        return _opened(door, visitor, request, wanted)
+            return page.render(request, wanted, told, 401)
+        return _open_session(door, visitor, request, wanted)
 
     async def log_in(request: Request) -> Response:
         fields = await checked_form(request)
@@ -55,8 +55,8 @@ def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]
         try:
             visitor = await asyncio.to_thread(door.identify, secret, address_of(request))
         except ProxyError as error:
-            return page.shown(request, wanted, error.message, error.status)
-        return _opened(door, visitor, request, wanted)
+            return page.render(request, wanted, error.message, error.status)
+        return _open_session(door, visitor, request, wanted)
 
     async def log_out(request: Request) -> Response:
         await checked_form(request)
@@ -86,7 +86,7 @@ def _sign_on_routes(door: Door, sign_on: SingleSignOn, page: _LoginPage) -> list
         try:
             url, cookie = await sign_on.begin(wanted, _back(sign_on, request))
         except ProxyError as error:
-            return page.shown(request, wanted, error.message, error.status)
+            return page.render(request, wanted, error.message, error.status)
         response = RedirectResponse(url, 303)
         response.set_cookie(
             _attempt_name(request),
@@ -104,9 +104,9 @@ def _sign_on_routes(door: Door, sign_on: SingleSignOn, page: _LoginPage) -> list
             visitor, wanted = await sign_on.end(
                 request.query_params, request.cookies.get(name, ""), _back(sign_on, request)
             )
-            response = _opened(door, visitor, request, wanted, sign_on.session_s)
+            response = _open_session(door, visitor, request, wanted, sign_on.session_s)
         except ProxyError as error:
-            response = page.shown(request, "/", error.message, error.status)
+            response = page.render(request, "/", error.message, error.status)
         response.delete_cookie(name, secure=is_https(request), httponly=True, samesite="lax")
         return response
 
@@ -122,7 +122,7 @@ class _LoginPage:
     def __init__(self, sign_on: SingleSignOn | None) -> None:
         self._sign_on = sign_on
 
-    def shown(
+    def render(
         self, request: Request, wanted: str, error: str | None = None, status: int = 200
     ) -> Response:
         """Return the page; `wanted` is the address to go on to."""
@@ -157,7 +157,7 @@ def _attempt_name(request: Request) -> str:
     return SECURE_LOGIN_NAME if is_https(request) else LOGIN_NAME
 
 
-def _opened(
+def _open_session(
     door: Door, visitor: Visitor, request: Request, wanted: str, lasts_s: float = SESSION_S
 ) -> Response:
     """Open a session, set its cookie, and redirect to the page that was requested.

@@ -1,7 +1,7 @@
 """A whole answer of an upstream: its bytes, its choices and their confidences.
 
-A reply that was not streamed keeps its body, and a buffered stream its events. `annotated` returns
-exactly what arrived, except for our own member.
+A reply that was not streamed keeps its body, and a buffered stream its events. `with_outcome`
+returns exactly what arrived, except for our own member.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.base.openai import error_alone, is_error, is_failed
-from proxy.formats.events.called import noted, tool_calls
+from proxy.formats.events.called import add_notes, tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
 from proxy.formats.messages.messages_stream import answering_model
 from proxy.http.wire.bounded_cache import LONGEST, remembers
-from proxy.http.wire.encoding import can_decode, decoded
+from proxy.http.wire.encoding import can_decode, decode_body
 from proxy.http.wire.headers import Headers, to_client, without
 from proxy.http.wire.json_splice import (
     Pieces,
@@ -123,7 +123,7 @@ class Answer:
             facts = Facts(
                 confidence.value,
                 asked.model,
-                () if text is not None else noted(asked.calls_in(choice), confidence.notes),
+                () if text is not None else add_notes(asked.calls_in(choice), confidence.notes),
                 asked.is_stream,
                 choice.finish_reason,
                 n,
@@ -151,11 +151,11 @@ class Answer:
             found.append(facts)
         return found
 
-    def stored(self) -> bytes:
+    def stored_body(self) -> bytes:
         """Return the whole completion as one JSON object, for review and release."""
         return self.body if self.events is None else dumps(self.completion)
 
-    def annotated(self, format: Format, outcome: Outcome | None) -> bytes | Pieces:
+    def with_outcome(self, format: Format, outcome: Outcome | None) -> bytes | Pieces:
         """Return the bytes for the client, with the outcome in the object or in the finish events.
 
         Without an outcome they are the bytes that upstream sent.
@@ -172,7 +172,7 @@ class Answer:
         parts = [event.raw for event in events]
         if member is not None:
             for position in self.finishes:
-                parts[position] = format.annotated(events[position], member)
+                parts[position] = format.annotate_event(events[position], member)
         return b"".join(parts)
 
 
@@ -266,7 +266,7 @@ async def read_answer(
         raw = await reply.read(limit)
     encoding = reply.header(b"content-encoding")
     try:
-        body = await decoded(raw, encoding, limit) if encoding else raw
+        body = await decode_body(raw, encoding, limit) if encoding else raw
     except UpstreamBrokenError:
         return Unread(raw, "encoding")  # the client may be able to read it
     is_repeated = False
@@ -385,7 +385,7 @@ async def read_events(
     )
 
 
-def outgoing(
+def client_reply(
     answer: Answer,
     asked: CompletionRequest,
     completion: Json | None,
@@ -401,16 +401,16 @@ def outgoing(
     if is_encoded and (completion is not None or outcome is not None):
         headers = without(headers, b"content-encoding")
     if completion is None and not answer.is_restarted:
-        return headers, answer.annotated(asked.format, outcome)
+        return headers, answer.with_outcome(asked.format, outcome)
     whole = answer.completion if completion is None else completion
     told = {} if outcome is None else {MEMBER: outcome.member()}
-    return headers, rewritten(answer, whole | told, asked)
+    return headers, serialize_as(answer, whole | told, asked)
 
 
-def rewritten(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
+def serialize_as(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
     """Serialize another completion in the form of the answer: one object, or a stream."""
     if answer.continues is not None:  # a stream that has begun must continue as one
-        return b"".join(answer.continues.continued(completion, asked.payload))
+        return b"".join(answer.continues.continue_stream(completion, asked.payload))
     if answer.events is None:
         return dumps(completion)
     return b"".join(asked.format.events(completion, asked.payload))

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from proxy.errors import ProxyError
 from proxy.exchange.answer import Answer, Unread
-from proxy.exchange.outcome import shown
+from proxy.exchange.outcome import round_confidence
 from proxy.http.wire.upstream import UpstreamReply
 
 Purpose = Literal["answer", "clarification", "second_opinion", "judge"]
@@ -50,7 +50,7 @@ class Call:
         lowest = self.answer.lowest if self.answer is not None else None
         return None if lowest is None else lowest.value
 
-    def told(self) -> dict[str, Any]:
+    def member_json(self) -> dict[str, Any]:
         """Return the call as the `pinocchio` member, the log and the record show it."""
         told: dict[str, Any] = {"model": self.model}
         if self.purpose != "answer":
@@ -58,7 +58,7 @@ class Call:
         if self.error is not None:
             told["error"] = self.error
         if self.confidence is not None:
-            told["confidence"] = shown(self.confidence)
+            told["confidence"] = round_confidence(self.confidence)
         if self.answer is not None and (usage := tokens(self.answer.completion.get("usage"))):
             told["usage"] = usage
         if self.is_kept:

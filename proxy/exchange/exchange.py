@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from proxy.errors import ProxyError
-from proxy.exchange.outcome import Outcome, shown
+from proxy.exchange.outcome import Outcome, round_confidence
 from proxy.exchange.polls import AskedAgain
-from proxy.gate.key_hash import hash_key, presented
+from proxy.gate.key_hash import hash_key, read_credentials
 from proxy.http.wire.http import Request
 from proxy.http.wire.json_splice import dumps
 from proxy.scoring.engines.findings import NOTHING, Findings
 from proxy.scoring.scoring import Status
-from proxy.store.record.facts import written
+from proxy.store.record.facts import facts_json
 from proxy.store.record.writer import Records
 from proxy.store.reviews.polls import Poll
 
@@ -39,7 +39,7 @@ NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 def is_known(request: Request) -> bool:
     """Return whether a request carries credentials that tell it from other clients."""
-    return request.caller.id is not None or bool(presented(request))
+    return request.caller.id is not None or bool(read_credentials(request))
 
 
 def cut(name: str | None) -> str | None:
@@ -154,7 +154,9 @@ class Exchange:
         """Add the time of a scoring that began at `began`, by `time.perf_counter`, and ends now."""
         self.scoring_s = (self.scoring_s or 0.0) + time.perf_counter() - began
 
-    def unscored(self, status: Status, reason: str, calibrator: str | None = None) -> Outcome:
+    def unscored_outcome(
+        self, status: Status, reason: str, calibrator: str | None = None
+    ) -> Outcome:
         """Return the outcome of a reply that gets no number."""
         outcome = Outcome(self.request_id, status, reason, calibrator=calibrator)
         outcome.fallback_from = self.fallback_from
@@ -239,12 +241,16 @@ class Exchange:
         if outcome is None:
             return facts
         return facts | {
-            "confidence": None if outcome.confidence is None else shown(outcome.confidence),
+            "confidence": None
+            if outcome.confidence is None
+            else round_confidence(outcome.confidence),
             "confidence_status": outcome.status.value,
             "score_ms": None if outcome.score_ms is None else round(outcome.score_ms, 1),
             "reason": outcome.reason,
             "basis": ",".join(outcome.findings.basis) or None,
-            "support": None if (support := outcome.findings.support) is None else shown(support),
+            "support": None
+            if (support := outcome.findings.support) is None
+            else round_confidence(support),
             "action": outcome.action,
             "would_action": outcome.would_action,
             "policy": outcome.decision.label if outcome.decision else None,
@@ -256,7 +262,7 @@ class Exchange:
 
     def _calls(self) -> Sequence[dict[str, Any]]:
         """Return the facts of every call, where there was more than one."""
-        return [call.told() for call in self.calls] if len(self.calls) > 1 else ()
+        return [call.member_json() for call in self.calls] if len(self.calls) > 1 else ()
 
     def _row(self, error: str | None, passed_s: float) -> tuple[Any, ...]:
         """Return a value for each column of `exchanges` (`store/record/writer.py`), in order."""
@@ -295,7 +301,7 @@ class Exchange:
             caller.team,
             caller.key,
             caller.generation,
-            written(outcome.facts, self.model, outcome.confidence, found if others else None)
+            facts_json(outcome.facts, self.model, outcome.confidence, found if others else None)
             if outcome.facts
             else None,
             json.dumps(outcome.shadowed_values()) if outcome.facts and outcome.shadowed else None,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, CallNotes, FieldDoubt, Mark
-from policies import Decision, Facts, Shadowed, strictest
+from policies import Decision, Facts, ShadowAction, strictest
 from proxy.formats import Choice
 from proxy.http.wire import headers as names
 from proxy.http.wire.headers import Headers
@@ -23,7 +23,7 @@ _PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"  # with letters and digits, all of ASC
 
 
 @lru_cache(maxsize=64)  # most replies have one choice, with the reply's own confidence
-def shown(value: float) -> float:
+def round_confidence(value: float) -> float:
     """Round a confidence to the digits that header, body and log show, so that they agree."""
     return round(value, DIGITS)
 
@@ -49,7 +49,7 @@ class Outcome:
     calls: Sequence[dict[str, Any]] = ()  # where more than one was made
     choices: Sequence[tuple[Choice, Confidence, Decision | None]] = ()
     facts: Sequence[Facts] = ()  # on which the policy first decided
-    shadowed: tuple[Shadowed, ...] = ()  # what rules in shadow would have done
+    shadowed: tuple[ShadowAction, ...] = ()  # what rules in shadow would have done
     overhead_ms: float = 0.0
     score_ms: float | None = None
     score: float | None = None  # the number before its recalibration
@@ -76,9 +76,9 @@ class Outcome:
         """
         decision, findings = self.decision, self.findings
         if decision is None:
-            told = _told(self.status, self.action, self.calibrator, findings.basis)
+            told = _shared_fields(self.status, self.action, self.calibrator, findings.basis)
         else:
-            told = _told(
+            told = _shared_fields(
                 self.status,
                 self.action,
                 self.calibrator,
@@ -94,7 +94,9 @@ class Outcome:
             (names.OVERHEAD_MS, b"%.1f" % self.overhead_ms),
         ]
         if self.confidence is not None:
-            fields.insert(0, (names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds like `shown`
+            fields.insert(
+                0, (names.CONFIDENCE, b"%.4f" % self.confidence)
+            )  # rounds like `round_confidence`
         if findings.support is not None:
             fields.append((names.SUPPORT, b"%.4f" % findings.support))
         if self.reason is not None:
@@ -114,11 +116,11 @@ class Outcome:
         decision = self.decision
         member: dict[str, Any] = {
             "request_id": self.request_id,
-            "confidence": None if self.confidence is None else shown(self.confidence),
+            "confidence": None if self.confidence is None else round_confidence(self.confidence),
         }
         findings = self.findings
         if findings.support is not None:
-            member["support"] = shown(findings.support)
+            member["support"] = round_confidence(findings.support)
         member["status"] = self.status
         if self.reason is not None:
             member["reason"] = self.reason
@@ -213,7 +215,7 @@ class Outcome:
 
 
 @lru_cache(maxsize=4_096)
-def _told(
+def _shared_fields(
     status: str,
     action: str,
     calibrator: str | None,
@@ -267,7 +269,7 @@ def _plain_parts(
 
 
 def _figure(value: float) -> bytes:
-    """Return a number as JSON, rounded like `shown`."""
+    """Return a number as JSON, rounded like `round_confidence`."""
     figure = (b"%.4f" % value).rstrip(b"0")
     return figure + b"0" if figure.endswith(b".") else figure
 
@@ -301,11 +303,11 @@ def choice_member(
     """Return one choice for the `pinocchio` object; for `has_text` see `findings_member`."""
     member: dict[str, Any] = {
         "index": choice.index,
-        "confidence": None if confidence.value is None else shown(confidence.value),
+        "confidence": None if confidence.value is None else round_confidence(confidence.value),
     }
     findings = confidence.findings
     if findings.support is not None:
-        member["support"] = shown(findings.support)
+        member["support"] = round_confidence(findings.support)
     member["status"] = confidence.status
     if confidence.reason:
         member["reason"] = confidence.reason
@@ -327,7 +329,7 @@ def choice_member(
 
 def _field_member(field: FieldDoubt) -> dict[str, Any]:
     told: dict[str, Any] = {"call": field.call, "name": field.name, "mark": field.mark}
-    return told if field.share is None else {**told, "share": shown(field.share)}
+    return told if field.share is None else {**told, "share": round_confidence(field.share)}
 
 
 def _calls_member(message: Mapping[str, Any], notes: Sequence[CallNotes]) -> list[dict[str, Any]]:
@@ -373,7 +375,7 @@ def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
             for other, agreement in zip(evidence.others, evidence.opinions, strict=True)
         ]
         after = confidence.value if aided is None else aided.before
-        moved = {"before": shown(evidence.before), "after": shown(after)}
+        moved = {"before": round_confidence(evidence.before), "after": round_confidence(after)}
         found.append({"kind": "second_opinion", **moved, "opinions": said})
     return [*found, *_signals_member(confidence, confidence.value)]
 
@@ -386,16 +388,16 @@ def _signals_member(confidence: Confidence, after: float) -> Iterator[dict[str, 
     """
     signals, aided = confidence.signals, confidence.aided
     before = after if aided is None else aided.before
-    moved = {"before": shown(before), "after": shown(after)}
+    moved = {"before": round_confidence(before), "after": round_confidence(after)}
     for kind in signals.kinds:
         counts = {"counts": aided is not None and kind in aided.kinds}
         if signals.logprobs is not None and kind == LOGPROBS:
-            mean, lowest = map(shown, signals.logprobs)
+            mean, lowest = map(round_confidence, signals.logprobs)
             yield {"kind": "logprobs", "mean": mean, "lowest": lowest, **counts, **moved}
         elif signals.judged is not None:
             by = "words" if signals.judge.endswith(IN_WORDS) else "token"
             said: dict[str, Any] = {"model": signals.judge.removesuffix(IN_WORDS), "by": by}
-            said |= {"p_correct": shown(signals.judged)}
+            said |= {"p_correct": round_confidence(signals.judged)}
             yield {"kind": "judge", **said, **counts, **moved}
 
 
@@ -427,14 +429,14 @@ def summarise(
     return outcome
 
 
-def _together(decided: Sequence[Decision | Outcome]) -> tuple[Shadowed, ...]:
+def _together(decided: Sequence[Decision | Outcome]) -> tuple[ShadowAction, ...]:
     """Return what rules in shadow say about any of the choices, each once."""
     if len(decided) == 1:
         return decided[0].shadowed
     return tuple(dict.fromkeys(each for one in decided for each in one.shadowed))
 
 
-def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
+def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome | None:
     """Return one outcome for all choices of a stream, or None without any.
 
     It has the strictest decision and the lowest confidence; the outcome of that choice is changed

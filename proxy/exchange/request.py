@@ -20,7 +20,13 @@ from proxy.formats import Choice, Format
 from proxy.formats.events.called import offered_tools, read_calls, tool_calls
 from proxy.gate.allowance import Share, take_share
 from proxy.http.wire.caller import ANYONE, Caller
-from proxy.http.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded, most_of
+from proxy.http.wire.encoding import (
+    MAX_RATIO,
+    DecodedTooLargeError,
+    can_decode,
+    decode_body,
+    most_of,
+)
 from proxy.http.wire.headers import DOMAIN, TAGS
 from proxy.http.wire.http import Request
 from proxy.http.wire.json_splice import (
@@ -187,7 +193,7 @@ async def read_completion_request(
         small.share = share
         return small
     else:
-        asked = _asked(request, format, parse_json_object(body, is_counted=True))
+        asked = _parse_request(request, format, parse_json_object(body, is_counted=True))
     asked.share = share
     if decisive:
         await _check_repeated(asked, body, decisive)
@@ -203,11 +209,11 @@ def _read_small(
     The repeated member may be a decisive one. Without `decisive` members none is checked.
     """
     if not decisive:
-        return _asked(request, format, parse_json_object(body, is_counted=True))
+        return _parse_request(request, format, parse_json_object(body, is_counted=True))
     payload = object_without_repeats(body)
     if payload is None:
         return None
-    asked = _asked(request, format, payload)
+    asked = _parse_request(request, format, payload)
     _check_cases(payload, decisive)
     return asked
 
@@ -246,13 +252,13 @@ def _read_large(request: Request, format: Format, body: bytes) -> tuple[Completi
     Call it on a thread.
     """
     payload, values = _parse_large_object(body)
-    asked = _asked(request, format, payload)
+    asked = _parse_request(request, format, payload)
     asked.is_large = True
     asked.read_ahead()
     return asked, values
 
 
-def _asked(request: Request, format: Format, payload: dict[str, Any]) -> CompletionRequest:
+def _parse_request(request: Request, format: Format, payload: dict[str, Any]) -> CompletionRequest:
     model = payload.get("model")
     if isinstance(model, str) and len(model) > LONGEST_MODEL:
         message = f"a model's name has at most {LONGEST_MODEL} characters, not {len(model)}"
@@ -281,7 +287,7 @@ async def _plain(request: Request, max_body: int) -> bytes:
             code="unsupported_encoding",
         )
     try:
-        return await decoded(request.body, encoding, max_body)
+        return await decode_body(request.body, encoding, max_body)
     except DecodedTooLargeError as error:
         raise BodyTooLargeError(
             f"the body is larger than may come out of {len(request.body)} bytes of {encoding} "

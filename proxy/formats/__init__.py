@@ -11,10 +11,10 @@ from proxy.formats.base.format import (
     Assembler,
     Choice,
     Ending,
+    EventMeaning,
     Format,
     Json,
     NoAnswerError,
-    Sight,
 )
 from proxy.formats.chat import ChatFormat
 from proxy.formats.completions import CompletionsFormat
@@ -37,10 +37,10 @@ __all__ = [
     "Assembler",
     "Choice",
     "Ending",
+    "EventMeaning",
     "Format",
     "Json",
     "NoAnswerError",
-    "Sight",
     "chat",
     "conversation",
     "messages",

@@ -24,8 +24,8 @@ from proxy.formats.base.format import (
     Assembler,
     Choice,
     Ending,
+    EventMeaning,
     Json,
-    Sight,
     last_users_text,
     text_of,
     turns_in,
@@ -37,7 +37,7 @@ from proxy.formats.events.merging import (
     GrowingCalls,
     Pieces,
     index_of,
-    joined,
+    join_texts,
     merge,
     names_in,
 )
@@ -46,8 +46,8 @@ from proxy.formats.events.uniform_events import (
     TRIES,
     AlikeEvents,
     alike,
-    parted,
     plain_objects,
+    split_events,
 )
 from proxy.http.wire.json_rewrite import Place
 from proxy.http.wire.json_splice import dumps, json_object
@@ -115,7 +115,7 @@ class ChatFormat(ChoicesFormat):
     def assembler(self) -> Assembler:
         return ChatAssembler()
 
-    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+    def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
         message = {"role": "assistant", "content": text, "refusal": None}
         choices = [
             {"index": c.index, "message": message, "logprobs": None, "finish_reason": ending}
@@ -131,7 +131,7 @@ class ChatFormat(ChoicesFormat):
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
         empty = {"id": id, "object": _OBJECT, "created": created, "model": model}
-        return self.restated({**empty, "choices": [{"message": {}}]}, text, "content_filter")
+        return self.replace_text({**empty, "choices": [{"message": {}}]}, text, "content_filter")
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
         """Return role and content, the finish, usage if it was requested, and [DONE]."""
@@ -210,7 +210,7 @@ class ChatAssembler(ChunkAssembler):
         self._tries = TRIES  # how many more events may serve to learn their form
         self._before_calls: dict[int, bool] | None = None  # by choice: whether it finished
 
-    def add(self, event: Event) -> Sight:
+    def add(self, event: Event) -> EventMeaning:
         if self._alike is not None and self._alike.add(event.raw):
             self.reading.clear = event  # as clear as the event that it resembles
             return NOTHING
@@ -232,7 +232,7 @@ class ChatAssembler(ChunkAssembler):
 
     def add_unmarked(self, raw: bytes) -> bytes:
         if self._alike is None:  # the first events show the form of the others
-            first, raw = parted(raw, LEARNT_FROM)
+            first, raw = split_events(raw, LEARNT_FROM)
             if not self._add_plain(first):
                 return first + raw
             if not raw:
@@ -280,7 +280,7 @@ class ChatAssembler(ChunkAssembler):
         says_more = part.get("logprobs") is not None or chunk.get("usage") is not None
         return pieces if is_text and not says_more else None
 
-    def add_parts(self, parts: list[Any]) -> Sight:
+    def add_parts(self, parts: list[Any]) -> EventMeaning:
         finished: list[int] = []
         calls_tool, is_unread = any(map(_calls_tool, parts)), False
         if calls_tool and self._before_calls is None:
@@ -302,7 +302,7 @@ class ChatAssembler(ChunkAssembler):
                 choice.finish_reason = reason
                 finished.append(index)
         if finished or calls_tool or is_unread:
-            return Sight(tuple(finished), calls_tool=calls_tool, is_unread=is_unread)
+            return EventMeaning(tuple(finished), calls_tool=calls_tool, is_unread=is_unread)
         return NOTHING
 
     def _extend(self, choice: Choice, part: Mapping[str, Any]) -> bool:
@@ -336,12 +336,12 @@ class ChatAssembler(ChunkAssembler):
         return [self._whole(self._choices[index]) for index in sorted(indices)]
 
     def _whole(self, choice: Choice) -> Choice:
-        message = joined(choice.message)
+        message = join_texts(choice.message)
         calls = self._calls.get(choice.index) or GrowingCalls()
         if calls:
-            message["tool_calls"] = [joined(calls[index]) for index in sorted(calls)]
+            message["tool_calls"] = [join_texts(calls[index]) for index in sorted(calls)]
         legacy = choice.message.get("function_call")
-        whole = Choice(choice.index, message, choice.finish_reason, joined(choice.logprobs))
+        whole = Choice(choice.index, message, choice.finish_reason, join_texts(choice.logprobs))
         if calls or legacy:
             whole.names = _names_given([*calls.values(), legacy])
         return whole
@@ -359,7 +359,7 @@ class ChatAssembler(ChunkAssembler):
         usage = {} if self._usage is None else {"usage": self._usage}
         return {**self._head, "object": _OBJECT, "choices": listed, **usage}
 
-    def continued(self, completion: Json, payload: Json) -> list[bytes]:
+    def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         """Return events that finish the choices which had not finished before the first call.
 
         A role is not repeated, because accumulators would append it. If the completion has fewer
@@ -404,7 +404,7 @@ def _beside_delta(part: Mapping[str, Any], choice: Choice) -> Any:
         told = {"content": told}
     if not isinstance(told, dict) or not isinstance(told.get("content"), str):
         return told
-    before = joined(choice.message).get("content") or ""
+    before = join_texts(choice.message).get("content") or ""
     if isinstance(before, str) and told["content"].startswith(before):
         return {**told, "content": told["content"][len(before) :]}
     return told

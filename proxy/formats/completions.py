@@ -17,13 +17,13 @@ from proxy.formats.base.format import (
     Assembler,
     Choice,
     Ending,
+    EventMeaning,
     Json,
-    Sight,
 )
 from proxy.formats.base.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.formats.events.called import has_call
 from proxy.formats.events.markers import Marks
-from proxy.formats.events.merging import index_of, joined, merge
+from proxy.formats.events.merging import index_of, join_texts, merge
 from proxy.http.wire.json_rewrite import Place
 from proxy.http.wire.json_splice import dumps
 from proxy.http.wire.sse import DONE, event_bytes
@@ -88,7 +88,7 @@ class CompletionsFormat(ChoicesFormat):
     def assembler(self) -> Assembler:
         return CompletionsAssembler()
 
-    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+    def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
         choices = [
             {"text": text, "index": c.index, "logprobs": None, "finish_reason": ending}
             for c in self.choices(completion)
@@ -101,7 +101,7 @@ class CompletionsFormat(ChoicesFormat):
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
         empty = {"id": id, "object": _OBJECT, "created": created, "model": model}
-        return self.restated({**empty, "choices": [{"text": ""}]}, text, "content_filter")
+        return self.replace_text({**empty, "choices": [{"text": ""}]}, text, "content_filter")
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
         return _events(completion, payload)
@@ -149,11 +149,11 @@ class CompletionsAssembler(ChunkAssembler):
         self._choices: dict[int, Json] = {}  # text and logprobs, still growing
         self._reasons: dict[int, str] = {}
 
-    def add_parts(self, parts: list[Any]) -> Sight:
+    def add_parts(self, parts: list[Any]) -> EventMeaning:
         finished: list[int] = []
         for position, part in enumerate(parts):
             if not isinstance(part, dict) or has_call(part):
-                return self.noting(UNREAD)
+                return self.note_unread(UNREAD)
             index = index_of(part, position)
             grown = {"text": _text_of(part), "logprobs": part.get("logprobs")}
             grown = {key: value for key, value in grown.items() if value is not None}
@@ -165,11 +165,11 @@ class CompletionsAssembler(ChunkAssembler):
             if reason and isinstance(reason, str) and index not in self._reasons:
                 self._reasons[index] = reason
                 finished.append(index)
-        return Sight(tuple(finished)) if finished else NOTHING
+        return EventMeaning(tuple(finished)) if finished else NOTHING
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         indices = self._choices if only is None else self._choices.keys() & only
-        return [self._whole(index, joined(self._choices[index])) for index in sorted(indices)]
+        return [self._whole(index, join_texts(self._choices[index])) for index in sorted(indices)]
 
     def _whole(self, index: int, grown: Json) -> Choice:
         text, logprobs = grown.get("text"), grown.get("logprobs")
@@ -193,6 +193,6 @@ class CompletionsAssembler(ChunkAssembler):
         usage = {} if self._usage is None else {"usage": self._usage}
         return {"object": _OBJECT, **self._head, "choices": listed, **usage}
 
-    def continued(self, completion: Json, payload: Json) -> list[bytes]:
+    def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         """Return the whole stream, since this format has no tool calls to wait for."""
         return _events(completion, payload)

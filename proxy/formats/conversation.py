@@ -53,7 +53,7 @@ def format_of(path: str | None) -> Format | None:
     return next((format for format in FORMATS if format.path == path), None)
 
 
-def asked(request: bytes | None, path: str | None, question: str) -> list[Turn]:
+def read_request(request: bytes | None, path: str | None, question: str) -> list[Turn]:
     """Return the conversation in a request's body; `question` is shown if there is none."""
     payload = json_object(request) if request is not None else None
     if payload is None:
@@ -69,7 +69,7 @@ def asked(request: bytes | None, path: str | None, question: str) -> list[Turn]:
     return turns or [Turn("user", (Part("text", question),))]
 
 
-def answered(reply: bytes, path: str | None) -> list[Turn]:
+def read_reply(reply: bytes, path: str | None) -> list[Turn]:
     """Return the choices of a completion, each as a message; other bytes as one text."""
     completion = json_object(reply)
     format = format_of(path)

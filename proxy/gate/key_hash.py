@@ -23,10 +23,10 @@ def hash_key(request: Request) -> str:
     """
     if request.caller.id is not None:
         return request.caller.id
-    return _hashed(presented(request))
+    return _hash_credentials(read_credentials(request))
 
 
-def presented(request: Request) -> bytes:
+def read_credentials(request: Request) -> bytes:
     """Return the credentials of a request, from all header fields and query parameters for keys.
 
     A single key is returned by itself; different ones are joined, each with its name. Cookies are
@@ -34,11 +34,11 @@ def presented(request: Request) -> bytes:
     `request.presented`.
     """
     if request.presented is None:
-        request.presented = _found(request)
+        request.presented = _find_credentials(request)
     return request.presented
 
 
-def _found(request: Request) -> bytes:
+def _find_credentials(request: Request) -> bytes:
     """Return the credentials of a request, read from its header fields and its query."""
     values = request.values
     names = KEY_FIELDS.intersection(values)
@@ -60,6 +60,6 @@ def _found(request: Request) -> bytes:
 
 
 @remembers(1_024)
-def _hashed(presented: bytes) -> str:
+def _hash_credentials(presented: bytes) -> str:
     """Return the SHA-256 of credentials, in hexadecimal."""
     return hashlib.sha256(presented).hexdigest()

@@ -83,7 +83,7 @@ def take_secret(scope: Scope) -> bytes:
     return secret
 
 
-def masked(path: str) -> str:
+def mask_keys(path: str) -> str:
     """Return a path for a log, with any client key in it replaced by its prefix."""
     return re.sub(f"{PREFIX}[0-9a-f]+", f"{PREFIX}...", path)
 

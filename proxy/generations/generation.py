@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from policies import Policy
-from proxy.completions.decide import Governing
+from proxy.completions.decide import ActivePolicies
 from proxy.completions.random_audit import audit_of
 from proxy.completions.services import Services
 from proxy.completions.surfaces import Surfaces
@@ -26,7 +26,7 @@ from proxy.learning.traffic import Traffic
 from proxy.observe.metrics import Metrics
 from proxy.routes.admission import Admission
 from proxy.routes.routes import Routes
-from proxy.scoring.recalibrated import Recalibrated, Scores
+from proxy.scoring.recalibrated import RecalibratedScores, Scores
 from proxy.scoring.scoring import Scoring
 from proxy.scoring.stand_in import WithStandIn
 from proxy.scoring.with_facts import with_facts
@@ -86,9 +86,11 @@ class Generation:
         wrap = as_it_is if parts.telemetry is None else parts.telemetry.wrap
         self.router: Router = Router(setup.config, before.router if before else None, wrap)
         facts = setup.facts
-        self.scores: Scores = Recalibrated(with_facts(parts.scoring, facts), setup.recalibrations)
+        self.scores: Scores = RecalibratedScores(
+            with_facts(parts.scoring, facts), setup.recalibrations
+        )
         if parts.stand_in is not None:
-            stand_in = Recalibrated(with_facts(parts.stand_in, facts), setup.of_stand_in)
+            stand_in = RecalibratedScores(with_facts(parts.stand_in, facts), setup.of_stand_in)
             self.scores = WithStandIn(self.scores, stand_in)
         self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0
@@ -108,7 +110,7 @@ class Generation:
         config, parts = self.setup.config.model_copy(update={"attach": attach}), self._parts
         services = Services(
             config,
-            Governing((policy,), parts.traffic, self.router.route_of),
+            ActivePolicies((policy,), parts.traffic, self.router.route_of),
             self.setup.book,
             self.router,
             self.scores,

@@ -22,7 +22,7 @@ from pathlib import Path
 import structlog
 
 from policies import InvalidDocumentError
-from proxy.config.file_watcher import Watch
+from proxy.config.file_watcher import ConfigWatch
 from proxy.config.sections import CalibratorConfig, Config
 from proxy.config.setup import Setup, problems_of
 from proxy.errors import StartupError, StoreError
@@ -52,7 +52,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GenerationState:
     """The state that a proxy starts with; a worker that starts later gets the state in force."""
 
     setup: Setup
@@ -64,7 +64,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _NextGeneration:
     """A generation that is not in use yet, and the keys that it was made with."""
 
     generation: Generation
@@ -72,11 +72,11 @@ class _Prepared:
     keys: list[ClientKey]
 
 
-class Reloading:
+class Generations:
     """The holder of the `current` generation; `reload` reads the setup, or raises StartupError."""
 
     def __init__(
-        self, standing: Standing, parts: Parts, reload: Callable[[], Setup] | None
+        self, standing: GenerationState, parts: Parts, reload: Callable[[], Setup] | None
     ) -> None:
         self.current = first = Generation(standing.number, standing.setup, parts)
         self._parts = parts
@@ -88,7 +88,7 @@ class Reloading:
         self.refusal = standing.refusal  # of the files as they are now
         self.refusals = standing.refusals  # the number of refusals since the start
         self.taken_at = standing.taken_at  # when the newest usable configuration was read
-        self._prepared: _Prepared | None = None  # waits for the supervisor's swap
+        self._prepared: _NextGeneration | None = None  # waits for the supervisor's swap
         self._lock = threading.RLock()  # for the newest generation and the version of the keys
         self._keys = KeyStore(first.setup.config.store)
         self._keys_version: tuple[int, int] | None = None
@@ -98,7 +98,7 @@ class Reloading:
         self.is_told = False  # whether notifications of changed keys arrive
         self._keys_looked_at = 0.0  # by time.monotonic
         self.live = LiveWork()
-        self._watch = Watch(self._files, self._on_change, self._look_at_keys)
+        self._watch = ConfigWatch(self._files, self._on_change, self._look_at_keys)
 
     async def start(self) -> None:
         """Read the keys where they are required, and start the watch.
@@ -180,7 +180,7 @@ class Reloading:
         self.refusal = Refusal(time.time(), problems)
         self.refusals += 1
 
-    def _prepare(self, setup: Setup) -> _Prepared:
+    def _prepare(self, setup: Setup) -> _NextGeneration:
         """Make the next generation from a setup; raises StartupError and StoreError."""
         before = self._newest
         setup, left = with_what_stays(before.setup, setup)
@@ -189,9 +189,9 @@ class Reloading:
         generation = Generation(before.number + 1, setup, self._parts, before)
         version, keys = self._read_keys() if setup.config.needs_keys else (None, [])
         generation.admission.use_keys(keys)
-        return _Prepared(generation, version, keys)
+        return _NextGeneration(generation, version, keys)
 
-    def _take(self, prepared: _Prepared) -> None:
+    def _take(self, prepared: _NextGeneration) -> None:
         generation, keys = prepared.generation, prepared.keys
         with self._lock:
             self._newest, self._keys_version = generation, prepared.version

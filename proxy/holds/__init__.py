@@ -2,8 +2,8 @@
 
 Reviewers decide at the desk (`desk/decisions/desk.py`). `desk/listening.py` then calls
 `Verdicts.hear` to wake the requests that wait here; decisions made in other processes are found by
-polling the store. `Holding.standing` returns the state of a hold, and `completions/apply.py` sends
-it.
+polling the store. `Holds.wait_for_state` returns the state of a hold, and `completions/apply.py`
+sends it.
 """
 
 __all__ = [

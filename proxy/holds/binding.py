@@ -61,7 +61,7 @@ class Approvals:
         self._decisions: dict[str, Decision] = {}  # by the digests of their rules
         for policy in policies:
             others = [each.digest for each in policies if each is not policy]
-            for decision in _holding(policy):
+            for decision in _holding_decisions(policy):
                 digest = _digest_of_rule(policy, decision, others)
                 self._digests[policy.name, decision.rule] = digest
                 self._decisions[digest] = decision
@@ -88,7 +88,7 @@ class Approvals:
         besides = [query, *self._policies]
         return digest_of_request(asked, besides, is_alike_streamed=self._is_alike_streamed)
 
-    def bound(
+    def bind_reply(
         self, held: HeldReply, decision: Decision, format: Format, request_digest: str
     ) -> HeldReply:
         """Return the record of a held reply, with what it is bound to."""
@@ -119,8 +119,8 @@ class Approvals:
             if held.rule_digest in self._decisions and _is_in_force(held)
             if calls is None or held.calls == calls
         ]
-        for earlier in sorted(found, key=lambda each: _rank(each.held.standing)):
-            if earlier.held.standing != RELEASED or await may_go_out(
+        for earlier in sorted(found, key=lambda each: _rank(each.held.current_state)):
+            if earlier.held.current_state != RELEASED or await may_go_out(
                 self._store, format, earlier.held
             ):
                 return earlier
@@ -159,9 +159,9 @@ def _is_in_force(held: HeldReply) -> bool:
 
     A rejection counts for as long as a release would.
     """
-    if held.standing == REJECTED:
+    if held.current_state == REJECTED:
         return held.expires_at > time.time()
-    return held.standing != EXPIRED and not held.is_forgotten
+    return held.current_state != EXPIRED and not held.is_forgotten
 
 
 def _rank(standing: str) -> int:
@@ -196,7 +196,7 @@ def digest_of_request(
             if is_alike_streamed:
                 payload = {name: each for name, each in payload.items() if name not in _STREAMING}
             payload = _without_asides(payload)
-            _rename_ids([*_listed(payload, "messages"), *_listed(payload, "input")])
+            _rename_ids([*_list_member(payload, "messages"), *_list_member(payload, "input")])
         facts = [asked.format.name, asked.domain, sorted(asked.tags), list(besides)]
         return hashlib.sha256(_canonical([*facts, payload])).hexdigest()
     except RecursionError:
@@ -280,7 +280,7 @@ def _calls_of(turn: Any) -> Iterator[dict[str, Any]]:
         is_bare = "type" not in turn and "call_id" in turn and "id" not in turn
         if is_bare or turn.get("type") in ("function_call", "custom_tool_call"):
             yield turn
-        yield from (call for call in _listed(turn, "tool_calls") if isinstance(call, dict))
+        yield from (call for call in _list_member(turn, "tool_calls") if isinstance(call, dict))
         yield from (block for block in _blocks_of(turn) if block.get("type") in _CALLING)
 
 
@@ -292,10 +292,10 @@ def _results_of(turn: Any) -> Iterator[dict[str, Any]]:
 
 
 def _blocks_of(turn: dict[str, Any]) -> list[dict[str, Any]]:
-    return [block for block in _listed(turn, "content") if isinstance(block, dict)]
+    return [block for block in _list_member(turn, "content") if isinstance(block, dict)]
 
 
-def _listed(value: Any, name: str) -> list[Any]:
+def _list_member(value: Any, name: str) -> list[Any]:
     listed = value.get(name) if isinstance(value, dict) else None
     return listed if isinstance(listed, list) else []
 
@@ -328,7 +328,7 @@ def _canonical(value: Any) -> bytes:
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _holding(policy: Policy) -> Iterator[Decision]:
+def _holding_decisions(policy: Policy) -> Iterator[Decision]:
     """Yield the decisions of a policy that can hold a reply."""
     if not policy.is_enforced:
         return

@@ -30,7 +30,7 @@ _Key = tuple[str, str]  # the response's id, and the hash of the key that made i
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RememberedResponse:
     """A response: its upstream, its request, and its output if that was there."""
 
     upstream: str
@@ -70,7 +70,7 @@ class Conversations:
         self._max_responses = max_responses
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: OrderedDict[_Key, Remembered] = OrderedDict()
+        self._kept: OrderedDict[_Key, RememberedResponse] = OrderedDict()
         self._held: OrderedDict[_Key, str] = OrderedDict()
         self._openings = Openings()
         self.polls = Polls()
@@ -84,13 +84,13 @@ class Conversations:
         """Return the digest of the conversation that a request belongs to, on any surface."""
         return asked.conversation or self._openings.conversation_of(asked)
 
-    def get(self, id: str, key_hash: str) -> Remembered | None:
+    def get(self, id: str, key_hash: str) -> RememberedResponse | None:
         """Return what this process remembers of a response, or None."""
         return self._kept.get((id, key_hash))
 
     async def look_for(self, id: str, key_hash: str) -> None:
         """Copy what another worker knows of a response, where this worker knows nothing."""
-        if self._peers is None or self.known(id, key_hash) != (None, None):
+        if self._peers is None or self.recall(id, key_hash) != (None, None):
             return
         found = await self._peers.find("response", (id, key_hash))
         if found is None:
@@ -101,16 +101,18 @@ class Conversations:
         if held_id is not None:
             self.note_held(id, key_hash, held_id)
 
-    def known(self, id: str, key_hash: str) -> tuple[Remembered | None, str | None]:
+    def recall(self, id: str, key_hash: str) -> tuple[RememberedResponse | None, str | None]:
         """Return what this process remembers of a response, and the id under which it is held.
 
         Either may be None.
         """
         return self._kept.get((id, key_hash)), self._held.get((id, key_hash))
 
-    def answer_for(self, id: str, key_hash: str) -> tuple[Remembered | None, str | None] | None:
-        """Return `known` for another worker, or None for nothing; safe on any thread."""
-        found = self.known(id, key_hash)
+    def answer_for(
+        self, id: str, key_hash: str
+    ) -> tuple[RememberedResponse | None, str | None] | None:
+        """Return `recall` for another worker, or None for nothing; safe on any thread."""
+        found = self.recall(id, key_hash)
         return None if found == (None, None) else found
 
     def keep(
@@ -124,7 +126,7 @@ class Conversations:
         id = response.get("id")
         if not isinstance(id, str) or asked.payload.get("store") is False:
             return
-        remembered = Remembered(
+        remembered = RememberedResponse(
             upstream,
             asked.model,
             asked.domain,
@@ -135,7 +137,7 @@ class Conversations:
         )
         self._put((id, key_hash), remembered)
 
-    def _put(self, key: _Key, remembered: Remembered) -> None:
+    def _put(self, key: _Key, remembered: RememberedResponse) -> None:
         self._drop(key)
         self._kept[key] = remembered
         self._bytes += remembered.size
@@ -146,7 +148,7 @@ class Conversations:
         if (dropped := self._kept.pop(key, None)) is not None:
             self._bytes -= dropped.size
 
-    def resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
+    def add_earlier_text(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
         """Return the request with the text that it continues in its input, if it is known."""
         id = asked.payload.get("previous_response_id")
         before = self.get(id, key_hash) if isinstance(id, str) else None

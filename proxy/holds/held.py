@@ -12,7 +12,7 @@ from policies import Hold
 from proxy.config.sections import AttachConfig
 from proxy.errors import BlockedByPolicyError, NotFoundError
 from proxy.exchange.answer import Answer
-from proxy.exchange.outcome import DIGITS, Outcome, choice_member, findings_member, shown
+from proxy.exchange.outcome import DIGITS, Outcome, choice_member, findings_member, round_confidence
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import FORMATS, MEMBER, RESPONSES, Choice, Format, Json
 from proxy.gate.key_hash import hash_key
@@ -62,7 +62,7 @@ def held_reply(
         confidence=outcome.confidence,
         calibrator=outcome.calibrator,
         question=asked.format.last_question(asked.payload),
-        reply=answer.stored(),
+        reply=answer.stored_body(),
         created_at=now,
         expires_at=now + hold.expires_s,
         on_expiry=hold.on_expiry,
@@ -105,7 +105,7 @@ async def fetch_held(
     held = await store.get(id)
     if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
         raise NotFoundError(f"there is no held reply {id!r}", code="held_reply_not_found")
-    standing, status = held.standing, 200
+    standing, status = held.current_state, 200
     fields: Headers = [(b"content-type", b"application/json")]
     if standing == HELD:
         body = dumps(_placeholder(format, id, int(held.created_at), held.model))
@@ -116,9 +116,9 @@ async def fetch_held(
     elif standing == RELEASED and held.is_forgotten:
         raise NotFoundError(f"the held reply {id} is no longer kept", code="held_reply_forgotten")
     elif standing != RELEASED:
-        raise _gone(held)
+        raise _gone_error(held)
     elif await may_go_out(store, format, held):
-        body = replace_member(held.outgoing, "id", id)  # the client knows it by our id
+        body = replace_member(held.released_bytes, "id", id)  # the client knows it by our id
     else:
         raise NotFoundError(f"the held reply {id} was handed out", code="held_reply_taken")
     facts = _facts(held, "hold" if standing == HELD else "deliver", format)
@@ -126,9 +126,9 @@ async def fetch_held(
     return Reply(status, [*fields, *(_headers(facts) if attach.headers else [])], body)
 
 
-def _gone(held: HeldReply) -> NotFoundError:
+def _gone_error(held: HeldReply) -> NotFoundError:
     """Return the error for a rejected reply, with the reviewer's note, or for an expired one."""
-    standing = held.standing
+    standing = held.current_state
     error = NotFoundError(f"the held reply {held.id} was {standing}", code=f"held_reply_{standing}")
     error.details["review_id"] = held.id
     if standing == REJECTED and held.note:
@@ -167,15 +167,15 @@ def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
 
     It is a stream where the request asks for one.
     """
-    completion = json_object(held.outgoing) or {}
+    completion = json_object(held.released_bytes) or {}
     kind = b"text/event-stream; charset=utf-8" if asked.is_stream else b"application/json"
     answer = Answer(
         200,
         [(b"content-type", kind)],
         completion,
         asked.format.choices(completion),
-        held.outgoing,
-        held.outgoing,
+        held.released_bytes,
+        held.released_bytes,
         events=[] if asked.is_stream else None,
     )
     answer.is_restarted = asked.is_stream  # its events are written from the stored reply
@@ -214,7 +214,7 @@ def _scored_before(
     return [(choice, confidence, None) for choice in choices]
 
 
-async def resumed(
+async def resume_request(
     conversations: Conversations, store: Store, asked: CompletionRequest, key_hash: str
 ) -> CompletionRequest:
     """Return the request with the text that it continues, as far as that is known.
@@ -229,7 +229,7 @@ async def resumed(
     await conversations.approvals.look_for(asked.payload, key_hash)
     if isinstance(previous := asked.payload.get("previous_response_id"), str):
         await conversations.look_for(previous, key_hash)
-    return conversations.resumed(asked, key_hash)
+    return conversations.add_earlier_text(asked, key_hash)
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:
@@ -251,14 +251,14 @@ def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
     """Return the `pinocchio` object of a fetched reply; its request is the one it answers."""
     score = kept_score(held.confidence, held.findings)
     findings = score.findings
-    completion = json_object(held.outgoing) or {}
+    completion = json_object(held.released_bytes) or {}
     choices = _scored_before(held, format.choices(completion))
     approvals = approving_items(completion) if action == "deliver" else []
     has_text = action == "deliver" and held.revised is None
     return {
         **({"request_id": held.request_id} if held.request_id else {}),
-        "confidence": None if held.confidence is None else shown(held.confidence),
-        **({} if findings.support is None else {"support": shown(findings.support)}),
+        "confidence": None if held.confidence is None else round_confidence(held.confidence),
+        **({} if findings.support is None else {"support": round_confidence(findings.support)}),
         "status": score.status,
         **({"reason": score.reason} if score.reason else {}),
         **findings_member(findings, has_text=has_text),

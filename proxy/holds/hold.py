@@ -38,8 +38,8 @@ log = structlog.get_logger(__name__)
 MOST_UNLOOKED = 10_000
 
 
-class Holding:
-    """The holds of a set of policies; `hold` and `standing` raise StoreError."""
+class Holds:
+    """The holds of a set of policies; `hold` and `wait_for_state` raise StoreError."""
 
     def __init__(
         self,
@@ -98,14 +98,16 @@ class Holding:
         await self._look_again(request_digest, key_hash)
         held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
         if request_digest is not None and answer.has_tool_calls and outcome.decision is not None:
-            held = self._approvals.bound(held, outcome.decision, asked.format, request_digest)
+            held = self._approvals.bind_reply(held, outcome.decision, asked.format, request_digest)
         asked_at = time.time() - (time.perf_counter() - request.started)
         await self._store.hold(held, request.caller, asked_at)
         if asked.format is RESPONSES:
             self._conversations.note_held(answer.completion.get("id"), key_hash, id)
         return held
 
-    async def covered(self, answer: Answer, outcome: Outcome, request: Request) -> Sequence[str]:
+    async def use_approvals(
+        self, answer: Answer, outcome: Outcome, request: Request
+    ) -> Sequence[str]:
         """Return the standing approvals that cover every call of an answer, and count each use.
 
         Returns their ids; none where a choice has no call or a call is not covered. Raises
@@ -131,7 +133,7 @@ class Holding:
             raise StoreError(HELD_ALREADY)
         self._unlooked.discard(request_digest)
 
-    async def revised(self, held: HeldReply, answer: Answer) -> Json | None:
+    async def revised_completion(self, held: HeldReply, answer: Answer) -> Json | None:
         """Replace a released reply by what a reviewer wrote, if anything.
 
         Of a whole answer the bytes are replaced, and None is returned. For a stream the new
@@ -147,14 +149,16 @@ class Holding:
         answer.headers = without(answer.headers, b"content-encoding")
         return None
 
-    async def standing(self, held: HeldReply, format: Format, hold: Hold) -> tuple[str, HeldReply]:
+    async def wait_for_state(
+        self, held: HeldReply, format: Format, hold: Hold
+    ) -> tuple[str, HeldReply]:
         """Return the state of a held reply, and the reply as it is by then.
 
         Waits up to `hold.wait_s` seconds where the policy says so. A released reply that may not go
         out counts as expired.
         """
-        if held.standing != HELD or hold.reply != "wait":
-            return held.standing, held
+        if held.current_state != HELD or hold.reply != "wait":
+            return held.current_state, held
         standing = await self._verdicts.wait(held, hold.wait_s)
         if standing == RELEASED and not await may_go_out(self._store, format, held):
             return EXPIRED, held

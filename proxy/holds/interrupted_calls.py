@@ -36,7 +36,7 @@ from proxy.holds.waiting import Verdicts
 from proxy.http.wire.http import Request
 from proxy.http.wire.json_splice import dumps, json_object
 from proxy.observe.metrics import Metrics
-from proxy.store.record.reader import OwnRecord, Recorded
+from proxy.store.record.reader import OwnRecord, RecordedExchange
 from proxy.store.reviews.approvals import approved_by
 from proxy.store.reviews.held_replies import (
     HELD,
@@ -121,18 +121,18 @@ class InterruptedCalls:
             raise BadRequestError(text, code="no_key")
         call, key_hash = read_call(body), hash_key(request)
         known = await self._in_force(call, key_hash, request)
-        if call.approvals > known.needed:  # fewer approvals than requested must not count
-            text = f"the call {call.id[:100]!r} is held until {known.needed} approve, not more"
+        if call.approvals > known.quorum:  # fewer approvals than requested must not count
+            text = f"the call {call.id[:100]!r} is held until {known.quorum} approve, not more"
             raise BadRequestError(text, param="approvals", code="call_differs")
         return told_of(known)
 
     async def verdict(self, id: str, wait_s: float, request: Request) -> Json:
         """Return the state of a call, after at most `wait_s` seconds of waiting for a decision."""
         held = await self._own(id, request)
-        if held.standing == HELD and wait_s > 0:
+        if held.current_state == HELD and wait_s > 0:
             await self._verdicts.wait(held, min(wait_s, LONGEST_WAIT_S))
             held = await self._own(id, request)
-        if held.standing == RELEASED:
+        if held.current_state == RELEASED:
             await self._store.take(held.id, AGAIN_S)  # whoever knows the id may read it again
         return told_of(held)
 
@@ -144,7 +144,7 @@ class InterruptedCalls:
             known = await self._store.get(id)
             if known is None:
                 known = await self._hold(call, id, key_hash, request)
-            is_approved = known.standing == RELEASED
+            is_approved = known.current_state == RELEASED
             if not is_approved or await self._store.take(known.id, AGAIN_S) or call.run is not None:
                 return known
         text = f"the call {call.id[:100]!r} was approved {MOST_ROUNDS} times; send a 'run'"
@@ -200,7 +200,11 @@ def review_id_of(key_hash: str, digest: str, before: int) -> str:
 
 
 def held_call(
-    call: InterruptedCall, id: str, key_hash: str, recorded: Recorded | None, team: str | None
+    call: InterruptedCall,
+    id: str,
+    key_hash: str,
+    recorded: RecordedExchange | None,
+    team: str | None,
 ) -> HeldReply:
     """Return a call as a held reply.
 
@@ -241,12 +245,12 @@ def told_of(held: HeldReply) -> Json:
     Once `state` is decided, there is a `verdict` with the call to run (`name`, `arguments`), or the
     reason against it (`message`).
     """
-    standing = held.standing
+    standing = held.current_state
     facts: Json = {"review_id": held.id, "state": state_name(standing)}
     facts |= {"confidence": held.confidence, "expires_at": held.expires_at}
-    facts["approvals"] = {"needed": held.needed, "given": len(approved_by(held.approved))}
+    facts["approvals"] = {"needed": held.quorum, "given": len(approved_by(held.approved))}
     if standing == RELEASED and not held.is_forgotten:
-        call = _call_in(held.outgoing)
+        call = _call_in(held.released_bytes)
         verdict = "approve" if held.revised is None else "edit"
         return {**facts, "verdict": verdict, **call, "message": held.note}
     message = held.note if standing == REJECTED else None

@@ -34,7 +34,7 @@ class McpApprovals:
         for item in _of_type(response.get("output"), REQUEST):
             self._put((item["id"], key_hash), _call_of(item))
 
-    def known(self, key: _Key) -> bytes | None:
+    def find_call(self, key: _Key) -> bytes | None:
         """Return the call of a request for approval, as JSON, or None; safe on any thread."""
         return self._asked.get(key)
 
@@ -47,7 +47,7 @@ class McpApprovals:
             if key not in self._asked and (found := await self._peers.find("approval", key)):
                 self._put(key, found)
 
-    def made(self, response: Mapping[str, Any], key_hash: str) -> frozenset[str]:
+    def approved_ids(self, response: Mapping[str, Any], key_hash: str) -> frozenset[str]:
         """Return the ids of a response's calls that were decided on when approval was requested."""
         calls = _of_type(output := response.get("output"), CALL)
         ids = Counter(str(item.get(key)) for item in _objects(output) for key in ("id", "call_id"))

@@ -46,7 +46,7 @@ _REFERENCES: Final = "item_reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RequestTarget:
     """The target of a request: a collection, an id in it, and the rest of the path.
 
     `collection` is None for any other place.
@@ -57,16 +57,16 @@ class Place:
     rest: tuple[str, ...] = ()
 
 
-def place_in(names: Sequence[str]) -> Place:
+def place_in(names: Sequence[str]) -> RequestTarget:
     """Return the place that the segments of a path (`spelling.names_in`) name."""
     folded = tuple(name.casefold() for name in names)
     for collection in COLLECTIONS:
         end = 1 + len(collection)
         if folded[:end] == ("v1", *collection):
             if len(names) == end or folded[end] in NO_IDS:
-                return Place(collection, None, folded[end:])
-            return Place(collection, names[end], folded[end + 1 :])
-    return Place(None)
+                return RequestTarget(collection, None, folded[end:])
+            return RequestTarget(collection, names[end], folded[end + 1 :])
+    return RequestTarget(None)
 
 
 def ids_in_query(query: str) -> set[str]:

@@ -47,7 +47,7 @@ class _Opening:
 
 def conversation_under(id: str) -> str:
     """Return the digest of a conversation or response that upstream knows under an id."""
-    return _digest(b"id", _framed(id))
+    return _digest(b"id", _frame_turn(id))
 
 
 class Openings:
@@ -64,7 +64,7 @@ class Openings:
             return conversation_under(id)
         turns = asked.format.user_turns(payload) or [payload.get("messages")]
         who = b"" if _END_USERS.isdisjoint(payload) else _end_user(payload)
-        known = self._noted(who, turns)
+        known = self._note_opening(who, turns)
         if len(known.hashes) < SHARED_BY:
             if known.turns == len(turns):
                 request = _hash(who, turns, payload)
@@ -74,19 +74,19 @@ class Openings:
                 return known.digest
         if known.turns == len(turns):
             return _digest(*_whole(who, turns, payload))
-        return _digest(who, b"".join(map(_framed, turns[: known.turns])))
+        return _digest(who, b"".join(map(_frame_turn, turns[: known.turns])))
 
-    def _noted(self, who: bytes, turns: Sequence[Any]) -> _Opening:
+    def _note_opening(self, who: bytes, turns: Sequence[Any]) -> _Opening:
         """Return what is known of an opening, and count it as seen.
 
         A short one is looked up by a hash of this process, which is faster.
         """
         first = turns[0]
         is_short = type(first) is str and len(first) <= _SHORT
-        key = hash((who, first.strip())) if is_short else _digest(who, _framed(first))
+        key = hash((who, first.strip())) if is_short else _digest(who, _frame_turn(first))
         known = self._known.get(key)
         if known is None or len(turns) < known.turns:
-            digest = _digest(who, _framed(first)) if known is None else known.digest
+            digest = _digest(who, _frame_turn(first)) if known is None else known.digest
             known = self._known[key] = _Opening(digest, len(turns))
         self._known.move_to_end(key)
         if len(self._known) > self._most:
@@ -118,14 +118,14 @@ def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[b
     """
     if len(turns) == 1:
         who += dumps(_instructions(payload)).translate(None, _DIGITS)
-    return who, b"".join(map(_framed, turns))
+    return who, b"".join(map(_frame_turn, turns))
 
 
 def _digest(who: bytes, said: bytes) -> str:
     return hashlib.blake2b(who + said, digest_size=_BYTES).hexdigest()
 
 
-def _framed(turn: Any) -> bytes:
+def _frame_turn(turn: Any) -> bytes:
     """Return a turn with its length before it; of a long one only both ends."""
     text = turn.strip().encode("utf-8", "backslashreplace") if type(turn) is str else dumps(turn)
     if len(text) > 2 * _MOST_TEXT:

@@ -20,8 +20,8 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import CHAT, RESPONSES
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import held_format
-from proxy.holds.named_ids import Place, ids_in_body, ids_in_form, ids_in_query, place_in
-from proxy.http.wire.encoding import can_decode, decoded
+from proxy.holds.named_ids import RequestTarget, ids_in_body, ids_in_form, ids_in_query, place_in
+from proxy.http.wire.encoding import can_decode, decode_body
 from proxy.http.wire.http import Request
 from proxy.http.wire.json_splice import json_object
 from proxy.http.wire.spelling import is_listed, names_in, shows_answers
@@ -37,7 +37,7 @@ _MADE_WITH: Final = ("id", "output_file_id", "error_file_id", "thread_id")
 _END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_EVENT: Final = 2**20
 _FORM: Final = "application/x-www-form-urlencoded"
-NOWHERE: Final = Place(None)
+NOWHERE: Final = RequestTarget(None)
 
 
 def is_stored(asked: CompletionRequest) -> bool:
@@ -64,7 +64,7 @@ class Ownership:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    async def enter(self, request: Request) -> Place:
+    async def enter(self, request: Request) -> RequestTarget:
         """Check a request that is not scored, and return its target.
 
         Returns `NOWHERE` where nothing is checked. Raises NotFoundError for an id that is not this
@@ -94,7 +94,7 @@ class Ownership:
         if named := await self._in_body(request):
             await self._check(hash_key(request), named, ())
 
-    async def fetched(self, request: Request, id: str, *, is_stored: bool) -> str | None:
+    async def check_fetch(self, request: Request, id: str, *, is_stored: bool) -> str | None:
         """Return the review id under which the answer with this id is held, or None if it is not.
 
         Raises NotFoundError where it is not this key's or is withheld for good; with `is_stored`,
@@ -123,7 +123,7 @@ class Ownership:
             message = f"a body with content-encoding {encoding!r} is not read; send it plain"
             raise BadRequestError(message, code="unsupported_encoding")
         try:
-            body = await decoded(request.body, encoding)
+            body = await decode_body(request.body, encoding)
         except UpstreamBrokenError as error:
             message = f"the body is no valid {encoding}, or too large"
             raise BadRequestError(message, code="invalid_encoding") from error
@@ -171,7 +171,7 @@ class Ownership:
         key_hash = hash_key(request)
         for name in _MADE_WITH:
             self.ids.note(made.get(name), key_hash)
-        for id in _listed(made.get("result_files")):
+        for id in _as_list(made.get("result_files")):
             self.ids.note(id, key_hash)
 
     def note_answer(
@@ -190,12 +190,12 @@ class Ownership:
             return
         key_hash = hash_key(request)
         self.ids.note(completion.get("id"), key_hash, withheld)
-        for item in _listed(completion.get("output")):
+        for item in _as_list(completion.get("output")):
             if isinstance(item, dict):
                 self.ids.note(item.get("id"), key_hash, withheld)
                 self.ids.note(item.get("container_id"), key_hash, withheld)
 
-    def noting(
+    def note_owner(
         self, chunks: AsyncIterator[bytes], asked: CompletionRequest, request: Request
     ) -> AsyncIterator[bytes]:
         """Return the same chunks, and record the id in the first event before it is passed on.
@@ -203,9 +203,11 @@ class Ownership:
         A client may leave a background response after it and return for it later.
         """
         is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
-        return self._noting(chunks, request) if is_noted else chunks
+        return self._note_owner(chunks, request) if is_noted else chunks
 
-    async def _noting(self, chunks: AsyncIterator[bytes], request: Request) -> AsyncIterator[bytes]:
+    async def _note_owner(
+        self, chunks: AsyncIterator[bytes], request: Request
+    ) -> AsyncIterator[bytes]:
         first: bytearray | None = bytearray()
         async for chunk in chunks:
             if first is not None:
@@ -224,7 +226,9 @@ class Ownership:
         if isinstance(response, dict):
             self.ids.note(response.get("id"), hash_key(request))
 
-    async def readable(self, request: Request, place: Place, listed: list[Any]) -> list[Any]:
+    async def readable(
+        self, request: Request, place: RequestTarget, listed: list[Any]
+    ) -> list[Any]:
         """Return the entries of a list that this key may see."""
         key_hash, kept = hash_key(request), []
         ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
@@ -246,12 +250,12 @@ def ownership_of(ids: OwnedIds, store: Store, config: Config, is_enforced: bool)
     return Ownership(ids, store, config.needs_keys, is_enforced, patterns)
 
 
-def _has_answers(place: Place) -> bool:
+def _has_answers(place: RequestTarget) -> bool:
     """Return whether a place holds models' answers, on which a policy decides."""
     return place.collection == ("chat", "completions")
 
 
-def _refuse_undecided(method: str, place: Place) -> None:
+def _refuse_undecided(method: str, place: RequestTarget) -> None:
     """Refuse what would show answers without a decision of the enforced policy.
 
     That is a new batch, and a list of a conversation's or response's items. Raises BadRequestError.
@@ -282,11 +286,11 @@ def _refuse_answers(request: Request, names: Sequence[str]) -> None:
     is_other = not is_listed(names) or any(map(shows_answers, places))
     if is_other or _converses(request.body, names):
         text = "a policy decides on answers of models, which it cannot at this path; "
-        text += _meant(names) or "ask at one that is scored"
+        text += _path_hint(names) or "ask at one that is scored"
         raise BadRequestError(text, code="surface_undecided")
 
 
-def _meant(names: Sequence[str]) -> str | None:
+def _path_hint(names: Sequence[str]) -> str | None:
     """Return a hint about a path with /v1 twice, which a wrong base_url causes, or None."""
     if list(names[:2]) != ["v1", "v1"]:
         return None
@@ -300,7 +304,7 @@ def _converses(body: bytes, names: Sequence[str]) -> bool:
     return any(name.casefold() == "inputs" for name in json_object(body) or {})
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 

@@ -46,7 +46,7 @@ class Results:
 
         Other workers are asked for it too. Raises NotFoundError, also for another key's request.
         """
-        member = self.kept(request_id, key_hash)
+        member = self.find_result(request_id, key_hash)
         if member is None and self._peers is not None:
             member = await self._peers.find("result", (request_id, key_hash))
         if member is None:
@@ -55,7 +55,7 @@ class Results:
             )
         return json_object(member) or {}
 
-    def kept(self, request_id: str, key_hash: str) -> bytes | None:
+    def find_result(self, request_id: str, key_hash: str) -> bytes | None:
         """Return what this process keeps of a request for this key, as JSON; safe on any thread.
 
         None where it keeps nothing.

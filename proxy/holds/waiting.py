@@ -37,7 +37,7 @@ class Verdicts:
     async def wait(self, held: HeldReply, wait_s: float) -> str:
         """Wait up to `wait_s` seconds for a decision, and return the reply's state by then.
 
-        That is `HeldReply.standing`: decided, expired, or still held. Raises StoreError.
+        That is `HeldReply.current_state`: decided, expired, or still held. Raises StoreError.
         """
         decided = asyncio.get_running_loop().create_future()
         self._waiting[decided] = held.id
@@ -49,7 +49,7 @@ class Verdicts:
         finally:
             del self._waiting[decided]
         now = await self._store.get(held.id)
-        return HELD if now is None else now.standing
+        return HELD if now is None else now.current_state
 
     def hear(self, id: str) -> None:
         """Wake the requests that wait for this decided reply; call it on the event loop."""
@@ -85,7 +85,7 @@ class Verdicts:
                 log.warning("verdicts_unknown", reason=error.message)
 
     async def _tell(self, ids: list[str]) -> None:
-        decided = set(ids) - await self._store.undecided(ids)
+        decided = set(ids) - await self._store.open_ids(ids)
         for future, id in self._waiting.items():
             if id in decided and not future.done():
                 future.set_result(None)

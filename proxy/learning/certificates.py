@@ -27,13 +27,13 @@ from policies import (
     Rule,
     ScoreMonitor,
     SeenConversations,
-    certified,
     decide,
     reaches,
+    with_certificate,
     withdrawal,
 )
 from proxy.store.database.verdicts import Withdrawal
-from proxy.store.record.reader import Recorded
+from proxy.store.record.reader import RecordedExchange
 
 log = structlog.get_logger(__name__)
 
@@ -111,7 +111,7 @@ class CertifiedPolicy:
                     return self._withdraw(grant, monitors)
         return None
 
-    def hear(self, verdict: Recorded) -> Withdrawal | None:
+    def hear(self, verdict: RecordedExchange) -> Withdrawal | None:
         """Add a verdict on a reply that a grant let through to its monitor; return a withdrawal.
 
         Returns None if no grant let it through, or no alarm is raised.
@@ -137,14 +137,14 @@ class CertifiedPolicy:
 
         Newly withdrawn grants are logged.
         """
-        whole = certified(self.given, self._certificate)
+        whole = with_certificate(self.given, self._certificate)
         for grant in self._certificate.grants if self._certificate else ():
             is_news = grant in self._monitors or self.policy is self.given
             if (found := self._withdrawn.get(grant.digest)) and is_news:
                 self._say_withdrawn(grant, found, whole)
         certificate = still_granted(self._certificate, self._withdrawn)
         if certificate != self.policy.certificate:
-            self.policy = certified(self.given, certificate)
+            self.policy = with_certificate(self.given, certificate)
         grants = {grant for _, condition in _promises(self.policy) for grant in condition.grants}
         self._monitors = {
             grant: self._monitors.get(grant)
@@ -156,7 +156,7 @@ class CertifiedPolicy:
         rule = grant.scope.rule
         return rule is None or reaches(self.policy, rule, facts)
 
-    def _relied_on(self, recorded: Recorded) -> Grant | None:
+    def _relied_on(self, recorded: RecordedExchange) -> Grant | None:
         """Return the grant that let a recorded reply through, or None if it counts no longer."""
         if recorded.policy_name != self.given.name or self._is_older(recorded):
             return None
@@ -170,7 +170,7 @@ class CertifiedPolicy:
         conditions = (found for rule, found in _promises(self.policy) if rule.name == decision.rule)
         return next((condition.grant(facts) for condition in conditions), None)
 
-    def _is_older(self, recorded: Recorded) -> bool:
+    def _is_older(self, recorded: RecordedExchange) -> bool:
         """Return whether the reply is older than the certificate, hence no evidence about it."""
         issued = self._certificate.issued if self._certificate else ""
         return time.strftime("%Y-%m-%d", time.gmtime(recorded.started_at)) < issued

@@ -19,24 +19,24 @@ from calibrator import (
     knows_others,
     knows_signals,
 )
-from policies import Labelled, Policy, Scope, one_per_question, reaches
-from proxy.store.verdicts.labels import LabelledReply, first_replies, labelled
+from policies import LabelledScore, Policy, Scope, one_per_question, reaches
+from proxy.store.verdicts.labels import LabelledReply, first_replies, labelled_replies
 
 
 def audited_labels(
     engine: Any, since: float, calibrator: str, scope: Scope, policy: Policy | None = None
-) -> list[Labelled]:
+) -> list[LabelledScore]:
     """Return the audited replies in this scope with a verdict, scored by exactly this calibrator.
 
     `policy` is the one whose rule the scope names. Raises CalibratorError where there are none, or
     where they were drawn with several shares, and StoreError.
     """
     firsts = first_replies(engine, since)
-    return _labels_of(_audited(engine, since), firsts, calibrator, scope, policy)
+    return _labels_of(_audit_labels(engine, since), firsts, calibrator, scope, policy)
 
 
-def _audited(engine: Any, since: float) -> list[LabelledReply]:
-    return [each for each in labelled(engine, since) if each.stratum == "audited"]
+def _audit_labels(engine: Any, since: float) -> list[LabelledReply]:
+    return [each for each in labelled_replies(engine, since) if each.stratum == "audited"]
 
 
 def _labels_of(
@@ -45,7 +45,7 @@ def _labels_of(
     calibrator: str,
     scope: Scope,
     policy: Policy | None,
-) -> list[Labelled]:
+) -> list[LabelledScore]:
     """Return the labels of one calibrator's confidences.
 
     Raises CalibratorError as `audited_labels`.
@@ -63,7 +63,7 @@ def _labels_of(
         )
     chosen = {each.id for each in one_per_question(map(_of_conversation, found))}
     return [
-        Labelled(
+        LabelledScore(
             each.question,
             each.confidence,
             each.is_correct,
@@ -82,18 +82,18 @@ def audited_knowing(
     counting: Recalibrations,
     scope: Scope,
     policy: Policy | None = None,
-) -> dict[str | None, list[Labelled]]:
+) -> dict[str | None, list[LabelledScore]]:
     """Return the audited labels of confidences that know more than the reply, by their calibrator.
 
     These are confidences of this checkpoint that know second opinions, a judge or
     log-probabilities, under names that are still given with the recalibrations in force
     (`counting`). The result is empty where there are none. Raises StoreError.
     """
-    audited, firsts = _audited(engine, since), first_replies(engine, since)
+    audited, firsts = _audit_labels(engine, since), first_replies(engine, since)
     its = {each.calibrator for each in audited if each.is_by(checkpoint)}
     knowing = {name for name in its if knows_others(name) or knows_signals(name)}
     names = sorted(name for name in knowing if _is_given_now(name, counting))
-    found: dict[str | None, list[Labelled]] = {}
+    found: dict[str | None, list[LabelledScore]] = {}
     for name in names:
         with suppress(CalibratorError):  # no label in this scope, or several shares
             found[name] = _labels_of(audited, firsts, name, scope, policy)
@@ -127,9 +127,9 @@ def _is_first(reply: LabelledReply, scope: Scope, firsts: Mapping[str, str]) -> 
     return firsts.get(reply.conversation, reply.request_id) == reply.request_id
 
 
-def _of_conversation(reply: LabelledReply) -> Labelled:
+def _of_conversation(reply: LabelledReply) -> LabelledScore:
     name = reply.conversation or reply.request_id
-    return Labelled(name, reply.confidence, reply.is_correct, reply.request_id)
+    return LabelledScore(name, reply.confidence, reply.is_correct, reply.request_id)
 
 
 def _is_in(scope: Scope, policy: Policy | None, reply: LabelledReply) -> bool:

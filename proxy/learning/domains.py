@@ -26,13 +26,13 @@ class Domains:
 
         `told` is the one that the client names.
         """
-        return self._configured(model, team) or told
+        return self._domain_in_config(model, team) or told
 
     def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
         """Return the domain that may pick the curve of a recalibration, or None."""
-        return self._configured(model, team) or (told if self._trusts_clients else None)
+        return self._domain_in_config(model, team) or (told if self._trusts_clients else None)
 
-    def _configured(self, model: str, team: str | None) -> str | None:
+    def _domain_in_config(self, model: str, team: str | None) -> str | None:
         if not self._names_any:
             return None
         own = self._teams.get(team) if team else None

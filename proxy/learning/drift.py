@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 from calibrator import knows_others, knows_signals
 from policies import CalibrationMonitor, ScoreMonitor, SeenConversations
 from proxy.store.verdicts.drift import (
-    Counted,
-    Judged,
+    AuditVerdict,
+    CountedReply,
     Monitor,
     MonitorKey,
     Position,
-    Scored,
+    ReplyScore,
     count_scored,
     counted_of,
     judged_after,
@@ -41,7 +41,7 @@ from proxy.store.verdicts.drift import (
 from proxy.store.verdicts.labels import base_of
 
 if TYPE_CHECKING:
-    from policies import Band
+    from policies import VerdictBand
 
 FALSE_ALARM_RATE: Final = 0.01
 LAG_S: Final = 60.0
@@ -68,7 +68,7 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MonitorState:
     """The state of a monitor; `bands` are those of calibration, empty for scores.
 
     It `is_current` if its calibrator gave the newest confidence of a reply alone, or the newest
@@ -79,7 +79,7 @@ class Standing:
     seen: int
     is_current: bool
     alarm: Alarm | None
-    bands: Sequence[Band] = ()
+    bands: Sequence[VerdictBand] = ()
 
 
 def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[Alarm]:
@@ -107,7 +107,7 @@ def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[
         for verdict in judged:
             reader.take_verdict(verdict)
         after = Position(last, judged[-1].verdict_id if judged else position.verdict_id)
-        if not write_monitors(engine, reader.changed(), position, after, reader.counted):
+        if not write_monitors(engine, reader.updated_monitors(), position, after, reader.counted):
             return alarms  # another process looks at the same time, and reports its findings
         alarms += reader.alarms
 
@@ -115,16 +115,16 @@ def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[
 class _Reader:
     """The stored monitors, fed with what is new."""
 
-    def __init__(self, monitors: Sequence[Monitor], before: Sequence[Counted]) -> None:
+    def __init__(self, monitors: Sequence[Monitor], before: Sequence[CountedReply]) -> None:
         self._rows = {each.key: each for each in monitors}
         self._seen: dict[str, SeenConversations] = defaultdict(_no_conversations)
         for each in before:
             self._seen[each.about].is_first(each.conversation, each.at)
-        self.counted: list[Counted] = []  # conversations that count newly
+        self.counted: list[CountedReply] = []  # conversations that count newly
         self._fed: dict[MonitorKey, ScoreMonitor | CalibrationMonitor] = {}
         self.alarms: list[Alarm] = []
 
-    def take_score(self, scored: Scored) -> None:
+    def take_score(self, scored: ReplyScore) -> None:
         model = scored.model[:LONGEST_MODEL]
         key = MonitorKey("scores", scored.calibrator, model, scored.team)
         row = self._row(key)
@@ -137,7 +137,7 @@ class _Reader:
         monitor.add(scored.score)
         self._count(row, monitor.is_alarmed, scored.request_id)
 
-    def take_verdict(self, judged: Judged) -> None:
+    def take_verdict(self, judged: AuditVerdict) -> None:
         key = MonitorKey("calibration", judged.calibrator)
         row = self._row(key)
         if row is None or row.alarmed_at is not None or self._has_counted(key, judged):
@@ -149,7 +149,7 @@ class _Reader:
         monitor.add(judged.confidence, is_correct=judged.is_correct)
         self._count(row, monitor.is_alarmed, judged.request_id)
 
-    def _has_counted(self, key: MonitorKey, reply: Scored | Judged) -> bool:
+    def _has_counted(self, key: MonitorKey, reply: ReplyScore | AuditVerdict) -> bool:
         """Return whether another reply of its conversation counted for this monitor within a day.
 
         If not, this reply is noted as the one that counts.
@@ -159,10 +159,10 @@ class _Reader:
         about = json.dumps(key)
         if not self._seen[about].is_first(reply.conversation, reply.at):
             return True
-        self.counted.append(Counted(about, reply.conversation, reply.at))
+        self.counted.append(CountedReply(about, reply.conversation, reply.at))
         return False
 
-    def changed(self) -> list[Monitor]:
+    def updated_monitors(self) -> list[Monitor]:
         for key, monitor in self._fed.items():
             self._rows[key].state = monitor.as_dict()
         return [self._rows[key] for key in self._fed]
@@ -189,18 +189,18 @@ def _no_conversations() -> SeenConversations:
     return SeenConversations(most=None)
 
 
-def _conversations(*replies: Sequence[Scored | Judged]) -> list[str]:
+def _conversations(*replies: Sequence[ReplyScore | AuditVerdict]) -> list[str]:
     named = {each.conversation for some in replies for each in some}
     return sorted(each for each in named if each is not None)
 
 
-def standing(engine: Any) -> list[Standing]:
+def monitor_states(engine: Any) -> list[MonitorState]:
     """Return the state of every monitor; raises StoreError."""
     monitors, _ = read_monitors(engine)
     newest = newest_calibrators(engine)
     now = {"scores": set(map(base_of, newest)), "calibration": newest}
     return [
-        Standing(
+        MonitorState(
             each.key,
             each.seen,
             each.key.calibrator in now[each.key.kind],
@@ -217,7 +217,7 @@ def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
     Raises StoreError.
     """
     counts: dict[tuple[str, str], int] = {}
-    for each in standing(engine):
+    for each in monitor_states(engine):
         if each.is_current:
             about = each.key.kind, each.key.calibrator
             counts[about] = counts.get(about, 0) + (each.alarm is not None)

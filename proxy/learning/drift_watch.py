@@ -8,7 +8,7 @@ import structlog
 
 from proxy.errors import StoreError
 from proxy.http.wire.worker_threads import Worker
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ class DriftWatch:
     def __init__(self, url: str, every_s: float = EVERY_S) -> None:
         self._url = url
         self._worker = Worker("drift", self._turn, every_s=every_s)
-        self._findings: Findings | None = None
+        self._findings: VerdictStore | None = None
         self.alarms = 0
 
     def start(self) -> None:
@@ -40,12 +40,12 @@ class DriftWatch:
 
     def _turn(self) -> None:
         try:
-            self._findings = self._findings or Findings(self._url)
+            self._findings = self._findings or VerdictStore(self._url)
             self._look(self._findings)
         except StoreError as error:
             log.error("drift_not_looked_for", reason=error.message)
 
-    def _look(self, findings: Findings) -> None:
+    def _look(self, findings: VerdictStore) -> None:
         from proxy.learning.drift import look
 
         for alarm in look(findings.engine, most=MOST_A_LOOK):

@@ -25,7 +25,7 @@ from proxy.store.verdicts.labels import (
     Stratum,
     Totals,
     delivered_replies,
-    labelled,
+    labelled_replies,
     totals,
 )
 
@@ -93,7 +93,7 @@ def _in_its_domain(reply: LabelledReply, domains: Domains) -> LabelledReply:
     return replace(reply, facts=replace(facts, domain=domain))
 
 
-class Drawn(Protocol):
+class DrawnLabel(Protocol):
     """A label of a reply that was held, or drawn with the probability `share`."""
 
     @property
@@ -103,7 +103,7 @@ class Drawn(Protocol):
     def share(self) -> float | None: ...
 
 
-def stood_for(labels: Iterable[Drawn]) -> dict[str, float]:
+def stood_for(labels: Iterable[DrawnLabel]) -> dict[str, float]:
     """Sum up, for each stratum, how many replies its labels stand for by their shares alone."""
     sums = {"audited": 0.0, "held": 0.0}
     for each in labels:
@@ -111,13 +111,13 @@ def stood_for(labels: Iterable[Drawn]) -> dict[str, float]:
     return sums
 
 
-def weights_of(labels: Sequence[Drawn], known: Mapping[str, float]) -> list[float]:
+def weights_of(labels: Sequence[DrawnLabel], known: Mapping[str, float]) -> list[float]:
     """Return how many replies each label stands for, scaled to `known` replies of its stratum."""
     sums = stood_for(labels)
     return [_by_draw(each) * known[each.stratum] / sums[each.stratum] for each in labels]
 
 
-def _by_draw(label: Drawn) -> float:
+def _by_draw(label: DrawnLabel) -> float:
     return 1 / (label.share or 1.0)
 
 
@@ -139,7 +139,7 @@ def read_labels(
     """
     found = [
         each
-        for each in labelled(engine, since, has_content=has_content)
+        for each in labelled_replies(engine, since, has_content=has_content)
         if calibrator is None or each.is_by(calibrator)
     ]
     drawn = [each for each in found if each.stratum != "other"]

@@ -19,7 +19,7 @@ from calibrator import (
     By,
     CalibratorError,
     Kind,
-    Observed,
+    LabelledConfidences,
     Recalibration,
     SignalWeights,
     Trial,
@@ -29,7 +29,7 @@ from calibrator import (
     knows_signals,
     trial,
 )
-from policies import counted
+from policies import plural
 from proxy.learning.labels import Labels
 from proxy.store.verdicts.labels import LabelledReply
 
@@ -42,7 +42,7 @@ class NotLearntError(CalibratorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class LearnedFit:
     """A fit on all labels, and its trial on labels that it did not see.
 
     `unknown` counts labels that were left out because the calibrator's own score is unknown.
@@ -62,7 +62,7 @@ def learn_recalibration(
     by: By | None = None,
     is_held_only: bool = False,
     known: Sequence[Recalibration] = (),
-) -> Learnt:
+) -> LearnedFit:
     """Fit a recalibration on replies that `calibrator` scored, and compare it with `current`.
 
     `calibrator` names a checkpoint, or the source of its numbers that know others. `known` are
@@ -70,10 +70,10 @@ def learn_recalibration(
     for too few labels, for labels of one kind, or of held replies alone.
     """
     labels = usable(labels, is_held_only)
-    replies, scores, unknown = _scored(labels.replies, calibrator, known)
+    replies, scores, unknown = _with_own_scores(labels.replies, calibrator, known)
     check_enough(len(replies), labels)
     weights = np.array(Labels(replies, labels.totals).weights())
-    found = Observed(
+    found = LabelledConfidences(
         np.array([int(each.is_correct) for each in replies]),
         np.array(scores),
         [group_key(by, each.model, each.domain, each.team) for each in replies],
@@ -85,9 +85,11 @@ def learn_recalibration(
         raise NotLearntError(
             f"all {len(replies)} labelled replies are {which}: a recalibration needs both kinds"
         )
-    before = [_mended(current, each, score) for each, score in zip(replies, scores, strict=True)]
+    before = [
+        _recalibrate(current, each, score) for each, score in zip(replies, scores, strict=True)
+    ]
     tried = trial(found, before, kind=kind, by=by)
-    return Learnt(fit_observed(found, kind=kind, by=by, calibrator=calibrator), tried, unknown)
+    return LearnedFit(fit_observed(found, kind=kind, by=by, calibrator=calibrator), tried, unknown)
 
 
 def usable(labels: Labels, is_held_only: bool = False) -> Labels:
@@ -106,7 +108,7 @@ def usable(labels: Labels, is_held_only: bool = False) -> Labels:
     return labels
 
 
-def _scored(
+def _with_own_scores(
     replies: Sequence[LabelledReply], calibrator: str, known: Sequence[Recalibration]
 ) -> tuple[list[LabelledReply], list[float], int]:
     """Return the replies with a known own score, the scores, and the number of those without."""
@@ -140,7 +142,7 @@ def own_score(
     if name == calibrator:
         return confidence
     one = by_name.get(name.removeprefix(f"{calibrator}+"))
-    return one.undone(confidence, reply.model, reply.domain, reply.team) if one else None
+    return one.undo(confidence, reply.model, reply.domain, reply.team) if one else None
 
 
 def name_with_others(replies: Sequence[LabelledReply], checkpoint: str) -> str:
@@ -177,13 +179,13 @@ def check_enough(
         else ""
     )
     raise NotLearntError(
-        f"{counted(count, one, several)} too few for a "
+        f"{plural(count, one, several)} too few for a "
         f"recalibration: {LEAST_LABELS} are the least, "
         f"{LEAST_LABELS - count} more, and 200 are better{undrawn}"
     )
 
 
-def _mended(current: Recalibration | None, reply: LabelledReply, score: float) -> float:
+def _recalibrate(current: Recalibration | None, reply: LabelledReply, score: float) -> float:
     if current is None:
         return score
     return current.apply_to(score, reply.model, reply.domain, reply.team)

@@ -17,8 +17,8 @@ from typing import Any, Final
 from calibrator import Gain, gains, knows_others, knows_signals
 from proxy.learning.labels import stood_for, weights_of
 from proxy.store.record.writer import DAY_S
-from proxy.store.verdicts.second_opinions import Heard, heard
-from proxy.store.verdicts.statistics import Labelled, Window, labelled
+from proxy.store.verdicts.second_opinions import OpinionExchange, opinion_exchanges
+from proxy.store.verdicts.statistics import JudgedReply, Window, judged_replies
 
 LEAST: Final = 30
 """The least labels for a measurement."""
@@ -27,7 +27,7 @@ LABELS_FOR_DAYS: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredGain:
     """The gain of the numbers of one name over those without what they know.
 
     It is measured on `labels` of replies that have both: without signals where the numbers know
@@ -60,7 +60,7 @@ class SecondOpinions:
     differed: int
     untold: int
     is_whole: bool
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredGain, ...]
     judged: int = 0
     unjudged: int = 0
     judge_tokens: int = 0
@@ -86,7 +86,7 @@ def read_second_opinions(
     def is_wanted(row: Any) -> bool:
         return model in (None, row.model) and team in (None, row.team)
 
-    given = labelled(engine, now - LABELS_FOR_DAYS * DAY_S)
+    given = judged_replies(engine, now - LABELS_FOR_DAYS * DAY_S)
     window = Window(now - days * DAY_S, now)
     return second_opinions(engine, window, filter(is_wanted, given), is_wanted)
 
@@ -94,14 +94,14 @@ def read_second_opinions(
 def second_opinions(
     engine: Any,
     window: Window,
-    labels: Iterable[Labelled],
+    labels: Iterable[JudgedReply],
     is_wanted: Callable[[Any], bool] = lambda _: True,
 ) -> SecondOpinions:
     """Summarize the second opinions of a window's exchanges, and of labels of any time.
 
     `is_wanted` says which exchanges count, by their `model` and `team`. Raises StoreError.
     """
-    found = heard(engine, window)
+    found = opinion_exchanges(engine, window)
     rows = [row for row in found.rows if is_wanted(row)]
     calls = [call for row in rows for call in row.calls]
     judging = [call for row in rows for call in row.judging]
@@ -115,7 +115,7 @@ def second_opinions(
         said["differ"],
         said["untold"],
         found.is_whole,
-        tuple(_measured(rows, labels)),
+        tuple(_measure_gains(rows, labels)),
         len(judging),
         sum("error" in call for call in judging),
         _tokens(judging),
@@ -126,9 +126,11 @@ def _tokens(calls: Iterable[Mapping[str, Any]]) -> int:
     return sum(sum(call.get("usage", {}).values()) for call in calls)
 
 
-def _measured(rows: Sequence[Heard], labels: Iterable[Labelled]) -> list[Measured]:
+def _measure_gains(
+    rows: Sequence[OpinionExchange], labels: Iterable[JudgedReply]
+) -> list[MeasuredGain]:
     """Measure the numbers of each name, the one with the most labels first."""
-    named: dict[str, list[Labelled]] = {}
+    named: dict[str, list[JudgedReply]] = {}
     for label in labels:
         is_drawn = label.stratum != "other" and label.before is not None
         name = label.calibrator or ""
@@ -138,21 +140,25 @@ def _measured(rows: Sequence[Heard], labels: Iterable[Labelled]) -> list[Measure
     return [_of_name(name, [r for r in rows if r.calibrator == name], named[name]) for name in most]
 
 
-def _of_name(name: str, rows: Sequence[Heard], labels: Sequence[Labelled]) -> Measured:
+def _of_name(
+    name: str, rows: Sequence[OpinionExchange], labels: Sequence[JudgedReply]
+) -> MeasuredGain:
     if len(labels) < LEAST:
-        return Measured(name, len(labels), None, None)
+        return MeasuredGain(name, len(labels), None, None)
     found = gains(
         [each.is_correct for each in labels],
         [each.before or 0.0 for each in labels],
         [each.confidence for each in labels],
-        weights_of(labels, _known(rows, labels)),
+        weights_of(labels, _replies_by_stratum(rows, labels)),
     )
     if found is None:
-        return Measured(name, len(labels), None, None)
-    return Measured(name, len(labels), found.auroc, found.kept)
+        return MeasuredGain(name, len(labels), None, None)
+    return MeasuredGain(name, len(labels), found.auroc, found.kept)
 
 
-def _known(rows: Sequence[Heard], labels: Sequence[Labelled]) -> dict[str, float]:
+def _replies_by_stratum(
+    rows: Sequence[OpinionExchange], labels: Sequence[JudgedReply]
+) -> dict[str, float]:
     """Return how many replies the labels of each stratum stand for.
 
     Where the window has none, the shares of their draw decide.

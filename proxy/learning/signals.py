@@ -13,26 +13,26 @@ import numpy as np
 
 from calibrator import (
     WITH_OTHERS,
+    LabelledConfidences,
     LabelledSignals,
-    Observed,
     Recalibrations,
     Signals,
-    compared,
+    compare_fits,
     fit_signals,
-    fixed,
+    fixed_confidences,
     knows_others,
-    unseen,
+    predict_unseen,
     weigh_by_prior,
-    weighed,
+    weigh_replies,
     without_signals,
 )
 from proxy.learning.labels import Labels
-from proxy.learning.recalibrating import Learnt, check_enough, usable
+from proxy.learning.recalibrating import LearnedFit, check_enough, usable
 from proxy.store.verdicts.labels import LabelledReply
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _SignalReply:
     """A labelled reply with signals, and the confidence that it would have now."""
 
     reply: LabelledReply
@@ -42,7 +42,7 @@ class _Known:
 
 def learn_signals(
     labels: Labels, checkpoint: str, counting: Recalibrations, *, is_held_only: bool = False
-) -> Learnt:
+) -> LearnedFit:
     """Fit weights on labels of replies that `checkpoint` scored, and compare with what is in force.
 
     Raises NotLearntError for too few labels, or of held replies alone, and CalibratorError where no
@@ -50,10 +50,10 @@ def learn_signals(
     """
     labels = usable(labels, is_held_only)
     signalled = [each for each in labels.replies if signals_of(each).kinds]
-    found = [known for each in signalled if (known := _known(each, checkpoint, counting))]
+    found = [known for each in signalled if (known := _read_reply(each, checkpoint, counting))]
     check_enough(len(found), labels, "labelled reply with signals is", "replies with signals are")
     now = np.array([each.now for each in found])
-    observed = Observed(
+    observed = LabelledConfidences(
         np.array([int(each.own.is_correct) for each in found]),
         now,
         [""] * len(found),
@@ -73,10 +73,10 @@ def learn_signals(
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> np.ndarray:
         weights = fit_signals([own[at] for at in known])
-        return weighed(weights, [own[at] for at in judged], now[list(judged)])
+        return weigh_replies(weights, [own[at] for at in judged], now[list(judged)])
 
-    tried = compared(observed, fixed(now), unseen(observed, learn))
-    return Learnt(fit_signals(own), tried, len(signalled) - len(found))
+    tried = compare_fits(observed, fixed_confidences(now), predict_unseen(observed, learn))
+    return LearnedFit(fit_signals(own), tried, len(signalled) - len(found))
 
 
 def signals_of(reply: LabelledReply) -> Signals:
@@ -87,7 +87,9 @@ def signals_of(reply: LabelledReply) -> Signals:
     return Signals(facts.judged, facts.judge or "", logprobs)
 
 
-def _known(reply: LabelledReply, checkpoint: str, counting: Recalibrations) -> _Known | None:
+def _read_reply(
+    reply: LabelledReply, checkpoint: str, counting: Recalibrations
+) -> _SignalReply | None:
     """Return the reply with its own score and its confidence now, or None without an own score."""
     name, facts = without_signals(reply.calibrator), reply.facts
     stage = _stage(name, checkpoint)
@@ -105,7 +107,7 @@ def _known(reply: LabelledReply, checkpoint: str, counting: Recalibrations) -> _
     told = None if weights is None else weights.weigh(own, stage, signals)
     told = told or weigh_by_prior(now, stage, signals)
     now = now if told is None else told.confidence
-    return _Known(reply, LabelledSignals(reply.is_correct, own, stage, signals), now)
+    return _SignalReply(reply, LabelledSignals(reply.is_correct, own, stage, signals), now)
 
 
 def _stage(name: str, checkpoint: str) -> str:

@@ -28,9 +28,14 @@ from policies import (
 from proxy.config.file_watcher import Sight, sight_of
 from proxy.errors import StoreError
 from proxy.learning.certificates import CertifiedPolicy
-from proxy.store.database.verdicts import Findings, Withdrawal
-from proxy.store.record.reader import RecentConfidence, Recorded, recent_confidences, verdicts_after
-from proxy.store.verdicts.drift import distrusted
+from proxy.store.database.verdicts import VerdictStore, Withdrawal
+from proxy.store.record.reader import (
+    RecentConfidence,
+    RecordedExchange,
+    recent_confidences,
+    verdicts_after,
+)
+from proxy.store.verdicts.drift import drifted_calibrators
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +61,7 @@ class _News:
 
     certificates: list[tuple[CertifiedPolicy, Certificate | None]]
     withdrawn: list[Withdrawal]
-    verdicts: list[tuple[int, Recorded]]
+    verdicts: list[tuple[int, RecordedExchange]]
     distrusted: set[str]  # calibrators whose calibration has drifted
 
 
@@ -74,7 +79,7 @@ class Traffic:
         self._last_verdict = 0
         self._found: list[Withdrawal] = []  # all known withdrawals
         self._unwritten: list[Withdrawal] = []
-        self._findings: Findings | None = None
+        self._findings: VerdictStore | None = None
         self._looking: asyncio.Task[None] | None = None
         self._one_look = asyncio.Lock()
 
@@ -87,7 +92,7 @@ class Traffic:
         for policy in following:
             self._follow(policy)
             if "share_below" in policy.looks_at:
-                for each in await asyncio.to_thread(self._recorded, policy.name):
+                for each in await asyncio.to_thread(self._recent_confidences, policy.name):
                     about = policy.name, route_of(each.model), checkpoint_of(each.calibrator)
                     for recent in self._recent_of(about, each.key):
                         recent.add(each.confidence, each.conversation, each.at)
@@ -222,9 +227,9 @@ class Traffic:
     def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
         """Write withdrawals, and read files and the database; runs on a worker thread."""
         self._write()
-        findings = self._opened()
+        findings = self._open_store()
         verdicts = verdicts_after(findings.engine, self._last_verdict)
-        withdrawn, drifted = findings.withdrawals(), distrusted(findings.engine)
+        withdrawn, drifted = findings.withdrawals(), drifted_calibrators(findings.engine)
         paths = {each.given.certificate_path for each in followed}  # last: `_has_changed` notes it
         read = {path: _certificates(path) for path in paths if path and self._has_changed(path)}
         certificates = [
@@ -235,19 +240,19 @@ class Traffic:
         ]
         return _News(certificates, withdrawn, verdicts, drifted)
 
-    def _recorded(self, policy: str) -> list[RecentConfidence]:
+    def _recent_confidences(self, policy: str) -> list[RecentConfidence]:
         """Return the recorded confidences of a policy; runs on a worker thread."""
-        return recent_confidences(self._opened().engine, policy)
+        return recent_confidences(self._open_store().engine, policy)
 
-    def _opened(self) -> Findings:
+    def _open_store(self) -> VerdictStore:
         if self._findings is None:
-            self._findings = Findings(self._url)
+            self._findings = VerdictStore(self._url)
         return self._findings
 
     def _write(self) -> None:
         """Write the withdrawals that are not written yet; runs on a worker thread."""
         while self._unwritten:
-            self._opened().withdraw(self._unwritten[0])
+            self._open_store().withdraw(self._unwritten[0])
             del self._unwritten[0]
 
     def _has_changed(self, path: Path) -> bool:

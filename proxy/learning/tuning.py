@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator import (
+    CheckpointOutput,
     Item,
     NotScorableError,
-    Read,
     Readings,
     Recalibration,
     Row,
@@ -30,13 +30,13 @@ from calibrator import (
     message_text,
     try_tuning,
 )
-from policies import counted
+from policies import plural
 from proxy.formats import NoAnswerError
 from proxy.formats.conversation import format_of
 from proxy.http.wire.json_splice import json_object
 from proxy.learning.labels import Labels
 from proxy.learning.recalibrating import NotLearntError, own_score, usable
-from proxy.store.verdicts.labels import LabelledReply, labelled, totals
+from proxy.store.verdicts.labels import LabelledReply, labelled_replies, totals
 
 Floats = NDArray[np.float64]
 
@@ -65,43 +65,43 @@ class LeftOut:
         """Yield a sentence for each reason, with what helps."""
         if self.without_content:
             yield (
-                f"{counted(self.without_content, *VERDICTS)} on replies whose content is not "
+                f"{plural(self.without_content, *VERDICTS)} on replies whose content is not "
                 "kept any "
                 "more; `records: {keep_content_days: 90}` in proxy.yaml keeps it for longer"
             )
         for version, count in self.versions.most_common():
-            yield f"{counted(count, *VERDICTS)} on confidences of {version}, another version"
+            yield f"{plural(count, *VERDICTS)} on confidences of {version}, another version"
         if self.undrawn:
             yield (
-                f"{counted(self.undrawn, *VERDICTS)} on replies that were neither held nor "
+                f"{plural(self.undrawn, *VERDICTS)} on replies that were neither held nor "
                 "drawn by the "
                 "audit, which say nothing about others"
             )
         if self.unreadable:
             yield (
-                f"{counted(self.unreadable, 'reply has', 'replies have')} no text to read: "
+                f"{plural(self.unreadable, 'reply has', 'replies have')} no text to read: "
                 "images, or an unknown format"
             )
         if self.calls:
             yield (
-                f"{counted(self.calls, 'reply calls', 'replies call')} tools, judged by other "
+                f"{plural(self.calls, 'reply calls', 'replies call')} tools, judged by other "
                 "parts, which "
                 "are not fine-tuned"
             )
         if self.changed:
             yield (
-                f"{counted(self.changed, 'reply scores', 'replies score')} otherwise now than "
+                f"{plural(self.changed, 'reply scores', 'replies score')} otherwise now than "
                 "then: a part of what was read is "
                 "not kept, such as an earlier turn that the request only named"
             )
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class TuningData:
     """Labelled replies in the order of time, without their content, and their readings."""
 
     labels: Labels
-    read: Read | None  # None without a reply
+    read: CheckpointOutput | None  # None without a reply
     left_out: LeftOut
 
     def readings(self) -> Readings:
@@ -146,26 +146,30 @@ def gather(
     *,
     is_held_only: bool = False,
     progress: Callable[[int], None] = lambda _: None,
-) -> Gathered:
+) -> TuningData:
     """Read the verdicts on replies requested since a time.
 
     `progress` is called with the number of further verdicts read. Raises StoreError.
     """
     left_out = LeftOut()
-    batches: deque[tuple[list[LabelledReply], Read]] = deque(maxlen=MOST_LABELS // BATCH)
+    batches: deque[tuple[list[LabelledReply], CheckpointOutput]] = deque(
+        maxlen=MOST_LABELS // BATCH
+    )
     waiting: list[tuple[LabelledReply, Item]] = []
 
     def read_waiting() -> None:
         if waiting:
             read = start.read([item for _, item in waiting])
-            if (kept := _unchanged([one for one, _ in waiting], read, start, left_out)) is not None:
+            if (
+                kept := _with_same_scores([one for one, _ in waiting], read, start, left_out)
+            ) is not None:
                 batches.append(kept)
             waiting.clear()
 
     strata = ("held",) if is_held_only else ("held", "audited")
-    for reply in labelled(engine, since, has_content=True):
+    for reply in labelled_replies(engine, since, has_content=True):
         progress(1)
-        item = _wanted(reply, start, strata, left_out)
+        item = _item_of(reply, start, strata, left_out)
         if item is not None:
             waiting.append((replace(reply, request=None, reply=None), item))
         if len(waiting) == BATCH:
@@ -173,12 +177,12 @@ def gather(
     read_waiting()
     replies = [each for its, _ in batches for each in its]
     labels = Labels(replies, totals(engine, since, start.version), left_out.undrawn)
-    return Gathered(
-        labels, Read.joined([read for _, read in batches]) if batches else None, left_out
+    return TuningData(
+        labels, CheckpointOutput.join([read for _, read in batches]) if batches else None, left_out
     )
 
 
-def _wanted(
+def _item_of(
     reply: LabelledReply, start: TunableCheckpoint, strata: tuple[str, ...], left_out: LeftOut
 ) -> Item | None:
     """Return the reply as an item to read, or None; count what is left out."""
@@ -220,9 +224,12 @@ def item_of(reply: LabelledReply) -> Item | None:
     )
 
 
-def _unchanged(
-    replies: list[LabelledReply], read: Read, start: TunableCheckpoint, left_out: LeftOut
-) -> tuple[list[LabelledReply], Read] | None:
+def _with_same_scores(
+    replies: list[LabelledReply],
+    read: CheckpointOutput,
+    start: TunableCheckpoint,
+    left_out: LeftOut,
+) -> tuple[list[LabelledReply], CheckpointOutput] | None:
     """Return the replies, and their readings, whose scores are still those that were recorded.
 
     The others are counted as changed. None where no reply is left.
@@ -234,11 +241,11 @@ def _unchanged(
         if score is None or abs(score - read.confidence[at]) <= SAME
     ]
     left_out.changed += len(replies) - len(kept)
-    return ([replies[at] for at in kept], read.taken(kept)) if kept else None
+    return ([replies[at] for at in kept], read.take(kept)) if kept else None
 
 
 def learn_tuning(
-    gathered: Gathered,
+    gathered: TuningData,
     current: Recalibration | None = None,
     *,
     is_held_only: bool = False,
@@ -254,7 +261,7 @@ def learn_tuning(
     _check_enough(replies, "; ".join(gathered.left_out.sentences()))
     found = gathered.readings()
     whose = [(r.model, r.domain, r.team) for r in replies]
-    return try_tuning(found, _recalibrated(found.read.confidence, current, whose), progress)
+    return try_tuning(found, _recalibrate_all(found.read.confidence, current, whose), progress)
 
 
 def learn_tuning_of_rows(
@@ -269,14 +276,14 @@ def learn_tuning_of_rows(
     """
     _check_enough(rows)
     whose = [(r.model, r.domain, r.raw.get("team")) for r in rows]
-    return try_tuning(found, _recalibrated(found.read.confidence, current, whose), progress)
+    return try_tuning(found, _recalibrate_all(found.read.confidence, current, whose), progress)
 
 
 def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: str = "") -> None:
     count = len(labelled)
     if count < LEAST_LABELS:
         raise NotLearntError(
-            f"{counted(count, 'labelled reply', 'labelled replies')} with content are too few "
+            f"{plural(count, 'labelled reply', 'labelled replies')} with content are too few "
             f"to fine-tune on: {LEAST_LABELS} "
             f"are the least, {LEAST_LABELS - count} more, and 500 are better"
             + (f"; {left_out}" if left_out else "")
@@ -289,7 +296,7 @@ def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: s
         )
 
 
-def _recalibrated(
+def _recalibrate_all(
     own: Floats,
     current: Recalibration | None,
     whose: Sequence[tuple[str | None, str | None, str | None]],

@@ -295,7 +295,7 @@ class _Together:
         yield from chain.from_iterable(each.collect() for each in self._collectors)
 
 
-def exposed(accept: str, *collectors: Collector) -> tuple[bytes, str]:
+def expose_metrics(accept: str, *collectors: Collector) -> tuple[bytes, str]:
     """Return all metrics in the format that `accept` prefers, and its content type."""
     from prometheus_client.exposition import choose_encoder  # imports an HTTP server: only now
 

@@ -37,7 +37,7 @@ EXPORT_S = 10.0
 SCOPE = InstrumentationScope("pinocchio-proxy", attributes={"gen_ai.semconv": names.VERSION})
 
 
-class Collector:
+class OtelCollector:
     """The connection to one collector; `send` is called on one thread."""
 
     def __init__(self, config: OtelConfig) -> None:
@@ -116,7 +116,7 @@ def span_attributes(span: CallSpan) -> dict[str, Any]:
     first_s = None
     if span.is_stream and span.first_ns is not None:
         first_s = (span.first_ns - span.began_ns) / 1e9
-    return _known(
+    return _without_none(
         {
             names.OPERATION: span.operation,
             names.PROVIDER: place.provider,
@@ -139,7 +139,7 @@ def span_attributes(span: CallSpan) -> dict[str, Any]:
 def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
     """Return the known attributes of an evaluation, under the names of the conventions."""
     found = evaluation
-    return _known(
+    return _without_none(
         {
             names.EVALUATION_NAME: names.EVALUATED,
             names.EVALUATION_VALUE: found.confidence,
@@ -159,7 +159,7 @@ def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
     )
 
 
-def _known(attributes: dict[str, Any]) -> dict[str, Any]:
+def _without_none(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: _sendable(each) for name, each in attributes.items() if each is not None}
 
 

@@ -57,7 +57,7 @@ class Outbox(Generic[T]):
         self._worker = Worker(f"telemetry-{to}", self._turn, gather_s=gather_s)
 
     @property
-    def dropped(self) -> int:
+    def drop_count(self) -> int:
         """The number of items that were dropped or refused."""
         return self._dropped.count
 

@@ -19,7 +19,7 @@ from proxy.observe.traces import CURRENT, CallSpan, TracedUpstream, place_of, tr
 
 if TYPE_CHECKING:
     from proxy.exchange.exchange import Exchange
-    from proxy.observe.otel import Collector
+    from proxy.observe.otel import OtelCollector
 
 
 class ScoreReceiver(Protocol):
@@ -108,13 +108,13 @@ class Telemetry:
             outbox.add(evaluation)
 
 
-def _collector(config: TelemetryConfig) -> Collector | None:
+def _collector(config: TelemetryConfig) -> OtelCollector | None:
     if config.otel is None:
         return None
     try:
-        from proxy.observe.otel import Collector
+        from proxy.observe.otel import OtelCollector
     except ImportError as error:
         command = install_command("otel")
         message = f"telemetry.otel needs libraries that are not installed: {command}"
         raise StartupError(ExitStatus.UNUSABLE_INPUT, message) from error
-    return Collector(config.otel)
+    return OtelCollector(config.otel)

@@ -43,7 +43,7 @@ class Trace:
     def is_clients(self) -> bool:
         return self.parent_id is not None
 
-    def child(self, request: UpstreamRequest, place: Place) -> CallSpan:
+    def child(self, request: UpstreamRequest, place: SpanUpstream) -> CallSpan:
         """Add the span of a call that begins now, and return it."""
         span = CallSpan(self, os.urandom(8), place, request.path, request.model)
         self.calls.append(span)
@@ -71,7 +71,7 @@ def trace_of(headers: Headers, sample: float) -> Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SpanUpstream:
     """An upstream as spans describe it."""
 
     name: str
@@ -80,7 +80,7 @@ class Place:
     port: int | None
 
 
-def place_of(name: str, section: UpstreamConfig) -> Place:
+def place_of(name: str, section: UpstreamConfig) -> SpanUpstream:
     """Return an upstream's provider, host and port, as far as its section says."""
     url = urlsplit(section.base_url or "")
     host = url.hostname
@@ -88,7 +88,7 @@ def place_of(name: str, section: UpstreamConfig) -> Place:
     named = section.litellm if section.litellm not in (None, "auto") else None
     own = "anthropic" if section.speaks == "anthropic" else name
     port = url.port or ({"https": 443, "http": 80}.get(url.scheme))
-    return Place(name, next(known, named or own), host, port if host else None)
+    return SpanUpstream(name, next(known, named or own), host, port if host else None)
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class CallSpan:
 
     trace: Trace
     span_id: bytes
-    place: Place
+    place: SpanUpstream
     path: str
     model: str | None
     began_ns: int = field(default_factory=time.time_ns)
@@ -137,7 +137,7 @@ class TracedUpstream:
     """An upstream whose calls are recorded as spans; `on_end` gets each span once, when it ends."""
 
     def __init__(
-        self, upstream: Upstream, place: Place, on_end: Callable[[CallSpan], None]
+        self, upstream: Upstream, place: SpanUpstream, on_end: Callable[[CallSpan], None]
     ) -> None:
         self._upstream, self._place, self._on_end = upstream, place, on_end
 
@@ -162,7 +162,7 @@ class TracedUpstream:
         span.is_encoded = values.get(b"content-encoding", b"identity") != b"identity"
         if reply.status >= 400:
             span.error = str(reply.status)
-        watched = _Watched(reply.chunks, span, self._end)
+        watched = _ObservedBody(reply.chunks, span, self._end)
 
         async def close() -> None:
             self._end(span, "cancelled")
@@ -180,7 +180,7 @@ class TracedUpstream:
         await self._upstream.aclose()
 
 
-class _Watched:
+class _ObservedBody:
     """The bytes of a reply, which its span sees as they pass."""
 
     def __init__(
@@ -191,7 +191,7 @@ class _Watched:
     ) -> None:
         self._chunks, self._span, self._end = aiter(chunks), span, end
 
-    def __aiter__(self) -> _Watched:
+    def __aiter__(self) -> _ObservedBody:
         return self
 
     async def __anext__(self) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from proxy.config.sections import Config
 from proxy.config.settings.telemetry import TelemetryConfig
 from proxy.errors import ProxyError
-from proxy.generations.reloading import Reloading
+from proxy.generations.reloading import Generations
 from proxy.http.wire.http import Receive, Scope, Send
 from proxy.observe.metrics import Metrics
 
@@ -83,7 +83,7 @@ def bind_guardrails(config: Config) -> tuple[socket.socket | None, list[str]]:
 
 
 def guardrails_server(
-    opened: socket.socket, config: Config, holder: Reloading, metrics: Metrics
+    opened: socket.socket, config: Config, holder: Generations, metrics: Metrics
 ) -> GuardrailsServer:
     """Return the server of an open socket for other gateways."""
     from proxy.optional.guardrails.listening import GuardrailsServer

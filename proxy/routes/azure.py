@@ -62,11 +62,11 @@ def naming(scope: Scope, handler: ASGIApplication) -> ASGIApplication:
 
 
 async def _handle_named(deployment: str, handle: Handler, request: Request) -> Reply:
-    request.body = await _named(request, deployment)
+    request.body = await _with_model(request, deployment)
     return await handle(request)
 
 
-async def _named(request: Request, deployment: str) -> bytes:
+async def _with_model(request: Request, deployment: str) -> bytes:
     """Return the body with the deployment as its model; bodies that are not plain JSON stay."""
     body = request.body
     kind = request.values.get(b"content-type", _JSON).lower()

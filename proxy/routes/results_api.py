@@ -15,7 +15,7 @@ from proxy.gate.key_hash import hash_key
 from proxy.holds.interrupted_calls import MOST_BYTES as MOST_BYTES_OF_CALL
 from proxy.holds.interrupted_calls import InterruptedCalls
 from proxy.holds.stream_results import Results
-from proxy.http.listener.fastapi_errors import check_query, envelope, unknown
+from proxy.http.listener.fastapi_errors import answer_unknown, check_query, envelope
 from proxy.http.wire.caller import ANYONE, CALLER
 from proxy.http.wire.http import request_of
 from proxy.http.wire.json_splice import dumps
@@ -29,7 +29,7 @@ def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCall
     """Create the application with the routes of the callers' listener."""
     api = FastAPI(title="Pinocchio Proxy", openapi_url=None, redirect_slashes=False)
     api.add_exception_handler(ProxyError, envelope)
-    api.add_exception_handler(HTTPException, unknown)
+    api.add_exception_handler(HTTPException, answer_unknown)
 
     @api.get("/pinocchio/v1/results/{request_id}")
     async def result(request_id: str, request: Request) -> Response:
@@ -41,7 +41,7 @@ def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCall
     @api.post("/pinocchio/v1/feedback")
     async def give_feedback(request: Request) -> dict[str, Any]:
         """Keep labels of replies that this key asked for: one, or a list of them."""
-        body = _parsed(await _body(request))
+        body = _parse_body(await _body(request))
         by = request.scope.get(CALLER, ANYONE).key or SOMEBODY
         key_hash = hash_key(request_of(request.scope))
         return await run_in_threadpool(keep_feedback, feedback, body, by, key_hash)
@@ -49,7 +49,7 @@ def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCall
     @api.post("/pinocchio/v1/calls")
     async def hold_call(request: Request) -> Response:
         """Hold a call that an agent's framework has stopped, for the desk."""
-        body = _parsed(await _body(request, MOST_BYTES_OF_CALL))
+        body = _parse_body(await _body(request, MOST_BYTES_OF_CALL))
         held = await calls.hold(body, request_of(request.scope))
         return Response(dumps(held), media_type="application/json")
 
@@ -75,7 +75,7 @@ async def _body(request: Request, most: int = MOST_BYTES) -> bytes:
     return b"".join(parts)
 
 
-def _parsed(body: bytes) -> Any:
+def _parse_body(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -81,7 +81,7 @@ class Routes:
                 return scored if method == "POST" else asked_oddly
         if self._generated is not None and method == "POST" and means(names, GENERATIONS):
             return self._generated
-        return self._unscored(method, path, names)
+        return self._unscored_route(method, path, names)
 
     def check_websocket(self, scope: Scope) -> None:
         """Refuse a WebSocket that would avoid a policy, a check of ids, or the configuration.
@@ -107,7 +107,7 @@ class Routes:
         if self.is_enforced and (shows_answers(names) or not is_listed(names)):
             raise BadRequestError(sentence, code="websocket_undecided")
 
-    def _unscored(self, method: str, path: str, names: tuple[str, ...]) -> ASGIApplication:
+    def _unscored_route(self, method: str, path: str, names: tuple[str, ...]) -> ASGIApplication:
         is_anthropics = _is_anthropics(path)
         if fetches(method, names, is_decided=self.is_enforced):
             return self._response

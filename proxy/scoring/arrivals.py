@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from calibrator import Batcher, Item, Ticket
 
 
-class Waiting:
+class WaitingRequest:
     """A request that waits for `missing` scores.
 
     `over` is done when all are there or time is up.
@@ -37,19 +37,21 @@ class Arrivals:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._arrived: deque[Waiting] = deque()  # one entry for each score
+        self._arrived: deque[WaitingRequest] = deque()  # one entry for each score
         self._is_coming = False
         self._is_waking = False
         self._ear, self._mouth = os.pipe()
         os.set_blocking(self._ear, False)
         loop.add_reader(self._ear, self._tell)
 
-    def submit(self, batcher: Batcher, items: Sequence[Item]) -> tuple[Waiting, list[Ticket]]:
+    def submit(
+        self, batcher: Batcher, items: Sequence[Item]
+    ) -> tuple[WaitingRequest, list[Ticket]]:
         """Submit items; returns the object that waits for their scores, and their tickets.
 
         The scorer is woken once for all submitted items, after the loop has run what is ready.
         """
-        waiting = Waiting(self.loop, len(items))
+        waiting = WaitingRequest(self.loop, len(items))
         tickets = batcher.submit(items, self.report, waiting, wake=False)
         if not self._is_waking:
             self._is_waking = True

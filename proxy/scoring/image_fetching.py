@@ -50,7 +50,7 @@ class ImageFetcher:
             raise NotScorableError("image_url", "an image's URL is none") from error
         async with self._turn:
             try:
-                return await self._followed(target)
+                return await self._follow_redirects(target)
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
                 raise _unreachable(target, type(error).__name__) from error
 
@@ -58,7 +58,7 @@ class ImageFetcher:
         """Stop the threads; nothing may be fetched afterwards."""
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
-    async def _followed(self, url: httpx.URL) -> bytes:
+    async def _follow_redirects(self, url: httpx.URL) -> bytes:
         """Download an image and follow redirects; raises httpx's errors too."""
         async with httpx.AsyncClient(
             verify=self._trust, trust_env=False, timeout=STEP_S, headers=HEADERS

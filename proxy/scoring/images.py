@@ -55,14 +55,14 @@ class Images:
             raise QueueFullError(f"{self._held} bytes of images wait for their scores")
         self._held += size
         try:
-            yield await self._gathered(found)
+            yield await self._fetch_all(found)
         finally:
             self._held -= size
 
-    async def _gathered(self, images: Sequence[bytes | str]) -> tuple[bytes, ...]:
+    async def _fetch_all(self, images: Sequence[bytes | str]) -> tuple[bytes, ...]:
         """Replace the URLs among the images by what they lead to, all fetched concurrently."""
         fetching = {
-            url: asyncio.ensure_future(self._fetched(url))
+            url: asyncio.ensure_future(self._fetch_image(url))
             for url in dict.fromkeys(images)
             if isinstance(url, str)
         }
@@ -75,7 +75,7 @@ class Images:
                 task.cancel()
             await asyncio.gather(*fetching.values(), return_exceptions=True)
 
-    async def _fetched(self, url: str) -> bytes:
+    async def _fetch_image(self, url: str) -> bytes:
         """Fetch an image and check it.
 
         Raises NotScorableError. The log gives more than its reason, but no more of the URL than the

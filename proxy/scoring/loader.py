@@ -56,7 +56,7 @@ def stand_in_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Preloaded:
+class PreloadedCalibrators:
     """Calibrators that are loaded before workers are forked, so that these share their memory."""
 
     calibrator: Scorer | None = None
@@ -73,10 +73,10 @@ class Preloaded:
         return stand_in_loader(config) if found is None else lambda: found
 
 
-NOTHING_LOADED: Final = Preloaded()
+NOTHING_LOADED: Final = PreloadedCalibrators()
 
 
-def preload(config: CalibratorConfig) -> Preloaded:
+def preload(config: CalibratorConfig) -> PreloadedCalibrators:
     """Load the calibrators that forked workers can share: read-only arrays, no threads.
 
     ONNX Runtime and torch compute on threads that a fork does not copy, so that a forked session
@@ -92,7 +92,7 @@ def preload(config: CalibratorConfig) -> Preloaded:
             found.append(load() if load is not None and can_be_forked(name) else None)
         except CalibratorError:
             found.append(None)
-    return Preloaded(*found)
+    return PreloadedCalibrators(*found)
 
 
 def can_be_forked(checkpoint: str) -> bool:

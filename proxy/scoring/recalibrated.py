@@ -18,10 +18,10 @@ import structlog
 
 from calibrator import LOGPROBS, Question, Signals
 from proxy.formats import Choice
-from proxy.scoring.scoring import Aided, Confidence, OtherAnswer
+from proxy.scoring.scoring import Confidence, OtherAnswer, SignalChange
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration, Recalibrations, SignalWeights, Weighed
+    from calibrator import Recalibration, Recalibrations, SignalWeights, WeighedConfidence
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
     return calibrator if recalibrations is None else calibrator + _suffix(recalibrations.alone)
 
 
-class Recalibrated:
+class RecalibratedScores:
     """Scores after `recalibrations`; without any, only a judge changes them."""
 
     def __init__(self, scores: Scores, recalibrations: Recalibrations | None) -> None:
@@ -97,13 +97,13 @@ class Recalibrated:
         found = await self._scores.score(question, choices, model, domain, team)
         if (its := self._alone) is None:
             return found
-        return [_corrected(its, each, model, domain, team) for each in found]
+        return [_apply_recalibration(its, each, model, domain, team) for each in found]
 
     @property
     def opinion(self) -> str:
         """The provenance of a confidence that knows other answers, with its recalibration."""
         name = self._scores.opinion
-        return name if self._fitting(name) is None else name + self._suffix_with_others
+        return name if self._recalibration_for(name) is None else name + self._suffix_with_others
 
     async def with_others(
         self,
@@ -124,7 +124,7 @@ class Recalibrated:
         scores = self._scores
         moved = await scores.with_others(question, choices, plain, others, model, domain, team)
         return [
-            self._known(before, after, model, domain, team)
+            self._recalibrate_with_others(before, after, model, domain, team)
             for before, after in zip(found, moved, strict=True)
         ]
 
@@ -149,14 +149,14 @@ class Recalibrated:
             weighed = weigh_by_prior(found.value, told_by, signals)
         if weighed is None:
             return plain
-        aided = Aided(found.value, told_by, found.score, weighed.calibrator, weighed.kinds)
+        aided = SignalChange(found.value, told_by, found.score, weighed.calibrator, weighed.kinds)
         findings = found.findings
         if any(kind != LOGPROBS for kind in weighed.kinds):
             findings = findings.with_opinions()
         value = weighed.confidence
         return replace(plain, value=value, score=own, aided=aided, findings=findings)
 
-    def _by_labels(self, own: float, said_by: str, signals: Signals) -> Weighed | None:
+    def _by_labels(self, own: float, said_by: str, signals: Signals) -> WeighedConfidence | None:
         """Return the number after the fitted weights; None without weights for its signals.
 
         The latter is logged once.
@@ -168,7 +168,7 @@ class Recalibrated:
             _warn_unweighed(self._weights.name, said_by, signals.kinds)
         return weighed
 
-    def _known(
+    def _recalibrate_with_others(
         self,
         before: Confidence,
         after: Confidence,
@@ -184,12 +184,12 @@ class Recalibrated:
             return before
         evidence = replace(evidence, before=before.value, score_before=before.score)
         knowing = replace(after, score=None, evidence=evidence)
-        if (its := self._fitting(evidence.calibrator)) is None:
+        if (its := self._recalibration_for(evidence.calibrator)) is None:
             return knowing
         evidence = replace(evidence, calibrator=evidence.calibrator + self._suffix_with_others)
-        return _corrected(its, replace(knowing, evidence=evidence), model, domain, team)
+        return _apply_recalibration(its, replace(knowing, evidence=evidence), model, domain, team)
 
-    def _fitting(self, name: str) -> Recalibration | None:
+    def _recalibration_for(self, name: str) -> Recalibration | None:
         """Return the recalibration for numbers of exactly this name, or None."""
         its = self._with_others
         if its is None or its.calibrator == name:
@@ -203,7 +203,7 @@ def _suffix(recalibration: Recalibration | None) -> str:
     return "" if recalibration is None else f"+{recalibration.name}"
 
 
-def _corrected(
+def _apply_recalibration(
     recalibration: Recalibration,
     found: Confidence,
     model: str,

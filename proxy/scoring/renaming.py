@@ -8,7 +8,7 @@ from functools import lru_cache
 from calibrator import plain_name
 
 
-def renaming(rated_like: Mapping[str, str]) -> Callable[[str], str]:
+def model_renamer(rated_like: Mapping[str, str]) -> Callable[[str], str]:
     """Return a function from a model's name to the name under which it is rated.
 
     A name is looked up as it is, then without its owner, its date and what gateways add, as APIs

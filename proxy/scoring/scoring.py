@@ -51,7 +51,7 @@ from proxy.scoring.engines.findings import (
 )
 from proxy.scoring.images import ImagePart, Images
 from proxy.scoring.priority import step_back
-from proxy.scoring.renaming import renaming
+from proxy.scoring.renaming import model_renamer
 
 log = structlog.get_logger(__name__)
 
@@ -92,7 +92,7 @@ class Confidence:
     notes: tuple[CallNotes, ...] | None = None  # marks and risk of each call; None: not examined
     evidence: Evidence | None = None  # other answers that changed it
     signals: Signals = NO_SIGNALS  # a judge's verdict, the tokens' probabilities
-    aided: Aided | None = None  # how signals changed it
+    aided: SignalChange | None = None  # how signals changed it
     stand_in: StandIn | None = None  # the calibrator that gave it instead of the configured one
     findings: Findings = NOTHING  # the calibrator's other findings
 
@@ -131,7 +131,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Aided:
+class SignalChange:
     """A change of a confidence by signals.
 
     `before` is the confidence without them, with the provenance `calibrator_before`, and
@@ -174,7 +174,7 @@ class Scoring:
         on_ready: Callable[[], None] = lambda: None,
         rated_like: Mapping[str, str] | None = None,  # model names to those they are rated as
     ) -> None:
-        self._load, self._rated_as = load, renaming(rated_like or {})
+        self._load, self._rated_as = load, model_renamer(rated_like or {})
         self._timeout_s = timeout_s
         self._deadlines = Deadlines(timeout_s)
         self._images = images or Images()
@@ -202,10 +202,7 @@ class Scoring:
 
     @property
     def opinion(self) -> str:
-        """The provenance of a confidence that takes other answers into account.
-
-        Empty if the calibrator does not read other answers, or is not loaded.
-        """
+        """The provenance of a confidence that takes other answers into account, or empty."""
         return opinion_of(self._scorer) if self._scorer is not None else ""
 
     @property
@@ -305,7 +302,7 @@ class Scoring:
         except QueueFullError:
             return [Confidence(None, Status.SKIPPED, "queue_full")] * len(choices)
         except Exception as error:
-            log.error("score_failed", **described(error))
+            log.error("score_failed", **describe_error(error))
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
 
     async def with_others(
@@ -336,11 +333,11 @@ class Scoring:
         except (NotScorableError, QueueFullError):
             return list(found)
         except Exception as error:
-            log.error("score_failed", **described(error))
+            log.error("score_failed", **describe_error(error))
             return list(found)
         changed = list(found)
         for each, ticket in zip(at, tickets, strict=True):
-            changed[each] = _moved(found[each], ticket.score, self.opinion, others)
+            changed[each] = _move_by_others(found[each], ticket.score, self.opinion, others)
         return changed
 
     def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
@@ -429,7 +426,7 @@ def _other(asked: Question, other: OtherAnswer) -> OtherReply:
     return OtherReply(item.answer, other.model, item.tool_use)
 
 
-def _moved(
+def _move_by_others(
     found: Confidence, score: Score | None, name: str, others: Sequence[OtherAnswer]
 ) -> Confidence:
     """Return a confidence as other answers changed it; unchanged if these were not read in time."""
@@ -459,7 +456,7 @@ def _close(scorer: Scorer) -> None:
         close()
 
 
-def described(error: BaseException) -> dict[str, str]:
+def describe_error(error: BaseException) -> dict[str, str]:
     """Return an error's type for the log, with the message only if it is the calibrator's own.
 
     Other messages may quote the text that was to be scored.
@@ -477,7 +474,7 @@ def _absence(error: BaseException) -> Confidence:
         return Confidence(None, _OF_ENGINES.get(error.reason, Status.ERROR), error.reason)
     if isinstance(error, NotScorableError):
         return Confidence(None, Status.NOT_SUPPORTED, error.reason)
-    log.error("score_failed", **described(error))
+    log.error("score_failed", **describe_error(error))
     return Confidence(None, Status.ERROR, "scorer_failed")
 
 

@@ -25,7 +25,7 @@ import uvicorn
 from pydantic import SecretStr
 
 from proxy.app import create_app_of
-from proxy.config.file_watcher import Watch
+from proxy.config.file_watcher import ConfigWatch
 from proxy.config.sections import Config, ScorerConfig
 from proxy.config.settings.engines import ScoringServer
 from proxy.config.setup import Setup
@@ -33,7 +33,13 @@ from proxy.desk.figures.figures import left_by
 from proxy.desk.listening import AdminSocket, remove_secret_files
 from proxy.errors import StartupError, StoreError
 from proxy.gate.shared_buckets import SharedBuckets
-from proxy.generations.reloading import Refusal, Standing, digest_of, suspects_of, with_what_stays
+from proxy.generations.reloading import (
+    GenerationState,
+    Refusal,
+    digest_of,
+    suspects_of,
+    with_what_stays,
+)
 from proxy.http.listener.logs import note_worker
 from proxy.http.listener.server import Application, Server, Terminal
 from proxy.http.listener.sockets import bind, server_settings, settle_memory, url_of
@@ -41,7 +47,7 @@ from proxy.http.wire.http import place
 from proxy.http.workers.board import READY, Board
 from proxy.http.workers.peers import Peers
 from proxy.http.workers.supervisor import NOT_STARTED, SCORER, RefusedError, Supervisor
-from proxy.scoring.loader import NOTHING_LOADED, Preloaded, preload, shares_scorer
+from proxy.scoring.loader import NOTHING_LOADED, PreloadedCalibrators, preload, shares_scorer
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +56,7 @@ ORPHAN_MARGIN_S = 15.0  # added to the grace, after which an orphaned worker exi
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedResources:
     """Resources of all workers, made before they are forked.
 
     `on_ready` is called in the first worker, each time that it is ready.
@@ -63,10 +69,10 @@ class Shared:
     is_open: bool
     on_ready: Callable[[], None]
     buckets: SharedBuckets = field(default_factory=SharedBuckets)
-    preloaded: Preloaded = NOTHING_LOADED
+    preloaded: PreloadedCalibrators = NOTHING_LOADED
 
 
-def serve_workers(setup: Setup, shared: Shared) -> int:
+def serve_workers(setup: Setup, shared: SharedResources) -> int:
     """Run the supervisor and all workers until they are stopped, and return the exit status."""
     config = setup.config
     runs, reload = {}, shared.reload
@@ -125,12 +131,12 @@ class _Configuration:
     """The supervisor's view of the configuration; `standing` is what a new worker starts with."""
 
     def __init__(self, setup: Setup, reload: Callable[[], Setup] | None) -> None:
-        self.standing = Standing(setup)
+        self.standing = GenerationState(setup)
         self._reload = reload
         self._read: Setup | None = None
         self._suspects: frozenset[Path] = frozenset()
         self._has_changed = False
-        self._watch = Watch(self._files, self._note_change, lambda: None)
+        self._watch = ConfigWatch(self._files, self._note_change, lambda: None)
         self._watch.begin()
 
     def has_changed(self) -> bool:
@@ -212,7 +218,7 @@ class _Scorer:
     def end_waits(self) -> None: ...
 
 
-def _run_worker(shared: Shared, peers: Peers) -> int:
+def _run_worker(shared: SharedResources, peers: Peers) -> int:
     def on_ready() -> None:
         settle_memory()
         peers.board.note(peers.index, READY)
@@ -220,7 +226,7 @@ def _run_worker(shared: Shared, peers: Peers) -> int:
             shared.on_ready()
 
     note_worker(peers.index)
-    standing: Standing = peers.standing
+    standing: GenerationState = peers.standing
     app = create_app_of(
         standing.setup,
         reload=shared.reload,

@@ -230,7 +230,7 @@ def serve(
         say(line)
     if is_unchained:
         say(f"  no audit chain: set {KEY_VARIABLE}, else nobody can tell whether rows were changed")
-    started = Started(setup, listening, admin, guardrails, reload, is_loopback(host), say_try)
+    started = StartedProxy(setup, listening, admin, guardrails, reload, is_loopback(host), say_try)
     if setup.config.workers.count > 1:
         _run_several(started)
     else:
@@ -238,7 +238,7 @@ def serve(
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedProxy:
     """The sockets that listen, and what they will serve."""
 
     setup: Setup
@@ -250,7 +250,7 @@ class Started:
     on_ready: Callable[[], None]
 
 
-def _run_one(started: Started) -> None:
+def _run_one(started: StartedProxy) -> None:
     app = create_app_of(
         started.setup,
         on_ready=started.on_ready,
@@ -282,11 +282,11 @@ def _end(number: int, _: object) -> None:
     signal.raise_signal(number)
 
 
-def _run_several(started: Started) -> None:
+def _run_several(started: StartedProxy) -> None:
     """Run several workers; raises SystemExit with the status of one that could not start."""
-    from proxy.startup.multiprocess import Shared, serve_workers
+    from proxy.startup.multiprocess import SharedResources, serve_workers
 
-    shared = Shared(
+    shared = SharedResources(
         started.listening,
         started.admin,
         started.guardrails,

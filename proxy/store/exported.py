@@ -15,14 +15,14 @@ import sqlalchemy as sa
 from proxy.store.database.verdicts import reading, verdicts
 from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import HeldReply, held_replies
-from proxy.store.verdicts.feedback import Given as Volunteered
+from proxy.store.verdicts.feedback import StoredFeedback as Volunteered
 from proxy.store.verdicts.feedback import given_on
 
 PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ExportedVerdict:
     """A verdict; `reviewer` is empty if nobody said who judged."""
 
     reviewer: str
@@ -32,7 +32,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedReply:
     """A reply with its content, and the facts and action of its exchange while the record has them.
 
     `verdicts` are the reviewers', the oldest first; `feedback` was volunteered.
@@ -41,13 +41,13 @@ class Exported:
     held: HeldReply
     facts: str | None
     action: str | None
-    verdicts: Sequence[Given]
+    verdicts: Sequence[ExportedVerdict]
     feedback: Sequence[Volunteered] = ()
 
 
 def with_content(
     engine: sa.Engine, since: float, *, is_labelled: bool = False
-) -> Iterator[Exported]:
+) -> Iterator[ExportedReply]:
     """Yield the held and audited replies since a time, the oldest first; raises StoreError.
 
     `since` is in seconds since the epoch. Replies whose content was deleted are left out. If
@@ -70,7 +70,7 @@ def with_content(
             said = given_on(connection, [each.request_id or "" for each in replies])
         for reply, row in zip(replies, rows, strict=True):
             labels = given[reply.request_id], said.get(reply.request_id or "", ())
-            yield Exported(reply, row[-2], row[-1], *labels)
+            yield ExportedReply(reply, row[-2], row[-1], *labels)
         if len(rows) < PAGE:
             return
         last = replies[-1].created_at, replies[-1].id
@@ -81,13 +81,13 @@ _COLUMNS: Final = tuple(held_replies.columns.keys())
 
 def _verdicts(
     connection: sa.Connection, request_ids: Sequence[str | None]
-) -> defaultdict[str | None, list[Given]]:
+) -> defaultdict[str | None, list[ExportedVerdict]]:
     table = verdicts.c
     columns = table.request_id, table.reviewer, table.is_correct, table.given_at, table.note
     query = sa.select(*columns).where(table.request_id.in_(request_ids))
     found = defaultdict(list)
     for request_id, *values in connection.execute(query.order_by(table.given_at, table.id)):
-        found[request_id].append(Given(*values))
+        found[request_id].append(ExportedVerdict(*values))
     return found
 
 

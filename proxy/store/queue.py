@@ -24,7 +24,13 @@ from proxy.store.database.notifications import DECIDED, notify
 from proxy.store.database.verdicts import keep_label, reading, verdicts
 from proxy.store.record.writer import DAY_S, exchanges, first_id
 from proxy.store.reviews.approvals import Approval, approve
-from proxy.store.reviews.events import KEPT_S, Event, event_columns, happened, review_events
+from proxy.store.reviews.events import (
+    KEPT_S,
+    ReviewEvent,
+    event_columns,
+    insert_event,
+    review_events,
+)
 from proxy.store.reviews.held_replies import (
     AUDIT,
     EXPIRED,
@@ -36,7 +42,13 @@ from proxy.store.reviews.held_replies import (
     held_replies,
     row_of,
 )
-from proxy.store.reviews.standing import Standing, StandingApproval, give, listed, revoke
+from proxy.store.reviews.standing import (
+    StandingApproval,
+    StandingRequest,
+    approvals_query,
+    give,
+    revoke,
+)
 from proxy.store.reviews.used_links import LinkUse, forget_uses, use_up
 
 MOST_TURNS = 500  # events read at once
@@ -55,7 +67,7 @@ Place = tuple[float | None, float, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class QueueEntry:
     """A line of the queue: a HeldReply with only the beginning of its question.
 
     Where the bytes are longer than `MOST_LISTED`, `reply` is empty, and `request` and `edit` are
@@ -89,7 +101,7 @@ class Listed:
     edit: bytes | None = None
 
     @property
-    def needed(self) -> int:
+    def quorum(self) -> int:
         return self.approvals or 1
 
     @property
@@ -125,7 +137,7 @@ class ReviewQueue:
 
     def page(
         self, state: str, limit: int, after: Place | None = None, **narrowed: str | None
-    ) -> list[Listed]:
+    ) -> list[QueueEntry]:
         """Return up to `limit` replies: first those without a score, then by rising confidence.
 
         Replies past their time are expired first. `after` is where the page before ended.
@@ -145,18 +157,18 @@ class ReviewQueue:
         for name, value in narrowed.items():
             if value is not None:
                 query = query.where(table[name] == storable(value))
-        listed: list[Listed] = []
+        listed: list[QueueEntry] = []
         order: tuple[sa.Column[Any], ...] = (table.created_at, table.id)
         if after is None or after[0] is None:
             unscored = query.where(table.confidence.is_(None))
-            listed += self._listed(
+            listed += self._list_entries(
                 unscored, (table.created_at, table.id), after and after[1:], limit
             )
             after = None
         if len(listed) < limit:
             scored = query.where(table.confidence.is_not(None))
             order = (table.confidence, *order)
-            listed += self._listed(scored, order, after, limit - len(listed))
+            listed += self._list_entries(scored, order, after, limit - len(listed))
         return listed
 
     def count(self, state: str, **narrowed: str | None) -> int:
@@ -177,12 +189,14 @@ class ReviewQueue:
         query = sa.select(column).where(sa.or_(column.startswith(text, autoescape=True), *inside))
         return [row[0] for row in self._rows(query.order_by(column).limit(2))]
 
-    def _listed(
+    def _list_entries(
         self, query: sa.Select[Any], order: Sequence[sa.Column[Any]], after: Any, limit: int
-    ) -> list[Listed]:
+    ) -> list[QueueEntry]:
         if after is not None:
             query = query.where(sa.tuple_(*order) > sa.tuple_(*map(sa.literal, after)))
-        return [Listed(**row._mapping) for row in self._rows(query.order_by(*order).limit(limit))]
+        return [
+            QueueEntry(**row._mapping) for row in self._rows(query.order_by(*order).limit(limit))
+        ]
 
     def get(self, id: str) -> HeldReply | None:
         """Return one reply, marked as expired if its time is over, or None.
@@ -201,7 +215,7 @@ class ReviewQueue:
         """Return the reviewers' labels of a reply, the oldest first."""
         return self.said_of(held)[0]
 
-    def said_of(self, held: HeldReply) -> tuple[list[Label], list[Event]]:
+    def said_of(self, held: HeldReply) -> tuple[list[Label], list[ReviewEvent]]:
         """Return the labels of a reply, and its events, each the oldest first.
 
         At most `MOST_TURNS` events are returned.
@@ -213,13 +227,13 @@ class ReviewQueue:
         with reading(self.engine) as connection:
             said = [Label(**row._mapping) for row in connection.execute(labels)]
             happened = connection.execute(turns.order_by(review_events.c.id).limit(MOST_TURNS))
-            return said, [Event(**row._mapping) for row in happened]
+            return said, [ReviewEvent(**row._mapping) for row in happened]
 
-    def events_after(self, number: int) -> list[Event]:
+    def events_after(self, number: int) -> list[ReviewEvent]:
         """Return the events with a greater number, the oldest first, `MOST_TURNS` at most."""
         later = event_columns().where(review_events.c.id > number)
         rows = self._rows(later.order_by(review_events.c.id).limit(MOST_TURNS))
-        return [Event(**row._mapping) for row in rows]
+        return [ReviewEvent(**row._mapping) for row in rows]
 
     def last_event(self) -> int:
         """Return the number of the latest event, or 0 if there is none."""
@@ -291,21 +305,23 @@ class ReviewQueue:
         note: str | None = None,
         revision: str | None = None,
         link: LinkUse | None = None,
-        standing: Standing | None = None,
+        standing: StandingRequest | None = None,
     ) -> HeldReply | None:
         """Release or reject an open reply.
 
         Return the changed reply, or None if nothing was decided. If several people have to approve,
         it stays open until the last of them does. `revision` names the edit that this reviewer
         read, see `approvals.py`; another edit is not approved. A `link` is used up by the decision;
-        a used one decides nothing. With `standing`, calls like these are approved too.
+        a used one decides nothing. With `standing_approvals`, calls like these are approved too.
         """
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             verdict = "approve" if state == RELEASED else "reject"
             if link is not None and not use_up(connection, link, verdict):
                 return None
-            if held.needed == 1 or state != RELEASED:
-                after = _decided(connection, held, state, reviewer, is_correct, revised, note)
+            if held.quorum == 1 or state != RELEASED:
+                after = _store_decision(
+                    connection, held, state, reviewer, is_correct, revised, note
+                )
                 if after is not None and standing is not None:
                     give(connection, held, standing, reviewer)
             else:
@@ -315,9 +331,9 @@ class ReviewQueue:
                 connection.rollback()  # nothing was decided, so the link stays unused
             return after
 
-    def standing(self, *, is_all: bool = False) -> list[StandingApproval]:
+    def standing_approvals(self, *, is_all: bool = False) -> list[StandingApproval]:
         """Return the standing approvals of the queues that are seen: those in force, or all."""
-        rows = self._rows(listed(SEEN_QUEUES.get(), is_all=is_all))
+        rows = self._rows(approvals_query(SEEN_QUEUES.get(), is_all=is_all))
         return [StandingApproval(**row._mapping) for row in rows]
 
     def standing_by_id(self, id: str) -> StandingApproval | None:
@@ -325,12 +341,12 @@ class ReviewQueue:
 
         Returns None if there is none in the queues that are seen.
         """
-        rows = self._rows(listed(SEEN_QUEUES.get(), is_all=True, id=id))
+        rows = self._rows(approvals_query(SEEN_QUEUES.get(), is_all=True, id=id))
         return StandingApproval(**rows[0]._mapping) if rows else None
 
     def revoke(self, id: str, by: str) -> bool:
         """End a standing approval; return False if there is none, or it was revoked before."""
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             return revoke(connection, id, by)
 
     def audit_of(self, request_id: str) -> HeldReply | None:
@@ -367,15 +383,15 @@ class ReviewQueue:
             request_id="",
         )
         self.get(unheard.id)
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             connection.execute(held_replies.insert().values(row_of(unheard)))
-            _decided(connection, unheard, RELEASED, "", True, None, None)
+            _store_decision(connection, unheard, RELEASED, "", True, None, None)
             connection.rollback()
 
     def give_label(
         self, request_id: str, is_correct: bool, reviewer: str, note: str | None
     ) -> None:
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             keep_label(connection, request_id, is_correct, reviewer, storable(note))
 
     def expire(self, slices: int = 1) -> None:
@@ -395,14 +411,14 @@ class ReviewQueue:
     def _expire(self, held: HeldReply) -> None:
         now, table = time.time(), held_replies.c
         change = held_replies.update().where(table.id == held.id, table.state == HELD)
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             if connection.execute(change.values(state=EXPIRED, decided_at=now)).rowcount:
-                connection.execute(happened(held.id, EXPIRED, now))
+                connection.execute(insert_event(held.id, EXPIRED, now))
                 note_change(connection, "expired", held_replies, table.id == held.id)
 
     def forget_events(self) -> None:
         """Delete the events, and the uses of links, that are older than `KEPT_S`."""
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             is_old = review_events.c.at < time.time() - KEPT_S
             connection.execute(review_events.delete().where(is_old))
             forget_uses(connection)
@@ -412,7 +428,7 @@ class ReviewQueue:
             return connection.execute(query).all()
 
     @contextmanager
-    def _changing(self) -> Iterator[sa.Connection]:
+    def _change_transaction(self) -> Iterator[sa.Connection]:
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -426,7 +442,7 @@ def _small(name: str) -> sa.Label[Any]:
     return sa.case((sa.func.length(column) <= MOST_LISTED, column)).label(name)
 
 
-def _decided(
+def _store_decision(
     connection: sa.Connection,
     held: HeldReply,
     state: str,
@@ -441,7 +457,7 @@ def _decided(
     is_open = sa.and_(table.id == held.id, table.state == HELD, table.expires_at > now)
     if connection.execute(held_replies.update().where(is_open).values(**values)).rowcount != 1:
         return None
-    connection.execute(happened(held.id, state, now, reviewer))
+    connection.execute(insert_event(held.id, state, now, reviewer))
     if is_correct is not None and held.request_id is not None:
         keep_label(connection, held.request_id, is_correct, reviewer, storable(note))
     notify(connection, DECIDED, held.id)

@@ -22,7 +22,7 @@ from proxy.store.database.database import LazyEngine, cause
 from proxy.store.queue import ReviewQueue
 from proxy.store.record.writer import DAY_S, exchanges, first_id
 from proxy.store.reviews.held_replies import HELD, escalate_some, expire_some, held_replies
-from proxy.store.reviews.outbox import Outbox
+from proxy.store.reviews.outbox import DeliveryOutbox
 from proxy.store.reviews.polls import polls
 
 log = structlog.get_logger(__name__)
@@ -83,7 +83,7 @@ class Retention:
             self._in_slices(lambda connection: _forget_polls(connection, oldest_at))
         decided_before = now - self._keep_content_days * DAY_S
         self._in_slices(lambda connection: _forget_content(connection, decided_before))
-        queue, outbox = ReviewQueue(self._url), Outbox(self._url)
+        queue, outbox = ReviewQueue(self._url), DeliveryOutbox(self._url)
         try:
             queue.forget_events()
             outbox.forget()

@@ -80,7 +80,7 @@ class Declaration:
 
 
 @dataclass(slots=True)
-class Findings:
+class VerificationResult:
     """The result of a verification; `head` names the last entry, as SEQUENCE:MAC.
 
     `rows` are the covered rows by table, `earlier` rows from before a chain that did not cover
@@ -144,7 +144,7 @@ def is_head(text: str) -> bool:
 
 def verify(
     engine: sa.Engine, key: bytes, head: str | None = None, *, has_begun: bool = False
-) -> Findings:
+) -> VerificationResult:
     """Compare the record with its chain and return the findings; raises StoreError.
 
     Without entries nothing is covered yet, unless the chain `has_begun`. All entries before the
@@ -173,7 +173,7 @@ class _Verification:
         self._has_begun = has_begun
         self._connection = connection
         self._key = key
-        self._found = Findings()
+        self._found = VerificationResult()
         self._latest: dict[str, dict[str, tuple[str, int]]] = {name: {} for name in CHAINED}
         self._before_chain: Counter[str] = Counter()
         self._oldest = ""  # retention deleted the exchanges with ids before it
@@ -183,7 +183,7 @@ class _Verification:
         self._first_at: float | None = None  # the time of the first entry made with this key
         self._cuts: dict[int, str] = {}  # the lost heads, by the entries that record it
 
-    def run(self, head: str | None) -> Findings:
+    def run(self, head: str | None) -> VerificationResult:
         self._read_retention()
         self._first_at = self._first_of_key()
         if self._first_at is None and not self._has_begun and not self._has_entries():
@@ -226,7 +226,7 @@ class _Verification:
             self._connection.execute(sa.select(audit_chain.c.sequence).limit(1)).first() is not None
         )
 
-    def _nothing_covered(self, head: str | None) -> Findings:
+    def _nothing_covered(self, head: str | None) -> VerificationResult:
         """Count all rows as earlier than the chain, which has no entry yet; a `head` is a cut."""
         count = sa.select(sa.func.count())
         for name in CHAINED:

@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from proxy.config.sections import Config
-from proxy.config.settings.problems import located
+from proxy.config.settings.problems import add_location
 from proxy.errors import ExitStatus, StartupError, UpstreamLoopError
 from proxy.http.wire.headers import VIA, name_of
 from proxy.http.wire.http import Scope
@@ -69,7 +69,7 @@ def check_upstreams(config: Config, path: Path | None, host: str, port: int) -> 
             )
             if os.environ.get("OPENAI_BASE_URL") == upstream.base_url:
                 text += ", or unset OPENAI_BASE_URL, which is for clients, where the proxy starts"
-            message = located(path, ("upstreams", name, "base_url"), text)
+            message = add_location(path, ("upstreams", name, "base_url"), text)
             raise StartupError(ExitStatus.UNUSABLE_INPUT, message)
 
 

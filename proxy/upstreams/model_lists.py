@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from proxy.errors import ProxyError, UnknownModelError, UpstreamError
-from proxy.http.wire.encoding import can_decode, decoded
+from proxy.http.wire.encoding import can_decode, decode_body
 from proxy.http.wire.headers import header, without
 from proxy.http.wire.http import JSON, Reply, Request
 from proxy.http.wire.json_splice import json_object, replace_member
@@ -32,7 +32,7 @@ async def list_models(router: Router, request: Request, relay: Relay) -> Reply:
 
     Raises UpstreamError where the first upstream gives no answer.
     """
-    local, names = router.local_models, router.listed
+    local, names = router.local_models, router.upstream_names
     if not names:
         return local_list(local)
     first = names[0]
@@ -41,7 +41,7 @@ async def list_models(router: Router, request: Request, relay: Relay) -> Reply:
     reply = await relay(request, first)
     # The client's key is meant for one upstream: others are asked only with configured keys.
     others = [name for name in names[1:] if router.has_key(name)]
-    return await _merged(router, request, relay, reply, names[:1], others) if others else reply
+    return await _merge_lists(router, request, relay, reply, names[:1], others) if others else reply
 
 
 def _has_key(router: Router, request: Request, name: str) -> bool:
@@ -63,7 +63,7 @@ async def _keyless(request: Request, name: str, relay: Relay) -> Reply | None:
     return None
 
 
-async def _merged(
+async def _merge_lists(
     router: Router,
     request: Request,
     relay: Relay,
@@ -118,14 +118,14 @@ async def _body(reply: Reply) -> bytes | None:
     if not can_decode(encoding):
         return None
     if isinstance(reply.body, bytes | tuple):
-        return await decoded(reply.whole(), encoding)
+        return await decode_body(reply.whole(), encoding)
     assert not callable(reply.body)  # only bodies of completions are
     try:
         raw = b"".join([chunk async for chunk in reply.body])
     finally:
         if reply.on_close is not None:
             await reply.on_close()
-    return await decoded(raw, encoding)
+    return await decode_body(raw, encoding)
 
 
 def local_list(ids: Sequence[str]) -> Reply:

@@ -79,7 +79,7 @@ class Router:
         """Return the way for requests for a model, or for none ("")."""
 
     @property
-    def listed(self) -> list[str]:
+    def upstream_names(self) -> list[str]:
         """The names of the upstreams with routes, except the demo, from the widest route on."""
         return self._listed
 
@@ -179,7 +179,7 @@ def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is)
     No connection is opened yet.
     """
     try:
-        upstream = wrap(name, config, _opened(config))
+        upstream = wrap(name, config, _open_upstream(config))
     except StartupError as error:  # of an address or a key, which do not say whose they are
         message = f"upstreams.{name}: {error}" if name else str(error)
         raise StartupError(error.status, message) from error
@@ -188,7 +188,7 @@ def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is)
     return BreakingUpstream(upstream, Breaker(name, config.breaker))
 
 
-def _opened(config: UpstreamConfig) -> Upstream:
+def _open_upstream(config: UpstreamConfig) -> Upstream:
     key = config.api_key.get_secret_value()
     if config.demo:
         from proxy.upstreams.demo.demo import DemoUpstream

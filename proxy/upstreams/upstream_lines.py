@@ -22,7 +22,7 @@ def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
 
     Secrets are never included, only the names of their variables.
     """
-    written = _written(path)
+    written = _read_upstreams(path)
     for name, upstream in config.upstreams.items():
         its = written.get(name)
         its = its if isinstance(its, dict) else {}
@@ -33,7 +33,7 @@ def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
         yield f"upstream {name}: {', '.join(parts)}; models: {', '.join(models) or 'none'}"
 
 
-def _written(path: Path | None) -> dict[str, Any]:
+def _read_upstreams(path: Path | None) -> dict[str, Any]:
     """Return the upstreams as written in the file, before variables are substituted."""
     if path is None:
         return _BUILT_IN

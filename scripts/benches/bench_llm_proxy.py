@@ -52,7 +52,7 @@ def write_checkpoint(shape: Shape, folder: Path) -> int:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     from calibrator.checkpoints.llm_config import preset
-    from calibrator.llm.serving.loading import quiet
+    from calibrator.llm.serving.loading import silence_loading
     from calibrator.llm.serving.prompts import Prompts
     from calibrator.scorer import Item
     from tests.builders.tiny_models import image_ids, image_processor, small_tokenizer
@@ -62,7 +62,7 @@ def write_checkpoint(shape: Shape, folder: Path) -> int:
     tokenizer = small_tokenizer("")
     for name, token in image_ids(tokenizer).items():
         setattr(model.config, name, token)
-    with quiet():
+    with silence_loading():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     image_processor().save_pretrained(folder)

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from calibrator import version_of
 from policies import Facts, decide, load_policy
 from proxy.store.database.database import open_engine
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.writer import COLUMNS, exchanges
 from proxy.store.reviews.held_replies import HeldReply, held_replies
 from proxy.upstreams.demo.answers import DemoRow
@@ -120,7 +120,7 @@ def past(store: str, folder: Path) -> None:
         connection.execute(exchanges.insert(), found)
         connection.execute(held_replies.insert(), [_audit(*each[:3]) for each in drawn])
     engine.dispose()
-    findings = Findings(store)
+    findings = VerdictStore(store)
     for id, _, _, is_correct in drawn:
         findings.give_verdict(id, is_correct, rng.choice(("ada", "ben")))
     findings.close()

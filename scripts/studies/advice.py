@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from calibrator.lab.judging.evaluation.advice import Ranking  # noqa: E402
+from calibrator.lab.judging.evaluation.advice import RankingCheck  # noqa: E402
 from calibrator.metrics.intervals import auroc_interval  # noqa: E402
 from calibrator.metrics.metrics import expected_auroc  # noqa: E402
 from calibrator.recalibration.curves import logit, sigmoid  # noqa: E402
@@ -70,7 +70,7 @@ def _is_degraded(rows: Rows, own: float) -> bool:
     if is_right.all() or not is_right.any():
         return False  # `advise` asks for labels of both kinds
     interval = auroc_interval(is_right.astype(int), confidence, question, RESAMPLES)
-    return Ranking(interval, expected_auroc(confidence), own).is_degraded
+    return RankingCheck(interval, expected_auroc(confidence), own).is_degraded
 
 
 def _deployments(files: list[Path]) -> Iterator[tuple[str, Draw]]:

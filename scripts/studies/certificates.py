@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from policies import GRID, Labelled, certify  # noqa: E402
+from policies import GRID, LabelledScore, certify  # noqa: E402
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Bools: TypeAlias = "NDArray[np.bool_]"
@@ -86,7 +86,7 @@ def _outcomes(
     for _ in range(arguments.draws):
         confidence, wrong = draw(rng, labels)
         rows = [
-            Labelled(str(n), float(each), not is_wrong)
+            LabelledScore(str(n), float(each), not is_wrong)
             for n, (each, is_wrong) in enumerate(zip(confidence, wrong, strict=True))
         ]
         found.append(certify(rows, max_error, arguments.confidence).threshold)

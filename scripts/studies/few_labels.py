@@ -126,7 +126,7 @@ def methods_of(found: Readings) -> tuple[Method, Method, Method]:
         return np.asarray(curve.apply_all(found.read.confidence[other]))
 
     def tuned(known: list[int], other: list[int]) -> Floats:
-        return fit_tuned(found.taken(known)).confidence(found.read.taken(other))
+        return fit_tuned(found.take(known)).confidence(found.read.take(other))
 
     return (lambda _, other: found.read.confidence[other]), recalibrated, tuned
 

@@ -16,7 +16,7 @@ from typing import get_args
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from calibrator.lab.data.benchmarks.answered import Answered  # noqa: E402
+from calibrator.lab.data.benchmarks.answered import TaskAnswer  # noqa: E402
 from calibrator.lab.data.benchmarks.tasks import Task  # noqa: E402
 from calibrator.lab.data.grading.graders import GraderName  # noqa: E402
 from calibrator.rows.selection import load_labelled  # noqa: E402
@@ -38,7 +38,7 @@ def main() -> None:
             if not gold:
                 continue
             task = Task("", "", None, [], row.question, (str(gold),), given.grader)
-            grade = Answered(task, "", {"content": row.answer}).rule_grade
+            grade = TaskAnswer(task, "", {"content": row.answer}).rule_grade
             if grade is None:
                 continue
             pair = grade.is_correct, bool(row.correct)

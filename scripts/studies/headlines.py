@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from calibrator.lab.paper.pages import markdown_of
-from calibrator.lab.paper.sections.tables import Table, table_of
+from calibrator.lab.paper.sections.tables import ReportTable, table_of
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "study.md"
@@ -30,7 +30,7 @@ def headlines(report: Path) -> str:
         values = json.loads((report / "tables" / f"{name}.json").read_text(encoding="utf-8"))
         found = table_of(values)
         command = f"pinocchio study $DATA/test --out report/ --only {name}"
-        shown = Table(
+        shown = ReportTable(
             found.id,
             found.title,
             found.rows,

@@ -27,7 +27,7 @@ from calibrator.recalibration.signals import (  # noqa: E402
     LabelledSignals,
     confidences,
     fit_signals,
-    weighed,
+    weigh_replies,
 )
 from calibrator.rows.scores import score_rows  # noqa: E402
 from calibrator.rows.selection import load_labelled, share_of  # noqa: E402
@@ -66,7 +66,7 @@ def _line(fit: Sequence[LabelledSignals], labels: int, judged: Sequence[Labelled
     before, after = confidences(judged), []
     for draw in range(DRAWS):
         chosen = np.random.default_rng(draw).permutation(len(fit))[:labels]
-        after.append(weighed(fit_signals([fit[at] for at in chosen]), judged))
+        after.append(weigh_replies(fit_signals([fit[at] for at in chosen]), judged))
 
     def both(measure: object) -> str:
         assert callable(measure)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import nullcontext
 
 from proxy.completions.call_upstream import live_pieces
-from proxy.completions.sending.live_stream import Finished, LiveStream
+from proxy.completions.sending.live_stream import FinishEvent, LiveStream
 from proxy.formats import CHAT, Format
 
 MB = 2**20
@@ -28,12 +28,12 @@ async def play(stream: LiveStream, parts: Iterable[bytes]) -> int:
 
     size = 0
     async for piece in live_pieces(stream, chunks(), nullcontext()):
-        if isinstance(piece, Finished):
+        if isinstance(piece, FinishEvent):
             stream.assembler.choices(piece.choices)
             size += len(piece.event.raw)
         elif isinstance(piece, bytes):
             size += len(piece)
-    withheld, _ = stream.withheld()
+    withheld, _ = stream.waiting_events()
     return size + sum(len(event.raw) for event in withheld)
 
 

@@ -20,7 +20,7 @@ from calibrator.recalibration.curves import Recalibration
 from calibrator.rows.rows import parse_row
 from calibrator.rows.scores import score_items
 from calibrator.scorer import Scorer
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.writer import COLUMNS, Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply
@@ -116,7 +116,7 @@ def _kept(
 
 def label(url: str, ids: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
     """Give each reply the verdict of its row."""
-    findings = Findings(url)
+    findings = VerdictStore(url)
     for id, row in zip(ids, rows, strict=True):
         findings.give_verdict(id, bool(row["correct"]), "ann")
     findings.close()

@@ -26,7 +26,7 @@ from calibrator.recalibration.curves import Recalibration, logit, sigmoid
 from calibrator.recalibration.signals import SignalWeights
 from calibrator.recalibration.versions import resolve_recalibrations
 from calibrator.scorer import Signals
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.writer import COLUMNS, Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply
@@ -201,7 +201,7 @@ class Traffic:
 
     def label(self, most: int | None = None) -> int:
         """Give the replies in the queue their verdicts, at most `most`; return how many got one."""
-        findings = Findings(self.url)
+        findings = VerdictStore(self.url)
         ids = list(self._unlabelled)[:most]
         for id in ids:
             findings.give_verdict(id, self._unlabelled.pop(id), "ann")

@@ -172,12 +172,12 @@ def write_tiny_adapter(
     import peft
     import torch
 
-    from calibrator.llm.serving.loading import load_base, quiet
+    from calibrator.llm.serving.loading import load_base, silence_loading
 
     architecture = "causal-lm" if family == "qwen3_5_text" else "image-text-to-text"
     adapter = config.pop("adapter", {"rank": 4, "alpha": 8})
     torch.manual_seed(seed)
-    with quiet():
+    with silence_loading():
         adapted = peft.get_peft_model(
             load_base(base, architecture),
             peft.LoraConfig(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED
-from calibrator.lab.training.rows.addressing import FAMILIES, addressed
+from calibrator.lab.training.rows.addressing import FAMILIES, address_judge
 from calibrator.scorer import Scorer
 from tests.builders.attacks import ATTACKS, UNSEEN_ATTACKS, WRONG, attacked
 
@@ -143,7 +143,7 @@ def test_an_addressed_answer_keeps_its_own_words() -> None:
     rng = random.Random(1)
     for _ in range(200):
         answer = "The sum is 12, so 12 apples."
-        words = addressed(answer, rng).split()
+        words = address_judge(answer, rng).split()
         kept = iter(words)
         assert all(word in kept for word in answer.split())
         assert len(words) > len(answer.split())

@@ -17,10 +17,10 @@ import httpx
 import pytest
 import yaml
 
-from policies import Certificate, Labelled, Scope, certify
+from policies import Certificate, LabelledScore, Scope, certify
 from proxy.config.settings.admin import LINKS
 from proxy.scoring.scoring import Status
-from proxy.store.database.verdicts import Findings, Withdrawal
+from proxy.store.database.verdicts import VerdictStore, Withdrawal
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
 from tests.proxy.observe.otlp_receiver import OtlpReceiver
 from tests.running.desk_client import DESK, TOKEN, decide, desk_url
@@ -133,7 +133,7 @@ def proxy(
 
 
 GRANT = certify(
-    [Labelled(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)], 0.1, 0.9
+    [LabelledScore(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)], 0.1, 0.9
 ).grant("words@1", Scope())
 
 
@@ -151,7 +151,7 @@ def happen(proxy: LiveProxy) -> None:
     assert decide(proxy, held[0], verdict="approve").json()["state"] == "open"
     assert decide(proxy, held[1], verdict="reject").json()["state"] == "rejected"
     assert proxy.desk.get(f"{LINKS}altered").status_code == 403
-    findings = Findings(proxy.config.store)
+    findings = VerdictStore(proxy.config.store)
     last = proxy.ask("Paris p=0.2").headers["x-pinocchio-request-id"]
     proxy.recorded(last, "facts")
     monitor = Monitor(MonitorKey("scores", "words@1", "ok"), 9, {}, time.time(), last)
@@ -288,7 +288,7 @@ def test_a_running_proxy_makes_alerts_fire(proxy: LiveProxy, prometheus: Prometh
     with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
         change = "UPDATE held_replies SET created_at = created_at - 9000 WHERE state = 'held'"
         connection.execute(change)
-    findings = Findings(proxy.config.store)
+    findings = VerdictStore(proxy.config.store)
     findings.withdraw(Withdrawal(GRANT.digest, "gate", "all replies", "scores_drifted", 0.0))
     findings.close()
     expected = {"PinocchioHeldReplyAges", "PinocchioCertificateWithdrawn", "PinocchioDrift"}

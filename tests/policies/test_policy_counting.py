@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policies import counted
+from policies import plural
 from proxy.desk.console.pages import _templates
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 )
 def test_a_count_agrees_with_its_noun(count: int, words: tuple[str, ...], told: str) -> None:
     """Thousands are set apart."""
-    assert counted(count, *words) == told
+    assert plural(count, *words) == told
 
 
 def test_pages_count_alike() -> None:
@@ -39,7 +39,7 @@ NOUNS = "verdicts|labels|replies|rows|entries|exchanges|fixtures|conversations|q
 
 
 def test_no_command_writes_a_bare_plural() -> None:
-    """A number that may be 1 goes through `counted` in what commands and the console print."""
+    """A number that may be 1 goes through `plural` in what commands and the console print."""
     bare = re.compile(rf'f"[^"]*\{{[\w.]+(:,)?\}} ({NOUNS})\b')
     allowed = re.compile(r"of \{|LEAST_|_of_")
     found = [

@@ -47,7 +47,7 @@ def test_every_rule_is_read(block: str) -> None:
 def test_every_condition_and_action_has_an_example() -> None:
     """Nothing that the reader knows is left out."""
     rules = [rule for block in RULES for rule in parse_policy(with_rules(block), "p").rules]
-    assert {name for rule in rules for name in rule.when.given()} == set(CONDITIONS)
+    assert {name for rule in rules for name in rule.when.condition_names()} == set(CONDITIONS)
     assert {rule.then.name for rule in rules} == set(SEVERITY)
     for word in ("below", "at_least", "between", "max_error", "lowest_share"):
         assert any(word in block for block in RULES)

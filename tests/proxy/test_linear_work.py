@@ -221,7 +221,7 @@ def test_streams_are_put_together_in_linear_time(name: str) -> None:
             tool_calls(choice.message)
         completion = assembler.completion()
         if completion.get("choices"):
-            assembler.continued(completion, {})
+            assembler.continue_stream(completion, {})
 
     takes_little(read)
 
@@ -274,8 +274,8 @@ def test_answers_are_read_in_linear_time(name: str) -> None:
         choices = format.choices(read)
         answer = Answer(200, [], read, choices, body)
         assert answer.has_tool_calls in (True, False)
-        format.restated(read, "x", "stop")
-        format.noticed(read, "x")
+        format.replace_text(read, "x", "stop")
+        format.add_notice(read, "x")
 
     takes_little(read)
 

@@ -29,7 +29,7 @@ from proxy.holds.waiting import Verdicts
 from proxy.http.listener.endpoint import Endpoint
 from proxy.http.wire.http import Reply
 from proxy.http.workers.board import Board
-from proxy.http.workers.channel import Channel, Message, packed
+from proxy.http.workers.channel import Channel, Message, pack_message
 from proxy.http.workers.peers import Peers
 from proxy.http.workers.supervisor import RefusedError
 from proxy.learning.traffic import Traffic
@@ -255,7 +255,7 @@ def test_telemetry_that_fails_is_counted_and_told_without_its_words(lines: list[
     outbox = Outbox("nowhere", fail, gather_s=0)
     outbox.start()
     outbox.add(SECRET)
-    until(lambda: outbox.dropped)
+    until(lambda: outbox.drop_count)
     outbox.close()
     failed, dropped = lines
     assert (failed["event"], failed["to"], failed["kind"]) == (
@@ -281,7 +281,7 @@ def test_a_message_of_a_worker_that_fails_ends_nothing(lines: list[Any]) -> None
     peers.on("decided", take)
     peers.start(is_over.set)
     for _ in range(2):
-        ours.sendall(packed(Message("decided", 0, SECRET)))
+        ours.sendall(pack_message(Message("decided", 0, SECRET)))
     ours.close()
     assert is_over.wait(10)
     theirs.close()

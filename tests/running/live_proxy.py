@@ -24,7 +24,7 @@ import httpx
 import uvicorn
 from openai import OpenAI
 
-from calibrator import FieldDoubt, Item, NotScorableError, Score, Scorer, Unsupported
+from calibrator import FieldDoubt, Item, NotScorableError, Score, Scorer, UnsupportedSentence
 from policies import Policy, load_policy, parse_policy
 from proxy.app import App, create_app_of
 from proxy.config.policy_book import PolicyBook
@@ -67,7 +67,7 @@ def found_in(answer: str) -> dict[str, Any]:
     kinds = [kind for kind in ("missing", "contradicted") if kind in told]
     found: dict[str, Any] = {
         "unsupported": tuple(
-            Unsupported(answer, tuple(told[kind].split(",")), kind) for kind in kinds
+            UnsupportedSentence(answer, tuple(told[kind].split(",")), kind) for kind in kinds
         ),
         "needs_facts": "facts" in told,
         "is_unfamiliar": "task" in told,

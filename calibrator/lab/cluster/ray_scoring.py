@@ -24,7 +24,7 @@ from typing import Any
 from calibrator.checkpoints.checkpoint import EMBEDDED
 from calibrator.errors import CalibratorError, ClusterError, MissingExtraError
 from calibrator.loading import check_checkpoint, checkpoint_card, load_scorer, version_of
-from calibrator.rows.shards import Part, Run, cut
+from calibrator.rows.shards import Part, ShardRun, cut
 from calibrator.scorer import Scorer
 
 try:
@@ -42,7 +42,7 @@ READERS = 4  # at a time; one reads and unpacks many times faster than a machine
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrating:
+class ActorCalibrator:
     """The calibrator that each actor loads, on its own GPU or core."""
 
     name: str
@@ -60,7 +60,9 @@ class Calibrating:
         return "GPU" if self.device.startswith("cuda") else "CPU"
 
     @classmethod
-    def told(cls, name: str, device: str, recalibration: Path | None) -> Calibrating:
+    def with_absolute_paths(
+        cls, name: str, device: str, recalibration: Path | None
+    ) -> ActorCalibrator:
         """Return one with absolute paths, which hold wherever an actor starts."""
         if name != EMBEDDED and (folder := Path(name).expanduser()).is_dir():
             name = str(folder.absolute())
@@ -83,8 +85,8 @@ class Calibrating:
 
 
 def score_files(
-    run: Run,
-    calibrating: Calibrating,
+    run: ShardRun,
+    calibrating: ActorCalibrator,
     *,
     address: str = "",
     actors: int = 0,
@@ -96,7 +98,7 @@ def score_files(
     number of actors; 0 is one for each core (or GPU) of the cluster. `progress` is called with the
     number of rows of each finished part. Raises ClusterError.
     """
-    with connected(address):
+    with ray_connection(address):
         resource = calibrating.resource(has_gpus=_count("GPU") > 0)
         if not (room := actors or _count(resource)):
             raise ClusterError(
@@ -112,10 +114,10 @@ def score_files(
             raise ClusterError(f"scoring on Ray failed: {reason}") from error
 
 
-def _dataset(run: Run, calibrating: Calibrating, resource: str, actors: int) -> Dataset:
+def _dataset(run: ShardRun, calibrating: ActorCalibrator, resource: str, actors: int) -> Dataset:
     """Return a dataset with a row for each finished part: its number of rows, or its failure."""
     # The finished parts are fixed here, since a restarted reader must cut as before.
-    files = [{"source": n, "done": done} for n, done in enumerate(run.done())]
+    files = [{"source": n, "done": done} for n, done in enumerate(run.finished_parts())]
     dataset = ray.data.from_items(files, override_num_blocks=len(files))
     context = dataset.context
     context.target_max_block_size = 1  # bytes; each part stays a block, the unit of work
@@ -139,7 +141,7 @@ def _dataset(run: Run, calibrating: Calibrating, resource: str, actors: int) -> 
     )
 
 
-def read_parts(run: Run, files: pa.Table) -> Iterator[pa.Table]:
+def read_parts(run: ShardRun, files: pa.Table) -> Iterator[pa.Table]:
     """Yield a table for each part of the files that is not done."""
     for file in files.to_pylist():
         path = run.files[file["source"]]
@@ -147,13 +149,15 @@ def read_parts(run: Run, files: pa.Table) -> Iterator[pa.Table]:
             for part in cut(path, file["source"], file["done"]):
                 yield _table({**asdict(part), "failure": ""})
         except OSError as error:
-            yield _table({**asdict(Part(file["source"], 0, 1, b"", True)), "failure": _here(error)})
+            yield _table(
+                {**asdict(Part(file["source"], 0, 1, b"", True)), "failure": _name_machine(error)}
+            )
 
 
 class PartScorer:
     """An actor with the calibrator, loaded once."""
 
-    def __init__(self, run: Run, calibrating: Calibrating) -> None:
+    def __init__(self, run: ShardRun, calibrating: ActorCalibrator) -> None:
         self._run = run
         self._scorer: Scorer | None = None
         self._failure = ""
@@ -163,7 +167,7 @@ class PartScorer:
             if scorer.name != run.calibrator:
                 raise ClusterError(f"the calibrator is {scorer.name}, not {run.calibrator}")
         except (CalibratorError, OSError) as error:
-            self._failure = _here(error)
+            self._failure = _name_machine(error)
 
     def __call__(self, parts: pa.Table) -> pa.Table:
         (values,) = parts.to_pylist()
@@ -173,17 +177,17 @@ class PartScorer:
         try:
             summary = self._run.score(Part(**values), self._scorer)
         except (CalibratorError, OSError) as error:
-            return _table({"rows": 0, "failure": _here(error)})
+            return _table({"rows": 0, "failure": _name_machine(error)})
         return _table({"rows": summary.rows, "failure": ""})
 
 
-def _here(error: Exception) -> str:
+def _name_machine(error: Exception) -> str:
     place = socket.gethostname()
     return f"{error} (on {place}; every machine must see the same files, folders and checkpoint)"
 
 
 @contextmanager
-def connected(address: str) -> Iterator[None]:
+def ray_connection(address: str) -> Iterator[None]:
     """Connect to the cluster at `address`, or start one on this machine, until the block ends.
 
     An existing connection is used and kept. Raises ClusterError where there is no cluster.

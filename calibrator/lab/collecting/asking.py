@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from calibrator.lab.collecting.kept_answers import KeptAnswers
 from proxy.errors import ExitStatus, ProxyError, StartupError, UpstreamTimeoutError
-from proxy.http.wire.encoding import decoded
+from proxy.http.wire.encoding import decode_body
 from proxy.http.wire.json_splice import dumps
 from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.upstreams.router import Router
@@ -38,7 +38,7 @@ _HEADERS: Final = [(b"content-type", b"application/json")]
 
 
 @dataclass(frozen=True, eq=False)
-class Ask:
+class ModelRequest:
     """A request for a chat completion; `beside` are its other members.
 
     Equal bodies are the same request, whenever they are made, except samples with another `number`.
@@ -89,7 +89,7 @@ class TooExpensiveError(Exception):
 
 
 @dataclass
-class Asking:
+class RequestSender:
     """Sends requests to models and keeps the answers.
 
     `failed` counts the requests that failed for good, by model and reason. `note` is called for
@@ -101,11 +101,11 @@ class Asking:
     concurrency: int = 8
     attempts: int = 6
     timeout_s: float = 300.0
-    note: Callable[[Ask, Json], None] = lambda ask, answer: None
+    note: Callable[[ModelRequest, Json], None] = lambda ask, answer: None
     failed: Counter[str] = field(default_factory=Counter)
     retries: int = 0
 
-    async def ask_all(self, asks: Sequence[Ask], advance: Callable[[], None]) -> None:
+    async def ask_all(self, asks: Sequence[ModelRequest], advance: Callable[[], None]) -> None:
         """Send each request that is not answered yet, once, and keep its answer.
 
         `advance` is called for each request that is done. Raises StartupError where a key is
@@ -125,7 +125,7 @@ class Asking:
                 await self._ask(ask)
             advance()
 
-    async def _ask(self, ask: Ask) -> None:
+    async def _ask(self, ask: ModelRequest) -> None:
         """Send one request until it is answered, refused or has failed `attempts` times.
 
         Count a failure.
@@ -149,7 +149,7 @@ class Asking:
                 self.note(ask, answer)
                 return
 
-    async def _answer(self, ask: Ask) -> Json:
+    async def _answer(self, ask: ModelRequest) -> Json:
         """Send a request and return the answer in the form that is kept.
 
         Raises RefusedError, PassingError, and StartupError for a refused key.
@@ -161,7 +161,9 @@ class Asking:
             )
             reply = await self.router.upstream(name).send(request)
             try:
-                body = await decoded(await reply.read(MAX_REPLY), reply.header(b"content-encoding"))
+                body = await decode_body(
+                    await reply.read(MAX_REPLY), reply.header(b"content-encoding")
+                )
             finally:
                 await reply.aclose()
         except UpstreamTimeoutError:
@@ -175,7 +177,7 @@ class Asking:
             raise StartupError(ExitStatus.UNUSABLE_INPUT, text)
         if reply.status != 200:
             _refuse(reply)
-        return _kept(ask, body)
+        return _read_completion(ask, body)
 
 
 def _refuse(reply: UpstreamReply) -> None:
@@ -186,7 +188,7 @@ def _refuse(reply: UpstreamReply) -> None:
     raise RefusedError(reason)
 
 
-def _kept(ask: Ask, body: bytes) -> Json:
+def _read_completion(ask: ModelRequest, body: bytes) -> Json:
     """Return the members of a completion that are needed later.
 
     Raises PassingError for a body that is not a completion.

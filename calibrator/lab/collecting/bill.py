@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from calibrator.lab.collecting.asking import Ask
+from calibrator.lab.collecting.asking import ModelRequest
 
 CHARACTERS_A_TOKEN: Final = 4  # roughly, in English text and JSON
 
@@ -19,7 +19,7 @@ class Price:
     prompt: float
     completion: float
 
-    def of(self, prompt_tokens: float, completion_tokens: float) -> float:
+    def cost_of(self, prompt_tokens: float, completion_tokens: float) -> float:
         """Return the dollars that these tokens cost."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
@@ -44,7 +44,7 @@ def price_of(text: str) -> tuple[str, Price]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BillLine:
     """The calls of one model with their tokens; `dollars` is None where no price is known."""
 
     model: str
@@ -54,9 +54,11 @@ class Line:
     dollars: float | None
 
 
-def estimate(asks: Sequence[Ask], prices: Mapping[str, Price], expected_tokens: int) -> list[Line]:
+def estimate(
+    asks: Sequence[ModelRequest], prices: Mapping[str, Price], expected_tokens: int
+) -> list[BillLine]:
     """Estimate the cost of calls that are still to be made, one line for each model."""
-    grouped: dict[str, list[Ask]] = defaultdict(list)
+    grouped: dict[str, list[ModelRequest]] = defaultdict(list)
     for ask in asks:
         grouped[ask.model].append(ask)
     return [
@@ -71,7 +73,7 @@ def estimate(asks: Sequence[Ask], prices: Mapping[str, Price], expected_tokens: 
     ]
 
 
-def bill(answers: Iterable[Mapping[str, Any]], prices: Mapping[str, Price]) -> list[Line]:
+def bill(answers: Iterable[Mapping[str, Any]], prices: Mapping[str, Price]) -> list[BillLine]:
     """Return the cost of the answers given, one line for each model, sorted by its name."""
     grouped: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for answer in answers:
@@ -90,18 +92,18 @@ def bill(answers: Iterable[Mapping[str, Any]], prices: Mapping[str, Price]) -> l
 
 def _line(
     model: str, calls: int, prompt: int, completion: int, prices: Mapping[str, Price]
-) -> Line:
+) -> BillLine:
     price = prices.get(model)
-    dollars = price.of(prompt, completion) if price else None
-    return Line(model, calls, prompt, completion, dollars)
+    dollars = price.cost_of(prompt, completion) if price else None
+    return BillLine(model, calls, prompt, completion, dollars)
 
 
-def total(lines: Iterable[Line]) -> float:
+def total(lines: Iterable[BillLine]) -> float:
     """Return the dollars of all lines that have a price."""
     return sum(line.dollars or 0.0 for line in lines)
 
 
-def sentence(lines: Sequence[Line], what: str) -> str:
+def sentence(lines: Sequence[BillLine], what: str) -> str:
     """Return a sentence with the calls, tokens and dollars of all lines.
 
     `what` begins it. Models without a price are named.

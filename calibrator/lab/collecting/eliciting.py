@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from calibrator import Row, message_text
-from calibrator.lab.collecting.asking import Ask, Asking
+from calibrator.lab.collecting.asking import ModelRequest, RequestSender
 from calibrator.lab.collecting.kept_answers import KeptAnswers
 from calibrator.lab.judging.baselines.asked_judge import judge_prompt, judged_in
 from calibrator.lab.judging.baselines.stated import stated_in, stated_prompt
@@ -47,22 +47,22 @@ class Elicitation:
         named = asked if self.is_stated or self.samples else []
         return list(dict.fromkeys([*named, *([self.judge] if self.judge else [])]))
 
-    def asks(self, row: Row) -> list[Ask]:
+    def asks(self, row: Row) -> list[ModelRequest]:
         """Return the requests of a row: the stated confidence, the judge, then the samples."""
         model, found = self.model or row.model or "", []
         if self.is_stated:
             text = stated_prompt(row.question, row.answer)
-            found.append(Ask(model, [{"role": "user", "content": text}], SURE))
+            found.append(ModelRequest(model, [{"role": "user", "content": text}], SURE))
         if self.judge:
             text = judge_prompt(row.question, row.answer)
-            found.append(Ask(self.judge, [{"role": "user", "content": text}], SURE))
+            found.append(ModelRequest(self.judge, [{"role": "user", "content": text}], SURE))
         beside = {"temperature": self.temperature}
-        asked = _asked(row)
-        return [*found, *(Ask(model, asked, beside, n + 1) for n in range(self.samples))]
+        asked = _messages_of(row)
+        return [*found, *(ModelRequest(model, asked, beside, n + 1) for n in range(self.samples))]
 
 
 @dataclass
-class Elicited:
+class ElicitedRows:
     """The rows with their new fields, and counts of what failed."""
 
     rows: list[Json]
@@ -80,7 +80,7 @@ async def elicit(
     kept_at: Path,
     bar: Callable[[str, int], Any],
     concurrency: int,
-) -> Elicited:
+) -> ElicitedRows:
     """Send the requests that are not answered yet, and return the rows with the new fields.
 
     Answers are kept at `kept_at`. Raises StartupError for a refused key, or where another process
@@ -89,29 +89,29 @@ async def elicit(
     asks = [wanted.asks(row) for row in rows]
     every = [ask for each in asks for ask in each]
     with KeptAnswers(kept_at) as kept:
-        asking = Asking(router, kept, concurrency)
+        asking = RequestSender(router, kept, concurrency)
         with bar("asking", len({ask.key for ask in every})) as shown:
             await asking.ask_all(every, shown.advance)
-        found = Elicited([], asking.failed, asking.retries)
+        found = ElicitedRows([], asking.failed, asking.retries)
         for row, its in zip(rows, asks, strict=True):
             found.rows.append(_with_answers(row, wanted, [_text(kept, ask) for ask in its], found))
     return found
 
 
-def _asked(row: Row) -> list[Json]:
+def _messages_of(row: Row) -> list[Json]:
     messages = row.raw.get("messages")
     if isinstance(messages, list) and messages:
         return messages
     return [{"role": "user", "content": row.question}]
 
 
-def _text(kept: KeptAnswers, ask: Ask) -> str | None:
+def _text(kept: KeptAnswers, ask: ModelRequest) -> str | None:
     answer = kept.get(ask.key)
     return None if answer is None else message_text(answer["message"])
 
 
 def _with_answers(
-    row: Row, wanted: Elicitation, texts: Sequence[str | None], found: Elicited
+    row: Row, wanted: Elicitation, texts: Sequence[str | None], found: ElicitedRows
 ) -> Json:
     """Return a row as it was read, with a field for each of its answers.
 
@@ -135,6 +135,6 @@ def _with_answers(
     return told
 
 
-def lines_of(found: Elicited) -> str:
+def lines_of(found: ElicitedRows) -> str:
     """Return the rows as JSON lines."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows)

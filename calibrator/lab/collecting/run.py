@@ -15,10 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from calibrator.lab.collecting.asking import Ask, Asking, TooExpensiveError
-from calibrator.lab.collecting.bill import Line, Price, bill
+from calibrator.lab.collecting.asking import ModelRequest, RequestSender, TooExpensiveError
+from calibrator.lab.collecting.bill import BillLine, Price, bill
 from calibrator.lab.collecting.kept_answers import KeptAnswers
-from calibrator.lab.data.benchmarks.answered import Answered
+from calibrator.lab.data.benchmarks.answered import TaskAnswer
 from calibrator.lab.data.benchmarks.splits import CollectedSplit, split_collected
 from calibrator.lab.data.benchmarks.tasks import Task
 from calibrator.lab.data.grading.rubric import rubric_messages, verdict_in
@@ -35,14 +35,14 @@ AGAIN: Final = (
 )  # an unreadable judge is asked once more, for the verdict alone
 
 
-class Bar(Protocol):
+class ProgressBar(Protocol):
     """A progress bar."""
 
     def advance(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CollectionPlan:
     """What to collect, and the limits for it."""
 
     tasks: Sequence[Task]
@@ -58,15 +58,15 @@ class Wanted:
     max_cost: float | None = None
 
     @cached_property
-    def asks(self) -> list[tuple[Task, Ask]]:
+    def asks(self) -> list[tuple[Task, ModelRequest]]:
         """The requests of every task to every model."""
         return [
-            (task, Ask(model, task.messages, self.beside))
+            (task, ModelRequest(model, task.messages, self.beside))
             for task in self.tasks
             for model in self.models
         ]
 
-    def judgement(self, answered: Answered, judge: str, *, is_again: bool) -> Ask:
+    def judgement(self, answered: TaskAnswer, judge: str, *, is_again: bool) -> ModelRequest:
         """Return the request in which a judge grades an answer.
 
         `is_again` asks for the verdict alone.
@@ -74,11 +74,11 @@ class Wanted:
         task = answered.task
         asked = task.question or json.dumps(task.messages, ensure_ascii=False)
         messages = rubric_messages(asked, answered.text, task.gold, task.rubric, is_again=is_again)
-        return Ask(judge, messages, self.judge_beside)
+        return ModelRequest(judge, messages, self.judge_beside)
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectionResult:
     """The result of a run."""
 
     rows: list[Json]
@@ -86,12 +86,12 @@ class Collected:
     unlabelled: int  # answers without a readable verdict
     failed: Mapping[str, int]  # calls without an answer, by model and reason
     retries: int
-    lines: list[Line]  # the bill
+    lines: list[BillLine]  # the bill
 
 
 async def collect(
-    wanted: Wanted, router: Router, folder: Path, bar: Callable[[str, int], Any]
-) -> Collected:
+    wanted: CollectionPlan, router: Router, folder: Path, bar: Callable[[str, int], Any]
+) -> CollectionResult:
     """Send the requests that are not answered yet, and write the folder's files.
 
     `bar` makes a progress bar of a title and a number of steps. Raises StartupError for a refused
@@ -99,19 +99,21 @@ async def collect(
     """
     asks = wanted.asks
     with KeptAnswers(folder / ANSWERS) as answers, KeptAnswers(folder / VERDICTS) as verdicts:
-        spending = _Spending(wanted, answers, verdicts)
+        spending = _RunCost(wanted, answers, verdicts)
         failed: Counter[str] = Counter()
         retries = 0
-        rounds: list[tuple[KeptAnswers, str, Callable[[], list[Ask]]]] = [
+        rounds: list[tuple[KeptAnswers, str, Callable[[], list[ModelRequest]]]] = [
             (answers, "asking", lambda: [ask for _, ask in asks])
         ]
         for is_again in AGAIN if wanted.judges else ():
-            rounds.append((verdicts, "judging", _judging(wanted, answers, verdicts, is_again)))
+            rounds.append(
+                (verdicts, "judging", _judgement_lister(wanted, answers, verdicts, is_again))
+            )
         for kept, title, made in rounds:
             asked = made()
             if not asked:
                 continue
-            asking = Asking(
+            asking = RequestSender(
                 router,
                 kept,
                 wanted.concurrency,
@@ -126,31 +128,33 @@ async def collect(
         answered = answered_of(wanted, answers)
         told = [each.row(_verdicts(wanted, each, verdicts)) for each in answered]
         rows = [row for row in told if row is not None]
-        given = [*spending.given(asks)]
+        given = [*spending.all_answers(asks)]
         unlabelled = len(told) - len(rows)
     found = split_collected(rows, wanted.band)
-    collected = Collected(rows, found, unlabelled, failed, retries, bill(given, wanted.prices))
+    collected = CollectionResult(
+        rows, found, unlabelled, failed, retries, bill(given, wanted.prices)
+    )
     write(folder, collected)
     return collected
 
 
-class _Spending:
+class _RunCost:
     """The cost of the answers of this run, which may not exceed `max_cost`."""
 
-    def __init__(self, wanted: Wanted, *kept: KeptAnswers) -> None:
+    def __init__(self, wanted: CollectionPlan, *kept: KeptAnswers) -> None:
         self._wanted = wanted
         self._kept = kept
         self._spent = 0.0
 
-    def note(self, ask: Ask, answer: Json) -> None:
+    def note(self, ask: ModelRequest, answer: Json) -> None:
         """Add the cost of an answer; raises TooExpensiveError once the run has cost `max_cost`."""
         price = self._wanted.prices.get(ask.model)
         if price is not None:
-            self._spent += price.of(answer["prompt_tokens"], answer["completion_tokens"])
+            self._spent += price.cost_of(answer["prompt_tokens"], answer["completion_tokens"])
         if self._wanted.max_cost is not None and self._spent >= self._wanted.max_cost:
             raise TooExpensiveError(f"{self._spent:.2f} USD")
 
-    def given(self, asks: Sequence[tuple[Task, Ask]]) -> Iterable[Mapping[str, Any]]:
+    def all_answers(self, asks: Sequence[tuple[Task, ModelRequest]]) -> Iterable[Mapping[str, Any]]:
         """Return all answers that the rows depend on, including those of earlier runs."""
         answers, verdicts = self._kept
         found = {ask.key: answers.get(ask.key) for _, ask in asks}
@@ -160,13 +164,13 @@ class _Spending:
         return [each for each in found.values() if each is not None]
 
 
-def answered_of(wanted: Wanted, answers: KeptAnswers) -> list[Answered]:
+def answered_of(wanted: CollectionPlan, answers: KeptAnswers) -> list[TaskAnswer]:
     """Return the answered tasks, in the order of the tasks and not of the answers."""
     found = ((task, ask, answers.get(ask.key)) for task, ask in wanted.asks)
-    return [Answered(task, ask.model, kept["message"]) for task, ask, kept in found if kept]
+    return [TaskAnswer(task, ask.model, kept["message"]) for task, ask, kept in found if kept]
 
 
-def _judgements(wanted: Wanted, answered: Answered) -> list[Ask]:
+def _judgements(wanted: CollectionPlan, answered: TaskAnswer) -> list[ModelRequest]:
     """Return both requests to each judge about an answer; [] if a rule graded it."""
     if answered.rule_grade is not None:
         return []
@@ -177,51 +181,53 @@ def _judgements(wanted: Wanted, answered: Answered) -> list[Ask]:
     ]
 
 
-def _judging(
-    wanted: Wanted, answers: KeptAnswers, verdicts: KeptAnswers, is_again: bool
-) -> Callable[[], list[Ask]]:
+def _judgement_lister(
+    wanted: CollectionPlan, answers: KeptAnswers, verdicts: KeptAnswers, is_again: bool
+) -> Callable[[], list[ModelRequest]]:
     """Return a function that lists the requests to judges.
 
     With `is_again` these are about the verdicts that could not be read the first time.
     """
 
-    def made() -> list[Ask]:
+    def list_asks() -> list[ModelRequest]:
         asks = []
         for each in answered_of(wanted, answers):
             if each.rule_grade is not None:
                 continue
             for judge in wanted.judges:
                 first = wanted.judgement(each, judge, is_again=False)
-                said = _said(verdicts, first)
+                said = _verdict_text(verdicts, first)
                 if not is_again:
                     asks.append(first)
                 elif said is not None and verdict_in(said) is None:
                     asks.append(wanted.judgement(each, judge, is_again=True))
         return asks
 
-    return made
+    return list_asks
 
 
-def _verdicts(wanted: Wanted, answered: Answered, verdicts: KeptAnswers) -> dict[str, bool | None]:
+def _verdicts(
+    wanted: CollectionPlan, answered: TaskAnswer, verdicts: KeptAnswers
+) -> dict[str, bool | None]:
     """Return each judge's verdict, by its name: the first that can be read, or None."""
     found: dict[str, bool | None] = dict.fromkeys(wanted.judges)
     if answered.rule_grade is not None:
         return found
     for judge in wanted.judges:
         for is_again in AGAIN:
-            said = _said(verdicts, wanted.judgement(answered, judge, is_again=is_again))
+            said = _verdict_text(verdicts, wanted.judgement(answered, judge, is_again=is_again))
             if said is not None and found[judge] is None:
                 found[judge] = verdict_in(said)
     return found
 
 
-def _said(verdicts: KeptAnswers, ask: Ask) -> str | None:
+def _verdict_text(verdicts: KeptAnswers, ask: ModelRequest) -> str | None:
     kept = verdicts.get(ask.key)
     content = kept["message"].get("content") if kept else None
     return content if isinstance(content, str) else None
 
 
-def write(folder: Path, found: Collected) -> None:
+def write(folder: Path, found: CollectionResult) -> None:
     """Write the rows, both sides of the split and the report, each file in one step."""
     report = {
         **found.split.report,

@@ -111,12 +111,12 @@ def _scores(
     Scores that use other replies have their own recalibration, so they are left out.
     """
     from calibrator.loading import load_scorer
-    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.kept_scores import cache_scores
     from calibrator.rows.scores import read_kinds, score_rows
 
     if path is not None:
         return read_kinds(path, rows)[0]
-    scorer = keeping(load_scorer(calibrator, device, recalibration=curve), device)
+    scorer = cache_scores(load_scorer(calibrator, device, recalibration=curve), device)
     with Progress("scoring", len(rows)) as progress:
         return score_rows(scorer, rows, progress=progress.advance)
 
@@ -139,11 +139,11 @@ def next_command(advice: Advice, files: Sequence[Path], calibrator: str) -> str 
         kind = "" if advice.kind == "platt" else f" --kind {advice.kind}"
         return f"pinocchio recalibrate {given}{named}{kind} -o recalibration.json"
     if advice.action == "fine_tune":
-        return _tuning(given, calibrator)
+        return _tuning_command(given, calibrator)
     return None
 
 
-def _tuning(given: str, calibrator: str) -> str:
+def _tuning_command(given: str, calibrator: str) -> str:
     """Return the command that tunes a tower, or trains a language model on from its adapter."""
     from calibrator.loading import checkpoint_card
 

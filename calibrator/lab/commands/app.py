@@ -13,13 +13,13 @@ from calibrator.lab.commands.labelled.labels import cli as labels
 from calibrator.lab.commands.labelled.selecting import filter_rows, pairs
 from calibrator.lab.commands.labelled.survey import survey
 from calibrator.lab.commands.studies.study import study
-from calibrator.lab.commands.train import Train, train
+from calibrator.lab.commands.train import TrainCommand, train
 from calibrator.lab.commands.train_llm import train_llm
 
 cli = typer.Typer(no_args_is_help=True)
 for command in (advise, card, collect, elicit, evaluate, score, study, survey, train_llm):
     cli.command()(command)
-cli.command(cls=Train)(train)
+cli.command(cls=TrainCommand)(train)
 cli.command()(pairs)
 cli.command("filter")(filter_rows)
 cli.add_typer(labels, name="labels")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calibrator import Progress
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import (
     ConfigOption,
     calibrator_errors_told,
@@ -24,7 +24,7 @@ from proxy.errors import ExitStatus, StartupError
 if TYPE_CHECKING:
     from calibrator import RowError
     from calibrator.lab.collecting.bill import Price
-    from calibrator.lab.collecting.run import Collected, Wanted
+    from calibrator.lab.collecting.run import CollectionPlan, CollectionResult
     from proxy.upstreams.router import Router
 
 FAILED, INTERRUPTED = 1, 130
@@ -103,10 +103,10 @@ def collect(
         return
     with errors_told(), calibrator_errors_told():
         if not sources or not model or (output is None and not estimate):
-            raise _unusable("collect needs a FILE with questions, --model and --output")
+            raise _input_error("collect needs a FILE with questions, --model and --output")
         tasks, bad = load_tasks(sources, is_as_it_is=as_it_is, most=questions)
         _name(bad)
-        wanted = _wanted(
+        wanted = _collection_plan(
             tasks=tasks,
             models=list(dict.fromkeys(model)),
             judges=list(dict.fromkeys(judge or ())),
@@ -123,22 +123,24 @@ def collect(
         if estimate or output is None:
             return
         found = _run(wanted, router, output)
-    _tell(found, output)
+    _print_summary(found, output)
     if bad or found.failed or found.unlabelled:
         raise typer.Exit(FAILED)
 
 
-def _wanted(**values: Any) -> Wanted:
+def _collection_plan(**values: Any) -> CollectionPlan:
     """Return the settings of the run; raises StartupError for those with a useless result."""
-    from calibrator.lab.collecting.run import Wanted
+    from calibrator.lab.collecting.run import CollectionPlan
 
     low, high = values["band"]
     if not 0 <= low < high <= 1:
-        raise _unusable("--band wants two accuracies from 0 to 1, the lower one first")
-    wanted = Wanted(**values)
+        raise _input_error("--band wants two accuracies from 0 to 1, the lower one first")
+    wanted = CollectionPlan(**values)
     judged = sorted({task.benchmark for task in wanted.tasks if task.grader == "rubric"})
     if judged and not wanted.judges:
-        raise _unusable(f"{', '.join(judged)}: a model grades these answers; name it with --judge")
+        raise _input_error(
+            f"{', '.join(judged)}: a model grades these answers; name it with --judge"
+        )
     return wanted
 
 
@@ -148,10 +150,10 @@ def _prices(given: Sequence[str]) -> dict[str, Price]:
     try:
         return dict(map(price_of, given))
     except ValueError as error:
-        raise _unusable(str(error)) from error
+        raise _input_error(str(error)) from error
 
 
-def _unusable(text: str) -> StartupError:
+def _input_error(text: str) -> StartupError:
     return StartupError(ExitStatus.UNUSABLE_INPUT, text)
 
 
@@ -162,11 +164,11 @@ def _members(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or {"model", "messages", "stream", "n"} & set(found):
-        raise _unusable("--with must be a JSON object, without model, messages, stream and n")
+        raise _input_error("--with must be a JSON object, without model, messages, stream and n")
     return found
 
 
-def _router(config: Path | None, wanted: Wanted) -> Router:
+def _router(config: Path | None, wanted: CollectionPlan) -> Router:
     """Return a router of the configured upstreams; raises StartupError for an unknown model."""
     from proxy.config.setup import load_store_config
     from proxy.errors import UnknownModelError
@@ -177,38 +179,40 @@ def _router(config: Path | None, wanted: Wanted) -> Router:
         try:
             router.name_for(model)
         except UnknownModelError as error:
-            raise _unusable(error.message) from error
+            raise _input_error(error.message) from error
     return router
 
 
-def _estimate(wanted: Wanted, folder: Path | None, expected_tokens: int) -> None:
+def _estimate(wanted: CollectionPlan, folder: Path | None, expected_tokens: int) -> None:
     """Print what is still to be asked and its cost; raises StartupError above --max-cost."""
     from calibrator.lab.collecting.bill import estimate, sentence, total
     from calibrator.lab.collecting.kept_answers import keys_in
     from calibrator.lab.collecting.run import ANSWERS
-    from calibrator.lab.data.benchmarks.answered import Answered
+    from calibrator.lab.data.benchmarks.answered import TaskAnswer
 
     asks = [ask for _, ask in wanted.asks]
     done = keys_in(folder / ANSWERS) if folder is not None else frozenset()
     left = [ask for ask in {each.key: each for each in asks}.values() if ask.key not in done]
     judged = [
         wanted.judgement(
-            Answered(task, ask.model, {"content": "x" * 4 * expected_tokens}), judge, is_again=False
+            TaskAnswer(task, ask.model, {"content": "x" * 4 * expected_tokens}),
+            judge,
+            is_again=False,
         )
         for task, ask in wanted.asks
         for judge in wanted.judges
         if task.grader == "rubric" and ask.key not in done
     ]
     lines = estimate([*left, *judged], wanted.prices, expected_tokens)
-    _say(sentence(lines, f"estimate for {counted(len(wanted.tasks), 'question')}"))
+    _say(sentence(lines, f"estimate for {plural(len(wanted.tasks), 'question')}"))
     if len(left) < len(asks):
         _say(f"{len(asks) - len(left):,} of {len(asks):,} answers are there already")
     if wanted.max_cost is not None and total(lines) > wanted.max_cost:
         text = f"that is more than --max-cost {wanted.max_cost:g}; ask fewer --questions"
-        raise _unusable(text)
+        raise _input_error(text)
 
 
-def _run(wanted: Wanted, router: Router, folder: Path) -> Collected:
+def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResult:
     """Collect labelled rows into `folder`, and close the router.
 
     Exit at `--max-cost` or an interruption.
@@ -218,14 +222,14 @@ def _run(wanted: Wanted, router: Router, folder: Path) -> Collected:
 
     folder.mkdir(parents=True, exist_ok=True)
 
-    async def collected() -> Collected:
+    async def collect_and_close() -> CollectionResult:
         try:
             return await run(wanted, router, folder, Progress)
         finally:
             await router.aclose()
 
     try:
-        return asyncio.run(collected())
+        return asyncio.run(collect_and_close())
     except TooExpensiveError as error:
         text = f"ended at --max-cost: {error} paid in this run; what was answered is kept"
         raise stop(ExitStatus.FAILED, text) from error
@@ -234,7 +238,7 @@ def _run(wanted: Wanted, router: Router, folder: Path) -> Collected:
         raise typer.Exit(INTERRUPTED) from error
 
 
-def _tell(found: Collected, folder: Path) -> None:
+def _print_summary(found: CollectionResult, folder: Path) -> None:
     """Print the rows of each benchmark, the split, the bill, and what failed."""
     from calibrator.lab.collecting.bill import sentence
 
@@ -243,29 +247,29 @@ def _tell(found: Collected, folder: Path) -> None:
     for each in found.split.counted:
         band = "" if each.is_in_band else ", out of the band: neither trained nor tested on"
         typer.echo(
-            f"{plain(each.benchmark)}: {counted(each.rows, 'reply', 'replies')} of "
-            f"{counted(each.models, 'model')} to {counted(each.questions, 'question')}, "
+            f"{plain(each.benchmark)}: {plural(each.rows, 'reply', 'replies')} of "
+            f"{plural(each.models, 'model')} to {plural(each.questions, 'question')}, "
             f"{each.accuracy:.3f} right, {each.answer_format}, graded by {plain(each.graded_by)}; "
             f"{each.refusals} refused, {each.empty} empty, {each.no_answer} without an answer{band}"
         )
     proof = found.split.proof
     typer.echo(
-        f"split: {counted(len(found.split.train), 'row')} to "
-        f"{counted(proof['train_questions'], 'question')} to train on, "
+        f"split: {plural(len(found.split.train), 'row')} to "
+        f"{plural(proof['train_questions'], 'question')} to train on, "
         f"{len(found.split.test):,} to {proof['test_questions']:,} to test on, "
         f"{proof['shared_questions']} questions on both sides"
     )
     typer.echo(sentence(found.lines, "cost of all that is kept"))
     if found.retries:
-        _say(f"{counted(found.retries, 'call was', 'calls were')} tried again")
+        _say(f"{plural(found.retries, 'call was', 'calls were')} tried again")
     for what, count in sorted(found.failed.items()):
-        _say(f"{counted(count, 'call')} without an answer: {plain(what)}")
+        _say(f"{plural(count, 'call')} without an answer: {plain(what)}")
     if found.unlabelled:
-        _say(f"{counted(found.unlabelled, 'answer')} without a label: no judge could be read")
+        _say(f"{plural(found.unlabelled, 'answer')} without a label: no judge could be read")
     typer.echo(f"written to {folder}")
 
 
-def _why_empty(found: Collected) -> str:
+def _why_empty(found: CollectionResult) -> str:
     """Return why no row was written, and what to do."""
     outside = [each for each in found.split.counted if not each.is_in_band]
     if not outside:
@@ -284,7 +288,7 @@ def _name(bad: list[RowError]) -> None:
     for error in bad[:NAMED]:
         _say(str(error))
     if len(bad) > NAMED:
-        _say(f"... and {counted(len(bad) - NAMED, 'more line')} that cannot be asked")
+        _say(f"... and {plural(len(bad) - NAMED, 'more line')} that cannot be asked")
 
 
 def _list() -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calibrator import ROWS_HELP, Progress, check_target, file_option, writer
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, plain
 from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
     from calibrator import Row
-    from calibrator.lab.collecting.eliciting import Elicitation, Elicited
+    from calibrator.lab.collecting.eliciting import Elicitation, ElicitedRows
     from proxy.upstreams.router import Router
 
 FAILED, INTERRUPTED = 1, 130
@@ -53,21 +53,21 @@ def elicit(
     with errors_told(), calibrator_errors_told():
         wanted = Elicitation(stated, judge, samples, model, temperature)
         if not (stated or judge or samples):
-            raise _unusable("say what to ask: --stated, --judge MODEL, --samples N")
+            raise _input_error("say what to ask: --stated, --judge MODEL, --samples N")
         check_target(output, files)
         rows, bad = load_labelled(files, "ignore")
         router = _router(config, wanted, rows)
         found = _run(rows, wanted, router, output, concurrency)
         with writer(output) as stream:
             stream.write(lines_of(found))
-    _tell(found, output)
+    _print_summary(found, output)
     for error in bad[:3]:
         _say(str(error))
     if bad or found.failed:
         raise typer.Exit(FAILED)
 
 
-def _unusable(text: str) -> StartupError:
+def _input_error(text: str) -> StartupError:
     return StartupError(ExitStatus.UNUSABLE_INPUT, text)
 
 
@@ -80,46 +80,46 @@ def _router(config: Path | None, wanted: Elicitation, rows: Sequence[Row]) -> Ro
     router = Router(load_store_config(config))
     for name in wanted.models(rows):
         if not name:
-            raise _unusable("a row has no model to ask; name one with --model")
+            raise _input_error("a row has no model to ask; name one with --model")
         try:
             router.name_for(name)
         except UnknownModelError as error:
-            raise _unusable(error.message) from error
+            raise _input_error(error.message) from error
     return router
 
 
 def _run(
     rows: Sequence[Row], wanted: Elicitation, router: Router, output: Path, concurrency: int
-) -> Elicited:
+) -> ElicitedRows:
     """Ask the models about the rows and close the router; answers are kept beside `output`."""
     from calibrator.lab.collecting.eliciting import elicit as run
 
     kept_at = output.with_name(f"{output.name}.answers.jsonl")
 
-    async def elicited() -> Elicited:
+    async def elicit_and_close() -> ElicitedRows:
         try:
             return await run(rows, wanted, router, kept_at, Progress, concurrency)
         finally:
             await router.aclose()
 
     try:
-        return asyncio.run(elicited())
+        return asyncio.run(elicit_and_close())
     except KeyboardInterrupt as error:
         _say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
         raise typer.Exit(INTERRUPTED) from error
 
 
-def _tell(found: Elicited, output: Path) -> None:
+def _print_summary(found: ElicitedRows, output: Path) -> None:
     """Print how many rows have each new field, and what failed."""
     for name, count in sorted(found.counts.items()):
-        typer.echo(f"{name}: {counted(count, 'row')}")
+        typer.echo(f"{name}: {plural(count, 'row')}")
     typer.echo(f"written to {output}")
     if found.unread:
-        _say(f"{counted(found.unread, 'stated confidence')} without a number")
+        _say(f"{plural(found.unread, 'stated confidence')} without a number")
     if found.retries:
-        _say(f"{counted(found.retries, 'call was', 'calls were')} tried again")
+        _say(f"{plural(found.retries, 'call was', 'calls were')} tried again")
     for what, count in sorted(found.failed.items()):
-        _say(f"{counted(count, 'call')} without an answer: {plain(what)}")
+        _say(f"{plural(count, 'call')} without an answer: {plain(what)}")
 
 
 def _say(sentence: str) -> None:

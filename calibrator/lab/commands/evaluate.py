@@ -118,7 +118,7 @@ def evaluate(
     With --traffic, on replies of real apps as well, or on these alone. Scores are kept as they are
     made: the same command goes on after an interruption.
     """
-    from calibrator.lab.judging.evaluation.evaluate import unjudged
+    from calibrator.lab.judging.evaluation.evaluate import empty_evaluation
     from calibrator.lab.studies.studies import read_study
 
     files = files or []
@@ -134,13 +134,13 @@ def evaluate(
             raise JudgingError("--train has the rows of baselines; leave out --no-baselines")
         shown_studies, names = [read_study(path) for path in studies or []], _tags(tags)
         scorer = _scorer(calibrator, device, recalibration, scores, is_sensitive, rescore)
-        evaluation, bad = unjudged(scorer.name if scorer else calibrator), list[RowError]()
+        evaluation, bad = empty_evaluation(scorer.name if scorer else calibrator), list[RowError]()
         if files:
             rows, bad = _rows(files, scorer)
             say_rows(rows, bad)
-            train_rows = _training(train_files, rows, is_wanted=not no_baselines)
+            train_rows = _load_training_rows(train_files, rows, is_wanted=not no_baselines)
             found = _scores_of(rows, scorer, scores or [], names)
-            evaluation = _judged(rows, found, train_rows, keep)
+            evaluation = _evaluate_scores(rows, found, train_rows, keep)
             if scorer is not None and is_sensitive:
                 evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows, max_pairs))
         if traffic:
@@ -210,7 +210,9 @@ def _tags(given: str) -> list[Tags]:
         raise JudgingError(f"--tags are {', '.join(known)}, not {given!r}") from error
 
 
-def _training(paths: Sequence[Path], rows: Sequence[Row], *, is_wanted: bool) -> list[Row]:
+def _load_training_rows(
+    paths: Sequence[Path], rows: Sequence[Row], *, is_wanted: bool
+) -> list[Row]:
     """Return the rows that baselines are fitted on, checked before anything is scored.
 
     Without files, [] is returned, and a line says so where baselines are wanted.
@@ -246,11 +248,11 @@ def _scorer(
     Raises JudgingError for --sensitivity with given scores.
     """
     from calibrator.loading import load_scorer
-    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.kept_scores import cache_scores
 
     if not scores:
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
-        return keeping(scorer, device, is_renewed=is_renewed)
+        return cache_scores(scorer, device, is_renewed=is_renewed)
     if is_sensitive:
         raise JudgingError(
             "--sensitivity needs a calibrator, which scores changed replies; --scores has numbers "
@@ -287,7 +289,7 @@ def _scores_of(
     return found
 
 
-def _judged(
+def _evaluate_scores(
     rows: Sequence[Row], found: Sequence[Scores], train: Sequence[Row], keep: Path | None
 ) -> Evaluation:
     """Return the figures of these scores and of the baselines, while progress is shown.

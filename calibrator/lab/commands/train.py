@@ -86,7 +86,7 @@ Opinion = Annotated[
 ]
 
 
-class Train(TyperCommand):
+class TrainCommand(TyperCommand):
     """The command `train`; for a former option it names the command that has it now."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -152,7 +152,7 @@ def train(
             **parts,
         )
         unasked = [part for part, wish in wishes.items() if wish is None]
-        report(trained(output, config, optional=unasked), config)
+        report(run_training(output, config, optional=unasked), config)
 
 
 def _check(context: typer.Context, start: str, rows: int, forest: bool | None) -> None:
@@ -164,7 +164,7 @@ def _check(context: typer.Context, start: str, rows: int, forest: bool | None) -
         raise TrainingError("--balance-power chooses among rows; say how many with --rows")
 
 
-def trained(folder: Path, config: TrainConfig, **options: Any) -> Path:
+def run_training(folder: Path, config: TrainConfig, **options: Any) -> Path:
     """Run a training and return the checkpoint.
 
     Progress is a bar on a terminal, and lines elsewhere.

@@ -39,8 +39,8 @@ from calibrator.lab.paper.sections.retrained import (
     single_sources_table,
     size_table,
 )
-from calibrator.lab.paper.sections.scored import Scored
-from calibrator.lab.paper.sections.tables import Made
+from calibrator.lab.paper.sections.scored import ScoredRows
+from calibrator.lab.paper.sections.tables import TableContent
 from calibrator.lab.paper.sections.uses import (
     costs_table,
     reviews_table,
@@ -57,7 +57,7 @@ class Entry:
     id: str
     title: str
     rows: tuple[str, ...]
-    make: Callable[[Scored], Made]
+    make: Callable[[ScoredRows], TableContent]
     is_trained: bool = False
 
 

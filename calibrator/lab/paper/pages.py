@@ -8,10 +8,10 @@ from dataclasses import asdict
 from html import escape
 from typing import Any
 
-from calibrator.lab.paper.sections.tables import Line, Table
-from calibrator.lab.reporting.page import cells_table, framed, page, section, style_sheet
+from calibrator.lab.paper.sections.tables import ReportTable, TableLine
+from calibrator.lab.reporting.page import cells_table, frame_figure, page, section, style_sheet
 from calibrator.lab.reporting.panels import pipeline
-from calibrator.rows.results import plain
+from calibrator.rows.results import plain_json
 
 TITLE = "The paper's tables on these rows"
 _STEPS = (
@@ -35,7 +35,7 @@ def svg_file(svg: str) -> str:
     return svg.replace("<svg", head, 1).replace(">", f">{style}", 1) + "\n"
 
 
-def drawings_of(tables: Sequence[Table]) -> Iterator[tuple[str, str]]:
+def drawings_of(tables: Sequence[ReportTable]) -> Iterator[tuple[str, str]]:
     """Yield the file name and the text of each drawing."""
     yield "U01-overview.svg", svg_file(pipeline(_STEPS))
     for table in tables:
@@ -43,11 +43,11 @@ def drawings_of(tables: Sequence[Table]) -> Iterator[tuple[str, str]]:
             yield f"{one.row}-{table.id}-{number}.svg", svg_file(one.svg)
 
 
-def _label(line: Line) -> str:
+def _label(line: TableLine) -> str:
     return f"{PAPER if line.is_paper else ''}{line.label}"
 
 
-def _cells(table: Table) -> tuple[list[str], list[list[str]]]:
+def _cells(table: ReportTable) -> tuple[list[str], list[list[str]]]:
     """Return head and rows as text; a suspect number of the paper has its doubt's number."""
     doubts = any(line.doubt for line in table.lines)
     head = ["", *(one.title for one in table.columns), "row", *(["suspect"] if doubts else [])]
@@ -66,16 +66,16 @@ def _cells(table: Table) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-def _doubts(table: Table) -> list[str]:
+def _doubts(table: ReportTable) -> list[str]:
     return list(dict.fromkeys(line.doubt for line in table.lines if line.doubt))
 
 
-def _sentence(table: Table) -> str:
+def _sentence(table: ReportTable) -> str:
     """Return the reason why there is no table, or its note."""
     return f"{_WORDS[table.state]}{table.note}" if table.state in _WORDS else table.note
 
 
-def as_html(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
+def as_html(tables: Sequence[ReportTable], facts: Mapping[str, Any]) -> str:
     """Return the report as one self-contained page."""
     links = "".join(
         f'<li><a href="#{escape(one.id, quote=True)}">{escape(one.title)}</a>'
@@ -84,7 +84,7 @@ def as_html(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
     )
     head = (
         f"<header><h1>{escape(TITLE)}</h1><p>{escape(_facts(facts))}</p></header>"
-        f"{framed(pipeline(_STEPS), 'Where the number comes from and what it is for (U01).')}"
+        f"{frame_figure(pipeline(_STEPS), 'Where the number comes from and what it is for (U01).')}"
         f"<details><summary>All tables</summary><ul>{links}</ul></details>"
     )
     lacking = cells_table((("row", "why"), list(map(list, facts["not_here"].items()))))
@@ -92,10 +92,12 @@ def as_html(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
     return page(TITLE, head + "".join(map(_html_of, tables)) + last)
 
 
-def _html_of(table: Table) -> str:
+def _html_of(table: ReportTable) -> str:
     """Return the HTML section of a table: lines, figures, suspect numbers, and its command."""
     body = cells_table(_cells(table)) if table.lines else ""
-    drawn = [framed(one.svg, f"{one.caption} ({one.row})", one.names) for one in table.drawings]
+    drawn = [
+        frame_figure(one.svg, f"{one.caption} ({one.row})", one.names) for one in table.drawings
+    ]
     body += f'<div class="pair">{"".join(drawn)}</div>' if drawn else ""
     doubts = "".join(f"<li>{escape(each)}</li>" for each in _doubts(table))
     body += f"<details><summary>Suspect</summary><ul>{doubts}</ul></details>" if doubts else ""
@@ -106,36 +108,36 @@ def _html_of(table: Table) -> str:
     return section(table.title, body, _sentence(table), table.id)
 
 
-def as_markdown(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
+def as_markdown(tables: Sequence[ReportTable], facts: Mapping[str, Any]) -> str:
     """Return the report as Markdown, with links to the files of its drawings."""
     lacking = [f"- {row}: {why}" for row, why in facts["not_here"].items()]
     last = ["\n## Checklist items not covered\n", *lacking, ""]
     return "\n".join([f"# {TITLE}\n", _facts(facts), *map(markdown_of, tables), *last])
 
 
-def markdown_of(table: Table) -> str:
+def markdown_of(table: ReportTable) -> str:
     """Return one table as Markdown with its note, doubts, drawings and command."""
     head, rows = _cells(table)
     parts = [f"\n## {table.title}\n", _sentence(table)]
     if rows:
         lines = [head, ["---"] * len(head), *rows]
-        text = "\n".join("| " + " | ".join(map(_escaped, each)) + " |" for each in lines)
+        text = "\n".join("| " + " | ".join(map(_escape_cell, each)) + " |" for each in lines)
         parts.append(f"\n{text}\n")
     parts += [f"- suspect: {each}" for each in _doubts(table)]
     for number, one in enumerate(table.drawings, start=1):
-        parts.append(f"![{_escaped(one.caption)}](figures/{one.row}-{table.id}-{number}.svg)")
+        parts.append(f"![{_escape_cell(one.caption)}](figures/{one.row}-{table.id}-{number}.svg)")
     parts.append(f"\nRows {', '.join(table.rows)}: `{table.command}`")
     return "\n".join(part for part in parts if part)
 
 
-def _escaped(cell: str) -> str:
+def _escape_cell(cell: str) -> str:
     return cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
-def as_json(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
+def as_json(tables: Sequence[ReportTable], facts: Mapping[str, Any]) -> str:
     """Return the report as JSON, without the drawings."""
     values = [asdict(one) | {"drawings": [d.row for d in one.drawings]} for one in tables]
-    return json.dumps(plain({**facts, "tables": values}), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(plain_json({**facts, "tables": values}), indent=1, ensure_ascii=False) + "\n"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from calibrator.lab.paper.sections.tables import Line
+from calibrator.lab.paper.sections.tables import TableLine
 
 _BESIDE = ("row", "label", "doubt")
 
@@ -20,11 +20,11 @@ def _read() -> dict[str, Any]:
     return found
 
 
-def paper_lines(table: str) -> list[Line]:
+def paper_lines(table: str) -> list[TableLine]:
     """Return the paper's lines of a table; each suspect one has its doubt in full."""
     doubts = _read()["doubts"]
     return [
-        Line(
+        TableLine(
             str(each["label"]),
             {key: value for key, value in each.items() if key not in _BESIDE},
             each["row"],

@@ -25,8 +25,8 @@ from calibrator.errors import JudgingError, OutputError
 from calibrator.lab.paper.catalogue import CATALOGUE, NOT_HERE, Entry
 from calibrator.lab.paper.pages import as_html, as_json, as_markdown, drawings_of
 from calibrator.lab.paper.paper_numbers import paper_lines
-from calibrator.lab.paper.sections.scored import Extent, Scored
-from calibrator.lab.paper.sections.tables import Table, columns_of, table_of
+from calibrator.lab.paper.sections.scored import Extent, ScoredRows
+from calibrator.lab.paper.sections.tables import ReportTable, columns_of, table_of
 from calibrator.rows.kept_scores import code_digest, digest_of_rows
 from calibrator.scorer import opinion_of
 
@@ -35,7 +35,7 @@ FEWEST = 200  # with fewer rows a table may lack those of some kind, and a libra
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportRequest:
     """The request for a report: the command to name in it, the tables, and if some may train."""
 
     command: str
@@ -53,8 +53,11 @@ class Asked:
 
 
 def make_report(
-    scored: Scored, folder: Path, asked: Asked, say: Callable[[str], None] = lambda _: None
-) -> list[Table]:
+    scored: ScoredRows,
+    folder: Path,
+    asked: ReportRequest,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[ReportTable]:
     """Make the missing tables of the report in `folder`, write all files, and return all tables.
 
     `say` gets a sentence for each table that is made. Raises OutputError for a folder that holds
@@ -68,14 +71,14 @@ def make_report(
             continue
         say(f"{number} of {len(wanted)}: {entry.title}")
         begun = time.monotonic()
-        _replace(path, _made(entry, scored, asked).as_json())
+        _replace(path, _make_table(entry, scored, asked).as_json())
         _note_time(folder, entry.id, time.monotonic() - begun)
-    tables = [_found(folder, one, asked) for one in CATALOGUE]
+    tables = [_load_table(folder, one, asked) for one in CATALOGUE]
     _write(folder, tables, scored)
     return tables
 
 
-def _identity(scored: Scored) -> dict[str, Any]:
+def _identity(scored: ScoredRows) -> dict[str, Any]:
     """Return all values that the tables depend on; a changed one makes the tables again."""
     numbers = files("calibrator.lab.paper").joinpath("numbers.yaml").read_bytes()
     return {
@@ -107,7 +110,7 @@ def _adopt(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -
     _replace(mark, text)
 
 
-def _made(entry: Entry, scored: Scored, asked: Asked) -> Table:
+def _make_table(entry: Entry, scored: ScoredRows, asked: ReportRequest) -> ReportTable:
     """Make a table, or an empty one that says what is lacking. Errors on enough rows are raised."""
     command = _command(entry, asked)
     try:
@@ -120,12 +123,12 @@ def _made(entry: Entry, scored: Scored, asked: Asked) -> Table:
         why = f"{len(scored.rows)} rows are too few for it ({error})"
         return _empty(entry, command, "lacking", why)
     lines = [*made.lines, *paper_lines(entry.id)]
-    return Table(
+    return ReportTable(
         entry.id, entry.title, entry.rows, command, made.columns, lines, made.drawings, made.note
     )
 
 
-def _found(folder: Path, entry: Entry, asked: Asked) -> Table:
+def _load_table(folder: Path, entry: Entry, asked: ReportRequest) -> ReportTable:
     """Return a table from the folder, or an empty one with the reason."""
     path = folder / "tables" / f"{entry.id}.json"
     if path.exists():
@@ -135,24 +138,24 @@ def _found(folder: Path, entry: Entry, asked: Asked) -> Table:
     return _empty(entry, _command(entry, asked), "lacking", "it was not asked for.")
 
 
-def _empty(entry: Entry, command: str, state: Any, note: str) -> Table:
+def _empty(entry: Entry, command: str, state: Any, note: str) -> ReportTable:
     lines = paper_lines(entry.id)
     columns = columns_of(lines)
-    return Table(entry.id, entry.title, entry.rows, command, columns, lines, (), note, state)
+    return ReportTable(entry.id, entry.title, entry.rows, command, columns, lines, (), note, state)
 
 
-def _command(entry: Entry, asked: Asked) -> str:
+def _command(entry: Entry, asked: ReportRequest) -> str:
     return f"{asked.command} --only {entry.id}{' --retrain' if entry.is_trained else ''}"
 
 
-def _read(path: Path) -> Table:
+def _read(path: Path) -> ReportTable:
     try:
         return table_of(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError) as error:
         raise OutputError(f"{path} is no table of a report: {error}; remove it") from error
 
 
-def _write(folder: Path, tables: Sequence[Table], scored: Scored) -> None:
+def _write(folder: Path, tables: Sequence[ReportTable], scored: ScoredRows) -> None:
     """Write the report as HTML, Markdown and JSON, and its figures as SVG files."""
     questions = int(scored.questions.max()) + 1
     facts = {

@@ -202,7 +202,7 @@ def size_curve(points: Sequence[tuple[float, Interval]], name: str) -> str:
     """Draw AUROC by training rows, on a logarithmic scale (U07)."""
     sizes = [size for size, _ in points]
     values = [end for _, one in points for end in (one.low, one.high, one.value)]
-    low, high = _padded([value for value in values if math.isfinite(value)])
+    low, high = _pad_range([value for value in values if math.isfinite(value)])
     plot = Plot(460, 320, (min(sizes) * 0.8, max(sizes) * 1.25), (low, high), is_log=True)
     plot.grid_x(sizes[::2] if len(sizes) > 6 else sizes, _thousands, "training rows")
     plot.grid_y(_ticks(low, high), lambda tick: f"{tick:.2f}", "AUROC")
@@ -218,7 +218,7 @@ def _thousands(value: float) -> str:
     return f"{value / 1_000:.3g}k" if value >= 1_000 else f"{value:g}"
 
 
-def _padded(values: Sequence[float]) -> tuple[float, float]:
+def _pad_range(values: Sequence[float]) -> tuple[float, float]:
     """Return a range around all values, in whole steps of 0.05."""
     return (
         math.floor(min(values, default=0.5) * 20 - 0.2) / 20,
@@ -265,11 +265,11 @@ def _forest(
     for number, (axis, rows) in enumerate(panels):
         ends = [v for row in rows for v in (row.interval.low, row.interval.high, row.mark)]
         values = [*ends, *(row.interval.value for row in rows), zero]
-        low, high = _padded([value for value in values if math.isfinite(value)])
+        low, high = _pad_range([value for value in values if math.isfinite(value)])
         left = label_width + number * each
         right = width - left - each + note_width
         plot = Plot(width, height, (low, high), (0, 1), left=left, right=right, top=8)
-        plot.grid_x(_ticks(low, high, int(each / 60)), _signed, axis)
+        plot.grid_x(_ticks(low, high, int(each / 60)), _tick_label, axis)
         plot.segment(plot.x(zero), plot.top, plot.x(zero), height - plot.bottom, "zero")
         for line, row in enumerate(rows):
             _forest_row(plot, row, plot.top + ROW * (line + 0.5) + 2)
@@ -280,7 +280,7 @@ def _forest(
     return frame.svg(", ".join(axis for axis, _ in panels))
 
 
-def _signed(tick: float) -> str:
+def _tick_label(tick: float) -> str:
     return f"{tick:.2f}".replace("-", MINUS)
 
 

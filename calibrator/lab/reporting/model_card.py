@@ -112,7 +112,7 @@ def _plain_table(table: Table) -> str:
     return _table(head, rows)
 
 
-def _seen(evaluation: Evaluation, one: Result | None) -> list[str]:
+def _sensitivity_cells(evaluation: Evaluation, one: Result | None) -> list[str]:
     """Return the sensitivity to show beside an AUROC, in a list; [] where none was measured."""
     if evaluation.sensitivity is None:
         return []
@@ -124,7 +124,7 @@ def _heads(evaluation: Evaluation) -> list[str]:
     return ["sensitivity"] if evaluation.sensitivity else []
 
 
-def _bounded(one: Result | None) -> str:
+def _auroc_with_bounds(one: Result | None) -> str:
     """Return AUROC with its interval over questions."""
     if one is None:
         return NO_FIGURE
@@ -143,9 +143,9 @@ def _methods(evaluation: Evaluation) -> str:
             rows.append(
                 (
                     name,
-                    _bounded(pooled),
-                    _bounded(mean),
-                    *_seen(evaluation, pooled),
+                    _auroc_with_bounds(pooled),
+                    _auroc_with_bounds(mean),
+                    *_sensitivity_cells(evaluation, pooled),
                     figure(pooled.within),
                     figure(pooled.brier),
                     figure(pooled.ece),
@@ -174,8 +174,8 @@ def _benchmarks(evaluation: Evaluation) -> str:
                 one.group,
                 f"{one.rows:,}",
                 figure(one.accuracy),
-                _bounded(one),
-                *_seen(evaluation, one),
+                _auroc_with_bounds(one),
+                *_sensitivity_cells(evaluation, one),
                 figure(one.within),
                 figure(one.brier),
                 figure(one.ece),
@@ -209,8 +209,8 @@ def _tasks(evaluation: Evaluation) -> str:
         (
             one.group,
             f"{one.rows:,}",
-            _bounded(one),
-            *_seen(evaluation, one),
+            _auroc_with_bounds(one),
+            *_sensitivity_cells(evaluation, one),
             *(figure(v) for v in (one.coverage_90, one.coverage_95, one.coverage_99)),
         )
         for one in found

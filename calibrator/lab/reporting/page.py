@@ -48,7 +48,7 @@ def cells_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> str:
     )
 
 
-def framed(svg: str, caption: str, names: Sequence[str] = ()) -> str:
+def frame_figure(svg: str, caption: str, names: Sequence[str] = ()) -> str:
     """Put a caption below a drawing, and between them the colours of its series by name."""
     colours = legend(names) if names else ""
     return f"<figure>{svg}{colours}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -19,7 +19,7 @@ Labelled = Sequence[tuple[str, Ints, Floats]]
 _TICKS = [tick / 5 for tick in range(6)]
 
 
-def _thinned(x: Floats, y: Floats) -> list[tuple[float, float]]:
+def _thin_curve(x: Floats, y: Floats) -> list[tuple[float, float]]:
     kept = np.unique(np.linspace(0, len(x) - 1, min(len(x), POINTS)).round().astype(int))
     return [(float(x[i]), float(y[i])) for i in kept]
 
@@ -31,7 +31,7 @@ def _plot(across: str, up: str) -> Plot:
     return plot
 
 
-def _found(y: Ints, p: Floats) -> tuple[Floats, Floats]:
+def _errors_found(y: Ints, p: Floats) -> tuple[Floats, Floats]:
     """Return the share looked at and the share of errors found, least sure first.
 
     Both have one entry for each distinct confidence.
@@ -46,9 +46,9 @@ def precision_recall_curves(curves: Labelled) -> str:
     """Draw the share of alarms that are errors, by the share of errors found (U04 a)."""
     plot = _plot("errors found", "of the alarms errors")
     for number, (_, y, p) in reversed(list(enumerate(curves))):
-        looked_at, recall = _found(y, p)
+        looked_at, recall = _errors_found(y, p)
         precision = recall * (1 - y).sum() / (looked_at * len(y))
-        plot.line(_thinned(recall, precision), f"curve {series(number)}")
+        plot.line(_thin_curve(recall, precision), f"curve {series(number)}")
         base = float((1 - y).mean())
         plot.line([(0, base), (1, base)], "reference")
     return plot.svg("Precision and recall of errors")
@@ -61,7 +61,7 @@ def coverage_accuracy_curves(curves: Labelled) -> str:
         plot.line([(0, target), (1, target)], "reference")
     for number, (_, y, p) in reversed(list(enumerate(curves))):
         coverage, risk = risk_coverage(y, p)
-        plot.line(_thinned(coverage, 1 - risk), f"curve {series(number)}")
+        plot.line(_thin_curve(coverage, 1 - risk), f"curve {series(number)}")
     return plot.svg("Accuracy against coverage")
 
 
@@ -70,8 +70,8 @@ def review_curves(curves: Labelled) -> str:
     plot = _plot("replies reviewed, least sure first", "errors found")
     plot.line([(0, 0), (1, 1)], "reference")
     for number, (_, y, p) in reversed(list(enumerate(curves))):
-        looked_at, found = _found(y, p)
-        points = _thinned(np.append(0.0, looked_at), np.append(0.0, found))
+        looked_at, found = _errors_found(y, p)
+        points = _thin_curve(np.append(0.0, looked_at), np.append(0.0, found))
         plot.line(points, f"curve {series(number)}")
     return plot.svg("Errors found by reviews")
 

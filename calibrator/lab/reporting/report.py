@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from calibrator.lab.judging.baselines.fitted import NAMES_ONLY
-from calibrator.lab.judging.evaluation.comparisons import Comparison
+from calibrator.lab.judging.evaluation.comparisons import MethodComparison
 from calibrator.lab.judging.evaluation.evaluate import Evaluation
 from calibrator.lab.judging.evaluation.traffic import tables as traffic
 from calibrator.lab.judging.sensitivity.tables import (
@@ -33,7 +33,7 @@ from calibrator.lab.reporting.figures import (
     separation,
     size_curve,
 )
-from calibrator.lab.reporting.page import cells_table, framed, legend, page, section
+from calibrator.lab.reporting.page import cells_table, frame_figure, legend, page, section
 from calibrator.lab.studies.studies import Study
 from calibrator.metrics.intervals import Interval
 from calibrator.metrics.numbers import bounds, chance_text, figure, p_text, percent
@@ -76,10 +76,10 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
         _curves(evaluation),
         _benchmarks(evaluation),
         *map(_study, studies),
-        _within(evaluation),
+        _within_table(evaluation),
         _methods(evaluation),
         *(_groups(evaluation, kind) for kind in ("task", "tier", "domain", "benchmark", "model")),
-        _reading(evaluation),
+        _reading_notes(evaluation),
     ]
     return page(heading, "".join(part for part in parts if part))
 
@@ -163,7 +163,7 @@ def _against_baselines(evaluation: Evaluation) -> str:
     """Return the section that compares the calibrator with baselines; empty without any."""
     judged = [one for one in evaluation.comparisons if one.method == evaluation.judged]
     figures = "".join(
-        _against(rows, [one for one in judged if one.rows == rows])
+        _comparison_figure(rows, [one for one in judged if one.rows == rows])
         for rows in dict.fromkeys(one.rows for one in judged)
     )
     return figures and section(
@@ -174,7 +174,7 @@ def _against_baselines(evaluation: Evaluation) -> str:
     )
 
 
-def _against(rows: str, found: Sequence[Comparison]) -> str:
+def _comparison_figure(rows: str, found: Sequence[MethodComparison]) -> str:
     """Return a figure with one line for each baseline.
 
     Its panels are all rows, the mean over benchmarks, and within questions.
@@ -188,7 +188,7 @@ def _against(rows: str, found: Sequence[Comparison]) -> str:
     unclear = [f"{one.baseline} ({p_text(one.pooled.p)})" for one in found if one.pooled.p >= 1e-3]
     tested = "DeLong's test of the pooled difference: p < 0.001"
     tested += f", but for {'; '.join(unclear)}." if unclear else " for each."
-    return framed(
+    return frame_figure(
         forest_panels(panels, 0.0),
         f"How much higher the calibrator's AUROC is, on {which}. Right of the line it ranks "
         f"better; intervals are 95 %, over questions. {tested}",
@@ -202,19 +202,19 @@ def _curves(evaluation: Evaluation) -> str:
     shown = evaluation.curves[:CURVES_SHOWN]
     judged = shown[0]
     figures = [
-        framed(
+        frame_figure(
             reliability_diagram(judged.bins, judged.method),
             "On the diagonal, 70 % sure means right 70 times in 100. The bars count the replies.",
         ),
-        framed(
+        frame_figure(
             separation(judged.bins, judged.method),
             "The further apart right and wrong replies are, the better it tells them apart.",
         ),
-        framed(
+        frame_figure(
             risk_coverage_curves([(one.method, one.risk_coverage) for one in shown]),
             "Keep only the surest replies: how many of those are wrong? Dashed: 5 % and 10 %.",
         ),
-        framed(
+        frame_figure(
             roc_curves([(one.method, one.roc) for one in shown]),
             "The area under a curve is its AUROC; the diagonal is chance.",
         ),
@@ -248,7 +248,7 @@ def _benchmarks(evaluation: Evaluation) -> str:
     if rival:
         caption += f" Upright marks: {rival} on the same rows."
     return section(
-        "Where does it rank well, and where not?", framed(forest(rows, "AUROC", 0.5), caption)
+        "Where does it rank well, and where not?", frame_figure(forest(rows, "AUROC", 0.5), caption)
     )
 
 
@@ -257,7 +257,9 @@ def _study(study: Study) -> str:
     title = STUDY_TITLES.get(study.name, study.name)
     if study.name == "size":
         points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
-        drawn = framed(size_curve(points, study.method), f"{study.method}; 95 % over questions.")
+        drawn = frame_figure(
+            size_curve(points, study.method), f"{study.method}; 95 % over questions."
+        )
         return section(title, f'<div class="pair">{drawn}</div>')
     rows = [
         ForestRow(
@@ -268,7 +270,7 @@ def _study(study: Study) -> str:
     mark = MARKS.get(study.name, "with everything in training")
     caption = f"{study.method}; mean {figure(study.mean())}."
     caption += f" Upright marks: {mark}." if mark else ""
-    return section(title, framed(forest(rows, "AUROC", 0.5), caption) + _study_table(study))
+    return section(title, frame_figure(forest(rows, "AUROC", 0.5), caption) + _study_table(study))
 
 
 def _study_table(study: Study) -> str:
@@ -346,7 +348,7 @@ def _cells(one: Result) -> list[str]:
     ]
 
 
-def _within(evaluation: Evaluation) -> str:
+def _within_table(evaluation: Evaluation) -> str:
     """Return the section about ranking replies to one question; empty where none was measured."""
     lines = "".join(
         f"<tr><th>{escape(one.method)}</th><td>{figure(one.auroc.value)}</td>"
@@ -421,7 +423,7 @@ def _groups(evaluation: Evaluation, kind: str) -> str:
     )
 
 
-def _reading(evaluation: Evaluation) -> str:
+def _reading_notes(evaluation: Evaluation) -> str:
     """Return the footer that explains the figures."""
     seen = f" {escape(SCORE_NOTE)}" if evaluation.sensitivity else ""
     return (

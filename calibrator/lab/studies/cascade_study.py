@@ -106,7 +106,7 @@ def study_cascade(
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _ModelSide:
     """One model's replies, (N,): labels, confidences alone, and confidences knowing the other."""
 
     labels: Ints
@@ -119,22 +119,22 @@ def _side(
     rows: Sequence[Row],
     alone: Sequence[Score],
     pairs: Sequence[tuple[int, int]],
-) -> _Side:
+) -> _ModelSide:
     """Score one model's replies, alone and knowing the other model's reply."""
-    items = [_beside(rows[at], rows[other]) for at, other in pairs]
+    items = [_item_beside(rows[at], rows[other]) for at, other in pairs]
     own = [alone[at] for at, _ in pairs]
     knowing = calibrator.with_others(items, own)
     labels = np.array([rows[at].correct or 0 for at, _ in pairs])
-    return _Side(labels, confidences_of(own), confidences_of(knowing))
+    return _ModelSide(labels, confidences_of(own), confidences_of(knowing))
 
 
-def _beside(row: Row, other: Row) -> Item:
+def _item_beside(row: Row, other: Row) -> Item:
     return replace(
         row.item("served"), others=(OtherReply(other.answer, other.model, other.tool_use),)
     )
 
 
-def _step(first: _Side, second: _Side, threshold: float) -> Step:
+def _step(first: _ModelSide, second: _ModelSide, threshold: float) -> Step:
     """Measure a cascade that asks the second model below a threshold and keeps the surer reply."""
     is_asked = first.alone < threshold
     is_replaced = is_asked & (second.alone > first.alone)

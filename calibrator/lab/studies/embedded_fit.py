@@ -68,13 +68,13 @@ class EmbeddedFit:
         data = self._write([self.rows[i] for i in train])
         config = replace(self.config, data=(str(data),))
         place = data.parent / ("shared" if self.trained else "run")
-        preparing = self._shared if self.trained else prepare
+        preparing = self._shared_reading if self.trained else prepare
         checkpoint = run(place, config, self.say, optional=PARTS, preparing=preparing)
         scorer = load_scorer(str(checkpoint))
         return score_rows(scorer, [self.rows[i] for i in judged]).confidence
 
     @cached_property
-    def _shared(self) -> SharedReading:
+    def _shared_reading(self) -> SharedReading:
         config = replace(self.config, data=(str(self._write(self.rows[: self.trained])),))
         return SharedReading(config, load_tokenizer(base_folder()), self.say)
 

@@ -18,7 +18,7 @@ from calibrator.errors import JudgingError
 from calibrator.metrics.correlation import Correlation, spearman
 from calibrator.metrics.metrics import Floats, Ints, auroc, cohens_d
 from calibrator.rows.groups import NONE
-from calibrator.rows.results import plain
+from calibrator.rows.results import plain_json
 from calibrator.rows.rows import Row, labels_of
 
 SURE, UNSURE = 0.9, 0.1  # S01
@@ -60,7 +60,7 @@ class FailureStudy:
     unsure_right: list[str]
 
     def as_json(self) -> str:
-        return json.dumps(plain(asdict(self)), indent=1)
+        return json.dumps(plain_json(asdict(self)), indent=1)
 
 
 def study_failures(rows: Sequence[Row], confidence: Floats, method: str) -> FailureStudy:
@@ -83,8 +83,8 @@ def study_failures(rows: Sequence[Row], confidence: Floats, method: str) -> Fail
         spearman([e.accuracy for e in large], [e.auroc for e in large]),
         int(denied.sum()),
         int((denied & (labels == 0)).sum()),
-        _worst(rows, (labels == 0) & (confidence > SURE), -confidence),
-        _worst(rows, (labels == 1) & (confidence < UNSURE), confidence),
+        _worst_ids(rows, (labels == 0) & (confidence > SURE), -confidence),
+        _worst_ids(rows, (labels == 1) & (confidence < UNSURE), confidence),
     )
 
 
@@ -104,6 +104,6 @@ def _failures(name: str, labels: Ints, confidence: Floats) -> Failures:
     )
 
 
-def _worst(rows: Sequence[Row], found: np.ndarray, order: Floats) -> list[str]:
+def _worst_ids(rows: Sequence[Row], found: np.ndarray, order: Floats) -> list[str]:
     at = np.flatnonzero(found)
     return [str(rows[i].id) for i in at[np.argsort(order[at], kind="stable")][:NAMED]]

@@ -50,14 +50,14 @@ def inject_hedges(answer: str) -> str:
 
 
 def _answer(change: Callable[[str], str]) -> Callable[[Row], Item]:
-    def changed(row: Row) -> Item:
+    def change_item(row: Row) -> Item:
         item = row.item("served")
         return replace(item, answer=change(item.answer))
 
-    return changed
+    return change_item
 
 
-def _first(characters: int) -> Callable[[str], str]:
+def _cut_after(characters: int) -> Callable[[str], str]:
     return lambda answer: answer[:characters]
 
 
@@ -76,7 +76,7 @@ PROBES: dict[str, Callable[[Row], Item]] = {
     "answer: empty": _answer(lambda _: ""),
     "hedges: taken out": _answer(strip_hedges),
     "hedges: put in": _answer(inject_hedges),
-    **{_budget_label(n): _answer(_first(n)) for n in BUDGETS},
+    **{_budget_label(n): _answer(_cut_after(n)) for n in BUDGETS},
 }
 _BOUNDS = {_budget_label(n): n for n in BUDGETS}
 

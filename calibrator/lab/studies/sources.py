@@ -15,8 +15,8 @@ import numpy as np
 
 from calibrator.errors import JudgingError
 from calibrator.lab.judging.baselines.fitted import check_questions
-from calibrator.lab.studies.studies import MIN_JUDGED, Entry, Fit, Study, entry_of
-from calibrator.rows.groups import shown
+from calibrator.lab.studies.studies import MIN_JUDGED, Fit, Study, StudyEntry, entry_of
+from calibrator.rows.groups import printable_name
 from calibrator.rows.rows import Row
 
 SourcesName = Literal["growing-sources", "single-sources"]
@@ -47,9 +47,9 @@ def run_sources(
     else:
         for one in sources:
             others = [each for each in sources if each != one]
-            pools.append((f"{shown(one)} alone", [one], others))
+            pools.append((f"{printable_name(one)} alone", [one], others))
         pools.append(("all three", sources, sources))
-    rows, entries = [*train, *test], list[Entry]()
+    rows, entries = [*train, *test], list[StudyEntry]()
     for done, (label, pool, judged_on) in enumerate(pools):
         progress(done, len(pools))
         entries += _pool(fit, rows, len(train), label, pool, judged_on)
@@ -82,7 +82,7 @@ def _pool(
     label: str,
     pool: Sequence[str],
     targets: Sequence[str],
-) -> list[Entry]:
+) -> list[StudyEntry]:
     """Fit on the replies of some models, and judge those of each target model."""
     if not targets:
         raise JudgingError("every model is a source; none is left to judge")
@@ -92,7 +92,9 @@ def _pool(
     for target in targets:
         at = np.array([n for n, i in enumerate(judged) if rows[i].model == target])
         its = [rows[i] for i in judged[at]]
-        entries.append(entry_of(f"{label}, on {shown(target)}", len(fitted), its, found[at]))
+        entries.append(
+            entry_of(f"{label}, on {printable_name(target)}", len(fitted), its, found[at])
+        )
     mean = float(np.mean([each.auroc for each in entries]))
     whole = entry_of(label, len(fitted), [rows[i] for i in judged], found)
     named = f"{label}, {MEAN} {len(targets)} models"

@@ -24,11 +24,11 @@ from calibrator.lab.judging.baselines.fitted import check_questions
 from calibrator.metrics.disagreement import disagreement
 from calibrator.metrics.intervals import RESAMPLES, auroc_interval
 from calibrator.metrics.metrics import Floats, Ints, auroc, ece
-from calibrator.metrics.rankings import Ranking, ranking
+from calibrator.metrics.rankings import Ranking, measure_ranking
 from calibrator.recalibration.study import mend
-from calibrator.rows.groups import shown
+from calibrator.rows.groups import printable_name
 from calibrator.rows.kept_scores import kept_folds
-from calibrator.rows.results import numbers, plain
+from calibrator.rows.results import numbers, plain_json
 from calibrator.rows.rows import Row, labels_of, question_numbers
 
 FORMAT = 1
@@ -84,7 +84,7 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StudyEntry:
     """The figures of one fold; `reference` is the AUROC of the fit on everything, on the same rows.
 
     `inside` is that of the fold's own fit on the test rows that were not left out (K05, K06).
@@ -112,7 +112,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class PooledRanking:
     """All judged rows of a study at once, each scored by the fit that did not see its group.
 
     `reference` is the ranking of the same rows by the fit on everything.
@@ -128,8 +128,8 @@ class Study:
 
     name: str
     method: str
-    entries: list[Entry]
-    together: Together | None = None  # where each judged row was left out once
+    entries: list[StudyEntry]
+    together: PooledRanking | None = None  # where each judged row was left out once
 
     def mean(self, figure: str = "auroc") -> float:
         """Return the unweighted mean of a figure over the entries that have it (H16)."""
@@ -144,13 +144,13 @@ def entry_of(
     confidence: Floats,
     reference: Floats | None = None,
     resamples: int = RESAMPLES,
-) -> Entry:
+) -> StudyEntry:
     """Return the figures of one fold's rows, with an interval over questions."""
     y, questions = labels_of(rows), question_numbers(rows)
     interval = auroc_interval(y, confidence, questions, resamples)
     mixed = disagreement(y, confidence, questions, permutations=0)
     mended = mend(label, y, confidence, questions)
-    return Entry(
+    return StudyEntry(
         label=label,
         trained=trained,
         rows=len(rows),
@@ -184,7 +184,9 @@ def plan(
         raise JudgingError(f"nothing to leave out: no group has {MIN_JUDGED} rows to judge")
     if only:
         single = Counter(key[-1] for key in keys[len(train) :] if key)
-        known = groups | {shown(one): {one} for one, n in single.items() if n >= MIN_JUDGED}
+        known = groups | {
+            printable_name(one): {one} for one, n in single.items() if n >= MIN_JUDGED
+        }
         groups = {label: _together_in(label, known, list(groups)) for label in only}
     return [
         Fold(
@@ -232,11 +234,11 @@ def _left_out(counts: Counter[str], name: StudyName) -> dict[str, set[str]]:
     """
     large = sorted(name for name, rows in counts.items() if rows >= MIN_JUDGED)
     if name != "benchmark-folds":
-        return {shown(one): {one} for one in large}
+        return {printable_name(one): {one} for one in large}
     random.Random(SEED).shuffle(large)
     size = min(BENCHMARKS_A_FOLD, len(large) // 2)
     folds = [large[k * size : (k + 1) * size] for k in range(FOLDS)]
-    return {" ".join(map(shown, sorted(fold))): set(fold) for fold in folds if fold}
+    return {" ".join(map(printable_name, sorted(fold))): set(fold) for fold in folds if fold}
 
 
 def _sizes(train: Sequence[Row], test: Sequence[Row]) -> Iterator[Fold]:
@@ -274,26 +276,30 @@ def run(
         progress(1, fits)
     entries, apart = [], np.full(len(rows), math.nan)
     for fold in folds:
-        found, inside = _fitted(name, fit, fold, rows, len(train))
+        found, inside = _fit_fold(name, fit, fold, rows, len(train))
         reference = None if name == "size" else whole[fold.judged]
         judged, apart[fold.judged] = [rows[i] for i in fold.judged], found
         entry = entry_of(fold.label, len(fold.train), judged, found, reference)
         entries.append(replace(entry, inside=inside))
         say(f"{fold.label}: AUROC {entries[-1].auroc:.3f} on {len(judged)} rows")
         progress(fits - len(folds) + len(entries), fits)
-    return Study(name, method, entries, None if name == "size" else _together(rows, apart, whole))
+    return Study(
+        name, method, entries, None if name == "size" else _rank_pooled(rows, apart, whole)
+    )
 
 
-def _together(rows: Sequence[Row], apart: Floats, whole: Floats) -> Together:
+def _rank_pooled(rows: Sequence[Row], apart: Floats, whole: Floats) -> PooledRanking:
     """Return the ranking of all judged rows, by the folds' confidences and by the fit on all."""
     at = np.flatnonzero(~np.isnan(apart))
     judged = [rows[i] for i in at.tolist()]
     names = [row.benchmark or "" for row in judged], [row.question_id for row in judged]
     y = labels_of(judged)
-    return Together(ranking(y, apart[at], *names), ranking(y, whole[at], *names))
+    return PooledRanking(
+        measure_ranking(y, apart[at], *names), measure_ranking(y, whole[at], *names)
+    )
 
 
-def _fitted(
+def _fit_fold(
     name: StudyName, fit: Fit, fold: Fold, rows: Sequence[Row], trained: int
 ) -> tuple[Floats, float]:
     """Return the confidences of a fold's judged rows, and its AUROC on the other test rows.
@@ -310,7 +316,7 @@ def _fitted(
 
 
 def study_json(study: Study) -> str:
-    values = {"format": FORMAT, **plain(asdict(study)), "mean": plain(study.mean())}
+    values = {"format": FORMAT, **plain_json(asdict(study)), "mean": plain_json(study.mean())}
     return json.dumps(values, indent=1, allow_nan=False)
 
 
@@ -320,11 +326,13 @@ def read_study(path: Path) -> Study:
         values: dict[str, Any] = numbers(json.loads(path.read_text(encoding="utf-8")))
         if values["format"] != FORMAT:
             raise ValueError(f"this version reads format {FORMAT}")
-        entries = [Entry(**one) for one in values["entries"]]
+        entries = [StudyEntry(**one) for one in values["entries"]]
         together = values.get("together")  # absent in older files
         if isinstance(together, dict):
             rankings = {key: Ranking(**one) for key, one in together.items()}
-            return Study(str(values["name"]), str(values["method"]), entries, Together(**rankings))
+            return Study(
+                str(values["name"]), str(values["method"]), entries, PooledRanking(**rankings)
+            )
         return Study(str(values["name"]), str(values["method"]), entries)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise JudgingError(f"{path} is no study that this version wrote: {error}") from error
@@ -352,10 +360,10 @@ def fit_of(
     reused.
     """
     if method == "tfidf":
-        from calibrator.lab.judging.baselines.tfidf import WordCounts  # needs scikit-learn
+        from calibrator.lab.judging.baselines.tfidf import WordPairCounts  # needs scikit-learn
 
         say(f"counting the words of {len(rows)} rows")
-        counts = WordCounts(rows)
+        counts = WordPairCounts(rows)
 
         def words(train: Ints, judged: Ints) -> Floats:
             return counts.scores(train, judged, "served")

@@ -44,7 +44,7 @@ def write_extended(
     replaced = tuple(
         prefix
         for prefix in (ABILITIES, INSPECTOR, KNOWLEDGE, CALLS, OPINION)
-        if _holds(parts, prefix)
+        if _has_prefix(parts, prefix)
     )
     state = {key: array for key, array in state.items() if not key.startswith(replaced)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,5 +72,5 @@ def _own_config(start: Path) -> CheckpointConfig:
     return config
 
 
-def _holds(parts: Mapping[str, Array], prefix: str) -> bool:
+def _has_prefix(parts: Mapping[str, Array], prefix: str) -> bool:
     return any(key.startswith(prefix) for key in parts)

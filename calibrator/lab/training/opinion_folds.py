@@ -18,8 +18,8 @@ from calibrator.errors import TrainingError
 from calibrator.features.forest import PREFIX as FOREST
 from calibrator.features.forest import Forest
 from calibrator.features.tower import Tower, TowerRow, tower_row
-from calibrator.features.weights import under
-from calibrator.lab.training.fits.opinion import Unseen
+from calibrator.features.weights import arrays_under
+from calibrator.lab.training.fits.opinion import UnseenReplies
 from calibrator.lab.training.stages.forest import fit_forest
 from calibrator.lab.training.stages.npz import load_arrays, save_arrays
 from calibrator.lab.training.stages.piece_vectors import piece_vectors
@@ -33,7 +33,7 @@ from calibrator.lab.training.tower_stage import (
 from calibrator.readers.inspection import inspect
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import stripped
+from calibrator.text.addressed_text import strip_addresses
 from calibrator.text.layout import encode
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def read_unseen(
     checkpoint: Checkpoint,
     folds: int,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Unseen:
+) -> UnseenReplies:
     """Return the folds' log-odds of rows, through the curve and the inspector of the checkpoint.
 
     The names that its forest knows have to be those that the folds were fitted with. The result is
@@ -107,7 +107,7 @@ def read_unseen(
     kept = load_arrays(path)
     if kept["odds"].shape[1] != len(rows):
         raise TrainingError(f"{path} is of other rows")
-    return Unseen(rows, kept["odds"], kept["meanings"])
+    return UnseenReplies(rows, kept["odds"], kept["meanings"])
 
 
 def abilities_of(checkpoint: Checkpoint) -> dict[str, float]:
@@ -124,7 +124,7 @@ def abilities_of(checkpoint: Checkpoint) -> dict[str, float]:
 def _members(arrays: Mapping[str, Any]) -> tuple[Tower, Forest]:
     """Return tower and forest of a fold's arrays."""
     own = {k.removeprefix(f"{_TOWER}0."): v for k, v in arrays.items() if k.startswith(_TOWER)}
-    forest = under(arrays, FOREST)
+    forest = arrays_under(arrays, FOREST)
     return Tower([own]), Forest(forest)
 
 
@@ -136,7 +136,7 @@ def _read(
 ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
     """Return log-odds (2, B), without and with names, and the questions' vectors (B, D)."""
     tower, forest = members
-    texts = [text for row in rows for text in (row.question, stripped(row.answer))]
+    texts = [text for row in rows for text in (row.question, strip_addresses(row.answer))]
     ids = encode(checkpoint.tokenizer, texts, checkpoint.config.layout)
     seen_by_tower: list[TowerRow] = [
         tower_row(texts[2 * at], texts[2 * at + 1], ids[2 * at], ids[2 * at + 1])
@@ -152,7 +152,7 @@ def _read(
     curve, found = checkpoint.config.recalibration, []
     for numbers in ([0] * len(rows), names):
         odds, _ = tower.read(seen_by_tower, numbers)
-        right = sigmoid(forest.joined(odds, seen_by_tower, numbers))
+        right = sigmoid(forest.join_odds(odds, seen_by_tower, numbers))
         right = curve.apply_all(right) if curve else right
         found.append(logit(right * in_order))
     own = checkpoint.parts.forest or forest  # serving will use the checkpoint's vectors

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from calibrator.lab.training.fits.opinion import chosen_rows
-from calibrator.lab.training.run import Chosen, TrainConfig, selected, with_calls_apart
+from calibrator.lab.training.run import Chosen, TrainConfig, read_selection, with_calls_apart
 from calibrator.rows.rows import Row
 
 MIN_LABELS = 20  # right rows, and as many wrong ones, that an optional part needs
@@ -20,20 +20,22 @@ def choose_parts(
 
     Each omitted part is reported to `say` with the reason. Raises TrainingError for unusable rows.
     """
-    rows, held, _ = every = selected(replace(config, has_calls=False))
+    rows, held, _ = every = read_selection(replace(config, has_calls=False))
     texts, _, calls = apart = with_calls_apart(rows, held)
     missing = {
         "abilities": "" if len({row.model for row in texts if row.model}) > 1 else (
             "it needs replies of two models, with their names"
         ),
-        "calls": "" if texts and _teach(calls) else f"{_few()} that call tools",
+        "calls": "" if texts and _teach(calls) else f"{_too_few_note()} that call tools",
         "inspector": "" if sum(row.correct or 0 for row in texts) >= MIN_LABELS else (
             f"it needs {MIN_LABELS} right replies"
         ),
     }  # fmt: skip
     if config.has_opinion:
         compared = chosen_rows(texts, config.opinion, config.seed)
-        missing["opinion"] = "" if _teach(compared) else f"{_few()} that other models answered too"
+        missing["opinion"] = (
+            "" if _teach(compared) else f"{_too_few_note()} that other models answered too"
+        )
     for part, reason in missing.items():
         if part in optional and reason and getattr(config, f"has_{part}"):
             say(f"without the part {part!r}: {reason}")
@@ -48,5 +50,5 @@ def _teach(rows: Sequence[Row]) -> bool:
     return min(right, len(rows) - right) >= MIN_LABELS
 
 
-def _few() -> str:
+def _too_few_note() -> str:
     return f"it needs {MIN_LABELS} right and {MIN_LABELS} wrong replies"

@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calibrator.lab.training.fits.calls import fit_calls
-from calibrator.lab.training.fits.inspection.training import Taught, fit_inspector
+from calibrator.lab.training.fits.inspection.training import TaughtLessons, fit_inspector
 from calibrator.lab.training.stages.abilities import fit_abilities
 from calibrator.lab.training.stages.knowledge import fit_knowledge
 from calibrator.lab.training.stages.npz import Arrays, load_arrays, save_arrays
 from calibrator.lab.training.stages.piece_vectors import piece_vectors
 
 if TYPE_CHECKING:
-    from calibrator.lab.training.run import Run
+    from calibrator.lab.training.run import TrainingRun
     from calibrator.rows.rows import Row
 
 
 def fit_parts(
-    run: Run,
+    run: TrainingRun,
     rows: Sequence[Row],
     calls: Sequence[Row],
     base: Path,
     names: Sequence[str],
-    taught: Taught | None = None,
+    taught: TaughtLessons | None = None,
 ) -> Arrays:
     """Return the arrays of all parts that the configuration wants, under their prefixes.
 
@@ -39,7 +39,7 @@ def fit_parts(
     config = run.config
     found: Arrays = {}
     if config.has_abilities:
-        found |= _kept(
+        found |= _load_or_fit(
             run.folder / "abilities.npz", lambda: fit_abilities(rows, names, config.abilities)
         )
     if config.has_inspector:
@@ -49,24 +49,24 @@ def fit_parts(
             given = (rows, run.tokenizer, config.layout, vectors, config.inspector)
             return fit_inspector(*given, config.seed, run.say, taught)
 
-        found |= _kept(run.folder / "inspector.npz", fit)
+        found |= _load_or_fit(run.folder / "inspector.npz", fit)
     if config.has_knowledge:
 
         def teach() -> Arrays:
             given = (rows, run.tokenizer, base, config.knowledge, config.seed)
             return fit_knowledge(*given, run.say)
 
-        found |= _kept(run.folder / "knowledge.npz", teach)
+        found |= _load_or_fit(run.folder / "knowledge.npz", teach)
     if config.has_calls:
         run.say(f"calls: {len(calls)} rows")
         every = [*rows, *calls]
-        found |= _kept(
+        found |= _load_or_fit(
             run.folder / "calls.npz", lambda: fit_calls(every, config.seed, config.calls)
         )
     return found
 
 
-def _kept(path: Path, fit: Callable[[], Arrays]) -> Arrays:
+def _load_or_fit(path: Path, fit: Callable[[], Arrays]) -> Arrays:
     """Return the arrays saved earlier, or fit and save them now."""
     if not path.exists():
         save_arrays(path, fit())

@@ -16,14 +16,14 @@ from calibrator.checkpoints.digests import sha256_of
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.lab.training.fits.calls import CallConfig
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
-from calibrator.lab.training.fits.inspection.training import Taught
+from calibrator.lab.training.fits.inspection.training import TaughtLessons
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig
 from calibrator.lab.training.fits.opinion import OpinionConfig
-from calibrator.lab.training.rows.examples import Example, disguised, tokenize
+from calibrator.lab.training.rows.examples import Example, disguise_rows, tokenize
 from calibrator.lab.training.rows.outliers import OutlierSource
 from calibrator.lab.training.rows.run_folder import adopt_folder
 from calibrator.lab.training.stages.abilities import AbilityConfig
-from calibrator.lab.training.stages.forest import Described, ForestConfig
+from calibrator.lab.training.stages.forest import ForestConfig, ForestInputs
 from calibrator.lab.training.stages.tower import TowerConfig
 from calibrator.rows.rows import Row
 from calibrator.rows.selection import Selection, select_rows
@@ -87,11 +87,11 @@ class TrainData:
     rows: list[Row]
     calls: list[Row]
     base_rate: float
-    described: Described | None = None  # the forest's input for `train`, if already computed
-    taught: Taught | None = None  # the inspector's lessons, if already computed
+    described: ForestInputs | None = None  # the forest's input for `train`, if already computed
+    taught: TaughtLessons | None = None  # the inspector's lessons, if already computed
 
 
-class Preparing(Protocol):
+class Preparation(Protocol):
     """A function that makes examples of a configuration's rows, such as `prepare`."""
 
     def __call__(
@@ -129,13 +129,13 @@ def prepare(
     The same configuration gives the same data. `chosen` are the rows if they were read already.
     Raises TrainingError if there is none to train on or to validate on.
     """
-    rows, held, calls = chosen or selected(config)
+    rows, held, calls = chosen or read_selection(config)
     if not rows:
         raise TrainingError("all rows call tools: a tower learns from texts")
     rng = random.Random(config.seed)
     held = validation_of(held, config, rng)
     base_rate = sum(row.correct or 0 for row in rows) / len(rows)
-    shown = disguised(rows, config.addressed_share, rng)
+    shown = disguise_rows(rows, config.addressed_share, rng)
     source = OutlierSource(rng, sorted(tokenizer.get_vocab()))
     strange = [source.row(n) for n in range(round(len(rows) * config.outlier_share))]
     convert = partial(tokenize, tokenizer=tokenizer, layout=config.layout)
@@ -155,7 +155,7 @@ def validation_of(held: Sequence[Row], config: TrainConfig, rng: random.Random) 
     return rng.sample(held, min(config.validation_rows, len(held)))
 
 
-def selected(config: TrainConfig) -> Chosen:
+def read_selection(config: TrainConfig) -> Chosen:
     """Read the rows of the configuration, with rows that call tools apart if it fits calls."""
     rows, held = select_rows([Path(path) for path in config.data], config.selection)
     return with_calls_apart(rows, held) if config.has_calls else (rows, held, [])
@@ -171,7 +171,7 @@ def _calls_tools(row: Row) -> bool:
     return row.tool_use is not None and row.tool_use.has_calls
 
 
-class Run:
+class TrainingRun:
     """A training run's folder, and what its stages share."""
 
     def __init__(self, folder: Path, config: TrainConfig, say: Callable[[str], None]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from calibrator.lab.training.fits.inspection.lessons import Lesson
-from calibrator.lab.training.fits.inspection.training import Taught, teach
+from calibrator.lab.training.fits.inspection.training import TaughtLessons, teach
 from calibrator.lab.training.rows.examples import Example, tokenize
 from calibrator.lab.training.run import (
     Chosen,
@@ -27,11 +27,11 @@ from calibrator.lab.training.run import (
     TrainData,
     base_folder,
     prepare,
-    selected,
+    read_selection,
     validation_of,
 )
 from calibrator.lab.training.stages import piece_vectors
-from calibrator.lab.training.stages.forest import Described, describe
+from calibrator.lab.training.stages.forest import ForestInputs, describe
 from calibrator.lab.training.tower_stage import tower_rows
 from calibrator.rows.rows import Row
 
@@ -48,16 +48,16 @@ class SharedReading:
         self, config: TrainConfig, tokenizer: Tokenizer, say: Callable[[str], None] = print
     ) -> None:
         self._config, self._tokenizer, self._say = config, tokenizer, say
-        self._rows, self._held, calls = selected(config)
+        self._rows, self._held, calls = read_selection(config)
         say("reading what all fits share")
         chosen = self._rows, self._held, calls
         shown = prepare(config, tokenizer, chosen=chosen).train
         # a row held out here may be trained on in a fold that leaves out copies of its question
-        self._examples = [*shown, *self._converted(self._held)]
+        self._examples = [*shown, *self._tokenize(self._held)]
         self._strange = range(len(self._rows), len(shown))
         own = range(len(self._rows)), range(len(shown), len(self._examples))
         places = [place for part in own for place in part]
-        self._places = dict(zip(_numbered([*self._rows, *self._held]), places, strict=True))
+        self._places = dict(zip(_number_rows([*self._rows, *self._held]), places, strict=True))
 
     def __call__(
         self,
@@ -67,21 +67,21 @@ class SharedReading:
         chosen: Chosen | None = None,
     ) -> TrainData:
         """Return the data of a fold's `chosen` rows, with validation rows drawn as in `prepare`."""
-        rows, held, calls = chosen or selected(config)
+        rows, held, calls = chosen or read_selection(config)
         strange = self._strange[: round(len(rows) * config.outlier_share)]
-        at = [*(self._places[key] for key in _numbered(rows)), *strange]
+        at = [*(self._places[key] for key in _number_rows(rows)), *strange]
         base_rate = sum(row.correct or 0 for row in rows) / len(rows)
         return TrainData(
             list(self._examples_of(rows, at, base_rate)),
-            self._converted(validation_of(held, config, Random(config.seed))),
+            self._tokenize(validation_of(held, config, Random(config.seed))),
             rows,
             calls,
             base_rate,
-            self._described.of(np.array(at)) if config.has_forest else None,
-            self._taught.where(_told_by(rows, self._rows)) if config.has_inspector else None,
+            self._description.rows_at(np.array(at)) if config.has_forest else None,
+            self._lessons.where(_told_by(rows, self._rows)) if config.has_inspector else None,
         )
 
-    def _converted(self, rows: Sequence[Row]) -> list[Example]:
+    def _tokenize(self, rows: Sequence[Row]) -> list[Example]:
         return tokenize(rows, self._tokenizer, self._config.layout)
 
     def _examples_of(
@@ -94,12 +94,12 @@ class SharedReading:
             yield replace(self._examples[place], target=base_rate)
 
     @cached_property
-    def _described(self) -> Described:
+    def _description(self) -> ForestInputs:
         shown = len(self._rows) + len(self._strange)
         return describe(tower_rows(self._examples), self._config.forest, self._config.seed, shown)
 
     @cached_property
-    def _taught(self) -> Taught:
+    def _lessons(self) -> TaughtLessons:
         config, vectors = self._config, piece_vectors.piece_vectors(base_folder())
         given = self._rows, self._tokenizer, config.layout, vectors, config.inspector, config.seed
         return teach(*given, self._say)
@@ -110,7 +110,7 @@ def _key(row: Row) -> Key:
     return row.question, row.answer, row.model, row.benchmark, row.correct
 
 
-def _numbered(rows: Sequence[Row]) -> Iterator[tuple[Key, int]]:
+def _number_rows(rows: Sequence[Row]) -> Iterator[tuple[Key, int]]:
     """Yield the key of each row, and the number of equal rows before it."""
     seen: Counter[Key] = Counter()
     for row in rows:

@@ -65,7 +65,7 @@ def fit_stage(
     names = known_names(data)
     given, rare = tower_data(data, names, config.tower.folds)
     missing = [n for n in range(config.tower.members) if not (folder / MEMBER.format(n)).exists()]
-    count = _counting(progress, len(missing) * len(given.rows))
+    count = _row_counter(progress, len(missing) * len(given.rows))
     everything = np.arange(len(given.rows))
     members: list[Weights] = []
     for number in range(config.tower.members):
@@ -77,13 +77,13 @@ def fit_stage(
         say(f"tower {number + 1} of {config.tower.members} is fitted")
     forest: Weights = {}
     if config.has_forest:
-        forest = _grown(given, data, len(names) + 1, config, base, say)
+        forest = _grow_forest(given, data, len(names) + 1, config, base, say)
     stage = TowerStage(validation_logits(members, forest, data.validation, names), members, forest)
     _write(folder / FITTED, stage)
     return stage
 
 
-def _grown(
+def _grow_forest(
     given: TowerData,
     data: TrainData,
     names: int,
@@ -107,7 +107,7 @@ def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> Fore
     return ForestData(rows, given.names[at], benchmarks[at], own, given.targets[at])
 
 
-def _counting(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+def _row_counter(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
     """Return a function that adds up rows and calls `progress` with the sum and the total."""
     done = 0
 
@@ -168,7 +168,7 @@ def validation_logits(
     tower, found = Tower(members), []
     for numbers in ([0] * len(rows), known):
         odds = tower.logits(rows, numbers)
-        found.append(Forest(forest).joined(odds, rows, numbers) if forest else odds)
+        found.append(Forest(forest).join_odds(odds, rows, numbers) if forest else odds)
     return np.stack(found, axis=1).astype(np.float32)
 
 

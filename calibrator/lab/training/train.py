@@ -38,13 +38,13 @@ from calibrator.lab.training.opinion_folds import (
 from calibrator.lab.training.parts_of_rows import choose_parts
 from calibrator.lab.training.parts_stage import fit_parts
 from calibrator.lab.training.run import (
-    Preparing,
-    Run,
+    Preparation,
     TrainConfig,
     TrainData,
+    TrainingRun,
     base_folder,
     prepare,
-    selected,
+    read_selection,
 )
 from calibrator.lab.training.tower_stage import fit_stage, known_names
 from calibrator.lab.training.write_checkpoint import finish
@@ -64,7 +64,7 @@ def train(
     *,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     optional: Collection[str] = (),
-    preparing: Preparing = prepare,
+    preparing: Preparation = prepare,
 ) -> Path:
     """Run or resume the training in `folder`, and return the checkpoint's folder.
 
@@ -74,7 +74,7 @@ def train(
     there is nothing to train on or the folder belongs to another run.
     """
     _check(config)
-    run = Run(folder, config, say)
+    run = TrainingRun(folder, config, say)
     if config.start:
         return _extend(run, progress)
     run.config, chosen = choose_parts(config, optional, say)
@@ -106,7 +106,7 @@ def _check(config: TrainConfig) -> None:
     check_readable(map(Path, config.data))
 
 
-def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
+def _extend(run: TrainingRun, progress: Callable[[int, int], None]) -> Path:
     """Write the checkpoint that the run starts from with newly fitted parts; return its folder."""
     config = run.config
     start, target = resolve_checkpoint(config.start), run.folder / CHECKPOINT
@@ -115,7 +115,7 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
         raise TrainingError(
             f"{config.start} is a language model: use `pinocchio train-llm --start`"
         )
-    rows, _, calls = selected(config)
+    rows, _, calls = read_selection(config)
     parts = fit_parts(run, rows, calls, base_folder(), known.source_models)
     if config.has_opinion:
         parts |= fit_opinion(run, rows, start, progress)
@@ -131,7 +131,7 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
 
 
 def _second_stage(
-    run: Run,
+    run: TrainingRun,
     data: TrainData,
     start: Path,
     progress: Callable[[int, int], None],
@@ -156,7 +156,7 @@ def _second_stage(
 
 
 def fit_opinion(
-    run: Run,
+    run: TrainingRun,
     rows: Sequence[Row],
     start: Path,
     progress: Callable[[int, int], None],

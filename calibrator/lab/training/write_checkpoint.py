@@ -25,20 +25,22 @@ from calibrator.metrics.validation import validation_text
 from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
 
 if TYPE_CHECKING:
-    from calibrator.lab.training.run import Run, TrainData
+    from calibrator.lab.training.run import TrainData, TrainingRun
 
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 
 
-def measured(data: TrainData, tower: TowerStage, *, is_named: bool) -> tuple[Floats, Floats]:
+def measure_validation(
+    data: TrainData, tower: TowerStage, *, is_named: bool
+) -> tuple[Floats, Floats]:
     """Return targets and P(correct) of the validation rows, with the models' names or without."""
     targets = np.array([example.target for example in data.validation])
     return targets, sigmoid(tower.validation_logits[:, int(is_named)].astype(np.float64))
 
 
-def measure_familiarity(run: Run, data: TrainData, tower: TowerStage) -> Familiarity | None:
+def measure_familiarity(run: TrainingRun, data: TrainData, tower: TowerStage) -> Familiarity | None:
     """Fit the familiarity of known benchmarks' rows; every other row is read with its names."""
     rng = random.Random(run.config.seed + 2)
     known = data.train[: len(data.rows)]  # the outliers follow
@@ -56,7 +58,7 @@ def measure_familiarity(run: Run, data: TrainData, tower: TowerStage) -> Familia
 
 
 def finish(
-    run: Run,
+    run: TrainingRun,
     data: TrainData,
     tower: TowerStage,
     parts: Mapping[str, Array],
@@ -67,7 +69,9 @@ def finish(
     `parts` are arrays that are written unchanged. Tower and forest are measured and recalibrated,
     P(right | in order). Returns the folder.
     """
-    plain, named = (measured(data, tower, is_named=is_named) for is_named in (False, True))
+    plain, named = (
+        measure_validation(data, tower, is_named=is_named) for is_named in (False, True)
+    )
     labels, scores = (np.concatenate(pair) for pair in zip(plain, named, strict=True))
     platt = fit_platt(labels, scores)
     quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
@@ -98,7 +102,7 @@ def weights_of(tower: TowerStage) -> dict[str, Array]:
 
 
 def write_checkpoint(
-    run: Run,
+    run: TrainingRun,
     data: TrainData,
     platt: Platt,
     weights: Mapping[str, Array],

@@ -43,15 +43,15 @@ def gated_delta_rule(
     values, strength = _chunks(value, size), _chunks(beta.unsqueeze(-1), size)
     # (B * H, N, C): each token's decay since its chunk's start
     faded = _chunks(decay.unsqueeze(-1), size).squeeze(-1).cumsum(-1)
-    between = _decayed(faded.unsqueeze(-1) - faded.unsqueeze(-2)).tril_()  # (B * H, N, C, C)
+    between = _decay(faded.unsqueeze(-1) - faded.unsqueeze(-2)).tril_()  # (B * H, N, C, C)
     weights = (asked @ keys.mT).mul_(between)
     system = (keys @ keys.mT).mul_(between).mul_(strength)
     # the systems of all chunks are solved together
     identity = torch.eye(size, device=value.device)
     solved = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True)
     solved.mul_(strength.mT)
-    written = keys * _decayed(faded[..., -1:] - faded).unsqueeze(-1)  # faded to the chunk's end
-    since = _decayed(faded).unsqueeze(-1)
+    written = keys * _decay(faded[..., -1:] - faded).unsqueeze(-1)  # faded to the chunk's end
+    since = _decay(faded).unsqueeze(-1)
     asked.mul_(since)
     keys.mul_(since)
     end = since[:, :, -1:]
@@ -86,6 +86,6 @@ def _chunks(x: Tensor, size: int) -> Tensor:
     return found.view(batch * heads, count, size, *rest)
 
 
-def _decayed(log: Tensor) -> Tensor:
+def _decay(log: Tensor) -> Tensor:
     """Apply exp in place, with zero below `FORGOTTEN`."""
     return functional.threshold(log, FORGOTTEN, -torch.inf, inplace=True).exp_()

@@ -25,7 +25,7 @@ Pass = Callable[[Tensor, Tensor, Tensor], Tensor]  # from ids, positions and las
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordedPass:
     """The inputs of a recorded pass, its output state (1, hidden), and a function to replay it."""
 
     ids: Tensor  # (1, L)
@@ -45,7 +45,7 @@ class Graphs:
     def __init__(self, act: Pass, device: torch.device) -> None:
         self._act = act
         self._device = device
-        self._recordings: dict[int, Recording] = {}
+        self._recordings: dict[int, RecordedPass] = {}
         self._has_failed = False
         self._lock = Lock()
         # recordings share their memory, because one is replayed at a time
@@ -64,7 +64,7 @@ class Graphs:
         with self._lock:
             if size not in self._recordings:
                 try:
-                    self._recordings[size] = self._recorded(size)
+                    self._recordings[size] = self._record(size)
                 except RuntimeError as error:  # torch.OutOfMemoryError is one
                     self._has_failed = True
                     self._recordings.clear()
@@ -78,12 +78,12 @@ class Graphs:
             recording.play()
             return recording.state.clone()
 
-    def _recorded(self, size: int) -> Recording:
+    def _record(self, size: int) -> RecordedPass:
         ids = torch.zeros((1, size), dtype=torch.long, device=self._device)
         positions = torch.zeros((3, 1, size), dtype=torch.long, device=self._device)
         last = torch.zeros(1, dtype=torch.long, device=self._device)
         state, play = record(lambda: self._act(ids, positions, last), self._pool)
-        return Recording(ids, positions, last, state, play)
+        return RecordedPass(ids, positions, last, state, play)
 
 
 def record(act: Callable[[], Tensor], pool: Any) -> tuple[Tensor, Callable[[], None]]:

@@ -20,7 +20,7 @@ _LAST: ContextVar[Tensor | None] = ContextVar("last", default=None)  # separate 
 
 
 @contextmanager
-def reading(last: Tensor) -> Iterator[None]:
+def read_at(last: Tensor) -> Iterator[None]:
     """Make last layers return (B, 1, width) within the context: row b's state at `last[b]`.
 
     `last` is (B,), and the batch is padded on the right.
@@ -35,7 +35,7 @@ def reading(last: Tensor) -> Iterator[None]:
 class LastLayer(nn.Module):
     """A decoder layer of full attention with the weights of transformers' layer, under its names.
 
-    Outside of `reading` it computes all positions, as transformers does.
+    Outside of `read_at` it computes all positions, as transformers does.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -53,7 +53,7 @@ class LastLayer(nn.Module):
         past_key_values: Any = None,
         **others: Any,
     ) -> Tensor:
-        """Return states (B, L, width) after this layer, or (B, 1, width) within `reading`."""
+        """Return states (B, L, width) after this layer, or (B, 1, width) within `read_at`."""
         normed = self.input_layernorm(hidden_states)
         if (last := _LAST.get()) is None:
             found, _ = self.self_attn(
@@ -63,13 +63,13 @@ class LastLayer(nn.Module):
                 **others,
             )
         else:
-            found = self._attended(normed, position_embeddings, past_key_values, last)
-            hidden_states = _at(hidden_states, last)
+            found = self._attend(normed, position_embeddings, past_key_values, last)
+            hidden_states = _select_last(hidden_states, last)
         hidden_states = hidden_states + found
         after: Tensor = self.mlp(self.post_attention_layernorm(hidden_states))
         return hidden_states + after
 
-    def _attended(
+    def _attend(
         self, normed: Tensor, turns: tuple[Tensor, Tensor], cache: Any, last: Tensor
     ) -> Tensor:
         """Return the attention's output (B, 1, width) at the places `last`; update the cache."""
@@ -80,10 +80,10 @@ class LastLayer(nn.Module):
             keys = attention.k_norm(keys)
         keys = keys.transpose(1, 2)
         values = attention.v_proj(normed).unflatten(-1, (-1, size)).transpose(1, 2)
-        keys = _turned(keys, *turns)
+        keys = _rotate(keys, *turns)
         if cache is not None:
             keys, values = cache.update(keys, values, attention.layer_idx)
-        asked = attention.q_proj(_at(normed, last))
+        asked = attention.q_proj(_select_last(normed, last))
         is_gated = asked.shape[-1] == 2 * attention.o_proj.in_features
         asked = asked.unflatten(-1, (-1, size * (1 + is_gated)))
         query = asked[..., :size]
@@ -93,7 +93,7 @@ class LastLayer(nn.Module):
         before = keys.shape[2] - normed.shape[1]
         is_seen = torch.arange(keys.shape[2], device=last.device) <= (before + last)[:, None]
         found = functional.scaled_dot_product_attention(
-            _turned(query, *(_at(each, last) for each in turns)).to(keys.dtype),
+            _rotate(query, *(_select_last(each, last) for each in turns)).to(keys.dtype),
             keys,
             values.to(keys.dtype),
             attn_mask=is_seen[:, None, None],
@@ -107,12 +107,12 @@ class LastLayer(nn.Module):
         return out
 
 
-def _at(states: Tensor, last: Tensor) -> Tensor:
+def _select_last(states: Tensor, last: Tensor) -> Tensor:
     """Select each row's position: (B, L, D) to (B, 1, D)."""
     return states[torch.arange(len(states), device=states.device), last][:, None]
 
 
-def _turned(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+def _rotate(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Apply rotary positions (B, L, R) to the first R of D numbers of (B, H, L, D)."""
     width = cosine.shape[-1]
     cosine, sine = cosine[:, None], sine[:, None]

@@ -35,7 +35,7 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
             return after
         if attention_mask is not None:
             hidden_states = hidden_states * attention_mask[:, :, None]
-        mixed = self._mixed(self.in_proj_qkv(hidden_states), cache_params)
+        mixed = self._convolve(self.in_proj_qkv(hidden_states), cache_params)
         sizes = [self.key_dim, self.key_dim, self.value_dim]
         query, key, value = torch.split(mixed, sizes, dim=-1)
         rate = functional.softplus(self.in_proj_a(hidden_states).float() + self.dt_bias.float())
@@ -58,7 +58,7 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
         out: Tensor = self.out_proj(self.norm(found, gate).flatten(2))
         return out
 
-    def _mixed(self, projected: Tensor, cache: Any) -> Tensor:
+    def _convolve(self, projected: Tensor, cache: Any) -> Tensor:
         """Compute the convolution of (B, L, channels) along L, after the cached earlier tokens.
 
         The cache is updated.

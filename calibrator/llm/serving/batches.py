@@ -57,7 +57,7 @@ class Budget:
     pass_tokens: int  # an extra pass pays if it saves more tokens, padding included, than these
 
 
-def alike(one: ModelRow, other: ModelRow, image_id: int | None) -> int:
+def count_common(one: ModelRow, other: ModelRow, image_id: int | None) -> int:
     """Count the tokens that two rows begin with in common; both have at least one more.
 
     The common part ends before an image that they do not share.
@@ -104,8 +104,8 @@ def plan(
             if len(group) == 1:
                 alone += group
             else:
-                batches += _filled(rows, group, start, shared, budget)
-        batches += _filled(rows, alone, start, start, budget)
+                batches += _fill_batches(rows, group, start, shared, budget)
+        batches += _fill_batches(rows, alone, start, start, budget)
     return batches
 
 
@@ -132,7 +132,7 @@ def _groups(
     group: list[int] = []
     shared = start
     for place in sorted(places, key=lambda at: (tuple(map(id, rows[at].images)), rows[at].ids)):
-        common = alike(rows[group[-1]], rows[place], image_id) if group else start
+        common = count_common(rows[group[-1]], rows[place], image_id) if group else start
         both = common if len(group) == 1 else min(common, shared)
         saved = (len(group) - 1) * (shared - start)
         joined = len(group) * (both - start)
@@ -149,7 +149,7 @@ def _groups(
     yield from worth(group, shared)
 
 
-def _filled(
+def _fill_batches(
     rows: Sequence[ModelRow], places: Sequence[int], start: int, shared: int, budget: Budget
 ) -> Iterator[Batch]:
     """Yield batches of rows, the longest first, so that lack of memory shows at once.

@@ -37,7 +37,7 @@ def read_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
                 check_size(*image.size, max_pixels)
                 image.load()
-                return _on_white(_upright(image))
+                return _on_white(_turn_upright(image))
     except NotScorableError:
         raise
     except Image.DecompressionBombError as error:
@@ -62,7 +62,7 @@ def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
         )
 
 
-def _upright(image: Image) -> Image:
+def _turn_upright(image: Image) -> Image:
     """Turn an image upright as its EXIF data says; return it unchanged if they cannot be read."""
     from PIL import ImageOps
 

@@ -44,7 +44,7 @@ def check_digest(config: LlmConfig, folder: Path) -> None:
 
 def load_base(folder: Path, architecture: Architecture) -> Any:
     """Load a base model in fp32; raises CheckpointError if a weight is missing or does not fit."""
-    with quiet():
+    with silence_loading():
         try:
             model, found = CLASSES[architecture].from_pretrained(
                 folder,
@@ -58,7 +58,7 @@ def load_base(folder: Path, architecture: Architecture) -> Any:
             raise CheckpointError(f"the base in {folder} cannot be read: {error}") from error
     for kind in ("missing_keys", "mismatched_keys", "error_msgs"):
         if found.get(kind):
-            raise CheckpointError(f"the base in {folder} has {kind}: {_named(found[kind])}")
+            raise CheckpointError(f"the base in {folder} has {kind}: {_join_names(found[kind])}")
     return model.eval()
 
 
@@ -69,7 +69,7 @@ def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
         state = load_file(folder / ADAPTER)
     except Exception as error:  # safetensors' own, or OSError
         raise CheckpointError(f"{folder / ADAPTER} cannot be read: {error}") from error
-    with quiet():
+    with silence_loading():
         try:
             adapted = get_peft_model(model, config)
             set_peft_model_state_dict(adapted, state)
@@ -80,8 +80,8 @@ def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
     if missing or strange:
         raise CheckpointError(
             f"the adapter in {folder} is not one for this base: of {len(expected)} weights "
-            f"{len(missing)} are missing{_listed(missing)} and {len(strange)} match nothing"
-            f"{_listed(strange)}"
+            f"{len(missing)} are missing{_in_brackets(missing)} and {len(strange)} match nothing"
+            f"{_in_brackets(strange)}"
         )
     return adapted.eval()
 
@@ -112,16 +112,16 @@ def _lora_config(folder: Path, wanted: AdapterConfig) -> LoraConfig:
     return config
 
 
-def _named(keys: Any) -> str:
+def _join_names(keys: Any) -> str:
     return ", ".join(sorted(map(str, keys))[:_LISTED])
 
 
-def _listed(keys: set[str]) -> str:
-    return f" ({_named(keys)})" if keys else ""
+def _in_brackets(keys: set[str]) -> str:
+    return f" ({_join_names(keys)})" if keys else ""
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_loading() -> Iterator[None]:
     """Suppress progress bars and warnings of transformers and peft; problems raise errors."""
     said: Any = transformers_logging  # it has no types
     level, has_bars = said.get_verbosity(), said.is_progress_bar_enabled()

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from calibrator.llm.layers.graphs import Graphs, Pass
-from calibrator.llm.layers.last_layer import LastLayer, reading
+from calibrator.llm.layers.last_layer import LastLayer, read_at
 from calibrator.llm.layers.replace import text_model_of
 from calibrator.llm.serving.batches import Batch, Budget, ModelRow, plan
 from calibrator.llm.serving.pixels import Pixels
@@ -135,12 +135,12 @@ class LabelModel:
         odds = self.probe.odds(features)
         return torch.stack([torch.zeros_like(odds), odds], dim=1)
 
-    def hidden(self, rows: Sequence[ModelRow]) -> Tensor:
+    def hidden_states(self, rows: Sequence[ModelRow]) -> Tensor:
         """Return the last position's states (B, hidden) after the final norm, fp32 on the device.
 
         The rows are one batch; gradients are computed if they are on.
         """
-        return self._hidden(rows)
+        return self._hidden_states(rows)
 
     @torch.inference_mode()
     def keep(self, prefix: ModelRow) -> None:
@@ -171,12 +171,12 @@ class LabelModel:
     @torch.inference_mode()
     def _batch_logits(self, rows: Sequence[ModelRow], start: Prefix | None) -> Tensor:
         if len(rows) == 1 and start is not None and start is self._kept:
-            states = self._played(rows[0], start)
+            states = self._play(rows[0], start)
             if states is not None:
                 return self.read_out(states)
-        return self.read_out(self._hidden(rows, start))
+        return self.read_out(self._hidden_states(rows, start))
 
-    def _played(self, row: ModelRow, start: Prefix) -> Tensor | None:
+    def _play(self, row: ModelRow, start: Prefix) -> Tensor | None:
         """Return the last state (1, hidden) of a row by a recorded pass; None if there is none."""
         if self._graphs is None or len(row.images) > len(start.row.images):
             return None
@@ -194,8 +194,8 @@ class LabelModel:
 
         return act
 
-    def _hidden(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
-        """Return the states of `hidden`, for rows that all begin with `start`."""
+    def _hidden_states(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
+        """Return the states of `hidden_states`, for rows that all begin with `start`."""
         read = 0 if start is None else len(start.row.ids)
         return self._last_states(rows, read, None if start is None else start.copies(len(rows)))
 
@@ -224,7 +224,7 @@ class LabelModel:
         self, last: Tensor, inputs: dict[str, Any], cache: DynamicCache | None
     ) -> Tensor:
         """Return states (B, hidden), fp32, at the places `last` (B,) of the model's inputs."""
-        read_last = reading(last) if self._reads_last else nullcontext()
+        read_last = read_at(last) if self._reads_last else nullcontext()
         with _summed_in_fp32(self.model), read_last:
             output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
         states: Tensor = output.last_hidden_state
@@ -251,7 +251,7 @@ class LabelModel:
         if self.image_id is not None:
             inputs["position_ids"] = self._on_device(positions)
             if images := [image for row in rows for image in self._images(row, read)]:
-                inputs["mm_encoder_outputs"] = {"image": self._seen(images)}
+                inputs["mm_encoder_outputs"] = {"image": self._image_features(images)}
         return inputs
 
     @property
@@ -263,7 +263,7 @@ class LabelModel:
         spans = row.spans(self.image_id)
         return [image for image, (at, _) in zip(row.images, spans, strict=True) if at >= read]
 
-    def _seen(self, images: Sequence[Pixels]) -> Any:
+    def _image_features(self, images: Sequence[Pixels]) -> Any:
         """Return the vision tower's output for each image, in order.
 
         A repeated image is computed once.

@@ -18,7 +18,7 @@ from typing import Any
 from calibrator.checkpoints.llm_config import FIELD, LlmConfig, PromptConfig, is_tag
 from calibrator.errors import CheckpointError
 from calibrator.scorer import Item
-from calibrator.text.layout import readable
+from calibrator.text.layout import replace_surrogates
 
 MARK = "PROMPT-STANDS-HERE"  # replaces the prompt in a rendered chat template
 THINK, END_THINK = "<think>", "</think>"
@@ -58,11 +58,11 @@ class Prompts:
         `images` has, for each item, the number of tokens of each of its images.
         """
         shown = images or [()] * len(items)
-        filled = [self.filled(item) for item in items]
+        filled = [self.fill_template(item) for item in items]
         texts = [
             "".join((before, text, after))
             for (text, _), (before, after) in zip(
-                filled, (self.surrounding(len(each)) for each in shown), strict=True
+                filled, (self.text_around(len(each)) for each in shown), strict=True
             )
         ]
         ids = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -71,14 +71,14 @@ class Prompts:
             for row, sizes, (_, is_truncated) in zip(ids, shown, filled, strict=True)
         ]
 
-    def filled(self, item: Item) -> tuple[str, bool]:
+    def fill_template(self, item: Item) -> tuple[str, bool]:
         """Return the template with an item's texts, and whether a text was cut off (F02, F03)."""
         prompt = self.config.prompt
-        question = self._plain(item.question, prompt.question_characters)
-        answer = self._plain(item.answer, prompt.answer_characters)
+        question = self._plain_text(item.question, prompt.question_characters)
+        answer = self._plain_text(item.answer, prompt.answer_characters)
         values = {
-            "benchmark": self._plain(self._benchmark(item) or "", 200),
-            "source_model": self._plain(self._source_model(item) or "", 200),
+            "benchmark": self._plain_text(self._benchmark(item) or "", 200),
+            "source_model": self._plain_text(self._source_model(item) or "", 200),
             "question": question,
             "answer": answer,
         }
@@ -88,10 +88,10 @@ class Prompts:
         )
         return fill(prompt, values), is_cut
 
-    def _plain(self, text: str, most: int) -> str:
+    def _plain_text(self, text: str, most: int) -> str:
         """Return a text's first characters, with all tokens of the chat template broken up."""
         return self._special.sub(
-            lambda found: f"{found[0][0]} {found[0][1:]}", readable(text[:most])
+            lambda found: f"{found[0][0]} {found[0][1:]}", replace_surrogates(text[:most])
         )
 
     def _source_model(self, item: Item) -> str | None:
@@ -108,13 +108,13 @@ class Prompts:
         is_known = self.config.metadata == "explicit" or item.benchmark in self._benchmarks
         return item.benchmark if is_known else None
 
-    def surrounding(self, images: int) -> tuple[str, str]:
+    def text_around(self, images: int) -> tuple[str, str]:
         """Return the chat template's text before and after a prompt with this number of images."""
         if images not in self._around:
-            self._around[images] = self._rendered(images)
+            self._around[images] = self._render(images)
         return self._around[images]
 
-    def _rendered(self, images: int) -> tuple[str, str]:
+    def _render(self, images: int) -> tuple[str, str]:
         """Render the chat template, and return its text before and after the prompt.
 
         Raises CheckpointError if it fails, or does not show the user's text once.
@@ -158,7 +158,7 @@ class Prompts:
 
     def _checked_labels(self) -> tuple[int, int]:
         """Return the tokens of the two labels; raises CheckpointError if they do not fit."""
-        before, after = self.surrounding(0)
+        before, after = self.text_around(0)
         start = self._ids(f"{before}.{after}")
         found = []
         for label in self.config.labels:

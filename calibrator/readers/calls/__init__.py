@@ -7,15 +7,15 @@ result of `read_reply`. `training.fit_calls` makes the arrays.
 from calibrator.readers.calls.fields import argument_doubts
 from calibrator.readers.calls.model import PREFIX, CallTrees
 from calibrator.readers.calls.notes.notes import notes_of
-from calibrator.readers.calls.reading.reply import ReadReply, read_reply
+from calibrator.readers.calls.reading.reply import CallReply, read_reply
 from calibrator.readers.calls.reasons import MOST as MOST_REASONS
 from calibrator.readers.calls.reasons import reasons
 
 __all__ = [
     "MOST_REASONS",
     "PREFIX",
+    "CallReply",
     "CallTrees",
-    "ReadReply",
     "argument_doubts",
     "model",
     "notes_of",

@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from calibrator.readers.calls.reading.reply import ReadReply
+from calibrator.readers.calls.reading.reply import CallReply
 from calibrator.readers.calls.reading.values import name_words
-from calibrator.readers.calls.reasons import unfounded
+from calibrator.readers.calls.reasons import unfounded_arguments
 from calibrator.scorer import FieldDoubt, ToolUse
 
 MOST: Final = 8  # reported fields of one reply
@@ -23,7 +23,7 @@ Numbers = Callable[[Sequence[ToolUse]], Sequence[float]]
 
 
 def argument_doubts(
-    reply: ReadReply, confidence: float, numbers: Numbers
+    reply: CallReply, confidence: float, numbers: Numbers
 ) -> tuple[FieldDoubt, ...]:
     """Return the arguments of a reply's calls without a source, the most costly first.
 
@@ -31,13 +31,15 @@ def argument_doubts(
     in the same way.
     """
     told = [
-        (at, name, mark) for at, each in enumerate(unfounded(reply)) for name, mark in each.items()
+        (at, name, mark)
+        for at, each in enumerate(unfounded_arguments(reply))
+        for name, mark in each.items()
     ]
     told = told[:MOST]
     if not told:
         return ()
     calls = reply.view.calls
-    edited = [_named(reply.used, name, calls[at].arguments[name]) for at, name, _ in told]
+    edited = [_name_value(reply.used, name, calls[at].arguments[name]) for at, name, _ in told]
     found = iter(numbers([each for each in edited if each is not None]))
     doubts = [
         FieldDoubt(name[:MOST_NAME], mark, at, _share(confidence, next(found)) if edit else None)
@@ -50,7 +52,7 @@ def _share(confidence: float, named: float) -> float:
     return min(1.0, confidence / named) if named > 0 else 1.0
 
 
-def _named(used: ToolUse, name: str, value: Any) -> ToolUse | None:
+def _name_value(used: ToolUse, name: str, value: Any) -> ToolUse | None:
     """Return the reply after a conversation in which the user names the value.
 
     None without a user.

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.trees import Trees
-from calibrator.features.weights import under
+from calibrator.features.weights import arrays_under
 from calibrator.readers.calls.reading.claims import CLAIM_TRAITS, claim_traits
 from calibrator.readers.calls.reading.conversation import View
 from calibrator.readers.calls.reading.grounding import Sources, sources_of
-from calibrator.readers.calls.reading.planting import doubted
-from calibrator.readers.calls.reading.reply import ReadReply, read_reply
+from calibrator.readers.calls.reading.planting import without_planted
+from calibrator.readers.calls.reading.reply import CallReply, read_reply
 from calibrator.readers.calls.traits import TRAITS, array_of, named_traits
-from calibrator.readers.calls.wording import Ints, Wording, word_ids
+from calibrator.readers.calls.wording import CallWording, Ints, word_ids
 from calibrator.scorer import ToolUse
 
 Array = NDArray[np.generic]
@@ -41,10 +41,10 @@ class CallTrees:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
-        self.general = Trees(under(state, GENERAL), TRAITS)
-        self.special = Trees(under(state, SPECIAL), TRAITS)
-        self.wording = Wording(under(state, WORDING))
-        claims = under(state, CLAIMS)
+        self.general = Trees(arrays_under(state, GENERAL), TRAITS)
+        self.special = Trees(arrays_under(state, SPECIAL), TRAITS)
+        self.wording = CallWording(arrays_under(state, WORDING))
+        claims = arrays_under(state, CLAIMS)
         self.claims = Trees(claims, CLAIM_TRAITS) if claims else None
         self.strange = state["strange"].astype(np.float64)  # (2,) bias, and slope of the general
         self.familiar = state["familiar"].astype(np.float64)  # (4,) bias, general, special, words
@@ -55,7 +55,7 @@ class CallTrees:
         """Return the log-odds of correct, (B,); `names` are the answering models' or None."""
         return self.odds_of([read_reply(each) for each in used], names)
 
-    def odds_of(self, replies: Sequence[ReadReply], names: Sequence[str | None]) -> Doubles:
+    def odds_of(self, replies: Sequence[CallReply], names: Sequence[str | None]) -> Doubles:
         """Return the log-odds of correct, (B,), of replies that have been read.
 
         If values of a call appear without context in the conversation, the reply is read with and
@@ -93,7 +93,7 @@ class CallTrees:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> CallTrees | None:
         """Load the arrays of a checkpoint's weights; None for a checkpoint without them."""
-        own = under(state, PREFIX)
+        own = arrays_under(state, PREFIX)
         return cls(own) if own else None
 
 
@@ -103,9 +103,9 @@ def read_call(used: ToolUse, name: str | None = None) -> tuple[Floats, Ints]:
     return _read_view(reply.view, reply.sources, name)
 
 
-def _readings(reply: ReadReply, name: str | None) -> list[tuple[Floats, Ints]]:
+def _readings(reply: CallReply, name: str | None) -> list[tuple[Floats, Ints]]:
     """Return one reading of a reply, and another without planted values if there are any."""
-    read, bare = _read_view(reply.view, reply.sources, name), doubted(reply.view)
+    read, bare = _read_view(reply.view, reply.sources, name), without_planted(reply.view)
     return [read] if bare is None else [read, _read_view(bare, sources_of(bare), name)]
 
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from calibrator.readers.calls.notes.marks import BY_LIMIT, BY_SCHEMA, DIFFERS, marks_of_values
 from calibrator.readers.calls.notes.notes import has_unread_calls, notes_of
 from calibrator.readers.calls.notes.risk import effect_of
-from calibrator.readers.calls.notes.said import Said
+from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.conversation import Call, View
-from calibrator.readers.calls.reading.reply import ReadReply, read_reply
-from calibrator.readers.calls.reading.requests import dating
-from calibrator.readers.calls.reading.rules import ruling, sentences_of
+from calibrator.readers.calls.reading.reply import CallReply, read_reply
+from calibrator.readers.calls.reading.requests import date_traits
+from calibrator.readers.calls.reading.rules import rule_traits, sentences_of
 from calibrator.readers.calls.reading.steps import schema_of, steps_of
 from calibrator.scorer import CallNotes, ToolUse
 
@@ -33,23 +33,23 @@ _FOR_PEOPLE = (_BY_DATE["weekday_wrong"],)
 """Facts that hardly change the confidence; only people see them."""
 
 
-def reasons(reply: ReadReply) -> list[str]:
+def reasons(reply: CallReply) -> list[str]:
     """Return at most three plain facts that speak against a reply's calls; maybe none.
 
     They are facts of the conversation and the call, not the largest contributions to the
     confidence.
     """
-    return [each for each in _found(reply) if each not in _FOR_PEOPLE][:MOST]
+    return [each for each in _find_reasons(reply) if each not in _FOR_PEOPLE][:MOST]
 
 
-def _found(reply: ReadReply) -> list[str]:
+def _find_reasons(reply: CallReply) -> list[str]:
     view = reply.view
-    said = Said(view, reply.sources)
+    said = SaidText(view, reply.sources)
     found = [reason for call in view.calls for reason in _reasons(call, view, said)]
     return list(dict.fromkeys(found))
 
 
-def _reasons(call: Call, view: View, said: Said) -> list[str]:
+def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
     """Return the reasons against one call: its values, schema, steps and rules."""
     found = []
     tool = view.tools.get(call.name)
@@ -64,8 +64,8 @@ def _reasons(call: Call, view: View, said: Said) -> list[str]:
     for texts, traits in (
         (BY_SCHEMA, schema_of(call, tool, view)),
         (_BY_STEP, steps_of(call, view)),
-        (_BY_RULE, ruling(call, tool, view, said.sources, sentences)),
-        (_BY_DATE, dating(call, said.sources)),
+        (_BY_RULE, rule_traits(call, tool, view, said.sources, sentences)),
+        (_BY_DATE, date_traits(call, said.sources)),
     ):
         found += [
             text
@@ -91,21 +91,23 @@ class CallDoubts(NamedTuple):
 def call_doubts(used: ToolUse) -> CallDoubts:
     """Return the evidence against a reply's calls. Raises nothing, whatever they hold."""
     reply = read_reply(used)
-    return CallDoubts(unfounded(reply), _found(reply)[:MOST], notes_of(reply) or ())
+    return CallDoubts(
+        unfounded_arguments(reply), _find_reasons(reply)[:MOST], notes_of(reply) or ()
+    )
 
 
-def unfounded(reply: ReadReply) -> list[dict[str, str]]:
+def unfounded_arguments(reply: CallReply) -> list[dict[str, str]]:
     """Return for each call its arguments without a source, by name, with the reasons.
 
     The list is empty if there are too many calls to check.
     """
     if has_unread_calls(reply):
         return []
-    said = Said(reply.view, reply.sources)
-    return [_unfounded(call, said) for call in reply.view.calls]
+    said = SaidText(reply.view, reply.sources)
+    return [_unfounded_in(call, said) for call in reply.view.calls]
 
 
-def _unfounded(call: Call, said: Said) -> dict[str, str]:
+def _unfounded_in(call: Call, said: SaidText) -> dict[str, str]:
     """Return the marks of each argument with a value that nobody said, the strongest first."""
     found: dict[str, str] = {}
     for mark in marks_of_values(call, said.view.tools.get(call.name), said):

@@ -12,9 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.readers.calls.reading.conversation import Call, View
-from calibrator.readers.calls.reading.grounding import Sources, choosing, grounding, sources_of
-from calibrator.readers.calls.reading.requests import asking, contrary, counting, dating, talking
-from calibrator.readers.calls.reading.rules import ruling, sentences_of
+from calibrator.readers.calls.reading.grounding import (
+    Sources,
+    choice_traits,
+    grounding_traits,
+    sources_of,
+)
+from calibrator.readers.calls.reading.requests import (
+    contrary_traits,
+    date_traits,
+    leftover_traits,
+    request_traits,
+    turn_traits,
+)
+from calibrator.readers.calls.reading.rules import rule_traits, sentences_of
 from calibrator.readers.calls.reading.steps import schema_of, steps_of
 
 Floats = NDArray[np.float32]
@@ -27,17 +38,17 @@ def named_traits(view: View, sources: Sources) -> dict[str, float]:
     for call in view.calls or [Call("", {})]:
         tool = view.tools.get(call.name)
         each.append(
-            grounding(call, sources, tool, view)
-            | choosing(call, sources, view)
-            | asking(call, tool, view, sources)
-            | contrary(call, view, sources)
-            | dating(call, sources)
+            grounding_traits(call, sources, tool, view)
+            | choice_traits(call, sources, view)
+            | request_traits(call, tool, view, sources)
+            | contrary_traits(call, view, sources)
+            | date_traits(call, sources)
             | steps_of(call, view)
             | schema_of(call, tool, view)
-            | ruling(call, tool, view, sources, sentences)
+            | rule_traits(call, tool, view, sources, sentences)
         )
     worst = {name: max(one[name] for one in each) for name in each[0]}
-    return worst | counting(view, sources) | talking(view, sources)
+    return worst | leftover_traits(view, sources) | turn_traits(view, sources)
 
 
 def array_of(named: dict[str, float]) -> Floats:

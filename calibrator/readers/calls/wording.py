@@ -51,7 +51,7 @@ def _bucket(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "replace")) % BUCKETS
 
 
-class Wording:
+class CallWording:
     """The weights (BUCKETS,) of words, and which words are known."""
 
     def __init__(self, state: Mapping[str, Array]) -> None:

@@ -128,13 +128,13 @@ def split_request(text: str) -> tuple[str, str]:
         asks[-1] = len(parts[-1]) <= LONG_REQUEST
     if not any(asks):
         return text, text
-    chosen = [at for at, is_asking in enumerate(asks) if is_asking and at in _ends(asks)]
+    chosen = [at for at, is_asking in enumerate(asks) if is_asking and at in _asking_ends(asks)]
     instruction = "\n".join(parts[at] for at in chosen or [len(parts) - 1])
     document = "\n\n".join(part for at, part in enumerate(parts) if at not in chosen)
     return instruction, document
 
 
-def _ends(asks: Sequence[bool]) -> set[int]:
+def _asking_ends(asks: Sequence[bool]) -> set[int]:
     """Return the positions of asking paragraphs at the beginning and at the end."""
     found: set[int] = set()
     for order in (range(len(asks)), range(len(asks) - 1, -1, -1)):

@@ -9,7 +9,7 @@ from calibrator.readers.inspection.inspector import (
     DOUBTED,
     PREFIX,
     Check,
-    Inspected,
+    Inspection,
     Inspector,
     inspect,
 )
@@ -19,7 +19,7 @@ __all__ = [
     "DOUBTED",
     "PREFIX",
     "Check",
-    "Inspected",
+    "Inspection",
     "Inspector",
     "inspect",
     "inspector",

@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from calibrator.features.traits import LENGTH, TRAITS, traits_of
 from calibrator.features.trees import Trees
-from calibrator.features.weights import under
+from calibrator.features.weights import arrays_under
 from calibrator.readers.inspection.relevance import COSINES, Pieces, relevance
-from calibrator.readers.inspection.wanted import wanted
-from calibrator.readers.inspection.working import NUMBER_SAID, OPTION_NAMED, working
+from calibrator.readers.inspection.wanted import wanted_kinds
+from calibrator.readers.inspection.working import NUMBER_SAID, OPTION_NAMED, working_traits
 from calibrator.recalibration.curves import probability
 
 Floats = NDArray[np.float32]
@@ -59,8 +59,8 @@ def inspect(
     `traits` are those of `traits_of`, where they are already known.
     """
     own = array("f", relevance(question, answer, question_ids, answer_ids, pieces))
-    own.extend(working(question, answer))
-    own.extend(wanted(question, answer))
+    own.extend(working_traits(question, answer))
+    own.extend(wanted_kinds(question, answer))
     own.frombytes((traits_of(question, answer) if traits is None else traits).tobytes())
     found = np.frombuffer(own, np.float32)
     found[np.isnan(found)] = 0
@@ -73,7 +73,7 @@ _NOTHING = Pieces(np.zeros((1, 1), np.int8), np.zeros(1, np.float32), np.zeros(1
 SEEN = len(inspect("", "", [], [], _NOTHING))
 _LENGTH = SEEN - TRAITS + LENGTH  # the column of the answer's length
 _LONG = np.log1p(LONG)
-_OF_WORKING = len(relevance("", "", [], [], _NOTHING))  # the first column of `working`
+_OF_WORKING = len(relevance("", "", [], [], _NOTHING))  # the first column of `working_traits`
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Counts(NamedTuple):
     middle: float  # the trees' log-odds for a typical long reply
 
 
-class Inspected(NamedTuple):
+class Inspection(NamedTuple):
     """The result of an inspector for B replies."""
 
     in_order: NDArray[np.float64]  # (B,) P(a reply answers its question and agrees with itself)
@@ -143,8 +143,8 @@ class Inspector:
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
-        self.trees = [Trees(under(state, f"{check.name}."), SEEN) for check in self.checks]
-        self.counts = [_counts(under(state, f"{check.name}.")) for check in self.checks]
+        self.trees = [Trees(arrays_under(state, f"{check.name}."), SEEN) for check in self.checks]
+        self.counts = [_counts(arrays_under(state, f"{check.name}.")) for check in self.checks]
         if not self.checks:
             raise ValueError("an inspector without a check")
         self.pieces = replace(Pieces.from_state(state), thresholds=self._thresholds())
@@ -154,7 +154,7 @@ class Inspector:
         columns = range(COSINES.start, COSINES.stop)
         return [sorted({x for each in self.trees for x in each.thresholds(at)}) for at in columns]
 
-    def said(self, seen: Floats) -> NDArray[np.float64]:
+    def check_odds(self, seen: Floats) -> NDArray[np.float64]:
         """Return the trees' log-odds for each check, (checks, B); nan where it does not apply."""
         found = np.full((len(self.checks), len(seen)), np.nan)
         for check, trees, odds in zip(self.checks, self.trees, found, strict=True):
@@ -165,11 +165,11 @@ class Inspector:
                 odds[at] = trees.read(seen[at])
         return found
 
-    def read(self, seen: Floats) -> Inspected:
+    def read(self, seen: Floats) -> Inspection:
         """Return P(in order), findings and evidence for replies with these traits, (B, SEEN)."""
-        found = Inspected(np.ones(len(seen)), [()] * len(seen), np.zeros(len(seen)))
+        found = Inspection(np.ones(len(seen)), [()] * len(seen), np.zeros(len(seen)))
         is_long = (seen[:, _LENGTH] > _LONG).tolist()
-        for at, said in enumerate(self.said(seen).T.tolist()):
+        for at, said in enumerate(self.check_odds(seen).T.tolist()):
             in_order, evidence = 1.0, 0.0
             for check, counts, odds in zip(self.checks, self.counts, said, strict=True):
                 if math.isnan(odds):
@@ -186,7 +186,7 @@ class Inspector:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Inspector | None:
         """Return the inspector in a checkpoint's weights, or None where they hold none."""
-        own = under(state, PREFIX)
+        own = arrays_under(state, PREFIX)
         return cls(own) if own else None
 
 

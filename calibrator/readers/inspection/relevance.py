@@ -15,8 +15,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.kernel import compiled
-from calibrator.text.looking_for import Reading, beyond_ascii, reading_of
+from calibrator.kernel import load_kernel
+from calibrator.text.looking_for import PreparedText, beyond_ascii, reading_of
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.signedinteger]
@@ -55,7 +55,7 @@ class Pieces:
         if self.table.shape[:1] != self.scale.shape or self.rarity.shape != self.scale.shape:
             raise ValueError(f"word pieces of another shape: {self.table.shape}")
         fits = self.table.dtype == np.int8 and len(self.rarity) <= MOST_PIECES
-        kernel = compiled() if fits else None
+        kernel = load_kernel() if fits else None
         most = max(map(len, self.thresholds), default=0)
         thresholds = np.full((COSINES.stop - COSINES.start, most + 1), np.inf)
         for row, own in zip(thresholds, self.thresholds, strict=False):
@@ -105,7 +105,7 @@ def _pieces_in_common(
             found[of_pieces] = _compared_by_kernel(question_ids, answer_ids, pieces)
         if not near % (1 << OF_MEANS):
             return found
-    asked, said = _Side(question_ids, pieces), _Side(answer_ids, pieces)
+    asked, said = _TextSide(question_ids, pieces), _TextSide(answer_ids, pieces)
     end_asked, end_said = asked.part(asked.kept[-END:]), said.part(said.kept[-END:])
     start_said = said.part(said.kept[:END])
     is_shared = asked.has.take(said.ids)
@@ -113,17 +113,19 @@ def _pieces_in_common(
     both = said.rarity[is_shared]
     return [
         *_shares(both, asked.all, said.all),
-        *_strongest(both, said.rarity),
+        *_strongest_shared(both, said.rarity),
         *_shares(said.rarity[at_end], end_asked, said.all),
         *_shares(said.rarity[is_shared & end_said.places], asked.all, end_said),
         *_shares(said.rarity[is_shared & start_said.places], asked.all, start_said),
-        *_meaning(asked, said, (asked.all.places, end_asked.places), is_shared, end_said.places),
-        _copied(asked.kept, said.kept),
+        *_meaning_traits(
+            asked, said, (asked.all.places, end_asked.places), is_shared, end_said.places
+        ),
+        _copied_share(asked.kept, said.kept),
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PiecePart:
     """A part of a text's distinct pieces, with the sum and the sum of squares of their rarities."""
 
     places: NDArray[np.bool_]
@@ -131,11 +133,11 @@ class _Part:
     squared: np.float32
 
 
-class _Side:
+class _TextSide:
     """The word pieces that are read of a question or a reply; `ids` are distinct and ascending."""
 
     def __init__(self, ids: Sequence[int], pieces: Pieces) -> None:
-        self.kept = _kept(ids)
+        self.kept = _pieces_read(ids)
         self.pieces = pieces
         self.has = _mark(self.kept, pieces)
         self.ids = np.flatnonzero(self.has)
@@ -143,13 +145,13 @@ class _Side:
         self.all = self._part(np.ones(len(self.ids), np.bool_), self.rarity)
         self.vectors = pieces.vectors(self.ids)
 
-    def part(self, ids: Sequence[int]) -> _Part:
+    def part(self, ids: Sequence[int]) -> _PiecePart:
         """Return the part of the pieces that are among `ids`."""
         places = _mark(ids, self.pieces).take(self.ids)
         return self._part(places, self.rarity[places])
 
-    def _part(self, places: NDArray[np.bool_], rarity: Floats) -> _Part:
-        return _Part(places, _sum(rarity), _sum(rarity * rarity))
+    def _part(self, places: NDArray[np.bool_], rarity: Floats) -> _PiecePart:
+        return _PiecePart(places, _sum(rarity), _sum(rarity * rarity))
 
     def means(self, *parts: NDArray[np.bool_]) -> list[tuple[Floats, np.float32, bool]]:
         """Return each part's mean vector, weighted by rarity, its length, and if it has pieces."""
@@ -162,7 +164,7 @@ class _Side:
         ]
 
 
-def _kept(ids: Sequence[int]) -> list[int]:
+def _pieces_read(ids: Sequence[int]) -> list[int]:
     """Return the pieces that are read, in the order of the text."""
     return list(ids) if len(ids) <= HEAD + TAIL else [*ids[:HEAD], *ids[-TAIL:]]
 
@@ -183,7 +185,7 @@ def _two_ends(text: str) -> str:
     return text if len(text) <= 2 * _LOOK else text[:_LOOK] + text[-_LOOK:]
 
 
-def _shares(both: Floats, asked: _Part, said: _Part) -> list[float]:
+def _shares(both: Floats, asked: _PiecePart, said: _PiecePart) -> list[float]:
     """Return the shares of the reply's and of the question's rarity in common, and their cosine."""
     shared = float(_sum(both))
     return [
@@ -193,7 +195,7 @@ def _shares(both: Floats, asked: _Part, said: _Part) -> list[float]:
     ]
 
 
-def _strongest(both: Floats, said: Floats) -> list[float]:
+def _strongest_shared(both: Floats, said: Floats) -> list[float]:
     """Return four rarities in common.
 
     These are the rarest shared piece, the sum of the three rarest, the log of one plus the number
@@ -208,9 +210,9 @@ def _strongest(both: Floats, said: Floats) -> list[float]:
     ]
 
 
-def _meaning(
-    asked: _Side,
-    said: _Side,
+def _meaning_traits(
+    asked: _TextSide,
+    said: _TextSide,
     of_asked: tuple[NDArray[np.bool_], NDArray[np.bool_]],
     is_shared: NDArray[np.bool_],
     end_said: NDArray[np.bool_],
@@ -229,17 +231,17 @@ def _meaning(
         _cosine(asks, says_at_end),
         _cosine(asks, adds),
         _cosine(asks_at_end, adds),
-        *_compared(asked.ids, said.ids, asked.pieces),
+        *_compare_rarest(asked.ids, said.ids, asked.pieces),
     ]
 
 
-def _compared(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
+def _compare_rarest(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
     """Return how near the rarest pieces of each side come to those of the other.
 
     These are the means over both sides' nearest cosines, weighted by rarity, the largest cosine of
     different pieces and the mean of the three largest, and the mean of the reply's lower half.
     """
-    first, second = _rarest(asked, pieces), _rarest(said, pieces)
+    first, second = _rarest_pieces(asked, pieces), _rarest_pieces(said, pieces)
     alike = pieces.vectors(first) @ pieces.vectors(second).T  # (n, m)
     other = np.where(first[:, None] == second, np.float32(-1), alike)
     of_first, of_second = pieces.rarity.take(first), pieces.rarity.take(second)
@@ -256,7 +258,7 @@ def _compared(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
 def _compared_by_kernel(
     question_ids: Sequence[int], answer_ids: Sequence[int], pieces: Pieces
 ) -> list[float]:
-    """Return the same bits as `_compared`; the kernel does everything but the products."""
+    """Return the same bits as `_compare_rarest`; the kernel does everything but the products."""
     kernel, held = pieces.kernel, pieces.held
     assert kernel is not None
     sides = [kernel.rarest(held, ids) for ids in (question_ids, answer_ids)]
@@ -268,7 +270,7 @@ def _compared_by_kernel(
     return found
 
 
-def _rarest(ids: Whole, pieces: Pieces) -> Whole:
+def _rarest_pieces(ids: Whole, pieces: Pieces) -> Whole:
     """Return the rarest of distinct pieces, the rarest first."""
     return ids[np.argsort(-pieces.rarity.take(ids), kind="stable")[:STRONGEST]]
 
@@ -279,7 +281,7 @@ def _cosine(asked: tuple[Floats, np.float32, bool], said: tuple[Floats, np.float
     return float(asked[0] @ said[0]) / max(1e-6, float(asked[1] * said[1]))
 
 
-def _copied(asked: Sequence[int], said: Sequence[int]) -> float:
+def _copied_share(asked: Sequence[int], said: Sequence[int]) -> float:
     """Return the share of the reply's runs of pieces that the question holds too."""
     if len(said) < COPY or len(asked) < COPY:
         return 0.0
@@ -330,7 +332,7 @@ def _scripts(question: str, answer: str) -> list[float]:
     ]
 
 
-def _beginnings(question: Reading, answer: Reading) -> tuple[int, int, int]:
+def _beginnings(question: PreparedText, answer: PreparedText) -> tuple[int, int, int]:
     """Return the number of beginnings of words in each text and in both."""
     if question.kernel is not None and (kernel := answer.kernel) is not None:
         found: tuple[int, int, int] = kernel.beginnings(question.lower, answer.lower)

@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Iterator
 
-from calibrator.text.looking_for import Sought
+from calibrator.text.looking_for import SoughtPattern
 
 MAX_SUMS = 60
 REACH = 100  # characters before a sign of equality that are searched for its sum
 CLOSE = 160  # a result counts as rounded below a relative error of 1 / CLOSE
-RESULT = Sought(
+RESULT = SoughtPattern(
     re.compile(
         r"(?:=|≈|\\approx|\bequals\b)\s{0,3}\\?[$€£]?\s?(-?\d[\d,]*(?:\.\d+)?)(%?)"
         r"(?![\d^!(*/\u00d7+])"

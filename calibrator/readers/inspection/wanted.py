@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from calibrator.text.looking_for import (
     SPACES,
-    Reading,
-    Several,
-    Shape,
-    Sought,
+    CharacterShape,
+    PatternGroup,
+    PreparedText,
+    SoughtPattern,
     at_lines,
+    compile_sought,
     reading_of,
-    sought,
 )
 
 _LOOK = 1_500
@@ -40,33 +40,37 @@ _OF_CODE = (
 )
 
 _YES_OR_NO = re.compile(rf"\s*(?:{'|'.join(_VERBS.split())}|should)\b", re.IGNORECASE)
-_ASKS_ON = sought(rf"[.?!]\s+(?:{'|'.join(_VERBS.split())})\b[^.]*\?", _VERBS)
+_ASKS_ON = compile_sought(rf"[.?!]\s+(?:{'|'.join(_VERBS.split())})\b[^.]*\?", _VERBS)
 _OPTION = re.compile(r"(?m)^[ \t]*\(?[A-J][).:][ \t]", re.IGNORECASE)
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 # `_PERSON` and `_YEAR` must begin a word. `_at_word` checks this, because the search is faster for
 # a pattern that begins with a set of characters than for one that begins with a boundary.
 _PERSON = re.compile(r"[A-Z][a-zà-ž]+ (?:[A-Z]\.? ?)?[A-Z][a-zà-ž]+\b")
-_TWO_CAPITALS = Shape({"A": string.ascii_uppercase, "a": string.ascii_lowercase, " ": " "}, "a A")
+_TWO_CAPITALS = CharacterShape(
+    {"A": string.ascii_uppercase, "a": string.ascii_lowercase, " ": " "}, "a A"
+)
 _YEAR = re.compile(r"(?:1[0-9]|20)\d\d\b")
-_FOUR_DIGITS = Shape({"0": string.digits}, "0000")
+_FOUR_DIGITS = CharacterShape({"0": string.digits}, "0000")
 _AMOUNT = re.compile(
     r"\d\s?(?:%|percent|km|kg|m\b|cm|mm|miles|feet|dollars|euros|years|hours|minutes)",
     re.IGNORECASE,
 )
-_DIGIT_AND_UNIT = Shape({"0": string.digits, " ": SPACES, "u": "%pkmcfdeyhPKMCFDEYH"}, "0u", "0 u")
-_PRICE = sought(r"[$€£]\s?\d", parts=("$", "€", "£"))
+_DIGIT_AND_UNIT = CharacterShape(
+    {"0": string.digits, " ": SPACES, "u": "%pkmcfdeyhPKMCFDEYH"}, "0u", "0 u"
+)
+_PRICE = compile_sought(r"[$€£]\s?\d", parts=("$", "€", "£"))
 _SAYS_YES_OR_NO = re.compile(r"\W*(?:yes|no|true|false|correct|incorrect)\b", re.IGNORECASE)
 _JSON = re.compile(r"\s*(?:```json)?\s*[{\[]", re.IGNORECASE)
 _LETTER_FIRST = re.compile(r"\W*\(?[A-J]\b[).:]", re.IGNORECASE)
-_LETTER = sought(r"\b[A-J]\b\W*$|answer is \(?[A-J]\b", parts=("answer is",))
+_LETTER = compile_sought(r"\b[A-J]\b\W*$|answer is \(?[A-J]\b", parts=("answer is",))
 
 
-def _is_yes_or_no(asked: Reading) -> bool:
+def _is_yes_or_no(asked: PreparedText) -> bool:
     return _YES_OR_NO.match(asked.text) is not None or _asks_on(asked)
 
 
-def _asks_on(asked: Reading) -> bool:
+def _asks_on(asked: PreparedText) -> bool:
     """Return whether `_ASKS_ON` matches anywhere; it can only match between two stops."""
     if "?" not in asked.text or not _ASKS_ON.may_be_in(asked):
         return False
@@ -79,15 +83,15 @@ def _asks_on(asked: Reading) -> bool:
     return False
 
 
-def _asks_sum(asked: Reading) -> bool:
+def _asks_sum(asked: PreparedText) -> bool:
     return "$" in asked.text or _SUM.is_in(asked)
 
 
-def _lists_options(asked: Reading) -> bool:
+def _lists_options(asked: PreparedText) -> bool:
     return asked.may_list_options and any(True for _ in at_lines(_OPTION, asked.text))
 
 
-def _has_chinese(reading: Reading) -> bool:
+def _has_chinese(reading: PreparedText) -> bool:
     return not reading.text.isascii() and _CHINESE.search(reading.text) is not None
 
 
@@ -103,22 +107,22 @@ def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _is_person(said: Reading) -> bool:
+def _is_person(said: PreparedText) -> bool:
     return _TWO_CAPITALS.may_be_in(said.text) and _at_word(_PERSON, said.text)
 
 
-def _is_year(said: Reading) -> bool:
+def _is_year(said: PreparedText) -> bool:
     return _FOUR_DIGITS.may_be_in(said.text) and _at_word(_YEAR, said.text)
 
 
-def _is_amount(said: Reading) -> bool:
+def _is_amount(said: PreparedText) -> bool:
     if not said.digits:
         return False
     has_unit = _DIGIT_AND_UNIT.may_be_in(said.text) and _AMOUNT.search(said.text)
     return bool(has_unit) or _PRICE.is_in(said)
 
 
-def _is_letter(said: Reading) -> bool:
+def _is_letter(said: PreparedText) -> bool:
     """Return whether a single letter, A to J, ends or begins the text or is called the answer."""
     if said.is_odd or "answer is" in said.lower:
         is_said = _LETTER.is_in(said)
@@ -131,7 +135,7 @@ def _is_letter(said: Reading) -> bool:
     return is_said or _LETTER_FIRST.match(said.text) is not None
 
 
-def _is_call(said: Reading) -> bool:
+def _is_call(said: PreparedText) -> bool:
     """Return whether a name precedes a bracket with a sign of equality in it."""
     text, at = said.text, said.text.find("(")
     while at >= 0:
@@ -144,7 +148,7 @@ def _is_call(said: Reading) -> bool:
     return False
 
 
-_SUM = sought(
+_SUM = compile_sought(
     r"\b(?:calculate|compute|find the|evaluate|solve|simplify|determine|what is the value|sum)\b",
     "calculate compute find evaluate solve simplify determine value sum",
 )
@@ -153,72 +157,72 @@ _SUM = sought(
 class _Tests:
     """Patterns and other tests of a text, one number each (0 or 1)."""
 
-    def __init__(self, *tests: Sought | Callable[[Reading], bool]) -> None:
-        self.patterns = [test for test in tests if isinstance(test, Sought)]
-        self._several = Several(*self.patterns)
-        self._tests = [None if isinstance(test, Sought) else test for test in tests]
+    def __init__(self, *tests: SoughtPattern | Callable[[PreparedText], bool]) -> None:
+        self.patterns = [test for test in tests if isinstance(test, SoughtPattern)]
+        self._several = PatternGroup(*self.patterns)
+        self._tests = [None if isinstance(test, SoughtPattern) else test for test in tests]
 
-    def of(self, reading: Reading) -> list[float]:
+    def run(self, reading: PreparedText) -> list[float]:
         """Return the results of all tests on a text, in order."""
         found = iter(self._several.are_in(reading))
         return [float(next(found) if test is None else test(reading)) for test in self._tests]
 
 
 _ASKED = _Tests(
-    sought(r"\bwho\b|\bwhose\b|\bwhom\b|\bkdo\b", "who whose whom kdo"),
-    sought(
+    compile_sought(r"\bwho\b|\bwhose\b|\bwhom\b|\bkdo\b", "who whose whom kdo"),
+    compile_sought(
         r"\bwhen\b|\bwhat year\b|\bwhich year\b|\bwhat date\b|\bkter[ée]m roce\b|\bkdy\b|\bdatum\b",
         "when year date roce kdy datum",
     ),
-    sought(
+    compile_sought(
         r"\bwhere\b|\bwhat (?:city|country|place)\b|\bwhich (?:city|country)\b|\bkde\b",
         "where city country place kde",
     ),
-    sought(r"\bhow (?:many|much|long|old|far|tall|often|large)\b|\bkolik\b", "how kolik"),
-    sought(r"\bwhy\b|\bexplain\b|\bdescribe\b", "why explain describe"),
-    sought(r"\bwhich\b|\bkter[ýáéou]+\b", "which", ("kter",)),
+    compile_sought(r"\bhow (?:many|much|long|old|far|tall|often|large)\b|\bkolik\b", "how kolik"),
+    compile_sought(r"\bwhy\b|\bexplain\b|\bdescribe\b", "why explain describe"),
+    compile_sought(r"\bwhich\b|\bkter[ýáéou]+\b", "which", ("kter",)),
     _is_yes_or_no,
-    sought(
+    compile_sought(
         r"\b(?:def |function|implement|program|code|class |return |stdin|print\()",
         parts=_OF_CODE,
     ),
     _asks_sum,
-    sought(r"\bprove\b|\bproof\b|\bshow that\b", "prove proof show"),
-    sought(r"\bname\b|\blist\b|\btitle\b|\bjm[ée]no\b", "name list title jméno jmeno"),
-    sought(r"\bjson\b|\"type\"", "json", ('"type"',)),
+    compile_sought(r"\bprove\b|\bproof\b|\bshow that\b", "prove proof show"),
+    compile_sought(r"\bname\b|\blist\b|\btitle\b|\bjm[ée]no\b", "name list title jméno jmeno"),
+    compile_sought(r"\bjson\b|\"type\"", "json", ('"type"',)),
     _lists_options,
     _has_chinese,
 )
 _SAID = _Tests(
     _is_person,
     _is_year,
-    sought(rf"\b(?:{'|'.join(_MONTHS.split())})\b", _MONTHS),
+    compile_sought(rf"\b(?:{'|'.join(_MONTHS.split())})\b", _MONTHS),
     lambda said: bool(said.digits),
     _is_amount,
     lambda said: _SAYS_YES_OR_NO.match(said.text) is not None,
-    sought(
+    compile_sought(
         r"```|\bdef \w+\(|\breturn\b|#include|\bfn \w+",
         "return",
         ("```", "def ", "#include", "fn "),
     ),
     lambda said: _JSON.match(said.text) is not None,
-    sought(r"\\boxed|\\frac|\\\(|\$", parts=("\\boxed", "\\frac", "\\(", "$")),
+    compile_sought(r"\\boxed|\\frac|\\\(|\$", parts=("\\boxed", "\\frac", "\\(", "$")),
     _is_letter,
     _is_call,
     _has_chinese,
-    sought(
+    compile_sought(
         r"\b(?:because|therefore|since|thus|hence|so that)\b",
         "because therefore since thus hence",
         ("so that",),
     ),
-    sought(r"\b(?:the|of|and|is|in|to)\b", "the of and is in to"),
+    compile_sought(r"\b(?:the|of|and|is|in|to)\b", "the of and is in to"),
 )
 
 
-def wanted(question: str, answer: str) -> list[float]:
+def wanted_kinds(question: str, answer: str) -> list[float]:
     """Return the kinds that the question asks for and the reply has, one number each (0 or 1)."""
     asked, said = reading_of(_two_ends(question)), reading_of(_two_ends(answer))
-    return [*_ASKED.of(asked), *_SAID.of(said)]
+    return [*_ASKED.run(asked), *_SAID.run(said)]
 
 
 def _two_ends(text: str) -> str:

@@ -10,7 +10,7 @@ import math
 import re
 
 from calibrator.readers.inspection.sums import CLOSE, RESULT, is_close, number, sums_in
-from calibrator.text.looking_for import Sought, reading_of
+from calibrator.text.looking_for import SoughtPattern, reading_of
 from calibrator.text.options import final_letter, options_of
 
 MAX_CHARACTERS = 8_000  # characters of a reply that are read, from its two ends
@@ -18,9 +18,11 @@ LEAST = 15  # characters of a sentence that is compared with its negation
 NUMBER_SAID, OPTION_NAMED = 4, 16  # columns that are 1 where a reply has a number, or an option
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.])-?\d+(?:\.\d+)?")
-_EQUALS = Sought(re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])"), parts=("=", "≈"))
+_EQUALS = SoughtPattern(
+    re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])"), parts=("=", "≈")
+)
 _SENTENCE = re.compile(r"[.!?\n]+\s*")
-_NOT = Sought(re.compile(r"\b(?:not|never)\b|n't\b"), parts=("not", "never", "n't"))
+_NOT = SoughtPattern(re.compile(r"\b(?:not|never)\b|n't\b"), parts=("not", "never", "n't"))
 _YES = re.compile(r"\W*(yes|no|true|false)\b", re.IGNORECASE)
 _CONCLUDES = re.compile(
     r"(?:answer is|answer:|therefore|so|thus|hence)\W{0,4}(yes|no|true|false)\b", re.IGNORECASE
@@ -28,7 +30,7 @@ _CONCLUDES = re.compile(
 _PIECE = re.compile(r"[a-z]{3,}|\d+(?:\.\d+)?")
 
 
-def working(question: str, answer: str) -> list[float]:
+def working_traits(question: str, answer: str) -> list[float]:
     """Return the traits of one reply; finite for every text, 0 where a check does not apply."""
     half = MAX_CHARACTERS // 2
     text = answer if len(answer) <= MAX_CHARACTERS else answer[:half] + answer[-half:]
@@ -37,7 +39,7 @@ def working(question: str, answer: str) -> list[float]:
         *_last_number(question, text),
         *_last_option(question[-6_000:], text),
         *_opposites(text),
-        *_ending(text),
+        *_ending_traits(text),
     ]
 
 
@@ -117,8 +119,8 @@ def _last_option(question: str, text: str) -> list[float]:
     letter = found[1].upper()
     body = text[: found.start()].lower()
     near = body[-300:]
-    supports = [_supports(options, part) for part in (near, body[-1_200:], body[:600])]
-    compared = [_beside(each, letter) for each in supports]
+    supports = [_option_support(options, part) for part in (near, body[-1_200:], body[:600])]
+    compared = [_support_and_lead(each, letter) for each in supports]
     mentions = {
         each: len(
             re.findall(rf"(?:\(|\boption |\bchoice |\b){each}\b[).:]?", text[: found.start()])
@@ -140,7 +142,7 @@ def _last_option(question: str, text: str) -> list[float]:
     ]
 
 
-def _supports(options: dict[str, str], reason: str) -> dict[str, float]:
+def _option_support(options: dict[str, str], reason: str) -> dict[str, float]:
     """Return the share of each option's words and numbers that the reason holds.
 
     Words that many options share weigh less. Sums are exact (`fsum`), because the order of the
@@ -159,7 +161,7 @@ def _supports(options: dict[str, str], reason: str) -> dict[str, float]:
     return found
 
 
-def _beside(support: dict[str, float], letter: str) -> tuple[float, float]:
+def _support_and_lead(support: dict[str, float], letter: str) -> tuple[float, float]:
     """Return the support of a letter, and its lead over the best of the others."""
     others = [value for each, value in support.items() if each != letter]
     return support[letter], support[letter] - max(others)
@@ -170,12 +172,12 @@ def _opposites(text: str) -> list[float]:
     reading = reading_of(text)
     sentences = _SENTENCE.split(reading.lower)[:200] if _NOT.may_be_in(reading) else []
     negated = {each for each in sentences if _NOT.pattern.search(each)}
-    denied = {_said(each) for each in negated}
+    denied = {_without_negations(each) for each in negated}
     is_opposed = any(
         len(key) > LEAST and key in denied
         for each in sentences
         if denied and each not in negated
-        for key in [_said(each)]
+        for key in [_without_negations(each)]
     )
     begins = _YES.match(text)
     ends = _CONCLUDES.findall(text) if begins else []
@@ -183,12 +185,12 @@ def _opposites(text: str) -> list[float]:
     return [float(is_opposed), float(turned)]
 
 
-def _said(sentence: str) -> str:
+def _without_negations(sentence: str) -> str:
     """Return a sentence's words and numbers without negations."""
     return " ".join(_PIECE.findall(_NOT.pattern.sub(" ", sentence)))
 
 
-def _ending(text: str) -> list[float]:
+def _ending_traits(text: str) -> list[float]:
     """Return traits of a missing end: open brackets, quotes and fences, a word without a stop."""
     bare = text.rstrip()
     last = bare[-1:]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.small_encoder import SmallEncoder
-from calibrator.features.weights import Array, Floats, under
+from calibrator.features.weights import Array, Floats, arrays_under
 from calibrator.recalibration.curves import sigmoid
 
 PREFIX = "knowledge."
@@ -64,7 +64,7 @@ class Knowledge:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
-        encoder = under(state, ENCODER)
+        encoder = arrays_under(state, ENCODER)
         self.encoder = SmallEncoder(encoder)
         self.plain = frozenset(state["plain"].astype(int).tolist())  # pieces without content
         self.dropped = frozenset(state["dropped"].astype(int).tolist())  # pieces never read
@@ -88,17 +88,17 @@ class Knowledge:
         """
         found = np.zeros(len(texts))
         read = {
-            at: (tuple(self.readable(pieces[at][0])), said)
+            at: (tuple(self.drop_unread(pieces[at][0])), said)
             for at, (question, answer) in enumerate(texts)
             if is_short(question, answer)
             and asks_for_fact(question)
-            and (said := self.readable(pieces[at][1]))
+            and (said := self.drop_unread(pieces[at][1]))
         }
         for at, vectors in zip(read, self.vectors([*read.values()]), strict=True):
             found[at] = self._shift(vectors)
         return found
 
-    def readable(self, ids: Sequence[int]) -> list[int]:
+    def drop_unread(self, ids: Sequence[int]) -> list[int]:
         """Return the pieces of a text that are read."""
         return [each for each in ids if each not in self.dropped][:MOST_PIECES]
 
@@ -139,7 +139,7 @@ class Knowledge:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Knowledge | None:
         """Return the knowledge in a checkpoint's weights, or None where they hold none."""
-        own = under(state, PREFIX)
+        own = arrays_under(state, PREFIX)
         return cls(own) if own else None
 
 

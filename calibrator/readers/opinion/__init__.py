@@ -4,15 +4,15 @@ Other packages use `OpinionReader`, which serves, and `compare` for two `final_a
 and `training/stages/` make the arrays of its `SecondStage`.
 """
 
-from calibrator.readers.opinion.answers import Answer, final_answer
-from calibrator.readers.opinion.comparison import Comparison, Outcome, compare
+from calibrator.readers.opinion.answers import FinalAnswer, final_answer
+from calibrator.readers.opinion.comparison import AnswerComparison, Outcome, compare
 from calibrator.readers.opinion.reader import OpinionReader
 from calibrator.readers.opinion.second_stage import PREFIX, SecondStage
 
 __all__ = [
     "PREFIX",
-    "Answer",
-    "Comparison",
+    "AnswerComparison",
+    "FinalAnswer",
     "OpinionReader",
     "Outcome",
     "SecondStage",

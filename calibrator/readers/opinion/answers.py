@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from calibrator.readers.opinion.calls_made import (
-    Call,
+    CanonicalCall,
     calls_in_text,
     calls_of_message,
     is_like_a_call,
@@ -68,7 +68,7 @@ _COMMON: Final = frozenset(_FREQUENT.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FinalAnswer:
     """The final answer of a reply.
 
     `value` is canonical: two replies with the same kind and value agree. For `words` it is the
@@ -83,10 +83,10 @@ class Answer:
     words: frozenset[str] = frozenset()
 
 
-NOTHING: Final = Answer("none")
+NOTHING: Final = FinalAnswer("none")
 
 
-def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> Answer:
+def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> FinalAnswer:
     """Return the final answer of a reply to this question; `NOTHING` where there is none."""
     if tool_use is not None and tool_use.has_calls:
         return _of_calls(calls_of_message(tool_use.message))
@@ -97,22 +97,22 @@ def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> 
         return NOTHING if is_like_a_call(text) else _of_calls([])
     words = new_words(asked, text)
     if (letter := _option(asked, text)) is not None:
-        return Answer("option", letter, words=words)
-    stated = _stated(text)
+        return FinalAnswer("option", letter, words=words)
+    stated = _stated_answer(text)
     if stated is not None and (found := _of_statement(asked, stated, words)) is not None:
         return found
     if _ASKS_CLAIM.search(asked[-600:]) and (claim := _claim(text)) is not None:
-        return Answer("claim", claim, words=words)
+        return FinalAnswer("claim", claim, words=words)
     if _WANTS_NUMBER.search(asked[-600:]) and (value := _last_number(text)) is not None:
-        return Answer("number", f"{value:.10g}", value, words)
+        return FinalAnswer("number", f"{value:.10g}", value, words)
     if words and len(_WORD.findall(text)) <= MAX_WORDS:
-        return Answer("words", " ".join(sorted(words)), _only_number(text), words)
-    return Answer("none", words=words)
+        return FinalAnswer("words", " ".join(sorted(words)), _only_number(text), words)
+    return FinalAnswer("none", words=words)
 
 
-def _of_calls(calls: Sequence[Call]) -> Answer:
+def _of_calls(calls: Sequence[CanonicalCall]) -> FinalAnswer:
     parts = frozenset(part for call in calls for part in call.parts())
-    return Answer("calls", "; ".join(map(str, calls)), words=parts)
+    return FinalAnswer("calls", "; ".join(map(str, calls)), words=parts)
 
 
 def new_words(question: str, reply: str) -> frozenset[str]:
@@ -151,25 +151,29 @@ def _option_by_text(options: Mapping[str, str], text: str) -> str | None:
 
     Of several such options the longest counts, if its text has those of all others in it.
     """
-    last = _flat(text.rsplit("\n", 1)[-1])
-    same = [letter for letter, each in options.items() if _flat(each) and _flat(each) in last]
-    longest = max(same, key=lambda letter: len(_flat(options[letter])), default=None)
+    last = _flat_words(text.rsplit("\n", 1)[-1])
+    same = [
+        letter
+        for letter, each in options.items()
+        if _flat_words(each) and _flat_words(each) in last
+    ]
+    longest = max(same, key=lambda letter: len(_flat_words(options[letter])), default=None)
     others = [each for each in same if each != longest]
     if longest is None or any(
-        _flat(options[each]) not in _flat(options[longest]) for each in others
+        _flat_words(options[each]) not in _flat_words(options[longest]) for each in others
     ):
         return None
     return longest
 
 
-def _flat(text: str) -> str:
+def _flat_words(text: str) -> str:
     return " ".join(_WORD.findall(text.lower()))
 
 
 # The functions below read statements: a box, a field of JSON, "The answer is ..".
 
 
-def _stated(text: str) -> str | None:
+def _stated_answer(text: str) -> str | None:
     """Return the answer that the reply states, or None.
 
     It may be in a box, a field of JSON, or a sentence. The first of these forms that occurs counts,
@@ -179,17 +183,17 @@ def _stated(text: str) -> str | None:
     for box in _BOXED.finditer(text):  # noqa: B007  # the last one is used
         pass
     if box is not None:
-        return _braced(text, box.end())
+        return _text_in_braces(text, box.end())
     fields = _FIELD.findall(text)
     if fields:
-        return str(_unquoted(fields[-1]))
+        return str(_unquote(fields[-1]))
     statement = None
     for statement in _STATED.finditer(text):  # noqa: B007  # the last one is used
         pass
     return None if statement is None else statement[1].strip()
 
 
-def _braced(text: str, start: int) -> str:
+def _text_in_braces(text: str, start: int) -> str:
     depth = 1
     for at in range(start, min(len(text), start + 400)):
         depth += (text[at] == "{") - (text[at] == "}")
@@ -198,7 +202,7 @@ def _braced(text: str, start: int) -> str:
     return text[start : start + 400]
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     try:
         found = json.loads(text)
     except ValueError:
@@ -206,25 +210,25 @@ def _unquoted(text: str) -> str:
     return found if isinstance(found, str) else text.strip()
 
 
-def _of_statement(question: str, stated: str, words: frozenset[str]) -> Answer | None:
+def _of_statement(question: str, stated: str, words: frozenset[str]) -> FinalAnswer | None:
     """Return a stated answer as a number, a claim, a formula or words; None if it is empty."""
     plain = plain_formula(stated)
     if (value := number_of(plain)) is not None:
-        return Answer("number", f"{value:.10g}", value, words)
+        return FinalAnswer("number", f"{value:.10g}", value, words)
     claim = _BARE_CLAIM.match(plain)
     if claim is not None:
-        return Answer("claim", claim[1].lower(), words=words)
+        return FinalAnswer("claim", claim[1].lower(), words=words)
     numbers = NUMBER.findall(plain)
     own = new_words(question, stated)
     if not own or _CODE.search(question):
-        return Answer("formula", _literal(stated), words=words) if plain else None
+        return FinalAnswer("formula", _literal(stated), words=words) if plain else None
     if len(numbers) == 1 and (len(own) <= 3 or _WANTS_NUMBER.search(question[-600:])):
         value = value_of(numbers[0])
-        return Answer("number", f"{value:.10g}", value, words)
+        return FinalAnswer("number", f"{value:.10g}", value, words)
     if any(sign in plain for sign in "\\^_=[](){}") or numbers:
-        return Answer("formula", plain, words=words)
+        return FinalAnswer("formula", plain, words=words)
     if own and len(_WORD.findall(stated)) <= MAX_WORDS:
-        return Answer("words", " ".join(sorted(own)), None, own)
+        return FinalAnswer("words", " ".join(sorted(own)), None, own)
     return None
 
 

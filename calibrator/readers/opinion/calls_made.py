@@ -26,7 +26,7 @@ _LIKE_A_CALL = re.compile(
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Call:
+class CanonicalCall:
     """A call with its name and arguments in canonical form; calls that do the same are equal."""
 
     name: str
@@ -40,7 +40,7 @@ class Call:
         return {self.name} | {f"{self.name}.{name}={value}" for name, value in self.arguments}
 
 
-def calls_of_message(message: Mapping[str, Any]) -> list[Call]:
+def calls_of_message(message: Mapping[str, Any]) -> list[CanonicalCall]:
     """Return the calls of an assistant's message, sorted."""
     found = []
     calls = message.get("tool_calls")
@@ -54,12 +54,12 @@ def calls_of_message(message: Mapping[str, Any]) -> list[Call]:
     return sorted(found)
 
 
-def calls_in_text(text: str) -> list[Call] | None:
+def calls_in_text(text: str) -> list[CanonicalCall] | None:
     """Return the sorted calls of a reply that consists of calls, or None.
 
     The forms are `[name(a=1)]` and `[{"name": "{..}"}]`.
     """
-    bare = _plain(text).removeprefix("```json").removeprefix("```python").strip("`\n ")
+    bare = _plain_text(text).removeprefix("```json").removeprefix("```python").strip("`\n ")
     if bare.startswith(("[{", "{")):
         return _calls_of_json(bare)
     if bare.startswith("[") or re.match(r"^[\w.]+\(", bare):
@@ -74,15 +74,15 @@ def offers_functions(question: str) -> bool:
 
 def is_like_a_call(text: str) -> bool:
     """Return whether a reply may be a call in an unreadable form."""
-    return _LIKE_A_CALL.search(_plain(text)) is not None
+    return _LIKE_A_CALL.search(_plain_text(text)) is not None
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     r"""Return the text without Markdown's backslashes in names: `find\_nearest`."""
     return text.replace("\\_", "_").strip()
 
 
-def _calls_of_json(text: str) -> list[Call] | None:
+def _calls_of_json(text: str) -> list[CanonicalCall] | None:
     """Return the calls that a text writes as JSON; None if it is none."""
     try:
         found = json.loads(text)
@@ -105,7 +105,7 @@ def _are_arguments(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
 
 
-def _calls_of_python(text: str) -> list[Call] | None:
+def _calls_of_python(text: str) -> list[CanonicalCall] | None:
     """Return the calls that a text writes as Python with literal arguments; None if it is none."""
     try:
         tree = ast.parse(text, mode="eval").body
@@ -125,7 +125,7 @@ def _calls_of_python(text: str) -> list[Call] | None:
     return sorted(calls) or None
 
 
-def _call(name: Any, arguments: Any) -> Call:
+def _call(name: Any, arguments: Any) -> CanonicalCall:
     """Bring a call's name and arguments into canonical form."""
     given = arguments
     if isinstance(arguments, str):
@@ -136,7 +136,7 @@ def _call(name: Any, arguments: Any) -> Call:
     if not isinstance(given, Mapping):
         given = {"": given}
     own = sorted((str(key), _canonical(value, 1)) for key, value in given.items())
-    return Call(re.sub(r"\W+", "_", str(name)).strip("_").lower(), tuple(own))
+    return CanonicalCall(re.sub(r"\W+", "_", str(name)).strip("_").lower(), tuple(own))
 
 
 def _canonical(value: Any, depth: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from calibrator.readers.opinion.answers import Answer
+from calibrator.readers.opinion.answers import FinalAnswer
 
 Outcome = Literal["agree", "differ", "untold"]
 
@@ -17,7 +17,7 @@ _OPPOSITES: Final = ({"yes", "no"}, {"true", "false"})
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class AnswerComparison:
     """The outcome and the similarity of two replies.
 
     `shared` is the Jaccard index of their words that the question does not have. `contained` is the
@@ -32,17 +32,17 @@ class Comparison:
     nearness: float
 
 
-def compare(one: Answer, other: Answer) -> Comparison:
+def compare(one: FinalAnswer, other: FinalAnswer) -> AnswerComparison:
     """Return the comparison of two answers, whose order does not matter."""
     both = len(one.words & other.words)
     fewer = min(len(one.words), len(other.words))
     shared = both / max(1, len(one.words | other.words))
     contained = both / fewer if fewer else 0.0
     nearness = _nearness(one, other)
-    return Comparison(_outcome(one, other, contained, nearness), shared, contained, nearness)
+    return AnswerComparison(_outcome(one, other, contained, nearness), shared, contained, nearness)
 
 
-def _outcome(one: Answer, other: Answer, contained: float, nearness: float) -> Outcome:
+def _outcome(one: FinalAnswer, other: FinalAnswer, contained: float, nearness: float) -> Outcome:
     """Return whether two final answers agree or differ, or that this cannot be told."""
     if "none" in (one.kind, other.kind):
         return "agree" if _stands_in(one, other) or _stands_in(other, one) else "untold"
@@ -63,13 +63,13 @@ def _outcome(one: Answer, other: Answer, contained: float, nearness: float) -> O
     return "differ" if contained <= OTHER_WORDS else "untold"
 
 
-def _stands_in(one: Answer, other: Answer) -> bool:
+def _stands_in(one: FinalAnswer, other: FinalAnswer) -> bool:
     """Return whether a long reply has all words of a short answer."""
     is_short = one.kind == "words" and 0 < len(one.words) <= FEW_WORDS
     return is_short and other.kind == "none" and one.words <= other.words
 
 
-def _nearness(one: Answer, other: Answer) -> float:
+def _nearness(one: FinalAnswer, other: FinalAnswer) -> float:
     """Return 1 for equal or equally rounded numbers, falling to 0; 0 without two numbers."""
     if one.number is None or other.number is None:
         return 0.0

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.forest import NO_NAME
-from calibrator.readers.opinion.answers import Answer, Kind
-from calibrator.readers.opinion.comparison import Comparison, Outcome, compare
+from calibrator.readers.opinion.answers import FinalAnswer, Kind
+from calibrator.readers.opinion.comparison import AnswerComparison, Outcome, compare
 
 Floats = NDArray[np.float32]
 
@@ -34,7 +34,7 @@ class Opinion:
     text, and whether the same model gave the reply in question.
     """
 
-    answer: Answer
+    answer: FinalAnswer
     ability: float
     characters: int
     is_same_model: bool
@@ -51,10 +51,10 @@ class Opinions:
 
     odds: float
     ability: float
-    answer: Answer
+    answer: FinalAnswer
     characters: int
     others: Sequence[Opinion]
-    comparisons: tuple[Comparison, ...] = field(init=False)
+    comparisons: tuple[AnswerComparison, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         found = tuple(compare(self.answer, each.answer) for each in self.others[:MAX_OTHERS])
@@ -83,13 +83,13 @@ def evidence(reply: Opinions) -> list[float]:
         len(differ) / count,
         math.log1p(len(agree)),
         math.log1p(len(differ)),
-        _best(agree),
-        _best(differ),
-        _best(others),
+        _best_ability(agree),
+        _best_ability(differ),
+        _best_ability(others),
         len(rival) / count,
-        _best(rival),
+        _best_ability(rival),
         sum(other.is_same_model for other in others) / count,
-        *_alike(found),
+        *_similarities(found),
         length,
         length - sum(math.log1p(o.characters) for o in others) / count,
         *(float(answer.kind == kind) for kind in KINDS),
@@ -122,12 +122,12 @@ def plain_evidence(reply: Opinions) -> list[float]:
     ]
 
 
-def _best(others: Sequence[Opinion]) -> float:
+def _best_ability(others: Sequence[Opinion]) -> float:
     """Return the ability of the ablest model; -4, far below all, without others."""
     return max((other.ability for other in others), default=-4.0)
 
 
-def _alike(found: Sequence[Comparison]) -> list[float]:
+def _similarities(found: Sequence[AnswerComparison]) -> list[float]:
     """Return means and maxima of the words in common, and the largest nearness of numbers."""
     count = len(found)
     return [
@@ -148,7 +148,7 @@ def _largest_group(others: Sequence[Opinion]) -> list[Opinion]:
     return max(groups, key=len, default=[])
 
 
-_NOBODY = Opinion(Answer("none"), 0.0, 0, is_same_model=False)
-_UNTOLD = Opinions(0.0, 0.0, Answer("none"), 0, [_NOBODY])
+_NOBODY = Opinion(FinalAnswer("none"), 0.0, 0, is_same_model=False)
+_UNTOLD = Opinions(0.0, 0.0, FinalAnswer("none"), 0, [_NOBODY])
 EVIDENCE: Final = len(evidence(_UNTOLD))
 PLAIN: Final = len(plain_evidence(_UNTOLD))

@@ -13,7 +13,7 @@ from calibrator.readers.opinion.evidence import MAX_OTHERS, Opinion, Opinions
 from calibrator.readers.opinion.second_stage import SecondStage
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.scorer import OPINIONS, Item, Score, basis_with, known_name
-from calibrator.text.addressed_text import stripped
+from calibrator.text.addressed_text import strip_addresses
 from calibrator.text.layout import Layout
 from calibrator.text.word_pieces import WordPieces
 
@@ -60,11 +60,11 @@ class OpinionReader:
         return Opinions(
             float(logit(confidence)),
             self.ability(item.source_model),
-            final_answer(item.question, stripped(item.answer), item.tool_use),
+            final_answer(item.question, strip_addresses(item.answer), item.tool_use),
             len(item.answer),
             [
                 Opinion(
-                    final_answer(item.question, stripped(other.answer), other.tool_use),
+                    final_answer(item.question, strip_addresses(other.answer), other.tool_use),
                     self.ability(other.source_model),
                     len(other.answer),
                     other.source_model is not None and other.source_model == item.source_model,

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.trees import Trees
-from calibrator.features.weights import under
+from calibrator.features.weights import arrays_under
 from calibrator.readers.opinion.evidence import EVIDENCE, PLAIN, Opinions, evidence, plain_evidence
 
 Array = NDArray[np.generic]
@@ -57,7 +57,7 @@ class Trust:
         self.gain, self.weight = gain.astype(np.float32), weight.astype(np.float32)
         self.usual = float((self.gain * self.weight).sum() / max(1e-6, float(self.weight.sum())))
 
-    def of(self, meanings: Floats) -> NDArray[np.float64]:
+    def trust_in(self, meanings: Floats) -> NDArray[np.float64]:
         """Return the trust, 0 to 1, for questions of meanings (B, D), each of length 1 or 0."""
         near = np.exp((np.einsum("bd,qd->bq", meanings, self.questions) - 1) / NEARNESS)
         near = near * self.weight
@@ -119,10 +119,10 @@ class SecondStage:
         )
         new = np.where(differ & ~agree, np.minimum(new, own), new)
         new = np.where(agree & ~differ, np.maximum(new, own), new)
-        return np.asarray(own + np.where(is_told, self.trust.of(meanings), 0.0) * (new - own))
+        return np.asarray(own + np.where(is_told, self.trust.trust_in(meanings), 0.0) * (new - own))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> SecondStage | None:
         """Return the second stage in a checkpoint's weights, or None where they hold none."""
-        own = under(state, PREFIX)
+        own = arrays_under(state, PREFIX)
         return cls(own) if own else None

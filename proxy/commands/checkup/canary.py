@@ -17,7 +17,7 @@ CANARY: Final = ("What is the capital of France?", "The capital of France is Par
 SAME: Final = 0.01  # the largest difference of two scores of one text, in half precision
 
 
-class Tried(NamedTuple):
+class CanaryResult(NamedTuple):
     """The result of a canary; `name` is that of its numbers, `memory` is in bytes."""
 
     level: Literal["ok", "fail"]
@@ -26,7 +26,9 @@ class Tried(NamedTuple):
     memory: int | None = None
 
 
-def tried(load: Callable[[], Scorer], place: str, its: Recalibrations | None) -> Tried:
+def try_calibrator(
+    load: Callable[[], Scorer], place: str, its: Recalibrations | None
+) -> CanaryResult:
     """Load a calibrator, score the canary, and close the calibrator.
 
     `place` names it in a failure, `its` are its recalibrations. Errors are returned as a failure.
@@ -41,21 +43,21 @@ def tried(load: Callable[[], Scorer], place: str, its: Recalibrations | None) ->
         scorer = load()
         loaded_s = time.perf_counter() - began
         try:
-            is_well, text = _scored(scorer)
+            is_well, text = _score_twice(scorer)
             memory = max(0, resident_memory() - before)  # measured before the scorer is closed
         finally:
             if (close := getattr(scorer, "close", None)) is not None:
                 close()
     except (CalibratorError, StartupError, OSError) as error:
-        return Tried("fail", f"{place}: {error}")
+        return CanaryResult("fail", f"{place}: {error}")
     name = name_with(scorer.name, its)
     told = f"{name}: {text}, loaded in {loaded_s:.1f} s"
     if kernel := getattr(scorer, "kernel", None):  # of the embedded one; it may not be built here
         told += f", kernel: {kernel}"
-    return Tried("ok" if is_well else "fail", told, name, memory)
+    return CanaryResult("ok" if is_well else "fail", told, name, memory)
 
 
-def _scored(scorer: Scorer) -> tuple[bool, str]:
+def _score_twice(scorer: Scorer) -> tuple[bool, str]:
     """Return whether a scorer gives the canary the same probability twice, and a sentence."""
     from calibrator import Item
 

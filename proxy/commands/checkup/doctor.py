@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, plain, stop
 from proxy.commands.opening.opened_record import JsonOption
 from proxy.errors import ExitStatus, ProxyError, StartupError, StoreError
@@ -39,7 +39,7 @@ NEARLY: Final = 0.9  # of a limit
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """The finding on one part; only `fail` changes the exit status."""
 
     level: Level
@@ -84,15 +84,12 @@ def doctor(
         values = [asdict(each) for each in findings]
         typer.echo(json.dumps({"is_well": not failed, "findings": values}))
     if failed:
-        what = counted(len(failed), "part")
+        what = plural(len(failed), "part")
         raise stop(ExitStatus.FAILED, f"{what} failed: {', '.join(f.about for f in failed)}")
 
 
-def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[Finding]:
-    """Yield the findings, part after part; only those on a configuration that cannot be used.
-
-    `url` is that of the running proxy. The calibrator is loaded where `scores` is True.
-    """
+def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[Diagnosis]:
+    """Yield the findings, part after part; only those on a configuration that cannot be used."""
     from proxy.config.setup import load_setup
     from proxy.startup.startup import check_setup, with_files
 
@@ -102,41 +99,41 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[F
         setup = with_files(setup)
     except StartupError as error:
         for line in str(error).splitlines():
-            yield Finding("fail", "configuration", line)
+            yield Diagnosis("fail", "configuration", line)
         return
-    upstreams = counted(len(setup.config.upstreams), "upstream")
+    upstreams = plural(len(setup.config.upstreams), "upstream")
     policy = setup.policy
     told = f"{setup.path or 'built in'}: policy {policy.name} ({policy.mode}), {upstreams}"
-    yield Finding("ok", "configuration", told)
+    yield Diagnosis("ok", "configuration", told)
     patient = Patient(setup, url)
-    checks: list[Callable[[Patient], Iterable[Finding]]] = [_policies, _upstreams]
+    checks: list[Callable[[Patient], Iterable[Diagnosis]]] = [_policies, _upstreams]
     checks += [_scorer, _gpu] if scores else []
     checks += [_workers, _store, _clock, _limits, _keys, _certificates, _oidc, _telemetry, _proxy]
     for check in checks:
         try:
             yield from check(patient)
         except StoreError as error:
-            yield Finding("fail", "store", error.message)
+            yield Diagnosis("fail", "store", error.message)
 
 
-def _policies(patient: Patient) -> Iterator[Finding]:
+def _policies(patient: Patient) -> Iterator[Diagnosis]:
     from policies import lint
 
     for text in patient.setup.book.namesakes():
-        yield Finding("warn", "policies", text)
+        yield Diagnosis("warn", "policies", text)
     for policy in patient.setup.book:
         for warning in lint(policy):
-            yield Finding("warn", f"policy {policy.name}", str(warning))
+            yield Diagnosis("warn", f"policy {policy.name}", str(warning))
 
 
 # --- upstreams ------------------------------------------------------------------------------------
 
 
-def _upstreams(patient: Patient) -> Iterator[Finding]:
+def _upstreams(patient: Patient) -> Iterator[Diagnosis]:
     yield from asyncio.run(_ask_upstreams(patient))
 
 
-async def _ask_upstreams(patient: Patient) -> list[Finding]:
+async def _ask_upstreams(patient: Patient) -> list[Diagnosis]:
     from proxy.upstreams.router import Router
 
     config = patient.setup.config
@@ -148,7 +145,7 @@ async def _ask_upstreams(patient: Patient) -> list[Finding]:
         await router.aclose()
 
 
-async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Finding:
+async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Diagnosis:
     """Request an upstream's list of models, over the connection and with the key of requests."""
     from proxy.http.pool.forward_proxy import forward_proxy_for
     from proxy.http.pool.pool import meant_address
@@ -157,9 +154,9 @@ async def _ask(patient: Patient, router: Router, name: str, section: UpstreamCon
 
     about = f"upstream {name}"
     if section.demo:
-        return Finding("ok", about, "canned answers, no network")
+        return Diagnosis("ok", about, "canned answers, no network")
     if section.base_url is None or section.litellm or section.via == "litellm":
-        return Finding("skip", about, "through litellm, which is loaded by the first request")
+        return Diagnosis("skip", about, "through litellm, which is loaded by the first request")
     headers = [(b"accept", b"application/json"), (b"anthropic-version", b"2023-06-01")]
     began = time.perf_counter()
     try:
@@ -167,22 +164,22 @@ async def _ask(patient: Patient, router: Router, name: str, section: UpstreamCon
             reply = await router.upstream(name).send(UpstreamRequest("GET", "/models", headers))
             await reply.aclose()
     except TimeoutError:
-        return Finding("fail", about, f"no answer within {UPSTREAM_S:g} s")
+        return Diagnosis("fail", about, f"no answer within {UPSTREAM_S:g} s")
     except ProxyError as error:
-        return Finding("fail", about, error.message)
+        return Diagnosis("fail", about, error.message)
     passed_ms = (time.perf_counter() - began) * 1_000
     _note_date(patient, name, reply.values.get(b"date"))
-    level, said = _judged(reply.status, has_key=router.has_key(name))
+    level, said = _judge_status(reply.status, has_key=router.has_key(name))
     place = address_of(section.base_url)
     if reply.status == 404 and (meant := meant_address(place)):
         level, said = "warn", f"it knows no /models; did you mean base_url: {meant} ?"
     between = forward_proxy_for(urlsplit(place).scheme, urlsplit(place).hostname or "")
     if between is not None:
         said += f", through the proxy at {between.where}"
-    return Finding(level, about, f"{place}: {said} ({reply.status}, {passed_ms:.0f} ms)")
+    return Diagnosis(level, about, f"{place}: {said} ({reply.status}, {passed_ms:.0f} ms)")
 
 
-def _judged(status: int, *, has_key: bool) -> tuple[Level, str]:
+def _judge_status(status: int, *, has_key: bool) -> tuple[Level, str]:
     """Return the level of an upstream's status for its list of models, and a phrase."""
     if status in (401, 403):
         if has_key:
@@ -204,42 +201,42 @@ def _note_date(patient: Patient, name: str, date: bytes | None) -> None:
 # --- the calibrator -------------------------------------------------------------------------------
 
 
-def _scorer(patient: Patient) -> Iterator[Finding]:
+def _scorer(patient: Patient) -> Iterator[Diagnosis]:
     """Yield whether the calibrator, and its stand-in, score the canary twice alike."""
-    from proxy.commands.checkup.canary import tried
+    from proxy.commands.checkup.canary import try_calibrator
     from proxy.scoring.loader import scorer_loader, stand_in_loader
 
     setup = patient.setup
     section = setup.config.calibrator
     if (load := scorer_loader(section)) is None:
-        yield Finding("skip", "calibrator", "none: replies get no number")
+        yield Diagnosis("skip", "calibrator", "none: replies get no number")
         return
-    found = tried(load, section.summary, setup.recalibrations)
+    found = try_calibrator(load, section.summary, setup.recalibrations)
     patient.calibrator, patient.calibrator_bytes = found.name, found.memory
-    yield Finding(found.level, "calibrator", found.text)
+    yield Diagnosis(found.level, "calibrator", found.text)
     if (facts := setup.facts) is not None:
-        yield Finding("ok", "facts", f"{facts.path}: {counted(facts.count, 'entry', 'entries')}")
+        yield Diagnosis("ok", "facts", f"{facts.path}: {plural(facts.count, 'entry', 'entries')}")
     if section.stand_in is not None and (load := stand_in_loader(section)) is not None:
-        found = tried(load, section.stand_in.checkpoint, setup.of_stand_in)
-        yield Finding(found.level, "stand-in", found.text)
+        found = try_calibrator(load, section.stand_in.checkpoint, setup.of_stand_in)
+        yield Diagnosis(found.level, "stand-in", found.text)
 
 
-def _gpu(patient: Patient) -> Iterator[Finding]:
+def _gpu(patient: Patient) -> Iterator[Diagnosis]:
     """Yield how to score with the paper's model, where an idle GPU and its extra exist."""
     from calibrator import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
 
     if patient.setup.config.calibrator.summary != "embedded" or not has_gpu_and_torch():
         return
     if torch_sees_gpu():
-        yield Finding("ok", "gpu", f"idle: {ON_A_GPU}")
+        yield Diagnosis("ok", "gpu", f"idle: {ON_A_GPU}")
     else:
-        yield Finding("skip", "gpu", "torch cannot use it: another build of torch, or its driver")
+        yield Diagnosis("skip", "gpu", "torch cannot use it: another build of torch, or its driver")
 
 
 # --- the machine ----------------------------------------------------------------------------------
 
 
-def _workers(patient: Patient) -> Iterator[Finding]:
+def _workers(patient: Patient) -> Iterator[Diagnosis]:
     """Yield whether the cores and the memory suit the number of processes."""
     from proxy.commands.checkup.machine import Machine, Processes
     from proxy.scoring.loader import can_be_forked, shares_scorer
@@ -252,13 +249,13 @@ def _workers(patient: Patient) -> Iterator[Finding]:
         is_forked=can_be_forked(config.calibrator.checkpoint),
     )
     level, text = Machine.here().suits(processes)
-    yield Finding(level, "workers", text)
+    yield Diagnosis(level, "workers", text)
 
 
 # --- what is kept ---------------------------------------------------------------------------------
 
 
-def _store(patient: Patient) -> Iterator[Finding]:
+def _store(patient: Patient) -> Iterator[Diagnosis]:
     from proxy.store.condition import condition_of, try_to_hold
     from proxy.store.database.chain import KEY_VARIABLE, chain_key
     from proxy.store.database.tables import path_of, place_of
@@ -272,7 +269,7 @@ def _store(patient: Patient) -> Iterator[Finding]:
             try_to_hold(url)
         patient.store = found
     except StoreError as error:
-        yield Finding("fail", "store", error.message)
+        yield Diagnosis("fail", "store", error.message)
         return
     if found.skew_s is not None:
         patient.skews_s["the database"] = found.skew_s
@@ -282,36 +279,36 @@ def _store(patient: Patient) -> Iterator[Finding]:
         "older": "of an older version; the start will bring it up to date",
         "current": f"can be read, and holds replies ({found.latency_s * 1_000:.0f} ms)",
     }[found.state]
-    yield Finding("ok", "store", f"{place}: {said}")
+    yield Diagnosis("ok", "store", f"{place}: {said}")
     if path is not None:
         yield _disk(path.resolve().parent)
     elif chain_key(url) is None:
         text = f"off: set {KEY_VARIABLE}, else nobody can tell whether rows were changed"
-        yield Finding("warn", "audit chain", text)
+        yield Diagnosis("warn", "audit chain", text)
 
 
-def _disk(folder: Path) -> Finding:
+def _disk(folder: Path) -> Diagnosis:
     free = shutil.disk_usage(folder).free
     level: Level = "ok" if free >= LEAST_FREE else "warn"
-    return Finding(level, "disk", f"{free / 2**30:.1f} GB free in {folder}")
+    return Diagnosis(level, "disk", f"{free / 2**30:.1f} GB free in {folder}")
 
 
-def _clock(patient: Patient) -> Iterator[Finding]:
+def _clock(patient: Patient) -> Iterator[Diagnosis]:
     """Yield whether this machine's clock agrees with the upstreams' (HTTP dates: whole seconds)."""
     if not patient.skews_s:
-        yield Finding("skip", "clock", "nobody to compare it with: no upstream told its own")
+        yield Diagnosis("skip", "clock", "nobody to compare it with: no upstream told its own")
         return
     whose = min(patient.skews_s, key=lambda name: abs(patient.skews_s[name]))
     behind_s = patient.skews_s[whose]
     if abs(behind_s) <= MOST_SKEW_S:
-        yield Finding("ok", "clock", f"agrees with that of {whose} to {MOST_SKEW_S:g} s")
+        yield Diagnosis("ok", "clock", f"agrees with that of {whose} to {MOST_SKEW_S:g} s")
         return
     which = "behind" if behind_s > 0 else "ahead of"
-    text = f"{abs(behind_s):.0f} s {which} that of {whose}: holds and keys expire by this clock"
-    yield Finding("warn", "clock", text)
+    text = f"{abs(behind_s):.0f} s {which} that of {whose}"
+    yield Diagnosis("warn", "clock", f"{text}: holds and keys expire by this clock")
 
 
-def _limits(patient: Patient) -> Iterator[Finding]:
+def _limits(patient: Patient) -> Iterator[Diagnosis]:
     from proxy.http.listener.open_files import connections_for, raise_file_limit
 
     limits = patient.setup.config.limits
@@ -322,10 +319,10 @@ def _limits(patient: Patient) -> Iterator[Finding]:
             f"limits.max_connections is {wanted:,}, and {files:,} open files have room for "
             f"{room:,}: raise the limit (ulimit -n, LimitNOFILE)"
         )
-        yield Finding("warn", "limits", text)
+        yield Diagnosis("warn", "limits", text)
     else:
-        most = counted(wanted or room, "connection")
-        yield Finding("ok", "limits", f"{files:,} open files: room for {most}")
+        most = plural(wanted or room, "connection")
+        yield Diagnosis("ok", "limits", f"{files:,} open files: room for {most}")
     if not _is_current(patient):
         return
     from proxy.store.queue import ReviewQueue
@@ -336,8 +333,8 @@ def _limits(patient: Patient) -> Iterator[Finding]:
     finally:
         queue.close()
     level: Level = "warn" if held >= NEARLY * limits.max_held else "ok"
-    replies = counted(held, "held reply", "held replies")
-    yield Finding(level, "review queue", f"{replies}, {limits.max_held:,} may wait")
+    replies = plural(held, "held reply", "held replies")
+    yield Diagnosis(level, "review queue", f"{replies}, {limits.max_held:,} may wait")
 
 
 def _is_current(patient: Patient) -> bool:
@@ -345,19 +342,19 @@ def _is_current(patient: Patient) -> bool:
     return patient.store is not None and patient.store.state == "current"
 
 
-def _keys(patient: Patient) -> Iterator[Finding]:
+def _keys(patient: Patient) -> Iterator[Diagnosis]:
     from proxy.config.setup import problems_of
     from proxy.store.database.client_keys import KeyStore
 
     setup, now = patient.setup, time.time()
     if not setup.config.needs_keys:
-        yield Finding("ok", "keys", "open: whoever reaches the proxy may ask")
+        yield Diagnosis("ok", "keys", "open: whoever reaches the proxy may ask")
         return
     if patient.store is None:
-        yield Finding("skip", "keys", "required; the store that has them cannot be asked")
+        yield Diagnosis("skip", "keys", "required; the store that has them cannot be asked")
         return
     if not _is_current(patient):
-        yield Finding("warn", "keys", "required, and none is made yet: pinocchio keys create")
+        yield Diagnosis("warn", "keys", "required, and none is made yet: pinocchio keys create")
         return
     store = KeyStore(setup.config.store)
     try:
@@ -365,53 +362,55 @@ def _keys(patient: Patient) -> Iterator[Finding]:
     finally:
         store.close()
     for problem in problems_of(active, setup):
-        yield Finding("fail", "keys", problem)
+        yield Diagnosis("fail", "keys", problem)
     callers = [key for key in active if key.role == "caller"]
     if not callers:
-        yield Finding("warn", "keys", "required, and no app has one: pinocchio keys create")
+        yield Diagnosis("warn", "keys", "required, and no app has one: pinocchio keys create")
         return
     soon = [key.id for key in callers if key.expires_at and key.expires_at - now < SOON_S]
     if soon:
-        text = f"{counted(len(soon), 'key')} will expire within a week: {', '.join(soon)}"
-        yield Finding("warn", "keys", text)
-    yield Finding("ok", "keys", f"{counted(len(callers), 'app')} may ask")
+        text = f"{plural(len(soon), 'key')} will expire within a week: {', '.join(soon)}"
+        yield Diagnosis("warn", "keys", text)
+    yield Diagnosis("ok", "keys", f"{plural(len(callers), 'app')} may ask")
 
 
-def _certificates(patient: Patient) -> Iterator[Finding]:
+def _certificates(patient: Patient) -> Iterator[Diagnosis]:
     """Yield whether the certificates of policies with `max_error` are valid for the calibrator."""
     certified = [policy for policy in patient.setup.book if policy.certificate_path is not None]
-    withdrawn = _withdrawn(patient) if certified else frozenset()
+    withdrawn = _withdrawn_calibrators(patient) if certified else frozenset()
     for policy in certified:
         about, path = f"certificate {policy.name}", policy.certificate_path
         grants = policy.certificate.grants if policy.certificate else ()
         if not grants:
             text = f"{path} has none: rules with max_error match nothing"
-            yield Finding("warn", about, text)
+            yield Diagnosis("warn", about, text)
             continue
         lost = [grant for grant in grants if grant.digest in withdrawn]
         names = sorted({grant.calibrator for grant in grants})
         if lost:
-            text = f"{len(lost)} of {counted(len(grants), 'grant')} withdrawn: certify again"
-            yield Finding("warn", about, text)
+            text = f"{len(lost)} of {plural(len(grants), 'grant')} withdrawn: certify again"
+            yield Diagnosis("warn", about, text)
         elif patient.calibrator is not None and patient.calibrator not in names:
-            yield Finding("warn", about, f"it is for {', '.join(names)}, not {patient.calibrator}")
+            yield Diagnosis(
+                "warn", about, f"it is for {', '.join(names)}, not {patient.calibrator}"
+            )
         else:
-            yield Finding("ok", about, f"{counted(len(grants), 'grant')} for {', '.join(names)}")
+            yield Diagnosis("ok", about, f"{plural(len(grants), 'grant')} for {', '.join(names)}")
 
 
-def _withdrawn(patient: Patient) -> frozenset[str]:
-    from proxy.store.database.verdicts import Findings
+def _withdrawn_calibrators(patient: Patient) -> frozenset[str]:
+    from proxy.store.database.verdicts import VerdictStore
 
     if not _is_current(patient):
         return frozenset()
-    findings = Findings(patient.setup.config.store)
+    findings = VerdictStore(patient.setup.config.store)
     try:
         return frozenset(each.grant_digest for each in findings.withdrawals())
     finally:
         findings.close()
 
 
-def _oidc(patient: Patient) -> Iterator[Finding]:
+def _oidc(patient: Patient) -> Iterator[Diagnosis]:
     """Yield whether the configured OpenID issuer answers, so that people could log in."""
     admin = patient.setup.config.admin
     if not admin.enabled or admin.oidc is None:
@@ -420,13 +419,13 @@ def _oidc(patient: Patient) -> Iterator[Finding]:
 
     try:
         keys = asyncio.run(checked_issuer(admin.oidc))
-        text = f"{admin.oidc.issuer}: it answers, and has {counted(keys, 'key')}"
-        yield Finding("ok" if keys else "fail", "oidc", text)
+        text = f"{admin.oidc.issuer}: it answers, and has {plural(keys, 'key')}"
+        yield Diagnosis("ok" if keys else "fail", "oidc", text)
     except ProxyError as error:
-        yield Finding("fail", "oidc", error.message)
+        yield Diagnosis("fail", "oidc", error.message)
 
 
-def _telemetry(patient: Patient) -> Iterator[Finding]:
+def _telemetry(patient: Patient) -> Iterator[Diagnosis]:
     """Yield whether the receivers of telemetry answer; a project without traces may not exist."""
     from proxy.optional.scores.scores import UnreadableScoresError, score_keepers
 
@@ -436,36 +435,36 @@ def _telemetry(patient: Patient) -> Iterator[Finding]:
     for keeper in score_keepers(config):
         try:
             keeper.probe()
-            yield Finding("ok", keeper.name, "it answers")
+            yield Diagnosis("ok", keeper.name, "it answers")
         except UnreadableScoresError as error:
-            yield Finding("fail", keeper.name, str(error).splitlines()[0])
+            yield Diagnosis("fail", keeper.name, str(error).splitlines()[0])
         finally:
             keeper.close()
 
 
-def _collector(config: OtelConfig) -> Finding:
+def _collector(config: OtelConfig) -> Diagnosis:
     """Send a collector an empty request, and return whether it accepts that."""
     import httpx
 
     from calibrator import install_command
 
     if find_spec("opentelemetry.exporter") is None:
-        return Finding("fail", "otel", f"its libraries are missing: {install_command('otel')}")
+        return Diagnosis("fail", "otel", f"its libraries are missing: {install_command('otel')}")
     headers = {name: secret.get_secret_value() for name, secret in config.headers.items()}
     headers["content-type"] = "application/x-protobuf"
     url = f"{config.endpoint}/v1/traces"
     try:
         answer = httpx.post(url, headers=headers, content=b"", timeout=UPSTREAM_S)
     except httpx.HTTPError as error:
-        return Finding("fail", "otel", f"{url}: {error or type(error).__name__}")
+        return Diagnosis("fail", "otel", f"{url}: {error or type(error).__name__}")
     level: Level = "ok" if answer.is_success else "fail"
-    return Finding(level, "otel", f"{url}: status {answer.status_code}")
+    return Diagnosis(level, "otel", f"{url}: status {answer.status_code}")
 
 
 # --- the proxy ------------------------------------------------------------------------------------
 
 
-def _proxy(patient: Patient) -> Iterator[Finding]:
+def _proxy(patient: Patient) -> Iterator[Diagnosis]:
     """Yield what the running proxy reports at `/readyz`."""
     import httpx
 
@@ -478,22 +477,22 @@ def _proxy(patient: Patient) -> Iterator[Finding]:
         workers = facts.get("workers") or {"wanted": 1, "running": 1}
         missing = workers["wanted"] - workers["running"]
     except httpx.ConnectError:
-        yield Finding("skip", about, f"none at {patient.url}; --url finds one at another --port")
+        yield Diagnosis("skip", about, f"none at {patient.url}; --url finds one at another --port")
         return
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         wrong = (
             f"the desk or another server is at {patient.url}: it does not answer as a proxy does"
         )
-        yield Finding("fail", about, wrong)
+        yield Diagnosis("fail", about, wrong)
         return
     if files != "current":
         text = "it refuses what the files say, and goes on with the configuration before"
-        yield Finding("fail", about, text)
+        yield Diagnosis("fail", about, text)
     elif status != "ok":
-        yield Finding("warn", about, f"{patient.url}: its calibrator is still loading")
+        yield Diagnosis("warn", about, f"{patient.url}: its calibrator is still loading")
     elif missing:
         text = f"{missing} of {workers['wanted']} workers are not there; its log says why"
-        yield Finding("warn", about, f"{patient.url}: {text} (worker_died)")
+        yield Diagnosis("warn", about, f"{patient.url}: {text} (worker_died)")
     else:
         text = f"{patient.url}: ready, generation {generation}, calibrator {calibrator or 'none'}"
-        yield Finding("ok", about, text)
+        yield Diagnosis("ok", about, text)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from policies import counted
+from policies import plural
 
 CGROUP: Final = Path("/sys/fs/cgroup")
 MEMINFO: Final = Path("/proc/meminfo")
@@ -39,7 +39,7 @@ class Processes:
         return own_mb + copies * (self.calibrator or 0) / 1e6
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """For people: how many, and whose the calibrator is."""
         if self.calibrator is None:
             whose = " (calibrators not counted)"
@@ -51,7 +51,7 @@ class Processes:
             whose = ", which share the memory of the calibrator"
         else:
             whose = ", each with a calibrator of its own"
-        return f"{counted(self.workers, 'worker')}{whose}: about {self.memory_mb:,.0f} MB of memory"
+        return f"{plural(self.workers, 'worker')}{whose}: about {self.memory_mb:,.0f} MB of memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Machine:
     def suits(self, processes: Processes) -> tuple[Literal["ok", "warn"], str]:
         """Whether it has enough for these processes, and a sentence."""
         whole = max(1, int(self.cores))
-        told = f"{processes.told}; here are {counted(whole, 'core')}"
+        told = f"{processes.summary}; here are {plural(whole, 'core')}"
         if self.cores < 1:
-            told = f"{processes.told}; here is {self.cores:g} of a core"
+            told = f"{processes.summary}; here is {self.cores:g} of a core"
         if self.free is not None:
             told += f" and {self.free / 1e6:,.0f} MB"
             if processes.memory_mb * 1e6 > self.free:

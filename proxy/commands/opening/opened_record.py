@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import errors_told, existing_store, plain, stop
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
     from policies import Exchange, Policy
     from proxy.config.setup import Setup
-    from proxy.store.database.verdicts import Findings
+    from proxy.store.database.verdicts import VerdictStore
 
 NOT_CONFIGURED: Final = "is not in this configuration (it may have been given by `serve --policy`)"
 RequestId = Annotated[str, typer.Argument(help="x-pinocchio-request-id, or a review id.")]
@@ -27,16 +27,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 
 @contextmanager
-def opened_record(config: Path | None, store: str | None = None) -> Iterator[Findings]:
+def opened_record(config: Path | None, store: str | None = None) -> Iterator[VerdictStore]:
     """Open the configured record, or that of a store's URL; end the process where there is none.
 
     Policies are not read.
     """
     from proxy.config.setup import load_store_config
-    from proxy.store.database.verdicts import Findings
+    from proxy.store.database.verdicts import VerdictStore
 
     with errors_told():
-        findings = Findings(existing_store(store or load_store_config(config).store))
+        findings = VerdictStore(existing_store(store or load_store_config(config).store))
         try:
             yield findings
         finally:
@@ -103,7 +103,7 @@ def recorded_exchanges(
 def _left_out(count: int, name: str) -> list[str]:
     if not count:
         return []
-    what = counted(count, "request")
+    what = plural(count, "request")
     return [f"{what} that other policies than {plain(name)} decided on: left out; see --all"]
 
 
@@ -111,7 +111,7 @@ def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -
     """Return a sentence for each policy, other than the compared one, that decided."""
     names = Counter(each.label.partition("/")[0] for each in exchanges if each.label)
     known = {each.name for each in setup.book}
-    replies = counted(len(exchanges), "reply", "replies")
+    replies = plural(len(exchanges), "reply", "replies")
     return [
         f"policy {plain(name)}{'' if name in known else f', which {NOT_CONFIGURED},'} decided on "
         f"{count} of {replies}, not {default}; to compare with it, add --before with its pack or "
@@ -121,10 +121,10 @@ def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -
     ]
 
 
-def as_it_stands(policy: Policy, findings: Findings) -> Policy:
+def as_it_stands(policy: Policy, findings: VerdictStore) -> Policy:
     """Return the policy without the withdrawn grants of its certificate."""
-    from policies import certified
+    from policies import with_certificate
     from proxy.learning.certificates import still_granted
 
     withdrawn = {each.grant_digest for each in findings.withdrawals()}
-    return certified(policy, still_granted(policy.certificate, withdrawn))
+    return with_certificate(policy, still_granted(policy.certificate, withdrawn))

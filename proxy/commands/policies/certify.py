@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from calibrator import file_option, refuse
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, errors_told
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.commands.policies.options import (
@@ -29,10 +29,10 @@ from proxy.commands.policies.options import (
 
 if TYPE_CHECKING:
     from calibrator import Interval
-    from policies import Certification, Grant, Labelled, Needed, Policy, Scope
+    from policies import Certification, Grant, LabelledScore, NeededLabels, Policy, Scope
     from proxy.commands.policies.labelled_rows import ScoredRow
 
-Found: TypeAlias = "dict[str | None, list[Labelled]]"
+Found: TypeAlias = "dict[str | None, list[LabelledScore]]"
 """Labelled replies by the calibrator that gave their confidences, None where it is unknown."""
 Rule = Annotated[str | None, typer.Option(help="Certify the replies that reach this rule.")]
 FromStore = Annotated[
@@ -83,7 +83,7 @@ def certify(
         _refuse_idle(context, from_store, splits)
         check_target(output, files or [])
         found = (
-            _audited(config, since, scope, loaded)
+            _read_audit_labels(config, since, scope, loaded)
             if from_store
             else _labels(files or [], calibrator, device, scope, loaded)
         )
@@ -93,7 +93,7 @@ def certify(
             return
         if output is not None:
             _check_named(found)
-        each = [_certified(found, name, scope, max_error, confidence, as_json) for name in found]
+        each = [_print_grant(found, name, scope, max_error, confidence, as_json) for name in found]
         grants = [grant for grant in each if grant is not None]
         for grant in grants:
             _add_grant(output, grant)
@@ -101,7 +101,7 @@ def certify(
             raise typer.Exit(NOT_CERTIFIED)
 
 
-def _certified(
+def _print_grant(
     labels: Found,
     calibrator: str | None,
     scope: Scope,
@@ -116,7 +116,7 @@ def _certified(
     labelled = labels[calibrator]
     if len(labels) > 1 and not as_json:
         share = len(labelled) / sum(map(len, labels.values()))
-        replies = counted(len(labelled), "reply", "replies")
+        replies = plural(len(labelled), "reply", "replies")
         typer.echo(f"{calibrator}: {replies}, {share:.1%} of all")
     found = run(labelled, max_error, confidence)
     auroc = _auroc(labelled)
@@ -158,11 +158,13 @@ def _labels(
     """Read the labels of files, by the calibrator that gave their confidences."""
     found: Found = {}
     for row in _in_scope(scored_rows(files, calibrator, device), scope, policy):
-        found.setdefault(row.calibrator, []).append(row.labelled())
+        found.setdefault(row.calibrator, []).append(row.as_label())
     return found
 
 
-def _audited(config: Path | None, since: str, scope: Scope, policy: Policy | None) -> Found:
+def _read_audit_labels(
+    config: Path | None, since: str, scope: Scope, policy: Policy | None
+) -> Found:
     """Read the labels of the store's audited replies, by calibrators of the configuration."""
     from calibrator import resolve_recalibrations
     from proxy.config.setup import load_store_config
@@ -197,7 +199,7 @@ def _in_scope(rows: list[ScoredRow], scope: Scope, policy: Policy | None) -> lis
     return kept
 
 
-def _auroc(labelled: Sequence[Labelled]) -> Interval | None:
+def _auroc(labelled: Sequence[LabelledScore]) -> Interval | None:
     """Return the AUROC of the confidences with its interval, or None for labels of one kind."""
     from calibrator import auroc_interval
 
@@ -216,7 +218,7 @@ def _cannot_rank(auroc: Interval, found: Certification) -> str:
         so = "the threshold holds because few replies are wrong, not because it sorts them; "
     return (
         "warning: the calibrator cannot rank these replies, as far as "
-        f"{counted(found.labels, 'label shows', 'labels show')} "
+        f"{plural(found.labels, 'label shows', 'labels show')} "
         f"({told}); {so}do not gate on it; `pinocchio advise` with the same labels says what "
         "to do"
     )
@@ -241,28 +243,28 @@ def _print_certification(
             f"threshold {found.threshold:g}: of {scope} at or above it, at most "
             f"{found.max_error:.3g} are wrong, with {found.confidence:.3g} confidence\n"
             f"coverage {found.coverage:.3f}: {found.accepted} of "
-            f"{counted(found.labels, 'question')}, "
+            f"{plural(found.labels, 'question')}, "
             f"{found.wrong} of them wrong"
         )
         return
     assert found.needed is not None
     typer.echo(
         f"No threshold found for {scope}: "
-        f"{counted(found.labels, 'labelled question does', 'labelled questions do')} not prove "
+        f"{plural(found.labels, 'labelled question does', 'labelled questions do')} not prove "
         f"that at most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n"
-        + "\n".join(_needed(found.needed))
+        + "\n".join(_describe_missing(found.needed))
     )
 
 
-def _needed(needed: Needed) -> Iterator[str]:
+def _describe_missing(needed: NeededLabels) -> Iterator[str]:
     """Yield the sentences that say how near the labels are and what would help."""
     if needed.accepted:
         are = "is" if needed.wrong == 1 else "are"
         yield (
-            f"Nearest: {needed.wrong:,} of the {counted(needed.accepted, 'reply', 'replies')} at "
+            f"Nearest: {needed.wrong:,} of the {plural(needed.accepted, 'reply', 'replies')} at "
             f"or above {needed.start:g} {are} wrong."
         )
-    least = counted(needed.at_least, "more label", "more labels")
+    least = plural(needed.at_least, "more label", "more labels")
     if needed.is_hopeless:
         yield "More labels will hardly help: look at those replies, or allow a higher --max-error."
     elif needed.expected is None or needed.expected == needed.at_least:
@@ -290,7 +292,7 @@ def _print_study(
         typer.echo(json.dumps(asdict(found)))
         return
     typer.echo(
-        f"{counted(found.splits, 'split')} of {counted(found.questions, 'question')}: "
+        f"{plural(found.splits, 'split')} of {plural(found.questions, 'question')}: "
         f"{found.certified:.1%} certified\n"
         f"at most {max_error:.3g} of errors asked for; best coverage with all labels in view "
         f"{found.best_coverage:.3f}"

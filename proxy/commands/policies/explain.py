@@ -23,9 +23,9 @@ from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
     from policies import Decision, Explanation, Facts, Policy
-    from proxy.store.database.verdicts import Findings
-    from proxy.store.record.reader import Recorded
-    from proxy.store.reviews.polls import Standing
+    from proxy.store.database.verdicts import VerdictStore
+    from proxy.store.record.reader import RecordedExchange
+    from proxy.store.reviews.polls import HoldState
 
 
 def explain(
@@ -60,7 +60,7 @@ def explain(
         return
     if is_poll:
         typer.echo(f"{request_id} asked again for the reply that is held as {recorded.review_id}")
-    for told in _explained(recorded, now, explanations):
+    for told in _explain_record(recorded, now, explanations):
         typer.echo("\n".join(plain(line) for line in told.split("\n")))
     if recorded.policy and not (policy or named):
         typer.echo(
@@ -70,7 +70,7 @@ def explain(
         typer.echo(_review_told(held))
 
 
-def _with_held_arguments(recorded: Recorded, findings: Findings) -> Recorded:
+def _with_held_arguments(recorded: RecordedExchange, findings: VerdictStore) -> RecordedExchange:
     """Return the record with its calls' arguments, if the reply that was held is still stored."""
     from proxy.desk.decisions.waiting_calls import with_arguments
     from proxy.store.record.facts import NOT_KEPT
@@ -86,7 +86,7 @@ def _with_held_arguments(recorded: Recorded, findings: Findings) -> Recorded:
     return replace(recorded, facts=facts, lacks=recorded.lacks - {"arguments"})
 
 
-def _review_told(held: Standing) -> str:
+def _review_told(held: HoldState) -> str:
     """Return a line about the state of a held reply."""
     from proxy.store.reviews.held_replies import HELD
 
@@ -99,8 +99,8 @@ def _review_told(held: Standing) -> str:
     return f"review {held.review_id}: {state}{by}{again}"
 
 
-def _explained(
-    recorded: Recorded, policy: Policy, explanations: Sequence[Explanation]
+def _explain_record(
+    recorded: RecordedExchange, policy: Policy, explanations: Sequence[Explanation]
 ) -> Iterator[str]:
     from policies import strictest
 
@@ -115,7 +115,7 @@ def _explained(
     sure = "none" if recorded.confidence is None else f"{recorded.confidence:.4f}"
     yield f"confidence {sure} ({recorded.confidence_status}) by {recorded.calibrator}"
     if recorded.facts[0].basis:
-        yield _based(recorded.facts[0])
+        yield _describe_basis(recorded.facts[0])
     yield f"then  {recorded.policy}: {_then(recorded)}"
     if recorded.would_action:
         yield f"      in shadow, so the action was {recorded.action}"
@@ -134,7 +134,7 @@ def _explained(
         yield f"now{choice}  {explanation}"
     if lacks:
         yield f"the record lacks what a rule looks at: {', '.join(lacks)}"
-    if open_ones := _undecided(recorded, policy):
+    if open_ones := _list_possible(recorded, policy):
         yield "what it would be depends on that: " + "; ".join(open_ones)
         yield "whether the decision is the same cannot be told"
         return
@@ -142,7 +142,7 @@ def _explained(
     yield "the same decision" if _is_same(recorded, now) else "another decision than then"
 
 
-def _based(facts: Facts) -> str:
+def _describe_basis(facts: Facts) -> str:
     """Return a line on what the confidence of a choice is based on, and other findings."""
     parts = [f"based on {', '.join(facts.basis)}"]
     parts += [f"support {facts.support:.4f}"] if facts.support is not None else []
@@ -152,7 +152,7 @@ def _based(facts: Facts) -> str:
     return "; ".join(parts)
 
 
-def _undecided(recorded: Recorded, policy: Policy) -> list[str]:
+def _list_possible(recorded: RecordedExchange, policy: Policy) -> list[str]:
     """Return the possible decisions on each choice for which the record lacks too much."""
     from policies import possible_decisions, shown_decisions
 
@@ -161,7 +161,7 @@ def _undecided(recorded: Recorded, policy: Policy) -> list[str]:
 
 
 def _explained_values(
-    recorded: Recorded, policy: Policy, explanations: Sequence[Explanation]
+    recorded: RecordedExchange, policy: Policy, explanations: Sequence[Explanation]
 ) -> dict[str, object]:
     from policies import facts_as_values, strictest
 
@@ -172,7 +172,7 @@ def _explained_values(
     if lacks and recorded.is_by(policy):
         return {**said, "now": then, "is_same": True, "rules": []}
     now = strictest(each.decision for each in explanations) if explanations else None
-    if _undecided(recorded, policy):
+    if _list_possible(recorded, policy):
         now = None
     return {
         **said,
@@ -185,12 +185,12 @@ def _explained_values(
     }
 
 
-def _then(recorded: Recorded) -> str | None:
+def _then(recorded: RecordedExchange) -> str | None:
     """Return the action that the policy decided; in shadow, another one was taken."""
     return recorded.would_action or recorded.action
 
 
-def _is_same(recorded: Recorded, now: Decision) -> bool:
+def _is_same(recorded: RecordedExchange, now: Decision) -> bool:
     """Return whether the same rule decides in the same way.
 
     The record has the end of an escalation, which depends on another reply than the facts.

@@ -147,7 +147,7 @@ def _facts(asked: HookInput, policy: Policy, calibrator: str) -> tuple[Facts, li
     readings = OfferedTools([asked.tool]).readings(asked.tool)
     confidence, notes = None, None
     if policy.needs_score and asked.transcript is not None:
-        confidence, notes = _judged(asked, asked.transcript, calibrator)
+        confidence, notes = _judge_call(asked, asked.transcript, calibrator)
     marks, risk = None, None
     words: list[str] = []
     if notes is not None:
@@ -158,7 +158,7 @@ def _facts(asked: HookInput, policy: Policy, calibrator: str) -> tuple[Facts, li
     return Facts(confidence, "", (call,), finish_reason="tool_calls"), words
 
 
-def _judged(
+def _judge_call(
     asked: HookInput, transcript: Path, calibrator: str
 ) -> tuple[float | None, CallNotes | None]:
     """Return the probability that the call is right after the conversation, its marks and risk.

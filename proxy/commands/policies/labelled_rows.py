@@ -15,17 +15,17 @@ from calibrator import (
     RowError,
     Score,
     basis_with,
+    cache_scores,
     call_notes,
     check_readable,
-    keeping,
     load_labelled,
     load_scorer,
     provenance,
     reads_images,
     score_items,
 )
-from policies import Exchange, Facts, Labelled, facts_from_values
-from proxy.formats.events.called import noted, tool_calls
+from policies import Exchange, Facts, LabelledScore, facts_from_values
+from proxy.formats.events.called import add_notes, tool_calls
 
 UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason"})
 """Facts that a labelled row does not have, unless it carries them under `facts`.
@@ -50,10 +50,10 @@ class ScoredRow:
     def is_correct(self) -> bool:
         return bool(self.row.correct)
 
-    def labelled(self) -> Labelled:
+    def as_label(self) -> LabelledScore:
         """Return the row as a label of a certificate."""
         id = self.row.raw.get("id") or hashlib.sha256(self.row.answer.encode()).hexdigest()
-        return Labelled(self.row.question_id, self.confidence, self.is_correct, str(id))
+        return LabelledScore(self.row.question_id, self.confidence, self.is_correct, str(id))
 
     def exchange(self) -> Exchange:
         """Return the row as an exchange to replay.
@@ -71,7 +71,7 @@ class ScoredRow:
         facts = Facts(
             self.confidence,
             self.row.model or "",
-            tools=noted(tool_calls(message), self._notes(message)),
+            tools=add_notes(tool_calls(message), self._notes(message)),
             refusal=bool(message.get("refusal")),
             domain=self.row.domain,
             length=len(self.row.answer),
@@ -137,7 +137,7 @@ def load_scored(
             known = name if isinstance(name, str) else None
             scored[index] = ScoredRow(row, float(confidence), known)
     if unscored:
-        scorer = keeping(load_scorer(calibrator, device), device)
+        scorer = cache_scores(load_scorer(calibrator, device), device)
         if not reads_images(scorer):
             text = "the question has an image; this calibrator reads text only"
             bad += [rows[index].error(text) for index in unscored if rows[index].images]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, stop
 from proxy.commands.opening.opened_record import Since, opened_record, seconds
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
     from policies import Policy
-    from proxy.store.record.reader import Recorded
+    from proxy.store.record.reader import RecordedExchange
 
 
 def promote(
@@ -33,13 +33,13 @@ def promote(
     yes: Annotated[bool, typer.Option("--yes", help="Change the file without asking.")] = False,
 ) -> None:
     """Take a policy, or one rule, out of shadow mode after showing what it would have done."""
-    from policies import InvalidDocumentError, parse_policy, promoted
+    from policies import InvalidDocumentError, parse_policy, promote
     from proxy.store.record.reader import since as recorded_since
 
     try:
         text = _bytes_of(policy).decode()  # read as bytes to keep line ends
         now = parse_policy(text, str(policy))
-        changed = promoted(text, str(policy), rule)
+        changed = promote(text, str(policy), rule)
     except (InvalidDocumentError, ValueError) as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     span = seconds(since)
@@ -47,7 +47,7 @@ def promote(
         found = recorded_since(findings.engine, time.time() - span)
         beside = [_beside(each, rule) for each in found if _is_by(each, now)]
     typer.echo(
-        f"{counted(len(beside), 'reply', 'replies')} decided by this version of policy "
+        f"{plural(len(beside), 'reply', 'replies')} decided by this version of policy "
         f"{now.name}, last {since}"
     )
     if not beside:
@@ -81,7 +81,7 @@ def _bytes_of(policy: Path) -> bytes:
         raise stop(ExitStatus.UNUSABLE_INPUT, message) from error
 
 
-def _is_by(recorded: Recorded, policy: Policy) -> bool:
+def _is_by(recorded: RecordedExchange, policy: Policy) -> bool:
     """Return whether this version of the policy decided, with any certificate."""
     digest = (recorded.policy or "").rpartition("@")[2].partition("+")[0]
     return recorded.policy_name == policy.name and digest == policy.digest.partition("+")[0]
@@ -95,7 +95,7 @@ class _Beside(NamedTuple):
     is_correct: bool | None
 
 
-def _beside(recorded: Recorded, rule: str | None) -> _Beside:
+def _beside(recorded: RecordedExchange, rule: str | None) -> _Beside:
     would = dict(recorded.shadowed).get(rule) if rule else recorded.would_action
     return _Beside(would, recorded.action, recorded.is_correct)
 
@@ -124,6 +124,6 @@ def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:
     if labels:
         wrong = labels.count(False)
         yield (
-            f"of those that differ, {counted(len(labels), 'has', 'have')} a verdict and "
-            f"{counted(wrong, 'was', 'were')} wrong"
+            f"of those that differ, {plural(len(labels), 'has', 'have')} a verdict and "
+            f"{plural(wrong, 'was', 'were')} wrong"
         )

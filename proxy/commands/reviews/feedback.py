@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, stop, user
 from proxy.commands.opening.opened_record import opened_record
 from proxy.errors import BadRequestError, ExitStatus
@@ -68,10 +68,10 @@ def feedback(
         typer.echo(text, err=True)
     if len(told) > MOST_TOLD:
         typer.echo(f"and {len(told) - MOST_TOLD} more", err=True)
-    labels_kept = counted(counts["kept"], "label")
+    labels_kept = plural(counts["kept"], "label")
     typer.echo(f"{labels_kept} kept, {len(told)} not")
     if told:
-        lines_told = counted(len(told), "line")
+        lines_told = plural(len(told), "line")
         raise stop(ExitStatus.FAILED, f"not kept: {lines_told} of {file}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption, errors_told, stop
 from proxy.commands.opening.opened_record import Since, opened_record, seconds
 from proxy.commands.reviews.reviews import reviews
@@ -17,7 +17,7 @@ from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
     from proxy.optional.scores.scores import ForeignVerdict
-    from proxy.store.database.verdicts import Findings
+    from proxy.store.database.verdicts import VerdictStore
     from proxy.store.queue import ReviewQueue
 
 
@@ -53,7 +53,7 @@ def fetch(
                     _keep(findings, queue, verdict, dry_run=dry_run)
                     for verdict in keeper.verdicts(start)
                 )
-                typer.echo(f"{keeper.name}: {_told(counts, dry_run=dry_run)}")
+                typer.echo(f"{keeper.name}: {_describe_counts(counts, dry_run=dry_run)}")
         except UnreadableScoresError as error:
             raise stop(ExitStatus.FAILED, str(error)) from error
         finally:
@@ -62,7 +62,9 @@ def fetch(
                 keeper.close()
 
 
-def _keep(findings: Findings, queue: ReviewQueue, found: ForeignVerdict, *, dry_run: bool) -> str:
+def _keep(
+    findings: VerdictStore, queue: ReviewQueue, found: ForeignVerdict, *, dry_run: bool
+) -> str:
     """Keep a verdict unless it is a dry run, and return its outcome.
 
     The outcome is kept, known, unknown or ambiguous.
@@ -81,8 +83,8 @@ def _keep(findings: Findings, queue: ReviewQueue, found: ForeignVerdict, *, dry_
     return "kept"
 
 
-def _told(counts: Counter[str], *, dry_run: bool) -> str:
-    kept = f"{counted(counts['kept'], 'verdict')} {'would be kept' if dry_run else 'kept'}"
+def _describe_counts(counts: Counter[str], *, dry_run: bool) -> str:
+    kept = f"{plural(counts['kept'], 'verdict')} {'would be kept' if dry_run else 'kept'}"
     others = (
         ("known", "known already"),
         ("unknown", "of replies that are not on record"),

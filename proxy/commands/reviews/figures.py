@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import ConfigOption
 from proxy.commands.opening.opened_record import JsonOption, Since, opened_record, seconds
 from proxy.commands.reviews.reviews import reviews
@@ -35,7 +35,7 @@ def show_agreement(
         typer.echo(f"none of {len({each.request_id for each in given})} replies has two verdicts")
         return
     typer.echo(
-        f"{counted(found.replies, 'reply', 'replies')} with two verdicts or more: "
+        f"{plural(found.replies, 'reply', 'replies')} with two verdicts or more: "
         f"{found.raw:.1%} of the pairs agree, "
         f"Krippendorff's alpha {_figure(found.alpha)}"
     )
@@ -71,8 +71,8 @@ def show_estimate(
     for name in POPULATIONS:
         its_values = values[name]
         right, sure = its_values["right"], its_values["confidence"]
-        verdicts = counted(its_values["labels"], "verdict")
-        told = f"{name}: {verdicts} on {counted(its_values['replies'], 'reply', 'replies')}"
+        verdicts = plural(its_values["labels"], "verdict")
+        told = f"{name}: {verdicts} on {plural(its_values['replies'], 'reply', 'replies')}"
         if math.isnan(right["value"]):
             typer.echo(f"{told}, too few to say anything")
         else:

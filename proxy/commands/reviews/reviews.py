@@ -29,7 +29,7 @@ from proxy.errors import BadRequestError, DecidedError, ExitStatus, NotFoundErro
 if TYPE_CHECKING:
     from proxy.desk.decisions.desk import Desk
     from proxy.desk.decisions.standing import LikeThis
-    from proxy.store.queue import Listed
+    from proxy.store.queue import QueueEntry
     from proxy.store.reviews.held_replies import HeldReply
 
 reviews = typer.Typer(no_args_is_help=True, help="List, read, approve and reject held replies.")
@@ -80,7 +80,7 @@ def list_reviews(
             typer.echo(f"no reply is {state_name(stored)}", err=True)
         for listed in found:
             if as_json:
-                typer.echo(json.dumps(_facts(desk, desk.held(listed.id))))
+                typer.echo(json.dumps(_facts(desk, desk.find_reply(listed.id))))
                 continue
             sure = "no score" if listed.confidence is None else f"{listed.confidence:.4f}"
             if (support := score_facts(listed)["support"]) is not None:
@@ -129,7 +129,7 @@ def show_review(
 ) -> None:
     """Show one held reply: what was asked, what was answered, the calls, and why it is held."""
     with _desk(config) as desk:
-        held = desk.held(_whole_id(desk, id))
+        held = desk.find_reply(_whole_id(desk, id))
         reply = None if held.is_forgotten else json.loads(held.reply)
         facts, leaning = _facts(desk, held), desk.leaning_of(held)
         _tell_of_missing(desk, [held.policy])
@@ -177,16 +177,16 @@ def list_standing(
     as_json: JsonOption = False,
 ) -> None:
     """List approvals that cover further calls."""
-    from proxy.desk.decisions.standing import told
-    from proxy.desk.decisions.times import remaining
+    from proxy.desk.decisions.standing import approval_json
+    from proxy.desk.decisions.times import format_time_left
 
     with _desk(config) as desk:
-        found = [told(each) for each in desk.queue.standing(is_all=is_all)]
+        found = [approval_json(each) for each in desk.queue.standing_approvals(is_all=is_all)]
     for each in found:
         if as_json:
             typer.echo(json.dumps(each))
             continue
-        left = remaining(max(0.0, each["expires_at"] - time.time()))
+        left = format_time_left(max(0.0, each["expires_at"] - time.time()))
         state = f"{left} left" if each["state"] == "open" else each["state"]
         free = ", ".join(map(plain, each["any"])) or "nothing"
         typer.echo(
@@ -305,13 +305,13 @@ def _tell_of_missing(desk: Desk, labels: Sequence[str]) -> None:
         typer.echo(text, err=True)
 
 
-def _end(held: Listed) -> str:
+def _end(held: QueueEntry) -> str:
     """Return when a reply expires and what happens then, or how it ended."""
-    from proxy.desk.decisions.times import remaining
+    from proxy.desk.decisions.times import format_time_left
 
     if held.state == "held":
         left_s = max(0.0, held.expires_at - time.time())
         if held.kind == "audit":  # it was delivered: nothing is withheld when its time is up
-            return f"to be checked within {remaining(left_s)}"
-        return f"{held.on_expiry} in {remaining(left_s)}"
+            return f"to be checked within {format_time_left(left_s)}"
+        return f"{held.on_expiry} in {format_time_left(left_s)}"
     return held.state if held.decided_by is None else f"{held.state} by {held.decided_by}"

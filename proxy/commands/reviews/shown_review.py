@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.commands.opening.exits import plain
 
 if TYPE_CHECKING:
-    from proxy.desk.decisions.rules import Leaning
+    from proxy.desk.decisions.rules import ThresholdSide
     from proxy.store.reviews.held_replies import HeldReply
 
 _INDENT: Final = "  "
 _TIMES: Final = (("created_at", "since"), ("expires_at", "until"), ("decided_at", "decided"))
 
 
-def lines_of(facts: Mapping[str, Any], held: HeldReply, leaning: Leaning) -> Iterator[str]:
+def lines_of(facts: Mapping[str, Any], held: HeldReply, leaning: ThresholdSide) -> Iterator[str]:
     """Yield what a reviewer needs to decide: state, confidence, question, reply, calls.
 
     `facts` are those of `--json`, and `leaning` compares the confidence with a threshold. Control
@@ -35,9 +35,9 @@ def lines_of(facts: Mapping[str, Any], held: HeldReply, leaning: Leaning) -> Ite
         yield f"{_INDENT}{', '.join(told)}"
     yield from _decision(facts)
     yield "Question"
-    yield from _indented(str(facts["question"] or "(not kept)"))
+    yield from _indent(str(facts["question"] or "(not kept)"))
     yield "Reply"
-    yield from _indented("(not kept any more)" if held.is_forgotten else _text_of(held))
+    yield from _indent("(not kept any more)" if held.is_forgotten else _text_of(held))
     for call in facts["calls"]:
         yield from _call(call)
 
@@ -66,7 +66,7 @@ def _call(call: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_INDENT}[{plain(str(whole))}]"
     arguments, marks = call.get("arguments"), call.get("marks") or {}
     if not isinstance(arguments, dict):
-        yield from _indented(str(arguments))
+        yield from _indent(str(arguments))
         return
     for name, value in arguments.items():
         mark = f"  [{plain(str(marks[name]))}]" if marks.get(name) else ""
@@ -74,14 +74,14 @@ def _call(call: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text_of(held: HeldReply) -> str:
-    from proxy.formats.conversation import answered
+    from proxy.formats.conversation import read_reply
 
-    turns = answered(held.edit or held.reply, held.path)
+    turns = read_reply(held.edit or held.reply, held.path)
     texts = [part.text for turn in turns for part in turn.parts if part.kind == "text"]
     return "\n".join(texts) or "(no text)"
 
 
-def _indented(text: str) -> Iterator[str]:
+def _indent(text: str) -> Iterator[str]:
     for line in text.splitlines() or [""]:
         yield f"{_INDENT}{plain(line)}"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from policies import counted
+from policies import plural
 from proxy.commands.opening.exits import (
     NAME_SHOWN,
     AsOption,
@@ -24,7 +24,7 @@ from proxy.commands.reviews.reviews import reviews
 from proxy.errors import BadRequestError, ExitStatus
 
 if TYPE_CHECKING:
-    from proxy.store.database.verdicts import Findings
+    from proxy.store.database.verdicts import VerdictStore
     from proxy.store.queue import ReviewQueue
     from proxy.store.verdicts.feedback import Feedback
 
@@ -85,7 +85,7 @@ def verdicts(
             give(findings, queue, recorded.request_id, label.is_correct, by)
             count += 1
         queue.close()
-    typer.echo(f"{counted(count, 'verdict')} of {by} stored")
+    typer.echo(f"{plural(count, 'verdict')} of {by} stored")
     if missing:
         more = [f"and {len(missing) - MOST_TOLD} more"] if len(missing) > MOST_TOLD else []
         raise stop(ExitStatus.FAILED, "\n".join([*missing[:MOST_TOLD], *more]))
@@ -111,7 +111,7 @@ def _labels(file: Path) -> Iterator[tuple[str, Feedback]]:
 
 
 def give(
-    findings: Findings, queue: ReviewQueue, request_id: str, is_correct: bool, by: str
+    findings: VerdictStore, queue: ReviewQueue, request_id: str, is_correct: bool, by: str
 ) -> None:
     """Keep a verdict, and close the review of a reply that was drawn to be checked."""
     from proxy.store.reviews.held_replies import REJECTED, RELEASED

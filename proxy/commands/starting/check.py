@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policies import Policy, counted
+from policies import Policy, plural
 from proxy.commands.opening.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, stop
 from proxy.errors import ExitStatus, StartupError
 
@@ -32,7 +32,7 @@ def check(
 ) -> None:
     """Check a configuration and its policy; exit status 2 names each problem's file and line."""
     from policies import lint, stream_report
-    from proxy.config.settings.problems import located
+    from proxy.config.settings.problems import add_location
     from proxy.config.setup import load_setup
     from proxy.scoring.loader import load_recalibrations
     from proxy.startup.startup import check_setup, check_stored_keys, without_domains, workers_line
@@ -47,7 +47,7 @@ def check(
     except StartupError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     typer.echo(f"{setup.path or 'built-in configuration'}: ok")
-    rules = counted(len(setup.policy.rules), "rule")
+    rules = plural(len(setup.policy.rules), "rule")
     typer.echo(
         f"policy {setup.policy.name}@{setup.policy.digest}: ok, {setup.policy.mode}, {rules}"
     )
@@ -70,15 +70,15 @@ def check(
                 f"{address_of(upstream.base_url)} is where `pinocchio serve` itself listens, "
                 "unless --port says otherwise"
             )
-            place = located(setup.path, ("upstreams", name, "base_url"), text)
+            place = add_location(setup.path, ("upstreams", name, "base_url"), text)
             typer.echo(f"  warning: {place}")
     if text := without_domains(setup.config, counting):
-        place = located(setup.path, ("calibrator", "recalibration"), text)
+        place = add_location(setup.path, ("calibrator", "recalibration"), text)
         typer.echo(f"  warning: {place}")
     if not setup.config.models:
         name = next(iter(setup.config.upstreams), "NAME")
         text = f'none, so no request can be answered; all are by [{{match: "*", upstream: {name}}}]'
-        typer.echo(f"  warning: {located(setup.path, ('models',), text)}")
+        typer.echo(f"  warning: {add_location(setup.path, ('models',), text)}")
     for text in setup.book.namesakes():
         typer.echo(f"  warning: {text}")
     for each in setup.book:
@@ -97,7 +97,7 @@ def _facts_line(setup: Setup) -> list[str]:
         facts = load_fact_file(setup.config.calibrator)
     if facts is None:
         return []
-    return [f"facts {facts.path}: {counted(facts.count, 'entry', 'entries')}"]
+    return [f"facts {facts.path}: {plural(facts.count, 'entry', 'entries')}"]
 
 
 def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:

@@ -31,7 +31,7 @@ IDEMPOTENCY: Final = (b"idempotency-key",)  # left out, because another model an
 OnHead = Callable[[UpstreamReply], object]
 
 
-def _ignored(_: UpstreamReply) -> None:
+def _ignore_head(_: UpstreamReply) -> None:
     """Ignore the head of a reply."""
 
 
@@ -46,7 +46,7 @@ class Calls:
     score: Callable[[Answer, str], Awaitable[None]]
     has_request: bool = True  # whether there is a request for another model
 
-    def kept(self, answer: Answer) -> Call:
+    def chosen_call(self, answer: Answer) -> Call:
         """Return the call whose answer is the completion; the first one is noted if none is yet."""
         for call in self.exchange.calls:
             if call.is_kept:
@@ -69,14 +69,14 @@ class Calls:
             other.is_kept = other is call
         self.exchange.model, self.exchange.upstream = call.model, call.upstream
 
-    def noted(self, model: str, purpose: Purpose = "answer") -> Call:
+    def add_call(self, model: str, purpose: Purpose = "answer") -> Call:
         """Create a call and note it in the exchange."""
         call = Call(model, purpose)
         self.exchange.calls = (*self.exchange.calls, call)
         return call
 
     async def ask(
-        self, model: str, *, on_head: OnHead = _ignored, changes: Mapping[str, Any] = NOTHING
+        self, model: str, *, on_head: OnHead = _ignore_head, changes: Mapping[str, Any] = NOTHING
     ) -> Call:
         """Send the client's request to another model, or once more, and return the call.
 
@@ -84,7 +84,7 @@ class Calls:
         """
         if not self.has_request:
             return Call(model, error="no_request")
-        call = self.noted(model)
+        call = self.add_call(model)
         await self.put(call, left_out=IDEMPOTENCY, on_head=on_head, changes=changes)
         await call.aclose()
         return call
@@ -94,7 +94,7 @@ class Calls:
         call: Call,
         *,
         left_out: tuple[bytes, ...] = (),
-        on_head: OnHead = _ignored,
+        on_head: OnHead = _ignore_head,
         changes: Mapping[str, Any] = NOTHING,
     ) -> None:
         """Make a call with the client's bytes, except for the model's name, and score the answer.
@@ -172,15 +172,15 @@ class Calls:
 
         `beside` holds further members of the request.
         """
-        call = self.noted(model, purpose)
+        call = self.add_call(model, purpose)
         request = {**self.asked.format.text_request(model, instructions, text), **beside}
         left_out = (b"content-encoding", *IDEMPOTENCY)
         headers = without(to_upstream(self.exchange.request.headers), *left_out)
         headers = with_header(headers, b"content-type", b"application/json")
         try:
             async with asyncio.timeout(timeout_s):
-                posted = partial(self._posted, headers, dumps(request), model)
-                await self._make(call, posted, _ignored)
+                posted = partial(self._upstream_request, headers, dumps(request), model)
+                await self._make(call, posted, _ignore_head)
         except TimeoutError:
             self.note_failure(call, UpstreamTimeoutError.code)
         await call.aclose()
@@ -208,7 +208,7 @@ class Calls:
         else:
             call.answer, call.error = answer, None
 
-    def _posted(self, headers: Headers, body: bytes, model: str) -> UpstreamRequest:
+    def _upstream_request(self, headers: Headers, body: bytes, model: str) -> UpstreamRequest:
         query = self.exchange.request.query
         return UpstreamRequest("POST", self.asked.format.path, headers, body, query, model)
 

@@ -28,7 +28,7 @@ async def written_question(
         exchange = _exchange(calls.asked, answer)
     except (NotScorableError, ValueError, RecursionError):  # the answer is no text
         return None
-    answered = calls.kept(answer)
+    answered = calls.chosen_call(answer)
     model = clarify.model or answered.model
     call = await calls.write(model, INSTRUCTIONS, exchange, timeout_s)
     if call.answer is None:

@@ -47,7 +47,7 @@ async def send_or_fall_back(
 async def _first_success(calls: Calls, fallback: FallbackConfig, first: Call) -> Call | None:
     """Return the first call that succeeds; None if no model gives a reply."""
     for model in await _others(calls, fallback, first):
-        call = calls.noted(model)
+        call = calls.add_call(model)
         request = calls.request_to(model, left_out=IDEMPOTENCY)
         await _begin(calls, call, request, fallback.within_s)
         if call.reply is not None and is_success(call.reply.status):

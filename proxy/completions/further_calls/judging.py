@@ -45,7 +45,7 @@ class Judgement:
     judge: str
 
 
-class Judging:
+class CompletionJudge:
     """The judge of one completion, if its policy wants one."""
 
     def __init__(self, wanted: Judge, calls: Calls) -> None:
@@ -62,7 +62,7 @@ class Judging:
         at = [at for at, each in enumerate(facts) if self._wanted.is_wanted(each)][:MOST_JUDGED]
         if not at or not self._can_be_shown():
             return found
-        self._calls.kept(answer)
+        self._calls.chosen_call(answer)
         said = await asyncio.gather(*(self._judgement(answer.choices[each]) for each in at))
         for each, judgement in zip(at, said, strict=True):
             found[each] = judgement
@@ -83,7 +83,7 @@ class Judging:
     async def _judgement(self, choice: Choice) -> Judgement | None:
         wanted, calls = self._wanted, self._calls
         try:
-            text = shown(calls.asked.question().text, message_text(choice.message))
+            text = fence_texts(calls.asked.question().text, message_text(choice.message))
         except (ValueError, RecursionError):  # the answer is no text
             return None
         beside: Mapping[str, Any] = NOTHING
@@ -102,7 +102,7 @@ class Judging:
         return None
 
 
-def shown(asked: str, answer: str) -> str:
+def fence_texts(asked: str, answer: str) -> str:
     """Return both texts between fences with a new random number, which neither text can imitate."""
     fence = secrets.token_hex(8)
     texts = (("asked", asked[-MOST_CHARACTERS:]), ("answer", _cut(answer)))

@@ -59,7 +59,7 @@ class Opinions:
             if not is_wanted or not self._can_read():
                 return
             self._ask()
-        self._calls.kept(answer)
+        self._calls.chosen_call(answer)
         loop = asyncio.get_running_loop()
         if self._deadline is None:
             self._deadline = loop.time() + self._wanted.within_s
@@ -81,7 +81,7 @@ class Opinions:
     def _ask(self) -> None:
         answering = {self._calls.asked.model, *(c.model for c in self._calls.exchange.calls)}
         for model in self._wanted.models_for(answering):
-            call = self._calls.noted(model, "second_opinion")
+            call = self._calls.add_call(model, "second_opinion")
             self._asked[asyncio.create_task(self._calls.ask_opinion(call))] = call
 
     def _give_up(self) -> None:

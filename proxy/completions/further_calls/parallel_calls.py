@@ -24,13 +24,13 @@ class SeveralCalls:
         self.head: asyncio.Future[UpstreamReply] = asyncio.get_running_loop().create_future()
         self._models = models
 
-    async def made(self) -> list[Call]:
+    async def make_all(self) -> list[Call]:
         """Make all calls and return them in order, including those that failed.
 
         The first model's reply stays open if it is no answer, so that it can be passed on.
         """
         self.calls.exchange.in_upstream = SharedClock()
-        first = self.calls.noted(self._models[0])
+        first = self.calls.add_call(self._models[0])
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.calls.put(first, on_head=self._note))

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
-from proxy.formats import Format, Sight
-from proxy.formats.events.uniform_events import LEARNT_FROM, TRIES, parted
+from proxy.formats import EventMeaning, Format
+from proxy.formats.events.uniform_events import LEARNT_FROM, TRIES, split_events
 from proxy.http.wire.http import Client
 from proxy.http.wire.sse import (
     MAX_EVENTS,
@@ -25,7 +25,7 @@ from proxy.http.wire.sse import (
     data_of,
     hides_data,
 )
-from proxy.http.wire.upstream import Arriving
+from proxy.http.wire.upstream import ReplyPieces
 
 READ_AT_ONCE = 2**16  # bytes that may wait until they are parsed
 LOOKS_AHEAD = 8  # single parts that are parsed early, to learn the form of the others
@@ -33,7 +33,7 @@ MANY_EVENTS = 2**12  # bytes above which a search for marks costs more than pars
 
 
 @dataclass(slots=True)
-class Finished:
+class FinishEvent:
     """An event, and the indices of the choices that it finishes."""
 
     event: Event
@@ -41,7 +41,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Withholding:
+class WithholdMarker:
     """A marker that from here on events wait for a decision, and the client receives nothing."""
 
 
@@ -71,18 +71,18 @@ class LiveStream:
         self.is_opaque = False  # whether bytes are passed on without being parsed
         self.reason = "client_left"  # why there is no outcome, if there is none
 
-    def feed(self, part: bytes) -> Iterator[bytes | Finished | Withholding]:
+    def feed(self, part: bytes) -> Iterator[bytes | FinishEvent | WithholdMarker]:
         """Yield the bytes that go on at once, and the events that wait for their choices' outcome.
 
         Raises ProxyError for events that cannot be read or kept although calls are gated.
         """
-        passing, marked = self._parted(self._take(part))
+        passing, marked = self._split_ready(self._take(part))
         if passing:
             yield passing
         withheld_before = self.withholds()
         yield from self._look_into(marked)
         if self.withholds() and not withheld_before:
-            yield Withholding()
+            yield WithholdMarker()
 
     def takes(self, part: bytes) -> bool:
         """Take in a part whose events go on unchanged, and return whether it was such a part.
@@ -139,7 +139,7 @@ class LiveStream:
         """Return whether events wait for a decision."""
         return self._withheld is not None
 
-    def withheld(self) -> tuple[list[Event], frozenset[int]]:
+    def waiting_events(self) -> tuple[list[Event], frozenset[int]]:
         """Return the events that wait, and the indices of those that finish a choice."""
         return self._withheld or [], frozenset(self._withheld_finishes)
 
@@ -172,7 +172,7 @@ class LiveStream:
         self._unread.clear()
         self.assembler = self._format.assembler()
 
-    def _parted(self, ready: bytes) -> tuple[bytes, bytes]:
+    def _split_ready(self, ready: bytes) -> tuple[bytes, bytes]:
         """Split bytes into those that may go on at once and those to be parsed before.
 
         The second part begins with the event of the first mark.
@@ -203,7 +203,7 @@ class LiveStream:
             return taken
         read = 0
         for events in (LEARNT_FROM, TRIES - LEARNT_FROM):
-            first, others = parted(ready[read:], events)
+            first, others = split_events(ready[read:], events)
             if self._format.marks.search(first) is not None:
                 break
             self._unread.append(first)
@@ -225,7 +225,7 @@ class LiveStream:
         self._unread.clear()
         self._unread_bytes = 0
 
-    def _look_into(self, ready: bytes) -> Iterator[bytes | Finished]:
+    def _look_into(self, ready: bytes) -> Iterator[bytes | FinishEvent]:
         """Parse events; yields the bytes that go on, and the events that wait for their outcome."""
         if not ready:
             return
@@ -238,25 +238,25 @@ class LiveStream:
                 if passing:
                     yield b"".join(passing)
                 raise UnreadableReplyError(UNREADABLE_EVENT)
-            raw = event.raw if not self._gates_calls else self._sifted(event, sight)
+            raw = event.raw if not self._gates_calls else self._passable_bytes(event, sight)
             self._has_ended = self._has_ended or sight.is_end
             self._has_failed = self._has_failed or sight.is_error
             if raw and sight.finished:
                 if passing:
                     yield b"".join(passing)  # the text before a finish does not have to wait
                     passing.clear()
-                yield Finished(event, sight.finished)
+                yield FinishEvent(event, sight.finished)
             elif raw:
                 passing.append(raw)
         if passing:
             yield b"".join(passing)
 
-    def _is_unreadable(self, event: Event, sight: Sight) -> bool:
+    def _is_unreadable(self, event: Event, sight: EventMeaning) -> bool:
         """Return whether clients might read an event differently than we do."""
         is_hidden = sight.is_unread or hides_data(event)
         return is_hidden or self.assembler.reading.is_ambiguous(event)
 
-    def _sifted(self, event: Event, sight: Sight) -> bytes:
+    def _passable_bytes(self, event: Event, sight: EventMeaning) -> bytes:
         """Return the bytes of an event that go on at once if calls wait.
 
         From the first call on these are none.
@@ -285,7 +285,7 @@ class LiveStream:
         sight = self.assembler.add(event)
         if self._is_unreadable(event, sight):
             return UnreadableReplyError(UNREADABLE_EVENT), b""
-        passing = self._sifted(event, sight)
+        passing = self._passable_bytes(event, sight)
         self._has_failed = self._has_failed or sight.is_error
         return None, passing
 
@@ -311,7 +311,7 @@ class ShortWay:
     __slots__ = ("_chunks", "_client", "_in_upstream", "_stream")
 
     def __init__(
-        self, stream: LiveStream, chunks: Arriving, in_upstream: AbstractContextManager[None]
+        self, stream: LiveStream, chunks: ReplyPieces, in_upstream: AbstractContextManager[None]
     ) -> None:
         """Set up the path; `in_upstream` measures the time in which the chunks' reader waits."""
         self._stream, self._chunks, self._in_upstream = stream, chunks, in_upstream

@@ -55,7 +55,7 @@ def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:
 def withheld_error(
     standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
 ) -> ProxyError | None:
-    """Return the error for a held reply in its present state (`HeldReply.standing`).
+    """Return the error for a held reply in its present state (`HeldReply.current_state`).
 
     Returns None if a placeholder or a refusal replaces it.
     """
@@ -71,7 +71,7 @@ def withheld_error(
     return _about(held, RejectedError(EXPIRED_TEXT, code=f"held_reply_{standing}"))
 
 
-def withheld(
+def replace_held(
     standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
 ) -> Json:
     """Return the completion that replaces a held reply, used also if an error comes too late."""
@@ -82,7 +82,7 @@ def withheld(
     texts[REJECTED] = _rejection(held) if is_refusal else rejected_text(held)
     text = texts.get(standing, EXPIRED_TEXT)
     ending: Ending = "stop" if is_refusal and standing != BLOCKED else "content_filter"
-    return asked.format.restated(_around(answer), text, ending)
+    return asked.format.replace_text(_around(answer), text, ending)
 
 
 def _around(answer: Answer) -> Json:
@@ -156,20 +156,22 @@ def blocked_error(block: Block | None = None) -> BlockedByPolicyError:
     return BlockedByPolicyError(message or "a policy blocks this reply")
 
 
-def changed(answer: Answer, asked: CompletionRequest, action: Action | None) -> Json | None:
+def replace_by_action(
+    answer: Answer, asked: CompletionRequest, action: Action | None
+) -> Json | None:
     """Return the answer replaced by a question to the user, or with a notice after its text.
 
     Returns None to leave it unchanged: it has no text that a notice could follow, or a notice would
     break the client's JSON or be taken for a part of an agent's message.
     """
     if isinstance(action, Clarify):
-        return asked.format.restated(_around(answer), action.text, "stop")
+        return asked.format.replace_text(_around(answer), action.text, "stop")
     if isinstance(action, Deliver) and action.notice is not None:
         is_prose = not answer.has_tool_calls and not asked.format.wants_schema(asked.payload)
-        return asked.format.noticed(answer.completion, action.notice) if is_prose else None
+        return asked.format.add_notice(answer.completion, action.notice) if is_prose else None
     return None
 
 
-def blocked(answer: Answer, format: Format, block: Block) -> Json:
+def replace_blocked(answer: Answer, format: Format, block: Block) -> Json:
     """Return the replacement for a blocked answer whose status has already been sent."""
-    return format.restated(_around(answer), block.message or BLOCKED_TEXT, "content_filter")
+    return format.replace_text(_around(answer), block.message or BLOCKED_TEXT, "content_filter")

@@ -13,7 +13,7 @@ from proxy.config.settings.section import Secret, Section
 SHORTEST_LINK_SECRET = 32  # characters; anybody who guesses a secret can decide on everything
 
 
-def _given(value: Any) -> Any:
+def _drop_empty(value: Any) -> Any:
     """Drop empty secrets from a list: `${OLD_SECRET:-}` is empty until it is needed."""
     return [each for each in value if each not in ("", None)] if isinstance(value, list) else value
 
@@ -29,7 +29,7 @@ def _long(secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
 LinkSecrets = Annotated[
     tuple[Secret, ...],
     Field(strict=False, max_length=2),
-    BeforeValidator(_given),
+    BeforeValidator(_drop_empty),
     AfterValidator(_long),
 ]
 """At most two secrets: the first signs; links of both are valid, so one can replace the other."""

@@ -87,7 +87,7 @@ def _without_secrets(document: Document, text: str) -> str:
     return text
 
 
-def located(path: Path | None, key: Location, message: str) -> str:
+def add_location(path: Path | None, key: Location, message: str) -> str:
     """Return a message about a key, with file and line where the file has the key.
 
     The file is read again, so that only mistakes cost that time.

@@ -93,10 +93,10 @@ def webhook_problems(
     if not named:
         return []
     place: Place = ("webhooks", named[0], "reviewer")
-    return [(place, text) for text in _missing(admin)][:1]
+    return [(place, text) for text in _list_missing(admin)][:1]
 
 
-def _missing(admin: AdminConfig) -> Iterator[str]:
+def _list_missing(admin: AdminConfig) -> Iterator[str]:
     if not admin.enabled:
         yield "a reviewer decides at the desk, which 'admin: false' switches off"
     if not admin.link_secrets:

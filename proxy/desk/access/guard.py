@@ -86,7 +86,7 @@ class Guard:
         if visitor is not None and CLIENT in scope:
             scope[CLIENT].note_known(has_key=True)
         limit = MOST_OF_A_STRANGERS_BODY if visitor is None else self._max_body
-        await self._inner(scope, _limited(receive, limit), send)
+        await self._inner(scope, _limit_body(receive, limit), send)
 
     async def _admit(self, request: Request) -> Visitor | None:
         """Return the visitor of a request, or None for a stranger at a public page.
@@ -159,10 +159,10 @@ def demand_visitor(routes: Iterable[BaseRoute]) -> None:
     """Make each route check its visitor itself, whatever is in front of it."""
     for route in routes:
         if isinstance(route, Route) and not is_for_strangers(route.path):
-            route.app = _Demanding(route.app)
+            route.app = _GuardedApplication(route.app)
 
 
-class _Demanding:
+class _GuardedApplication:
     """An ASGI application that refuses strangers."""
 
     def __init__(self, inner: ASGIApp) -> None:
@@ -290,7 +290,7 @@ def _with_fields(send: Send) -> Send:
     return sending
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
+def _limit_body(receive: Receive, limit: int) -> Receive:
     """Limit the bytes of a body.
 
     Receiving more than `limit` raises HTTPException, which FastAPI passes on.

@@ -97,7 +97,7 @@ class Issuer:
             if self._failure is not None and time.monotonic() < self._failure[0] + RETRY_S:
                 raise self._failure[1]
             try:
-                found = await self._discovered()
+                found = await self._fetch_metadata()
             except IssuerError as error:
                 self._failure = time.monotonic(), error
                 log.error("issuer_unusable", reason=error.message)
@@ -149,16 +149,16 @@ class Issuer:
             log.error("issuer_unusable", reason=text)
             raise IssuerError(text) from error
         try:
-            tokens = await self._exchanged(code, verifier, back)
-            found = await self.checked(str(tokens.get("id_token", "")), nonce)
+            tokens = await self._exchange_code(code, verifier, back)
+            found = await self.check_token(str(tokens.get("id_token", "")), nonce)
             userinfo = (await self.metadata()).userinfo
             if claim(found, self.config.groups_claim) is None and userinfo is not None:
-                found = await self._completed(found, userinfo, tokens.get("access_token"))
+                found = await self._complete_claims(found, userinfo, tokens.get("access_token"))
         finally:
             self._exchanges.release()
         return found
 
-    async def checked(self, token: str, nonce: str) -> dict[str, Any]:
+    async def check_token(self, token: str, nonce: str) -> dict[str, Any]:
         """Return the claims of an ID token that this issuer made for this client and this login."""
         try:
             header = jwt.get_unverified_header(token)
@@ -187,7 +187,7 @@ class Issuer:
 
     async def keys(self) -> list[dict[str, Any]]:
         """Fetch the issuer's current public keys."""
-        status, said = await self._asked("GET", (await self.metadata()).keys)
+        status, said = await self._request_json("GET", (await self.metadata()).keys)
         keys = said.get("keys")
         if status != 200 or not isinstance(keys, list):
             raise IssuerError(f"{self.config.title} has no keys (status {status})")
@@ -195,10 +195,10 @@ class Issuer:
 
     # --- requests to the issuer -----------------------------------------------------------------
 
-    async def _discovered(self) -> Metadata:
+    async def _fetch_metadata(self) -> Metadata:
         """Fetch the issuer's metadata."""
         issuer = self.config.issuer
-        status, said = await self._asked("GET", issuer.rstrip("/") + _DISCOVERY)
+        status, said = await self._request_json("GET", issuer.rstrip("/") + _DISCOVERY)
         if status != 200:
             raise IssuerError(f"{issuer} has no {_DISCOVERY} (status {status})")
         if said.get("issuer") != issuer:
@@ -215,7 +215,7 @@ class Issuer:
             names_itself=said.get("authorization_response_iss_parameter_supported") is True,
         )
 
-    async def _exchanged(self, code: str, verifier: str, back: str) -> dict[str, Any]:
+    async def _exchange_code(self, code: str, verifier: str, back: str) -> dict[str, Any]:
         """Exchange a code for tokens."""
         metadata, config = await self.metadata(), self.config
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
@@ -226,7 +226,7 @@ class Issuer:
             headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         else:
             form |= {"client_id": config.client_id} | ({"client_secret": secret} if secret else {})
-        status, said = await self._asked("POST", metadata.token, data=form, headers=headers)
+        status, said = await self._request_json("POST", metadata.token, data=form, headers=headers)
         if status == 200:
             return said
         reason = str(said.get("error", f"status {status}"))[:100]
@@ -235,12 +235,12 @@ class Issuer:
         log.error("issuer_unusable", reason=f"the code was not exchanged: {reason}")
         raise IssuerError(f"{config.title} gave no token: {reason}")
 
-    async def _completed(
+    async def _complete_claims(
         self, claims: dict[str, Any], url: str, access_token: object
     ) -> dict[str, Any]:
         """Return the claims, completed by what the issuer's userinfo endpoint says."""
         headers = {"authorization": f"Bearer {access_token}", "accept": "application/json"}
-        status, said = await self._asked("GET", url, headers=headers)
+        status, said = await self._request_json("GET", url, headers=headers)
         if status != 200 or said.get("sub") != claims["sub"]:
             raise LoginRefusedError("what the issuer knows about this person cannot be read")
         return {**said, **claims}
@@ -248,15 +248,17 @@ class Issuer:
     async def _key(self, id: object, algorithm: str) -> dict[str, Any]:
         """Return the key that a token names; for an unknown one the keys are fetched again."""
         now = time.monotonic()
-        found = _suited(self._keys, id, algorithm)
+        found = _matching_keys(self._keys, id, algorithm)
         if now > self._keys_at + KEEP_S or (not found and now > self._keys_at + RETRY_S):
             self._keys, self._keys_at = await self.keys(), time.monotonic()
-            found = _suited(self._keys, id, algorithm)
+            found = _matching_keys(self._keys, id, algorithm)
         if len(found) != 1:
             raise LoginRefusedError("the ID token's key is not among the issuer's keys")
         return found[0]
 
-    async def _asked(self, method: str, url: str, **options: Any) -> tuple[int, dict[str, Any]]:
+    async def _request_json(
+        self, method: str, url: str, **options: Any
+    ) -> tuple[int, dict[str, Any]]:
         """Send a request, and return the answer's status and JSON object.
 
         The object is empty where the answer is not one. Raises IssuerError where the issuer cannot
@@ -320,7 +322,7 @@ def _address(said: Mapping[str, Any], name: str, issuer: str) -> str:
     return url
 
 
-def _suited(keys: list[dict[str, Any]], id: object, algorithm: str) -> list[dict[str, Any]]:
+def _matching_keys(keys: list[dict[str, Any]], id: object, algorithm: str) -> list[dict[str, Any]]:
     """Return the keys that may have signed a token with this key id and algorithm."""
     kind = _KINDS.get(algorithm[0]) if algorithm != "EdDSA" else "OKP"
     return [

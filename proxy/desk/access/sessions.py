@@ -98,7 +98,7 @@ class Door:
         """
         digest = digest_of(secret.encode())
         if not secret.startswith(PREFIX):
-            return self._counting(address, lambda: self._of_token(digest))
+            return self._find_or_count(address, lambda: self._of_token(digest))
         if (visitor := self._of_key(digest)) is None:
             raise InvalidKeyError(_UNKNOWN)
         return visitor
@@ -108,7 +108,7 @@ class Door:
 
         Raises as `identify` does.
         """
-        return self._counting(address, lambda: self._redeemed(digest_of(code.encode())))
+        return self._find_or_count(address, lambda: self._redeem_code(digest_of(code.encode())))
 
     def _of_token(self, digest: str) -> Visitor | None:
         is_it = self._token_digest is not None and hmac.compare_digest(digest, self._token_digest)
@@ -154,14 +154,14 @@ class Door:
             self._remembered[digest] = key
         return key
 
-    def _redeemed(self, digest: str) -> Visitor | None:
+    def _redeem_code(self, digest: str) -> Visitor | None:
         """Use up the login code with this digest, and return the admin; otherwise None."""
         if self._code_digest is None or not hmac.compare_digest(digest, self._code_digest):
             return None
         self._code_digest = None
         return ADMIN
 
-    def _counting(self, address: str, find: Callable[[], Visitor | None]) -> Visitor:
+    def _find_or_count(self, address: str, find: Callable[[], Visitor | None]) -> Visitor:
         """Return the visitor that `find` finds, and count a failure of this address."""
         if (visitor := find()) is not None:
             return visitor

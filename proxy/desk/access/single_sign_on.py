@@ -68,7 +68,7 @@ class SingleSignOn:
         """
         attempt = Attempt(wanted if len(wanted) <= MOST_WANTED else "/")
         url = await self.issuer.login_url(attempt.state, attempt.nonce, attempt.verifier, back)
-        return url, self._signed(attempt)
+        return url, self._sign(attempt)
 
     async def end(self, answer: Mapping[str, str], cookie: str, back: str) -> tuple[Visitor, str]:
         """Check the issuer's answer, and return the visitor and the address to go on to."""
@@ -93,7 +93,7 @@ class SingleSignOn:
 
     # --- the cookie -----------------------------------------------------------------------------
 
-    def _signed(self, attempt: Attempt) -> str:
+    def _sign(self, attempt: Attempt) -> str:
         text = base64.urlsafe_b64encode(json.dumps(asdict(attempt)).encode()).decode()
         return f"{text}.{self._signature(text)}"
 

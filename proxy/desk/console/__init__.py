@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.desk.console.pages import rendered, static_file
+from proxy.desk.console.pages import render_page, static_file
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -58,4 +58,6 @@ def login_page(
     ends the session there. `told` is a sentence to show.
     """
     ways = {"sign_on": sign_on, "issuer": title, "told": told, "leave": leave}
-    return rendered("outside/login.html", status, action=action, wanted=wanted, error=error, **ways)
+    return render_page(
+        "outside/login.html", status, action=action, wanted=wanted, error=error, **ways
+    )

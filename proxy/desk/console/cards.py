@@ -16,7 +16,7 @@ from proxy.config.sections import CalibratorConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class LongList:
     """A list that is too long to be shown at once."""
 
     title: str
@@ -30,7 +30,7 @@ class Card:
     title: str
     facts: tuple[tuple[str, str], ...]
     note: str = ""
-    lists: tuple[Names, ...] = ()
+    lists: tuple[LongList, ...] = ()
 
 
 def calibrator_cards(config: CalibratorConfig) -> list[Card]:
@@ -109,7 +109,7 @@ def _knows(card: Mapping[str, Any]) -> Card:
         "own before a threshold is trusted."
     )
     models, benchmarks = tuple(card["source_models"]), tuple(card["benchmarks"])
-    lists = (Names("Models it knows by name", models), Names("Benchmarks", benchmarks))
+    lists = (LongList("Models it knows by name", models), LongList("Benchmarks", benchmarks))
     return Card("What it knows", tuple(facts), note, lists)
 
 
@@ -146,11 +146,11 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
         facts += [("in force with second opinions", knowing.name)]
     if counting.signals is not None:
         facts += [("in force for judges and log-probabilities", counting.signals.name)]
-    facts += [(change.at, _told(change)) for change in reversed(history[-10:])]
+    facts += [(change.at, _describe_change(change)) for change in reversed(history[-10:])]
     yield Card("Recalibration", tuple(facts))
 
 
-def _told(change: Any) -> str:
+def _describe_change(change: Any) -> str:
     """Return a change of the recalibration as a sentence."""
     of = ", with second opinions" if change.knows_others else ""
     of = ", for judges and log-probabilities" if change.knows_signals else of

@@ -14,23 +14,23 @@ from starlette.routing import Route
 from proxy.config.setup import Setup
 from proxy.desk.console import quality
 from proxy.desk.console.cards import calibrator_cards
-from proxy.desk.console.pages import rendered
+from proxy.desk.console.pages import render_page
 from proxy.desk.console.rules import policy_views, source_of
-from proxy.desk.console.shell import Handler, page, told
+from proxy.desk.console.shell import Handler, page, with_error_pages
 from proxy.desk.decisions.desk import Desk
 from proxy.desk.decisions.unseen import one_line
 from proxy.errors import NotFoundError
-from proxy.learning.drift import FALSE_ALARM_RATE, standing
+from proxy.learning.drift import FALSE_ALARM_RATE, monitor_states
 from proxy.learning.second_opinions import LABELS_FOR_DAYS, second_opinions
 from proxy.store.record.writer import DAY_S
 from proxy.store.verdicts.statistics import (
     LOOKED_AT,
     MOST_OF_A_SLICE,
-    Asked,
+    ExchangeFilter,
     Sample,
     Window,
     calibrator_in_force,
-    labelled,
+    judged_replies,
     latest,
     names,
     sample,
@@ -63,12 +63,14 @@ class Facts:
             "policies/{name}": self._policy,
             "calibrator": self._calibrator,
         }
-        return [Route(f"/console/{path}", told(self._desk, pages[path])) for path in pages]
+        return [
+            Route(f"/console/{path}", with_error_pages(self._desk, pages[path])) for path in pages
+        ]
 
     # --- traffic --------------------------------------------------------------------------------
 
     def _traffic(self, request: Request) -> Response:
-        filters = _chosen(request, "model", "team", "action")
+        filters = _read_filters(request, "model", "team", "action")
         engine = self._desk.queue.engine
         models, teams = names(sample(engine, _window(1)).rows)
         return page(
@@ -77,36 +79,36 @@ class Facts:
             "traffic.html",
             "traffic",
             filters=filters,
-            seen=latest(engine, Asked(**filters)),
+            seen=latest(engine, ExchangeFilter(**filters)),
             models=models[:50],
             teams=teams[:50],
             actions=ACTIONS,
             looked_at=LOOKED_AT,
-            leaning=self._desk.leaning,
+            leaning=self._desk.compare_threshold,
         )
 
     def _rows(self, request: Request) -> Response:
         """Return the exchanges after a given one, as rows of a table."""
-        filters = _chosen(request, "model", "team", "action")
+        filters = _read_filters(request, "model", "team", "action")
         after = request.query_params.get("after") or None
-        seen = latest(self._desk.queue.engine, Asked(**filters), after=after)
-        return rendered("traffic_new.html", seen=seen, leaning=self._desk.leaning)
+        seen = latest(self._desk.queue.engine, ExchangeFilter(**filters), after=after)
+        return render_page("traffic_new.html", seen=seen, leaning=self._desk.compare_threshold)
 
     # --- quality --------------------------------------------------------------------------------
 
     def _quality(self, request: Request) -> Response:
         days, window = _days(request)
-        whose = _chosen(request, "model", "team")
+        whose = _read_filters(request, "model", "team")
         engine = self._desk.queue.engine
         seen = sample(engine, window)
         rows = [row for row in seen.rows if _is_of(row, whose)]
         given = [
             each
-            for each in labelled(engine, time.time() - LABELS_FOR_DAYS * DAY_S)
+            for each in judged_replies(engine, time.time() - LABELS_FOR_DAYS * DAY_S)
             if _is_of(each, whose)
         ]
         scores = quality.one_per_conversation(rows)
-        labels = quality.weighed(given, scores)
+        labels = quality.weight_labels(given, scores)
         total = sum(row.weight for row in rows)
         scored = sum(row.weight for row in rows if row.confidence is not None)
         of_all = None if seen.a_day is None else seen.a_day / seen.total
@@ -146,7 +148,7 @@ class Facts:
             threshold=threshold,
             point=points[round(threshold * quality.STEPS)],
             warnings=quality.warnings(given),
-            monitors=sorted(standing(engine), key=lambda one: (one.alarm is None, -one.seen)),
+            monitors=sorted(monitor_states(engine), key=lambda one: (one.alarm is None, -one.seen)),
             opinions=second_opinions(engine, window, given, lambda row: _is_of(row, whose)),
             labels_for_days=LABELS_FOR_DAYS,
             by=by if len(series) > 1 else None,
@@ -203,7 +205,7 @@ class Facts:
         )
 
 
-def _chosen(request: Request, *filters: str) -> dict[str, str | None]:
+def _read_filters(request: Request, *filters: str) -> dict[str, str | None]:
     return {name: request.query_params.get(name) or None for name in filters}
 
 

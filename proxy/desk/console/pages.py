@@ -20,9 +20,9 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from policies import counted
+from policies import plural
 from proxy.desk.console import text
-from proxy.desk.decisions.times import in_words, remaining
+from proxy.desk.decisions.times import format_time_left, in_words
 from proxy.desk.decisions.unseen import one_line, visible
 from proxy.store.reviews.held_replies import state_name
 
@@ -56,7 +56,7 @@ SAFE: Final = {
 NOTHING: Final = "\N{EN DASH}"
 
 
-def rendered(template: str, status: int = 200, **values: Any) -> Response:
+def render_page(template: str, status: int = 200, **values: Any) -> Response:
     """Return a page; it may hold text of clients, so it is not cached."""
     body = _templates().get_template(template).render(values)
     # no half surrogate pair is left: `visible` has replaced it
@@ -104,7 +104,7 @@ def _templates() -> Environment:
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_finalized,
+        finalize=_show_invisible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -115,9 +115,9 @@ def _templates() -> Environment:
         "count": count,
         "iso": lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "json": text.as_json,
-        "left": _left,
+        "left": _format_time_left,
         "number": lambda count: f"{round(count):,}",
-        "counted": lambda count, one, many=None: counted(round(count), one, many),
+        "counted": lambda count, one, many=None: plural(round(count), one, many),
         "query": query,
         "raw": text.raw,
         "rule": lambda label: label.rpartition("@")[0] or label,
@@ -129,16 +129,16 @@ def _templates() -> Environment:
     return templates
 
 
-def _finalized(value: Any) -> Any:
+def _show_invisible(value: Any) -> Any:
     """Return a template's value with its invisible characters shown, except for markup."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value)
 
 
-def _left(until: float) -> str:
+def _format_time_left(until: float) -> str:
     seconds = until - time.time()
-    return f"{remaining(seconds)} left" if seconds > 0 else "expired"
+    return f"{format_time_left(seconds)} left" if seconds > 0 else "expired"
 
 
 def amount(value: float) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from calibrator import Interval, wilson
 from policies import SeenConversations
 from proxy.learning.labels import stood_for, weights_of
-from proxy.store.verdicts.statistics import Labelled, Sample, Sampled
+from proxy.store.verdicts.statistics import JudgedReply, Sample, SampledExchange
 
 BANDS: Final = 10
 STEPS: Final = 100  # between the thresholds 0 and 1
@@ -26,7 +26,7 @@ BLIND: Final = 0.02
 """The share of traffic that may be delivered without a label of any reply that is as unsure."""
 
 
-class Weighed(NamedTuple):
+class WeightedLabel(NamedTuple):
     """A labelled reply, and how many replies it stands for."""
 
     confidence: float
@@ -62,7 +62,9 @@ class Point:
     load: float
 
 
-def weighed(labels: Sequence[Labelled], traffic: Sequence[Sampled]) -> list[Weighed]:
+def weight_labels(
+    labels: Sequence[JudgedReply], traffic: Sequence[SampledExchange]
+) -> list[WeightedLabel]:
     """Return the labels of replies that were drawn or held, with their weights.
 
     `traffic` says how many of each kind there were. Labels of a kind that the window's traffic does
@@ -76,12 +78,12 @@ def weighed(labels: Sequence[Labelled], traffic: Sequence[Sampled]) -> list[Weig
     sums = stood_for(drawn)
     weights = weights_of(drawn, {name: known[name] or sums[name] for name in known})
     return [
-        Weighed(each.confidence, each.is_correct, weight)
+        WeightedLabel(each.confidence, each.is_correct, weight)
         for each, weight in zip(drawn, weights, strict=True)
     ]
 
 
-def one_per_conversation(rows: Iterable[Sampled]) -> list[Sampled]:
+def one_per_conversation(rows: Iterable[SampledExchange]) -> list[SampledExchange]:
     """Return one scored reply of each conversation, since its turns and retries are alike.
 
     A held reply counts beside a delivered one, as for labels.
@@ -91,7 +93,7 @@ def one_per_conversation(rows: Iterable[Sampled]) -> list[Sampled]:
     return [row for row in in_time if seen[row.review_id is not None].is_first(row.conversation)]
 
 
-def warnings(labels: Sequence[Labelled]) -> list[str]:
+def warnings(labels: Sequence[JudgedReply]) -> list[str]:
     """Return sentences about what limits the labels' numbers."""
     found = []
     kinds = [label.stratum for label in labels]
@@ -108,7 +110,7 @@ def warnings(labels: Sequence[Labelled]) -> list[str]:
     return found
 
 
-def population(labels: Iterable[Labelled]) -> str:
+def population(labels: Iterable[JudgedReply]) -> str:
     """Return which replies the labels are about: `held`, `delivered` or `all`."""
     kinds = {label.stratum for label in labels} - {"other"}
     return {"held": "held", "audited": "delivered"}[kinds.pop()] if len(kinds) == 1 else "all"
@@ -124,9 +126,9 @@ def share(rows: Iterable[tuple[bool, float]]) -> Interval | None:
     return wilson(yes / total, total * total / squares) if total else None
 
 
-def bands(labels: Sequence[Weighed]) -> list[Band]:
+def bands(labels: Sequence[WeightedLabel]) -> list[Band]:
     """Return bands of equal width, without those that have no labels."""
-    inside: list[list[Weighed]] = [[] for _ in range(BANDS)]
+    inside: list[list[WeightedLabel]] = [[] for _ in range(BANDS)]
     for label in labels:
         inside[min(BANDS - 1, int(label.confidence * BANDS))].append(label)
     found = []
@@ -152,7 +154,9 @@ def ece(found: Sequence[Band]) -> float | None:
     return sum(gaps) / total
 
 
-def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], count: float) -> list[Point]:
+def tradeoff(
+    labels: Sequence[WeightedLabel], traffic: Sequence[SampledExchange], count: float
+) -> list[Point]:
     """Return the effect of each of the thresholds 0, 0.01 .. 1 on `count` exchanges.
 
     Coverage is a share of the `traffic` that has a confidence. The risk needs at least `FEW`
@@ -191,14 +195,18 @@ def _sums_from(values: Sequence[float]) -> list[float]:
     return sums[::-1]
 
 
-def over_time(sample: Sample, rows: Sequence[Sampled], by: str | None) -> list[dict[str, Any]]:
+def over_time(
+    sample: Sample, rows: Sequence[SampledExchange], by: str | None
+) -> list[dict[str, Any]]:
     """Return the mean confidence of each slice, for all and for the six most frequent of `by`.
 
     `by` is `model` or `team`. Each has a `name`, and `values` with None for empty slices.
     """
-    groups: dict[str, list[Sampled]] = {"all": [row for row in rows if row.confidence is not None]}
+    groups: dict[str, list[SampledExchange]] = {
+        "all": [row for row in rows if row.confidence is not None]
+    }
     if by is not None:
-        named: dict[str, list[Sampled]] = {}
+        named: dict[str, list[SampledExchange]] = {}
         for row in groups["all"]:
             if (name := getattr(row, by)) is not None:
                 named.setdefault(name, []).append(row)
@@ -209,7 +217,7 @@ def over_time(sample: Sample, rows: Sequence[Sampled], by: str | None) -> list[d
     ]
 
 
-def _means(sample: Sample, rows: Sequence[Sampled]) -> list[float | None]:
+def _means(sample: Sample, rows: Sequence[SampledExchange]) -> list[float | None]:
     """Return the mean confidence of each slice, None for an empty one."""
     sums: dict[int, tuple[float, int]] = {}
     for row in rows:

@@ -20,17 +20,17 @@ from proxy.desk.access.sessions import Visitor
 from proxy.desk.console.claims import Claims
 from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
-from proxy.desk.console.shell import page, told
-from proxy.desk.console.shown import MOST_TURNS, before_the_request, shown
-from proxy.desk.decisions.basis import in_words, marked, score_facts
+from proxy.desk.console.shell import page, with_error_pages
+from proxy.desk.console.shown import MOST_TURNS, before_the_request, show_turns
+from proxy.desk.decisions.basis import in_words, mark_words, score_facts
 from proxy.desk.decisions.desk import STATES, Desk, Verdict, approvals_of
 from proxy.desk.decisions.standing import LikeThis, end
-from proxy.desk.decisions.standing import told as told_standing
+from proxy.desk.decisions.standing import approval_json as told_standing
 from proxy.desk.decisions.unseen import one_line
 from proxy.desk.decisions.waiting_calls import calls_in
 from proxy.desk.edits.editable import editable, surface_of
 from proxy.errors import BadRequestError, ProxyError
-from proxy.formats.conversation import answered, asked, tools_of
+from proxy.formats.conversation import read_reply, read_request, tools_of
 from proxy.store.reviews.approvals import approved_by, has_approved
 from proxy.store.reviews.held_replies import AUDIT, HELD, OPEN, HeldReply, state_name, stored_state
 
@@ -50,7 +50,7 @@ MOST_EDITED: Final = 60_000  # bytes of a reply; browsers take seconds for a lon
 A_PAGE: Final = 50
 
 
-class Given(NamedTuple):
+class ReviewForm(NamedTuple):
     """What a person wrote into the form; empty at first."""
 
     correct: str = ""
@@ -70,9 +70,9 @@ class Reviews:
         """Return the routes of the pages and of their forms."""
         one = "/console/reviews/{id}"
         return [
-            Route("/console/reviews", told(self._desk, self._queue)),
-            Route(one, told(self._desk, self._review)),
-            Route(f"{one}/next", told(self._desk, self._next)),
+            Route("/console/reviews", with_error_pages(self._desk, self._queue)),
+            Route(one, with_error_pages(self._desk, self._review)),
+            Route(f"{one}/next", with_error_pages(self._desk, self._next)),
             Route(f"{one}/claim", self._claim, methods=["POST"]),
             Route(f"{one}/verdict", self._verdict, methods=["POST"]),
             Route("/console/standing/{id}/revoke", self._revoke, methods=["POST"]),
@@ -125,7 +125,7 @@ class Reviews:
             filters=filters,
             states=STATES,
             items=items,
-            standing=[told_standing(each) for each in self._desk.queue.standing()],
+            standing=[told_standing(each) for each in self._desk.queue.standing_approvals()],
             more=found.next,
             queues=sorted(queues),
             teams=sorted(teams),
@@ -136,14 +136,14 @@ class Reviews:
     # --- one reply ------------------------------------------------------------------------------
 
     def _review(self, request: Request) -> Response:
-        held = self._desk.held(request.path_params["id"])
-        return self._page_of(request, held, Given())
+        held = self._desk.find_reply(request.path_params["id"])
+        return self._page_of(request, held, ReviewForm())
 
     def _page_of(
         self,
         request: Request,
         held: HeldReply,
-        given: Given,
+        given: ReviewForm,
         error: str | None = None,
         status: int = 200,
     ) -> Response:
@@ -152,7 +152,7 @@ class Reviews:
         path, is_all = surface_of(held), "all" in request.query_params
         found, calls = editable(held.as_proposed), self._desk.calls(held)
         is_large = len(held.reply) > MOST_EDITED
-        turns = asked(held.request, path, held.question)
+        turns = read_request(held.request, path, held.question)
         first = 0 if is_all else max(0, len(turns) - MOST_TURNS)
         claimed_by = None
         if held.state == HELD:
@@ -177,11 +177,11 @@ class Reviews:
             doubts=facts["doubts"],
             earlier=first,
             folded=before_the_request(turns[first:]),
-            asked=shown(turns[first:], is_all=is_all),
-            answered=shown(
-                answered(held.reply, path), is_all=is_all, calls=() if held.edit else calls
+            asked=show_turns(turns[first:], is_all=is_all),
+            answered=show_turns(
+                read_reply(held.reply, path), is_all=is_all, calls=() if held.edit else calls
             ),
-            revised=shown(answered(held.edit, path), calls=calls) if held.edit else [],
+            revised=show_turns(read_reply(held.edit, path), calls=calls) if held.edit else [],
             tools=tools_of(held.request)[:50],
             editable=None if is_large else form_of(found, given.fields),
             is_large=is_large,
@@ -220,7 +220,7 @@ class Reviews:
         try:
             await checked_form(request)
             id, name = request.path_params["id"], visitor_of(request).name
-            held = await asyncio.to_thread(self._desk.held, id)
+            held = await asyncio.to_thread(self._desk.find_reply, id)
         except ProxyError as error:
             return JSONResponse(error.envelope(), error.status, SAFE)
         other = self._claims.take(held.id, name) if held.state == HELD else None
@@ -251,7 +251,7 @@ class Reviews:
         note = fields.get("note", "").replace("\r\n", "\n").strip()
         if len(note) > MOST_OF_A_NOTE:
             raise BadRequestError(f"a note has at most {MOST_OF_A_NOTE} characters")
-        held = self._desk.held(id)
+        held = self._desk.find_reply(id)
         content = content_of(editable(held.as_proposed), fields) if kind == "edit" else None
         if held.state == HELD:
             check_look(held, fields)
@@ -262,13 +262,13 @@ class Reviews:
     def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
         """Return the page again, with what was written and the error."""
         is_edit = fields.get("verdict") == "edit"
-        given = Given(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
+        given = ReviewForm(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
 
         def answer(request: Request) -> Response:
-            held = self._desk.held(request.path_params["id"])
+            held = self._desk.find_reply(request.path_params["id"])
             return self._page_of(request, held, given, error.message, error.status)
 
-        return told(self._desk, answer)(request)
+        return with_error_pages(self._desk, answer)(request)
 
     # --- the next one ---------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class Reviews:
         open.
         """
         narrowed = {name: filters[name] for name in ("queue", "team", "kind")}
-        held = self._desk.held(id)
+        held = self._desk.find_reply(id)
         at = held.confidence, held.created_at, held.id
         skipped = {id, *self._claims.others(name)}
         most = min(1 + len(skipped), A_PAGE)
@@ -352,13 +352,13 @@ def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
         "score": score,
         "based_on": in_words(basis) if (basis := score["basis"]) else None,
         "unsupported": [
-            {"pieces": marked(each["sentence"], each["words"]), "kind": each["kind"]}
+            {"pieces": mark_words(each["sentence"], each["words"]), "kind": each["kind"]}
             for each in score["unsupported"] or ()
         ],
         "state": facts["state"],
         "path": facts["path"],
         "approvals": facts["approvals"],
-        "is_first": held.needed - len(approved_by(held.approved)) > 1,
+        "is_first": held.quorum - len(approved_by(held.approved)) > 1,
         "escalation": facts["escalation"],
         "revision": facts["revision"],
         "is_audit": held.kind == AUDIT,

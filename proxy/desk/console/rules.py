@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from policies import InvalidDocumentError, Policy, load_policy, rule_slug
-from proxy.store.verdicts.statistics import Sampled
+from proxy.store.verdicts.statistics import SampledExchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Source:
 
 
 def policy_views(
-    book: Iterable[Policy], rows: Sequence[Sampled], teams: Mapping[str, str]
+    book: Iterable[Policy], rows: Sequence[SampledExchange], teams: Mapping[str, str]
 ) -> tuple[list[PolicyView], list[tuple[str, float]]]:
     """Return the loaded policies, the default first, and what else decided, by label and count.
 
@@ -70,7 +70,7 @@ def policy_views(
             _add(counts, key, rule, row.weight)
             if row.would_action is not None:
                 _add(would, key, row.would_action, row.weight)
-            for name in _shadowed(row):
+            for name in _shadow_rules(row):
                 _add(shadowed, key, name, row.weight)
     views = []
     # the book has a policy twice that is both the default and a team's
@@ -117,7 +117,7 @@ def _add(
     inside[name] = inside.get(name, 0.0) + weight
 
 
-def _shadowed(row: Sampled) -> set[str]:
+def _shadow_rules(row: SampledExchange) -> set[str]:
     """Return the names of the rules in shadow that matched an exchange."""
     listed: list[dict[str, Any]] = json.loads(row.shadowed) if row.shadowed else []
     return {str(each["rule"]) for each in listed}

@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.desk.access.guard import LOGOUT, visitor_of
-from proxy.desk.console.pages import rendered
+from proxy.desk.console.pages import render_page
 from proxy.desk.decisions.desk import Desk
 from proxy.errors import ProxyError
 
 Handler = Callable[[Request], Response]
 
 
-class Page(NamedTuple):
+class NavigationEntry(NamedTuple):
     """An entry of the navigation; `name` is also the name of its icon."""
 
     name: str
@@ -29,11 +29,11 @@ class Page(NamedTuple):
 
 
 PAGES: Final = (
-    Page("reviews", "Queue"),
-    Page("traffic", "Traffic"),
-    Page("quality", "Quality"),
-    Page("policies", "Policies"),
-    Page("calibrator", "Calibrator"),
+    NavigationEntry("reviews", "Queue"),
+    NavigationEntry("traffic", "Traffic"),
+    NavigationEntry("quality", "Quality"),
+    NavigationEntry("policies", "Policies"),
+    NavigationEntry("calibrator", "Calibrator"),
 )
 
 
@@ -42,7 +42,7 @@ def page(
 ) -> Response:
     """Return a page in its frame; raises StoreError."""
     visitor = visitor_of(request)
-    return rendered(
+    return render_page(
         template,
         status,
         pages=PAGES,
@@ -58,7 +58,7 @@ def page(
     )
 
 
-def told(desk: Desk, handler: Handler) -> Handler:
+def with_error_pages(desk: Desk, handler: Handler) -> Handler:
     """Wrap a handler so that its errors are pages too."""
 
     def answer(request: Request) -> Response:
@@ -72,6 +72,6 @@ def told(desk: Desk, handler: Handler) -> Handler:
             try:
                 return page(desk, request, "message.html", here, error.status, **values)
             except ProxyError:  # the frame needs the store too
-                return rendered("outside/door.html", error.status, **values)
+                return render_page("outside/door.html", error.status, **values)
 
     return answer

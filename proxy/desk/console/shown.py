@@ -43,7 +43,7 @@ class Field:
     mark: str = ""  # what is unusual about it
 
     @property
-    def shown(self) -> str:
+    def preview(self) -> str:
         """The beginning of the value that a page shows."""
         return self.value[:MOST_SHOWN]
 
@@ -101,7 +101,7 @@ def _size(turn: Turn) -> int:
     return sum(len(part.text) for part in turn.parts)
 
 
-def shown(
+def show_turns(
     turns: Sequence[Turn], *, is_all: bool = False, calls: Sequence[WaitingCall] = ()
 ) -> list[ShownTurn]:
     """Return the messages in order; `calls` are the calls in them, with their marks.
@@ -118,27 +118,27 @@ def shown(
                 left, text.MOST_FORMATTED
             )
             left -= size if is_formatted else 0
-            one = _shown(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
-            parts.append(_marked(one, marked.pop()) if one.kind == "call" and marked else one)
+            one = _show_part(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
+            parts.append(_add_marks(one, marked.pop()) if one.kind == "call" and marked else one)
         size = _size(turn) if turn.role in _INSTRUCTIONS else 0
         folded = size if size > MOST_UNFOLDED else None
         found.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1]), folded))
     return found[::-1]
 
 
-def _marked(part: ShownPart, call: WaitingCall) -> ShownPart:
+def _add_marks(part: ShownPart, call: WaitingCall) -> ShownPart:
     """Add the marks of a call to its part."""
     fields = tuple(replace(each, mark=call.marks.get(each.name, "")) for each in part.fields)
     risk = f"{AMBIGUOUS}: it is shown as its text" if call.is_ambiguous else call.risk
     return replace(part, fields=fields, risk=risk, warning=call.warning)
 
 
-def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:
+def _show_part(part: Part, most: int, is_formatted: bool) -> ShownPart:
     """Return a part with at most `most` characters."""
     head = part.text[:most]
     cut = len(part.text) if len(part.text) > most else None
     if part.kind in ("text", "thought"):
-        html = text.formatted(head) if is_formatted else text.plain(head)
+        html = text.render_markdown(head) if is_formatted else text.plain(head)
         return ShownPart(part.kind, "", html=html, cut=cut)
     if part.kind == "call":
         fields = fields_of(part.text)

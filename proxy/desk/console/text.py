@@ -39,7 +39,7 @@ def is_picture(url: str) -> bool:
     return _PICTURE.fullmatch(url) is not None
 
 
-def formatted(text: str) -> Markup:
+def render_markdown(text: str) -> Markup:
     """Convert markdown to HTML without scripts, styles, forms or anything that is fetched.
 
     Texts longer than `MOST_FORMATTED` are shown as they are.
@@ -52,7 +52,7 @@ def formatted(text: str) -> Markup:
         html,
         tags=_TAGS,
         attributes=_ATTRIBUTES,
-        attribute_filter=_filtered,
+        attribute_filter=_filter_attribute,
         url_schemes={*_LINKS, "data"},
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"a": {"target": "_blank"}},
@@ -93,7 +93,7 @@ def as_json(value: Any) -> Markup:
     return Markup(escaped)  # markup characters are escaped
 
 
-def _filtered(tag: str, attribute: str, value: str) -> str | None:
+def _filter_attribute(tag: str, attribute: str, value: str) -> str | None:
     """Return the attribute's value if it is safe, or None.
 
     Images are in the page or removed, and links have an ordinary scheme.

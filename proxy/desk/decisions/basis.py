@@ -27,7 +27,7 @@ NOT_CHECKED: Final = "Nothing about this reply was checked."
 NOT_KNOWN: Final = "What was checked about this reply is not on record."
 
 
-class Scored(Protocol):
+class StoredReply(Protocol):
     """A stored reply, whole or as an entry of the queue."""
 
     @property
@@ -38,7 +38,7 @@ class Scored(Protocol):
     def findings(self) -> str | None: ...
 
 
-def score_facts(held: Scored) -> dict[str, Any]:
+def score_facts(held: StoredReply) -> dict[str, Any]:
     """Return what is known of a score besides the number, named as in a response.
 
     Unknown values are None.
@@ -47,7 +47,7 @@ def score_facts(held: Scored) -> dict[str, Any]:
     return {**{name: kept.get(name) for name in NAMES}, "meaning": meaning(held)}
 
 
-def meaning(held: Scored) -> str | None:
+def meaning(held: StoredReply) -> str | None:
     """Return a sentence that says what a confidence means; None without a confidence.
 
     It promises a share of correct replies only where that was measured: on tasks that the
@@ -86,7 +86,7 @@ def is_learnt_here(calibrator: str | None) -> bool:
     return any("@" in part and not part.startswith(OPINIONS_READ) for part in parts)
 
 
-def marked(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:
+def mark_words(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:
     """Split a sentence into pieces, each with whether it is one of the words; case is ignored."""
     low, places = sentence.lower(), [False] * len(sentence)
     if len(low) != len(sentence):  # a few letters become two in lower case

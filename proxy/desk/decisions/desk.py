@@ -19,8 +19,8 @@ from policies import Policy, load_policy, pack_names
 from proxy.config.sections import LimitsConfig
 from proxy.desk.decisions.basis import score_facts
 from proxy.desk.decisions.rules import (
-    Leaning,
-    leaning,
+    ThresholdSide,
+    compare_threshold,
     leaning_of_agent,
     policy_of,
     rule_of,
@@ -28,7 +28,7 @@ from proxy.desk.decisions.rules import (
 from proxy.desk.decisions.standing import LikeThis, coverable, standing_for
 from proxy.desk.decisions.waiting_calls import Doubts, WaitingCall, with_arguments
 from proxy.desk.edits.editable import editable, surface_of
-from proxy.desk.edits.editing import edited
+from proxy.desk.edits.editing import edit_reply
 from proxy.errors import (
     BadRequestError,
     DecidedError,
@@ -36,11 +36,11 @@ from proxy.errors import (
     NotFoundError,
     UnusableEditError,
 )
-from proxy.formats.conversation import Turn, answered, asked
+from proxy.formats.conversation import Turn, read_reply, read_request
 from proxy.holds.kept_scores import kept_threshold
 from proxy.http.wire.json_splice import json_object
 from proxy.store.database.database import storable
-from proxy.store.queue import SEEN_QUEUES, Listed, Place, ReviewQueue
+from proxy.store.queue import SEEN_QUEUES, Place, QueueEntry, ReviewQueue
 from proxy.store.record.reader import find
 from proxy.store.record.writer import DAY_S
 from proxy.store.reviews.approvals import approved_by, has_approved, revision_of
@@ -55,7 +55,7 @@ from proxy.store.reviews.held_replies import (
     stored_state,
 )
 from proxy.store.reviews.outbox import delivery_counts
-from proxy.store.reviews.standing import Standing
+from proxy.store.reviews.standing import StandingRequest
 from proxy.store.reviews.used_links import LinkUse, found_use
 from proxy.store.verdicts.feedback import FeedbackStore
 
@@ -88,10 +88,10 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class QueuePage:
     """A page of the queue; `next` is the cursor of the next page, or None at the end."""
 
-    items: list[Listed]
+    items: list[QueueEntry]
     next: str | None
 
 
@@ -126,7 +126,7 @@ class Desk:
         kind: str | None = None,
         limit: int = 50,
         after: str | None = None,
-    ) -> Page:
+    ) -> QueuePage:
         """Return a page of the queue: unscored replies, then the least sure, then the oldest.
 
         Raises BadRequestError for an unknown cursor `after`.
@@ -137,9 +137,9 @@ class Desk:
             stored_state(state) or HELD, limit + 1, place, queue=queue, team=team, kind=kind
         )
         items = found[:limit]
-        return Page(items, _cursor(items[-1].place) if len(found) > limit else None)
+        return QueuePage(items, _cursor(items[-1].place) if len(found) > limit else None)
 
-    def calls(self, held: HeldReply | Listed) -> list[WaitingCall]:
+    def calls(self, held: HeldReply | QueueEntry) -> list[WaitingCall]:
         """Return the calls of a reply, with marks on what is unusual about them."""
         policy = policy_of(self._book, held.policy)
         return self.doubts.waiting_calls(held, rule_of(policy, held.policy) if policy else None)
@@ -150,15 +150,15 @@ class Desk:
         is_known = self.setup is None or any(each.name == name for each in self._book)
         return None if is_known or not name else name
 
-    def leaning(self, label: str | None, confidence: float | None) -> Leaning:
+    def compare_threshold(self, label: str | None, confidence: float | None) -> ThresholdSide:
         """Return how a confidence compares with the threshold of the rule that decided."""
-        return leaning(self._book, label, confidence)
+        return compare_threshold(self._book, label, confidence)
 
-    def leaning_of(self, held: HeldReply | Listed) -> Leaning:
+    def leaning_of(self, held: HeldReply | QueueEntry) -> ThresholdSide:
         """Return how a reply's confidence compares with the threshold that held it."""
         if not held.policy and (threshold := kept_threshold(held.findings)) is not None:
             return leaning_of_agent(threshold, held.confidence)
-        return self.leaning(held.policy, held.confidence)
+        return self.compare_threshold(held.policy, held.confidence)
 
     @property
     def _limits(self) -> LimitsConfig:
@@ -172,7 +172,7 @@ class Desk:
         yield from self.setup().book
         yield from _packs()
 
-    def listed(self, held: HeldReply | Listed) -> dict[str, Any]:
+    def entry_facts(self, held: HeldReply | QueueEntry) -> dict[str, Any]:
         """Return the facts of an entry in the queue; times are seconds since the epoch."""
         side, threshold, _ = self.leaning_of(held)
         return {
@@ -182,7 +182,7 @@ class Desk:
             "calls": [call.facts() for call in self.calls(held)],
         }
 
-    def held(self, id: str) -> HeldReply:
+    def find_reply(self, id: str) -> HeldReply:
         """Return a reply under review; raises NotFoundError."""
         found = self.queue.get(id)
         if found is None:
@@ -191,7 +191,7 @@ class Desk:
 
     def review(self, id: str) -> dict[str, Any]:
         """Return all facts of one reply, as JSON values."""
-        held = self.held(id)
+        held = self.find_reply(id)
         return {**self._facts(held), "why": self._why(held)}
 
     def decide(
@@ -218,13 +218,13 @@ class Desk:
             raise BadRequestError(message, param="content")
         if verdict.like_this is not None and verdict.verdict != "approve":
             raise BadRequestError("only 'approve' takes like_this", param="like_this")
-        held = self.held(id)
-        if held.needed > 1 and verdict.verdict != "reject" and not is_named:
-            text = f"{id} needs {held.needed} people, and this key does not say whose it is"
+        held = self.find_reply(id)
+        if held.quorum > 1 and verdict.verdict != "reject" and not is_named:
+            text = f"{id} needs {held.quorum} people, and this key does not say whose it is"
             raise NotAllowedError(f"{text}: make it with --name", code="reviewer_unnamed")
         if held.state == HELD:
             revised = (
-                edited(held.as_proposed, verdict.content) if verdict.verdict == "edit" else None
+                edit_reply(held.as_proposed, verdict.content) if verdict.verdict == "edit" else None
             )
             decided = self.queue.decide(
                 held,
@@ -235,14 +235,14 @@ class Desk:
                 note=verdict.note,
                 revision=verdict.revision,
                 link=link,
-                standing=self._standing(held, verdict),
+                standing=self._standing_request(held, verdict),
             )
             if decided is not None:
                 if (decided.state, decided.approved) != (HELD, held.approved):
                     self._stats = 0.0, {}  # the next page shows how many are left
                     self._on_decision(decided, verdict)
                 return self._facts(decided)
-            held = self.held(id)
+            held = self.find_reply(id)
         if link is not None and found_use(self.queue.engine, link) is not None:
             text = f"this link has decided on {id} before"
             raise DecidedError(text, self._facts(held), code="link_used")
@@ -254,7 +254,7 @@ class Desk:
             raise DecidedError(text, self._facts(held), code="review_edited")
         raise self._decided_error(held)
 
-    def _standing(self, held: HeldReply, verdict: Verdict) -> Standing | None:
+    def _standing_request(self, held: HeldReply, verdict: Verdict) -> StandingRequest | None:
         wanted = verdict.like_this
         return None if wanted is None else standing_for(held, wanted, self._limits)
 
@@ -266,11 +266,11 @@ class Desk:
         revised = None
         if verdict.verdict == "edit":
             try:
-                revised = edited(held, verdict.content)
+                revised = edit_reply(held, verdict.content)
             except UnusableEditError:
                 return False
         is_approved = verdict.verdict == "approve" and has_approved(held.approved, reviewer)
-        if held.needed > 1 and held.state == RELEASED and is_approved:
+        if held.quorum > 1 and held.state == RELEASED and is_approved:
             return verdict.revision == revision_of(held.revised)
         labels = {each.reviewer: each.is_correct for each in self.queue.labels(held)}
         then = (held.state, held.decided_by, held.revised, held.note)
@@ -281,7 +281,7 @@ class Desk:
         """Return the error for a reply that was decided or has expired."""
         review = self._facts(held)
         if held.state == EXPIRED:
-            message = f"nobody decided on {held.id} in time: it is {state_name(held.standing)}"
+            message = f"nobody decided on {held.id} in time: it is {state_name(held.current_state)}"
             return DecidedError(message, review, code="review_expired")
         by = f" by {held.decided_by}" if held.decided_by else ""
         return DecidedError(f"{held.id} was {held.state}{by} already", review)
@@ -294,7 +294,7 @@ class Desk:
         It replaces an earlier label of the same reviewer; several reviewers may label one reply.
         Raises BadRequestError for a reply without a request id.
         """
-        held = self.held(id)
+        held = self.find_reply(id)
         if held.request_id is None:
             message = f"{id} has no request id to label"
             raise BadRequestError(message, code="no_request_id")
@@ -348,7 +348,7 @@ class Desk:
         found, path = editable(held.as_proposed), surface_of(held)
         labels, history = self.queue.said_of(held)
         return {
-            **self.listed(held),
+            **self.entry_facts(held),
             "question": held.question,
             "doubts": self.doubts.of(held)[1],
             "path": path,
@@ -358,8 +358,10 @@ class Desk:
             "is_bound": held.is_bound,
             "revision": revision_of(held.proposed),
             "like_this": coverable(held, self._limits) if held.state == HELD else None,
-            "conversation": [_turn(each) for each in asked(held.request, path, held.question)],
-            "answer": [_turn(each) for each in answered(held.reply, path)],
+            "conversation": [
+                _turn(each) for each in read_request(held.request, path, held.question)
+            ],
+            "answer": [_turn(each) for each in read_reply(held.reply, path)],
             "request": json_object(held.request) if held.request is not None else None,
             "reply": json_object(held.reply),
             "proposed": json_object(held.proposed) if held.proposed is not None else None,
@@ -414,7 +416,7 @@ class Desk:
         ]
 
 
-def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
+def listed_facts(held: QueueEntry | HeldReply) -> dict[str, Any]:
     """Return the stored facts of an entry in the queue; times are seconds since the epoch."""
     names = ("id", "kind", "queue", "team", "model", "policy", "confidence", "calibrator")
     later = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
@@ -427,14 +429,14 @@ def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
     return facts | {"state": state_name(held.state), "question": held.question[:500]}
 
 
-def approvals_of(held: Listed | HeldReply) -> dict[str, Any] | None:
+def approvals_of(held: QueueEntry | HeldReply) -> dict[str, Any] | None:
     """Return how many people have to approve and who has; None where one is enough."""
-    if held.needed == 1:
+    if held.quorum == 1:
         return None
-    return {"needed": held.needed, "given": approved_by(held.approved)}
+    return {"needed": held.quorum, "given": approved_by(held.approved)}
 
 
-def escalation_of(held: Listed | HeldReply) -> dict[str, Any] | None:
+def escalation_of(held: QueueEntry | HeldReply) -> dict[str, Any] | None:
     """Return the queue that a reply goes to and when, or None where it stays.
 
     `at` is None once it has gone there.

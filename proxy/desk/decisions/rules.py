@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from policies import Policy, Rule, rule_slug, threshold_of
 
 
-class Leaning(NamedTuple):
+class ThresholdSide(NamedTuple):
     """The side of the threshold on which a confidence is.
 
     The threshold is the deciding rule's, or that of an agent that stopped its own call.
@@ -39,7 +39,9 @@ def rule_of(policy: Policy, label: str) -> Rule | None:
     return next((each for each in policy.rules if rule_slug(each.name) == slug), None)
 
 
-def leaning(book: Iterable[Policy], label: str | None, confidence: float | None) -> Leaning:
+def compare_threshold(
+    book: Iterable[Policy], label: str | None, confidence: float | None
+) -> ThresholdSide:
     """Return how a confidence compares with the threshold that counted for it.
 
     That is the deciding rule's threshold. Where the default decided, it is the lowest threshold
@@ -48,7 +50,7 @@ def leaning(book: Iterable[Policy], label: str | None, confidence: float | None)
     """
     policy = policy_of(book, label) if label and confidence is not None else None
     if policy is None or label is None or confidence is None:
-        return Leaning()
+        return ThresholdSide()
     rule = rule_of(policy, label)
     if rule is not None:
         return _side(confidence, threshold_of(rule))
@@ -56,18 +58,18 @@ def leaning(book: Iterable[Policy], label: str | None, confidence: float | None)
     missed = [at for at, is_below in found if not is_below and confidence < at]
     passed = [at for at, is_below in found if is_below and confidence >= at]
     if missed:
-        return Leaning("low", min(missed))
-    return Leaning("high", max(passed)) if passed else Leaning()
+        return ThresholdSide("low", min(missed))
+    return ThresholdSide("high", max(passed)) if passed else ThresholdSide()
 
 
-def leaning_of_agent(threshold: float, confidence: float | None) -> Leaning:
+def leaning_of_agent(threshold: float, confidence: float | None) -> ThresholdSide:
     """Return how a confidence compares with the threshold of the agent that stopped the call."""
     if confidence is None:
-        return Leaning()
+        return ThresholdSide()
     return _side(confidence, (threshold, True))._replace(whose="the agent's")
 
 
-def _side(confidence: float, threshold: tuple[float, bool] | None) -> Leaning:
+def _side(confidence: float, threshold: tuple[float, bool] | None) -> ThresholdSide:
     if threshold is None:
-        return Leaning()
-    return Leaning("low" if confidence < threshold[0] else "high", threshold[0])
+        return ThresholdSide()
+    return ThresholdSide("low" if confidence < threshold[0] else "high", threshold[0])

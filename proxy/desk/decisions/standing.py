@@ -15,7 +15,7 @@ from proxy.http.wire.json_splice import json_object
 from proxy.store.database.database import storable
 from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.held_replies import HOLD, HeldReply
-from proxy.store.reviews.standing import Standing, StandingApproval, pattern_of
+from proxy.store.reviews.standing import StandingApproval, StandingRequest, pattern_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
     return {**bounds, "tool": calls[0].name, "arguments": arguments}
 
 
-def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Standing:
+def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> StandingRequest:
     """Return the standing approval that a reviewer wants, in the form that is stored.
 
     Raises BadRequestError where it goes too far.
@@ -65,10 +65,10 @@ def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Sta
         pattern = pattern_of(call.arguments, wanted.any_of)
     except ValueError as error:
         raise BadRequestError(str(error), param="like_this", code="unknown_argument") from error
-    return Standing(call.name, pattern, wanted.for_s, wanted.uses)
+    return StandingRequest(call.name, pattern, wanted.for_s, wanted.uses)
 
 
-def told(standing: StandingApproval) -> dict[str, Any]:
+def approval_json(standing: StandingApproval) -> dict[str, Any]:
     """Return a standing approval as JSON values.
 
     Of the arguments only the names are shown: those that must be the same, and those that may be
@@ -92,5 +92,5 @@ def end(queue: ReviewQueue, id: str, by: str) -> dict[str, Any]:
     if queue.standing_by_id(id) is not None:
         queue.revoke(id, by)  # a second call changes nothing
         if (found := queue.standing_by_id(id)) is not None:
-            return told(found)
+            return approval_json(found)
     raise NotFoundError(f"there is no standing approval {id[:100]!r}", code="standing_not_found")

@@ -15,7 +15,7 @@ def in_words(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def remaining(seconds: float) -> str:
+def format_time_left(seconds: float) -> str:
     """Return a remaining time, rounded: seven days are seven from the first second on.
 
     Between one and two of a unit the next smaller one is used, since half of one would be lost.

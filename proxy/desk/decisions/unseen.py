@@ -45,7 +45,7 @@ def _in_place(found: re.Match[str]) -> str:
         return sign
     if sign in _JOINERS and before and not before.isascii() and before not in _JOINERS:
         return sign
-    return _shown(sign)
+    return _show_character(sign)
 
 
 def _is_symbol(sign: str) -> bool:
@@ -53,7 +53,7 @@ def _is_symbol(sign: str) -> bool:
 
 
 @lru_cache(maxsize=1_024)
-def _shown(character: str) -> str:
+def _show_character(character: str) -> str:
     is_hidden = unicodedata.category(character) in _HIDDEN or _IGNORABLE.match(character)
     if character in _KEPT or not is_hidden:
         return character

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 from calibrator import HIGH, CallNotes, NotScorableError, call_doubts
 from policies import Facts, Rule, ToolCall, risk_of
 from proxy.formats import NoAnswerError
-from proxy.formats.conversation import answered, format_of
+from proxy.formats.conversation import format_of, read_reply
 from proxy.http.wire.json_splice import json_object
-from proxy.store.queue import Listed
+from proxy.store.queue import QueueEntry
 from proxy.store.reviews.held_replies import HeldReply
 
 EDITED: Final = "changed by the reviewer"
@@ -116,7 +116,7 @@ class WaitingCall:
 
 def calls_in(reply: bytes, path: str | None) -> list[WaitingCall]:
     """Return the calls of all choices of a reply, in order, without marks."""
-    parts = (part for turn in answered(reply, path) for part in turn.calls)
+    parts = (part for turn in read_reply(reply, path) for part in turn.calls)
     return [WaitingCall(part.name, part.text) for part in parts]
 
 
@@ -153,7 +153,7 @@ class Doubts:
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
 
-    def of(self, held: HeldReply | Listed) -> Known:
+    def of(self, held: HeldReply | QueueEntry) -> Known:
         """Return the marks of each call, reasons in words, and the notes on each call.
 
         The reasons are for all calls together.
@@ -166,14 +166,14 @@ class Doubts:
             self._known[held.id] = _doubts(held.request, held.reply, held.path)
         return self._known[held.id]
 
-    def waiting_calls(self, held: HeldReply | Listed, rule: Rule | None) -> list[WaitingCall]:
+    def waiting_calls(self, held: HeldReply | QueueEntry, rule: Rule | None) -> list[WaitingCall]:
         """Return the calls of a reply, or of the reviewer's edit of it, with their marks."""
         if not held.reply:
             return []
         calls = calls_in(held.reply, held.path)
         notes: list[CallNotes] = []
         if held.edit:
-            found = _edited(calls, calls_in(held.edit, held.path))
+            found = _mark_edits(calls, calls_in(held.edit, held.path))
         else:
             marks, _, notes = self.of(held) if calls else ([], [], [])
             found = [
@@ -200,16 +200,16 @@ def _tool_call(call: WaitingCall, notes: CallNotes | None) -> ToolCall:
     return ToolCall(call.name, call.arguments, marks=marks, risk=notes.risk)
 
 
-def _edited(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> list[WaitingCall]:
+def _mark_edits(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> list[WaitingCall]:
     if len(before) != len(after):
         return list(after)
     return [
-        replace(new, marks=dict.fromkeys(_changed(old.values, new.values), EDITED))
+        replace(new, marks=dict.fromkeys(_changed_names(old.values, new.values), EDITED))
         for old, new in zip(before, after, strict=True)
     ]
 
 
-def _changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+def _changed_names(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
     return [name for name, value in (new or {}).items() if (old or {}).get(name, old) != value]
 
 

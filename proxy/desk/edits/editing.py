@@ -20,7 +20,7 @@ from proxy.errors import UnusableEditError
 from proxy.formats import Format, Json
 from proxy.formats.base.edits import Editable, EditableCall, tool_schemas
 from proxy.formats.conversation import format_of
-from proxy.http.wire.json_rewrite import Place, rewritten
+from proxy.http.wire.json_rewrite import Place, rewrite_json
 from proxy.http.wire.json_splice import dumps, json_object
 from proxy.store.reviews.held_replies import HeldReply
 
@@ -28,7 +28,7 @@ _BOTH = {"text", "tool_calls"}
 _CALL = {"name", "arguments", "id"}
 
 
-def edited(held: HeldReply, content: Any) -> bytes:
+def edit_reply(held: HeldReply, content: Any) -> bytes:
     """Return the reply with `content`, which is its text, its calls, or both.
 
     It is a string; a list of strings, one for each choice; a call `{"name"?, "arguments"}` or a
@@ -38,7 +38,7 @@ def edited(held: HeldReply, content: Any) -> bytes:
     found, format = editable(held), format_of(surface_of(held))
     if found is None or format is None:
         raise UnusableEditError("this reply cannot be edited: release or reject it as it is")
-    texts, calls = _parted(content)
+    texts, calls = _split_content(content)
     payload = json_object(held.request) if held.request is not None else None
     changes: dict[Place, Any] = {}
     checks = SchemaChecks()
@@ -48,16 +48,18 @@ def edited(held: HeldReply, content: Any) -> bytes:
         changes |= _with_calls(found, calls, payload or {}, checks)
     checks.run()
     try:
-        return rewritten(held.reply.decode(), changes).encode(errors="surrogatepass")
+        return rewrite_json(held.reply.decode(), changes).encode(errors="surrogatepass")
     except ValueError as error:
         raise UnusableEditError(f"the reply cannot be edited: {error}") from error
 
 
-def _parted(content: Any) -> tuple[list[str] | None, list[Json] | None]:
+def _split_content(content: Any) -> tuple[list[str] | None, list[Json] | None]:
     """Return the texts and the calls of an edit, None for those that stay."""
     if isinstance(content, dict) and content and set(content) <= _BOTH:
-        texts, none = _parted(content["text"]) if "text" in content else (None, None)
-        listed, calls = _parted(content["tool_calls"]) if "tool_calls" in content else (None, None)
+        texts, none = _split_content(content["text"]) if "text" in content else (None, None)
+        listed, calls = (
+            _split_content(content["tool_calls"]) if "tool_calls" in content else (None, None)
+        )
         if none is None and listed is None:
             return texts, calls
     if isinstance(content, str):
@@ -107,16 +109,16 @@ def _check_text(text: str, format: Format, payload: Json, where: str, checks: Sc
         message = f"the client asked for JSON, which this is not: {error}"
         raise UnusableEditError(message, param=where) from error
     if wanted.schema is not None:
-        checks.add(value, wanted.schema, partial(_unwanted, where))
+        checks.add(value, wanted.schema, partial(_unwanted_error, where))
     elif not isinstance(value, dict):
-        raise _unwanted(where, "the client asked for a JSON object")
+        raise _unwanted_error(where, "the client asked for a JSON object")
 
 
-def _unwanted(where: str, mistake: str) -> UnusableEditError:
+def _unwanted_error(where: str, mistake: str) -> UnusableEditError:
     return UnusableEditError(f"not what the client asked for: {mistake}", param=where)
 
 
-def _unfitting(where: str, name: str, mistake: str) -> UnusableEditError:
+def _arguments_error(where: str, name: str, mistake: str) -> UnusableEditError:
     return UnusableEditError(f"the arguments do not fit {name}: {mistake}", param=where)
 
 
@@ -164,7 +166,7 @@ def _arguments(
     if not isinstance(value, dict):
         raise UnusableEditError("the arguments of a call are a JSON object", param=where)
     if isinstance(schema, dict):
-        checks.add(value, schema, partial(_unfitting, where, call.name))
+        checks.add(value, schema, partial(_arguments_error, where, call.name))
     if call.kind == "object":
         return value
     return given if isinstance(given, str) else dumps(value).decode()

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from proxy.desk.access.guard import DRAIN, METRICS, admin_of
-from proxy.observe.metrics import Collector, exposed
+from proxy.observe.metrics import Collector, expose_metrics
 
 
 def metrics_route(*collectors: Collector) -> Route:
@@ -21,7 +21,7 @@ def metrics_route(*collectors: Collector) -> Route:
     def served(request: Request) -> Response:  # runs on a thread, since it waits for the store
         admin_of(request)
         accept = request.headers.get("accept", "")
-        body, content_type = exposed(accept, *collectors)
+        body, content_type = expose_metrics(accept, *collectors)
         return Response(body, headers={"content-type": content_type})
 
     return Route(METRICS, served)

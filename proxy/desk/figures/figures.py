@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.generations.generation import Parts
-from proxy.generations.reloading import Reloading
+from proxy.generations.reloading import Generations
 from proxy.observe.metrics import Metrics
 
 Labels = tuple[str, ...]
@@ -36,7 +36,7 @@ class Figures:
     certificates: dict[Labels, bool] = field(default_factory=dict)  # whether all of each is valid
 
 
-def figures_of(parts: Parts, holder: Reloading) -> Figures:
+def figures_of(parts: Parts, holder: Generations) -> Figures:
     """Return the figures of this process; safe on any thread."""
     records, scores = parts.records, holder.current.scores
     waiting, batches = parts.scoring.load_figures()
@@ -55,12 +55,12 @@ def figures_of(parts: Parts, holder: Reloading) -> Figures:
         dict(batches),
         dropped,
         None if records is None else records.lag_s(),
-        {box.to: (box.sent, box.dropped) for box in boxes},
+        {box.to: (box.sent, box.drop_count) for box in boxes},
         {(policy, file): counts for policy, file, counts in certificates},
     )
 
 
-def added(several: Iterable[Figures]) -> Figures:
+def add_figures(several: Iterable[Figures]) -> Figures:
     """Return the sum of several figures."""
     metrics = Metrics()
     total = Figures({})
@@ -87,5 +87,5 @@ def added(several: Iterable[Figures]) -> Figures:
 
 def left_by(several: Iterable[Figures]) -> Figures:
     """Return what workers that have died leave behind: their counts, without current values."""
-    total = added(several)
+    total = add_figures(several)
     return Figures(total.counted, batches=total.batches, dropped=total.dropped, told=total.told)

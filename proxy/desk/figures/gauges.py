@@ -15,11 +15,11 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from proxy.desk.decisions.desk import Desk
-from proxy.desk.figures.figures import Figures, Labels, added, figures_of
+from proxy.desk.figures.figures import Figures, Labels, add_figures, figures_of
 from proxy.desk.figures.process_figures import process_metrics
 from proxy.errors import ProxyError, StoreError
 from proxy.generations.generation import Parts
-from proxy.generations.reloading import Reloading
+from proxy.generations.reloading import Generations
 from proxy.learning.drift import alarms_now
 from proxy.observe.metrics import Metrics
 from proxy.observe.series import OTHER, Counter, Histogram, add_distribution, histogram_family
@@ -36,7 +36,7 @@ KNOWN_FOR_S: Final = 60.0  # seconds for which a scrape takes what was read for 
 REVIEW_S: Final = (5, 15, 30, 60, 120, 300, 900, 1_800, 3_600, 14_400, 43_200, 86_400, 604_800)
 
 
-class Decided:
+class DecisionCounters:
     """Counters of the decisions made at this desk; its methods are for one thread."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Decided:
 class Gauges:
     """The metrics of the proxy, collected at a scrape."""
 
-    def __init__(self, desk: Desk, parts: Parts, holder: Reloading) -> None:
+    def __init__(self, desk: Desk, parts: Parts, holder: Generations) -> None:
         self._desk, self._parts, self._holder = desk, parts, holder
         self._engine, self._version = parts.metrics.engine, _version()
         self._drift: tuple[float, list[tuple[Labels, float]]] = (-DRIFT_FOR_S, [])
@@ -106,7 +106,7 @@ class Gauges:
         if gathered is None:  # better a failed scrape than counters that decrease
             raise ProxyError("the workers did not send their figures in time")
         dead = [] if gathered.of_dead is None else [gathered.of_dead]
-        total, facts = added([*gathered.of_living, *dead]), gathered.facts
+        total, facts = add_figures([*gathered.of_living, *dead]), gathered.facts
         counted = Metrics(self._engine)
         counted.absorb(total.counted)
         yield from counted.collect()
@@ -124,9 +124,9 @@ class Gauges:
         )
         yield from self._scorer(figures)
         yield from self._store(figures)
-        yield from self._told(figures)
-        stored = self._known()
-        yield from self._held(stored)
+        yield from self._telemetry_counts(figures)
+        stored = self._stored_figures()
+        yield from self._hold_metrics(stored)
         yield _gauges(
             "pinocchio_certificate_valid",
             "1 where all that is certified for the calibrator in use counts.",
@@ -140,7 +140,7 @@ class Gauges:
             stored.get("drift", []),
         )
 
-    def _known(self) -> dict[str, list[Any]]:
+    def _stored_figures(self) -> dict[str, list[Any]]:
         """Return what the store has, or what it had a moment ago if it does not answer in time.
 
         Returns an empty mapping where that is too long ago.
@@ -156,7 +156,7 @@ class Gauges:
         with suppress(StoreError):
             stats = self._desk.stats()
         found = {"queues": stats["queues"], "webhooks": [*stats["webhooks"].items()]}
-        self._stored = time.monotonic(), {**found, "drift": self._drifted()}
+        self._stored = time.monotonic(), {**found, "drift": self._drift_alarms()}
 
     def _configuration(self, figures: Figures) -> Iterator[Metric]:
         holder = self._holder
@@ -224,7 +224,7 @@ class Gauges:
             [((what,), count) for what, count in figures.dropped.items()],
         )
 
-    def _told(self, figures: Figures) -> Iterator[Metric]:
+    def _telemetry_counts(self, figures: Figures) -> Iterator[Metric]:
         """Yield the counts of telemetry that was sent and dropped, by receiver."""
         told = figures.told.items()
         yield _counter(
@@ -240,8 +240,8 @@ class Gauges:
             [((to,), dropped) for to, (_, dropped) in told],
         )
 
-    def _held(self, stored: dict[str, list[Any]]) -> Iterator[Metric]:
-        waiting = _bounded(stored.get("queues", []))
+    def _hold_metrics(self, stored: dict[str, list[Any]]) -> Iterator[Metric]:
+        waiting = _limit_queues(stored.get("queues", []))
         now, labels = time.time(), ("queue", "kind")
 
         def series(value: Callable[[dict[str, Any]], float]) -> Iterator[tuple[Labels, float]]:
@@ -279,7 +279,7 @@ class Gauges:
             [((state,), float(count)) for state, count in messages],
         )
 
-    def _drifted(self) -> list[tuple[Labels, float]]:
+    def _drift_alarms(self) -> list[tuple[Labels, float]]:
         at, known = self._drift
         if time.monotonic() - at > DRIFT_FOR_S:
             alarms = _readable(lambda: [*alarms_now(self._desk.queue.engine).items()])
@@ -288,7 +288,7 @@ class Gauges:
         return known
 
 
-def _bounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _limit_queues(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the largest queues, with all others added up as one of each kind.
 
     Agents choose names of queues, so their number is limited.

@@ -27,7 +27,7 @@ import structlog
 from proxy.errors import RateLimitedError, StoreError
 from proxy.http.wire.json_splice import dumps
 from proxy.store.queue import MOST_TURNS, ReviewQueue
-from proxy.store.reviews.events import Event
+from proxy.store.reviews.events import ReviewEvent
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +85,7 @@ class Feed:
             self._asking = asyncio.create_task(self._ask())
         try:
             yield PING  # so that the headers are sent at once
-            for message in await asyncio.to_thread(self._missed, heard):
+            for message in await asyncio.to_thread(self._messages_since, heard):
                 yield message
             while not self._is_closed:
                 try:
@@ -98,7 +98,7 @@ class Feed:
         finally:
             self._watchers.pop(mine, None)
 
-    def _missed(self, heard: int | None) -> list[bytes]:
+    def _messages_since(self, heard: int | None) -> list[bytes]:
         """Return the messages after the number `heard` that this stream came too late for.
 
         Called on a thread.
@@ -183,7 +183,7 @@ def _empty(watcher: _Waiting) -> None:
         watcher.get_nowait()
 
 
-def _review(event: Event) -> bytes:
+def _review(event: ReviewEvent) -> bytes:
     return b"id: %d\n%b" % (event.number, _message("review", asdict(event)))
 
 

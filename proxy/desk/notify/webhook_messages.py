@@ -15,13 +15,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from proxy.http.wire.json_splice import dumps, json_object
-from proxy.store.reviews.events import Event
+from proxy.store.reviews.events import ReviewEvent
 
 _SECRET_PREFIX: Final = "whsec_"
 
 
 def as_json(
-    event: Event,
+    event: ReviewEvent,
     desk_url: str | None,
     reply: bytes | None = None,
     decide_url: str | None = None,
@@ -50,7 +50,7 @@ def as_json(
     return dumps({"type": f"review.{event.event}", "timestamp": at, "data": data})
 
 
-def link(event: Event, desk_url: str | None) -> str | None:
+def link(event: ReviewEvent, desk_url: str | None) -> str | None:
     """Return the address of a review at the desk, or None where the desk has no address."""
     if desk_url is None:
         return None

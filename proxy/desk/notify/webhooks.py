@@ -26,9 +26,9 @@ from proxy.errors import StoreError
 from proxy.http.public_addresses import AddressRefusedError, checked_address
 from proxy.http.wire.http import place
 from proxy.store.queue import ReviewQueue
-from proxy.store.reviews.events import Event
+from proxy.store.reviews.events import ReviewEvent
 from proxy.store.reviews.held_replies import AUDIT, RELEASED, HeldReply
-from proxy.store.reviews.outbox import Delivery, Outbox
+from proxy.store.reviews.outbox import Delivery, DeliveryOutbox
 
 log = structlog.get_logger(__name__)
 
@@ -47,11 +47,11 @@ GONE: Final = 410
 class ChatMessages(Protocol):
     """Makes messages for chat channels, and addresses where one reviewer decides."""
 
-    def body(self, webhook: WebhookConfig, event: Event, held: HeldReply | None) -> bytes:
+    def body(self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None) -> bytes:
         """Return the message in the webhook's format; `held` is the reply as it is now."""
 
     def decide_url(
-        self, webhook: WebhookConfig, event: Event, held: HeldReply | None
+        self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None
     ) -> str | None:
         """Return the address where the webhook's reviewer decides, or None without one."""
 
@@ -77,7 +77,7 @@ class Courier:
         self._chat = chat
         self._every_s = every_s
         self._first_wait_s = first_wait_s
-        self._outbox = Outbox(config.store)
+        self._outbox = DeliveryOutbox(config.store)
         self._queue = ReviewQueue(config.store)
         self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
         self._tidy_at = 0.0
@@ -129,7 +129,7 @@ class Courier:
         self._outbox.forget()
         self._queue.forget_events()
 
-    def _targets_of(self, event: Event) -> Iterable[str]:
+    def _targets_of(self, event: ReviewEvent) -> Iterable[str]:
         """Return the webhooks that get an event; none gets events of audits."""
         if event.kind == AUDIT:
             return []
@@ -155,7 +155,7 @@ class Courier:
             reason, wanted_s = f"{type(error).__name__}: {error}"[:200], 0.0
             response = None
         if reason is None:
-            await _to_its_end(self._outbox.sent, delivery.id)
+            await _to_its_end(self._outbox.delete_sent, delivery.id)
             log.info("webhook_sent", **facts, attempts=delivery.attempts)
         elif delivery.attempts >= MOST_ATTEMPTS or _is_gone(response):
             await _to_its_end(self._outbox.give_up, delivery.id)
@@ -205,16 +205,16 @@ class Courier:
         await response.aclose()
         return response
 
-    async def _body(self, webhook: WebhookConfig, event: Event) -> bytes:
+    async def _body(self, webhook: WebhookConfig, event: ReviewEvent) -> bytes:
         """Return the body of a message, about the reply as it is at this attempt."""
         return await _to_its_end(self._body_of, webhook, event)
 
-    def _body_of(self, webhook: WebhookConfig, event: Event) -> bytes:
+    def _body_of(self, webhook: WebhookConfig, event: ReviewEvent) -> bytes:
         is_wanted = webhook.is_chat or webhook.reviewer is not None or webhook.include_reply
         held = self._queue.get(event.review_id) if is_wanted else None
         if webhook.is_chat and self._chat is not None:
             return self._chat.body(webhook, event, held)
-        reply = held.outgoing if held and webhook.include_reply else None
+        reply = held.released_bytes if held and webhook.include_reply else None
         decide_url = self._chat.decide_url(webhook, event, held) if self._chat else None
         is_released = event.event == RELEASED
         return as_json(event, self._desk_url, reply if is_released else None, decide_url)

@@ -93,7 +93,7 @@ def tool_schemas(payload: Json) -> dict[str, Any]:
     Returns None for a tool without one.
     """
     found: dict[str, Any] = {}
-    listed = [*_listed(payload.get("tools")), *_listed(payload.get("functions"))]
+    listed = [*_list_objects(payload.get("tools")), *_list_objects(payload.get("functions"))]
     for tool in listed:
         if tool.get("type") == "namespace":
             found |= tool_schemas(tool)
@@ -104,7 +104,7 @@ def tool_schemas(payload: Json) -> dict[str, Any]:
     return found
 
 
-def _listed(value: Any) -> list[Json]:
+def _list_objects(value: Any) -> list[Json]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 

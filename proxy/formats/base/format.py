@@ -52,7 +52,7 @@ class Choice:
 
 
 @dataclass(slots=True)  # not frozen, which would triple the time to create one
-class Sight:
+class EventMeaning:
     """What an event of a stream means: the choices that it finishes, and what else it is."""
 
     finished: tuple[int, ...] = ()
@@ -63,8 +63,8 @@ class Sight:
     is_unread: bool = False  # it may contain anything, also a call
 
 
-NOTHING = Sight()
-UNREAD = Sight(is_unread=True)
+NOTHING = EventMeaning()
+UNREAD = EventMeaning(is_unread=True)
 
 
 def turns_in(messages: Any) -> list[Any]:
@@ -133,12 +133,12 @@ class Assembler(Protocol):
     reading: StreamReading  # how events are parsed
     has_unread: bool = False  # whether an event came that may hold a part of the answer, unread
 
-    def noting(self, sight: Sight) -> Sight:
+    def note_unread(self, sight: EventMeaning) -> EventMeaning:
         """Return the sight of an event, and remember where it was not read."""
         self.has_unread = self.has_unread or sight.is_unread
         return sight
 
-    def add(self, event: Event) -> Sight: ...
+    def add(self, event: Event) -> EventMeaning: ...
 
     def add_unmarked(self, raw: bytes) -> bytes:
         """Add whole events without a mark, as many from the beginning as is possible at once.
@@ -172,7 +172,7 @@ class Assembler(Protocol):
         """Return the completion that the same reply would have been without a stream."""
         ...
 
-    def continued(self, completion: Json, payload: Json) -> list[bytes]:
+    def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         """Return the completion as events that follow those before the first part of a tool call.
 
         It is like `Format.events`, but without what a client that has those events must not get
@@ -265,17 +265,17 @@ class Format(Protocol):
 
     def assembler(self) -> Assembler: ...
 
-    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
+    def annotate_event(self, event: Event, member: Mapping[str, Any]) -> bytes:
         """Return a finish event with our member, or its bytes unchanged where it can hold none."""
         ...
 
     # replacements of an answer
 
-    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+    def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
         """Return the completion with `text` in place of its content and tool calls."""
         ...
 
-    def noticed(self, completion: Json, notice: str) -> Json | None:
+    def add_notice(self, completion: Json, notice: str) -> Json | None:
         """Return the completion with a notice after its text, or None where it has no text."""
         ...
 

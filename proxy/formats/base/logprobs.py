@@ -37,7 +37,11 @@ def tokens_of(choice: Choice) -> Iterator[Token]:
     if isinstance(listed := given.get("content"), list):
         for each in listed:
             if isinstance(each, dict) and (logprob := _logprob(each.get("logprob"))) is not None:
-                yield Token(str(each.get("token", "")), logprob, _listed(each.get("top_logprobs")))
+                yield Token(
+                    str(each.get("token", "")),
+                    logprob,
+                    _read_alternatives(each.get("top_logprobs")),
+                )
         return
     names, logprobs, tops = (
         found if isinstance(found := given.get(name), list) else []
@@ -59,7 +63,7 @@ def summary(choice: Choice) -> tuple[float, float] | None:
     return (math.fsum(found) / len(found), min(found)) if found else None
 
 
-def _listed(top: Any) -> dict[str, float]:
+def _read_alternatives(top: Any) -> dict[str, float]:
     pairs = top if isinstance(top, list) else ()
     told = [(e.get("token"), e.get("logprob")) for e in pairs if isinstance(e, dict)]
     return dict(_read(told))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from proxy.errors import ProxyError
-from proxy.formats.base.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
+from proxy.formats.base.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, EventMeaning, Json
 from proxy.formats.events.called import has_call, seems_call
 from proxy.formats.events.merging import index_of
 from proxy.formats.events.readings import StreamReading
@@ -84,7 +84,7 @@ class ChoicesFormat(ABC):
             )
         return choices
 
-    def noticed(self, completion: Json, notice: str) -> Json | None:
+    def add_notice(self, completion: Json, notice: str) -> Json | None:
         choices = [self.noticed_choice(choice, notice) for choice in completion["choices"]]
         return {**completion, "choices": choices} if choices != completion["choices"] else None
 
@@ -92,8 +92,8 @@ class ChoicesFormat(ABC):
     def noticed_choice(self, choice: Json, notice: str) -> Json:
         """Return the choice with a notice after its text, or unchanged if it has no text."""
 
-    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
-        return annotated(event, member)
+    def annotate_event(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return add_member(event, member)
 
     def error_body(self, error: ProxyError) -> bytes:
         return error_body(error)
@@ -111,19 +111,19 @@ class ChunkAssembler(Assembler, ABC):
         self._head: Json = {}  # id, created, model .. of the first chunk
         self._usage: Json | None = None
 
-    def add(self, event: Event) -> Sight:
+    def add(self, event: Event) -> EventMeaning:
         if not event.data:
             return NOTHING
         if is_done(event.data):
-            return Sight(is_end=True)
+            return EventMeaning(is_end=True)
         chunk = self.reading.object_in(event)
         if chunk is None:
-            return self.noting(unreadable(event.data))
+            return self.note_unread(unreadable(event.data))
         if is_error(chunk) or (event.raw.startswith(b"event") and name_of(event.raw) == "error"):
             return error_sight(chunk)
         return self._add_chunk(chunk)
 
-    def _add_chunk(self, chunk: Json) -> Sight:
+    def _add_chunk(self, chunk: Json) -> EventMeaning:
         if not self._head and "id" in chunk:
             self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage")}
         if isinstance(chunk.get("model"), str) and chunk["model"]:
@@ -136,10 +136,10 @@ class ChunkAssembler(Assembler, ABC):
         if isinstance(listed, list):
             sight = self.add_parts(listed)
             return replace(sight, is_unread=True) if is_stray else sight
-        return self.noting(UNREAD) if listed or is_stray else NOTHING
+        return self.note_unread(UNREAD) if listed or is_stray else NOTHING
 
     @abstractmethod
-    def add_parts(self, parts: list[Any]) -> Sight:
+    def add_parts(self, parts: list[Any]) -> EventMeaning:
         """Add a chunk's `choices`; return what they mean."""
 
 
@@ -227,7 +227,7 @@ def _is_no_text(value: Any) -> bool:
     return True
 
 
-def unreadable(data: str) -> Sight:
+def unreadable(data: str) -> EventMeaning:
     """Return what an event means whose data is not a JSON object for us."""
     return UNREAD if may_be_object(data) else NOTHING
 
@@ -250,18 +250,18 @@ def error_alone(told: Json) -> Json:
     return kept
 
 
-def error_sight(told: Json, name: str | None = None) -> Sight:
+def error_sight(told: Json, name: str | None = None) -> EventMeaning:
     """Return what an error's event means.
 
     `bare` is the event without possible parts of an answer.
     """
     kept = error_alone(told)
     if kept == told:
-        return Sight(is_end=True, is_error=True)
+        return EventMeaning(is_end=True, is_error=True)
     bare = event_bytes(dumps(kept))
     if name is not None:
         bare = b"event: %b\n%b" % (name.encode(), bare)
-    return Sight(is_end=True, is_error=True, calls_tool=True, bare=bare)
+    return EventMeaning(is_end=True, is_error=True, calls_tool=True, bare=bare)
 
 
 def kind_of(data: Json, event: Event) -> str | None:
@@ -279,7 +279,7 @@ def includes_usage(payload: Json) -> bool:
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
+def add_member(event: Event, member: Mapping[str, Any]) -> bytes:
     """Return the event with the member in its object, or unchanged if it carries no object."""
     data = json_object(event.data) if event.data and not is_done(event.data) else None
     if data is None:

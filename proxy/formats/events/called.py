@@ -50,7 +50,7 @@ def plain_text(message: Mapping[str, Any]) -> str | None:
 
 def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """Return the calls of a chat message, also custom tools and the legacy function call."""
-    return tuple(call for part in _calling_parts(message) for call in _called(part))
+    return tuple(call for part in _calling_parts(message) for call in _read_call(part))
 
 
 def read_calls(
@@ -74,7 +74,9 @@ def read_calls(
     return tuple(found)
 
 
-def noted(calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None) -> tuple[ToolCall, ...]:
+def add_notes(
+    calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None
+) -> tuple[ToolCall, ...]:
     """Return calls with their marks and risks.
 
     If a call has others inside, the notes do not distinguish them, so each call gets all marks and
@@ -164,8 +166,8 @@ def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
             continue
-        if _spelled(key) in _CALLING:
-            yield from _listed(value, is_legacy=key == "function_call")
+        if _normalize_key(key) in _CALLING:
+            yield from _list_calls(value, is_legacy=key == "function_call")
         elif key not in _DESCRIBED and seems_call(value):
             yield from value if isinstance(value, list) else [value]
 
@@ -180,7 +182,7 @@ def _is_text(message: Mapping[str, Any]) -> bool:
     return True
 
 
-def _listed(value: Any, *, is_legacy: bool) -> Iterator[Any]:
+def _list_calls(value: Any, *, is_legacy: bool) -> Iterator[Any]:
     if isinstance(value, list):
         yield from value
     elif is_legacy and isinstance(value, dict):
@@ -189,7 +191,7 @@ def _listed(value: Any, *, is_legacy: bool) -> Iterator[Any]:
         yield value
 
 
-def _spelled(key: str) -> str:
+def _normalize_key(key: str) -> str:
     return key.lower().replace("_", "").replace("-", "")
 
 
@@ -207,7 +209,7 @@ def seems_call(value: Any) -> bool:
             if isinstance(value.get("name"), str) and any(key in value for key in _GIVEN):
                 return True
             for key, each in value.items():
-                if each and _spelled(key) in _CALLING:
+                if each and _normalize_key(key) in _CALLING:
                     return True
                 if isinstance(each, dict | list) and key not in _DESCRIBED:
                     waiting.append(each)
@@ -239,12 +241,12 @@ def may_hold_part(kind: str, event: Mapping[str, Any]) -> bool:
 
 def is_call_type(kind: str) -> bool:
     """Return whether a `type` names a call; the types of results do not."""
-    kind = _spelled(kind)
+    kind = _normalize_key(kind)
     is_result = kind.endswith(("output", "result", "response"))
     return not is_result and ("call" in kind or "tooluse" in kind or kind == "function")
 
 
-def _called(call: Any) -> list[ToolCall]:
+def _read_call(call: Any) -> list[ToolCall]:
     """Return a call for each name that a reader may find in it, and for each of its arguments."""
     if not isinstance(call, dict):
         return [ToolCall("", _text(call))]

@@ -4,7 +4,7 @@ Text grows as a list of pieces until it is needed. If it were joined at every de
 would cost the square of its length.
 
 A name may come in pieces, and some servers send all of it in each delta. Some clients join the
-pieces, others take the first or the last one. So all of them are kept (`Names`).
+pieces, others take the first or the last one. So all of them are kept (`CallName`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Pieces(list[str]):
     """A text that is still growing."""
 
 
-class Names(Pieces):
+class CallName(Pieces):
     """The name of a call as its deltas bring it.
 
     A repetition of the whole name is no further piece.
@@ -56,7 +56,7 @@ def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
         elif isinstance(value, str) and isinstance(old, Pieces):
             old.append(value)
         elif isinstance(value, str):
-            message[key] = Names(value) if key == "name" else Pieces([value])
+            message[key] = CallName(value) if key == "name" else Pieces([value])
         elif isinstance(value, list) and type(old) is list:
             old.extend(value)
         elif isinstance(value, dict):
@@ -67,23 +67,23 @@ def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
             message[key] = value.copy() if isinstance(value, list) else value
 
 
-def joined(value: Any) -> Any:
+def join_texts(value: Any) -> Any:
     """Return the value with every growing text joined; raises RecursionError like `merge`."""
     if isinstance(value, Pieces):
         return "".join(value)
     if isinstance(value, dict):
-        return {key: joined(item) for key, item in value.items()}
+        return {key: join_texts(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [joined(item) for item in value]
+        return [join_texts(item) for item in value]
     return value
 
 
-def names_in(value: Any) -> Iterator[Names]:
+def names_in(value: Any) -> Iterator[CallName]:
     """Yield the names in growing calls that came in more than one delta."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, Names):
+        if isinstance(value, CallName):
             if len(value.deltas) > 1:
                 yield value
         elif isinstance(value, dict):

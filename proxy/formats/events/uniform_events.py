@@ -83,7 +83,7 @@ def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:
     return AlikeEvents(event[: found.start(1)], event[found.end(1) :], pieces) if found else None
 
 
-def parted(raw: bytes, events: int) -> tuple[bytes, bytes]:
+def split_events(raw: bytes, events: int) -> tuple[bytes, bytes]:
     """Return the bytes of the first `events` events, and those of the others."""
     end = 0
     for _ in range(events):

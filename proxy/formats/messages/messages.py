@@ -36,7 +36,7 @@ from proxy.formats.base.format import (
     last_users_text,
     turns_in,
 )
-from proxy.formats.base.openai import annotated
+from proxy.formats.base.openai import add_member
 from proxy.formats.events.markers import Marks
 from proxy.formats.messages.messages_stream import (
     REFUSAL,
@@ -174,10 +174,10 @@ class MessagesFormat:
     def assembler(self) -> Assembler:
         return MessagesAssembler()
 
-    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
-        return annotated(event, member)
+    def annotate_event(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return add_member(event, member)
 
-    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+    def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
         left_out = ("stop_details", "container", MEMBER)
         return {key: value for key, value in completion.items() if key not in left_out} | {
             "content": [{"type": "text", "text": text}],
@@ -185,7 +185,7 @@ class MessagesFormat:
             "stop_sequence": None,
         }
 
-    def noticed(self, completion: Json, notice: str) -> Json | None:
+    def add_notice(self, completion: Json, notice: str) -> Json | None:
         """Return the completion with the notice in a block of its own, or None without text.
 
         So citations of the text stay right.
@@ -198,7 +198,7 @@ class MessagesFormat:
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
         empty = {"id": id, "type": "message", "role": "assistant", "model": model}
         usage = {"input_tokens": 0, "output_tokens": 0}
-        return self.restated(empty, text, "content_filter") | {"usage": usage}
+        return self.replace_text(empty, text, "content_filter") | {"usage": usage}
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
         """Return message_start, the blocks, the message_delta that finishes, and message_stop."""

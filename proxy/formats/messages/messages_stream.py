@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from calibrator import blocks_message, is_tool_use
-from proxy.formats.base.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
+from proxy.formats.base.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, EventMeaning, Json
 from proxy.formats.base.openai import error_sight, kind_of, unreadable
 from proxy.formats.events.called import beyond_text, is_stray, may_hold_part, unknown_call
 from proxy.formats.events.known_types import BLOCK_DELTAS, BLOCKS
-from proxy.formats.events.merging import Pieces, index_of, joined, merge
+from proxy.formats.events.merging import Pieces, index_of, join_texts, merge
 from proxy.formats.events.readings import StreamReading
 from proxy.http.wire.json_splice import dumps, json_object
 from proxy.http.wire.sse import Event, event_bytes, is_done
@@ -31,9 +31,9 @@ _FINISH_REASONS = {
     "tool_use": "tool_calls",
     REFUSAL: "content_filter",
 }
-_FINISH = Sight((0,))
-_END = Sight(is_end=True)
-_CALLS_TOOL = Sight(calls_tool=True)
+_FINISH = EventMeaning((0,))
+_END = EventMeaning(is_end=True)
+_CALLS_TOOL = EventMeaning(calls_tool=True)
 _EXPECTED = {  # the parts of an answer that an event may have
     "message_start": ("message",),
     "content_block_start": ("content_block",),
@@ -113,22 +113,22 @@ class MessagesAssembler(Assembler):
         self._before_calls: tuple[int, frozenset[int]] | None = None  # next index, open blocks
         self._unknown: list[Json] = []  # events of unknown types
 
-    def add(self, event: Event) -> Sight:
+    def add(self, event: Event) -> EventMeaning:
         # Anthropic's clients read on after the end mark of OpenAI's streams, so it ends nothing.
         if not event.data or is_done(event.data):
             return NOTHING
         data = self.reading.object_in(event)
         if data is None:
-            return self.noting(unreadable(event.data))
+            return self.note_unread(unreadable(event.data))
         kind = kind_of(data, event)
         if kind is None:
-            return self.noting(UNREAD)
+            return self.note_unread(UNREAD)
         try:
-            return self.noting(self._add(kind, data))
+            return self.note_unread(self._add(kind, data))
         except RecursionError:  # no real answer is nested so deeply
-            return self.noting(UNREAD)
+            return self.note_unread(UNREAD)
 
-    def _add(self, kind: str, data: Json) -> Sight:
+    def _add(self, kind: str, data: Json) -> EventMeaning:
         if kind != "error" and is_stray(data, *_EXPECTED.get(kind, ())):
             return UNREAD
         match kind:
@@ -153,7 +153,7 @@ class MessagesAssembler(Assembler):
                 return self._calls()
         return NOTHING
 
-    def _begin(self, message: Any) -> Sight:
+    def _begin(self, message: Any) -> EventMeaning:
         if not isinstance(message, dict) or self._message is not None:
             return UNREAD
         self._message = dict(message)
@@ -164,7 +164,7 @@ class MessagesAssembler(Assembler):
         sights = [self._start(index, block) for index, block in enumerate(blocks or ())]
         return next((sight for sight in sights if sight is not NOTHING), NOTHING)
 
-    def _start(self, index: int, block: Any) -> Sight:
+    def _start(self, index: int, block: Any) -> EventMeaning:
         if not isinstance(block, dict) or index in self._blocks:
             return UNREAD
         sight = self._calls() if may_call(block) else NOTHING
@@ -173,7 +173,7 @@ class MessagesAssembler(Assembler):
         self._open.add(index)
         return sight
 
-    def _calls(self) -> Sight:
+    def _calls(self) -> EventMeaning:
         """Return the sight of a part of a call.
 
         Remember where the first one is for a continuation.
@@ -183,7 +183,7 @@ class MessagesAssembler(Assembler):
             self._before_calls = sent, frozenset(self._open)
         return _CALLS_TOOL
 
-    def _extend(self, index: int, delta: Any) -> Sight:
+    def _extend(self, index: int, delta: Any) -> EventMeaning:
         block = self._blocks.get(index)
         if block is None or not isinstance(delta, dict):
             return UNREAD
@@ -211,7 +211,7 @@ class MessagesAssembler(Assembler):
             elif key != "type":
                 merge(block, {key: value})
 
-    def _finish(self, data: Json) -> Sight:
+    def _finish(self, data: Json) -> EventMeaning:
         if isinstance(delta := data.get("delta"), dict) and is_stray(delta):
             return UNREAD
         message = self._message = self._message or {}
@@ -233,8 +233,8 @@ class MessagesAssembler(Assembler):
             return []
         order = sorted(self._blocks)
         message = blocks_message(
-            [joined(self._blocks[index]) for index in order],
-            [joined(self._arguments.get(index)) for index in order],
+            [join_texts(self._blocks[index]) for index in order],
+            [join_texts(self._arguments.get(index)) for index in order],
         )
         message = with_unknown(message, [*self._blocks.values()], self._unknown)
         reason = self._message.get("stop_reason")
@@ -245,13 +245,13 @@ class MessagesAssembler(Assembler):
         return {**(self._message or {}), "content": blocks}
 
     def _whole(self, index: int) -> Json:
-        block: Json = joined(self._blocks[index])
-        if streamed := joined(self._arguments.get(index)):
+        block: Json = join_texts(self._blocks[index])
+        if streamed := join_texts(self._arguments.get(index)):
             parsed = json_object(streamed)
             block["input"] = {_UNREADABLE: streamed} if parsed is None else parsed
         return block
 
-    def continued(self, completion: Json, payload: Json) -> list[bytes]:
+    def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         """Return the events that end the stream with `completion`, after those before its calls."""
         next_index, still_open = self._before_calls or (0, frozenset())
         stops = [_event(type="content_block_stop", index=index) for index in sorted(still_open)]

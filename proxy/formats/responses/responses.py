@@ -35,7 +35,7 @@ from proxy.formats.base.format import (
 )
 from proxy.formats.base.openai import error_body, is_constrained
 from proxy.formats.events.markers import Marks
-from proxy.formats.responses.responses_events import Writer, annotated, error_event
+from proxy.formats.responses.responses_events import EventWriter, add_member, error_event
 from proxy.formats.responses.responses_items import (
     as_items,
     chat_messages,
@@ -216,10 +216,10 @@ class ResponsesFormat:
     def assembler(self) -> Assembler:
         return ResponsesAssembler()
 
-    def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
-        return annotated(event, member)
+    def annotate_event(self, event: Event, member: Mapping[str, Any]) -> bytes:
+        return add_member(event, member)
 
-    def restated(self, completion: Json, text: str, ending: Ending) -> Json:
+    def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
         is_whole = ending == "stop"
         status = "completed" if is_whole else "incomplete"
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -238,7 +238,7 @@ class ResponsesFormat:
         }
         return restated | ({"output_text": text} if "output_text" in completion else {})
 
-    def noticed(self, completion: Json, notice: str) -> Json | None:
+    def add_notice(self, completion: Json, notice: str) -> Json | None:
         """Return the response with a notice after the last message's last text.
 
         Returns None if there is no text.
@@ -270,10 +270,10 @@ class ResponsesFormat:
             "tools": [],
             "top_p": None,
         }
-        return self.restated(empty, text, "content_filter")
+        return self.replace_text(empty, text, "content_filter")
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
-        writer = Writer()
+        writer = EventWriter()
         writer.start(completion)
         for index, item in enumerate(completion.get("output") or []):
             writer.item(index, item)

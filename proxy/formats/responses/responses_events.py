@@ -19,7 +19,7 @@ def named_event(type: str, data: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (type.encode(), data)
 
 
-def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
+def add_member(event: Event, member: Mapping[str, Any]) -> bytes:
     """Return the finish event with the member in its response, which clients keep whole.
 
     Returns it unchanged if it has no response.
@@ -46,7 +46,7 @@ def error_event(error: ProxyError) -> bytes:
     )
 
 
-class Writer:
+class EventWriter:
     """Writes numbered events, worded like those of the official API."""
 
     def __init__(self, number: int = 0) -> None:
@@ -81,12 +81,12 @@ class Writer:
             self._parts(item, parts, {"item_id": item.get("id"), **at})
         elif grown:
             self.event("output_item.added", **at, item={**item, **_in_progress(item), grown: ""})
-            self._grown(item, grown, {"item_id": item.get("id"), **at})
+            self._write_deltas(item, grown, {"item_id": item.get("id"), **at})
         else:
             self.event("output_item.added", **at, item=item)
         self.event("output_item.done", **at, item=item)
 
-    def _grown(self, item: Json, member: str, at: Json) -> None:
+    def _write_deltas(self, item: Json, member: str, at: Json) -> None:
         stem = "function_call_arguments" if member == "arguments" else "custom_tool_call_input"
         text = str(item.get(member) or "")
         named = {"name": item["name"]} if stem.startswith("function") and "name" in item else {}
@@ -94,7 +94,7 @@ class Writer:
         self.event(f"{stem}.done", **at, **named, **{member: text})
 
     def _parts(self, item: Json, member: str, at: Json) -> None:
-        for index, part in enumerate(_listed(item.get(member))):
+        for index, part in enumerate(_list_objects(item.get(member))):
             if member == "summary":
                 self._part("reasoning_summary", part, "text", {**at, "summary_index": index})
             elif part.get("type") == "output_text":
@@ -118,5 +118,5 @@ def _in_progress(item: Mapping[str, Any]) -> Json:
     return {"status": "in_progress"} if "status" in item else {}
 
 
-def _listed(parts: Any) -> Iterable[Json]:
+def _list_objects(parts: Any) -> Iterable[Json]:
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []

@@ -121,7 +121,7 @@ def _messages_of(item: Mapping[str, Any]) -> list[Json]:
     if is_call(item):
         call: Json = {"role": "assistant", "content": None, "tool_calls": [tool_call(item)]}
         if kind == "image_generation_call":
-            return [call, {"role": "tool", "content": [_generated(item)]}]
+            return [call, {"role": "tool", "content": [_generated_image(item)]}]
         output = item.get("output")  # of a tool that runs upstream
         return [call, _result(output)] if output else [call]
     if str(kind).endswith("_output"):
@@ -149,7 +149,7 @@ def _screenshot(output: Any) -> Json:
     return {**(output if isinstance(output, Mapping) else {}), "type": "input_image"}
 
 
-def _generated(call: Mapping[str, Any]) -> Json:
+def _generated_image(call: Mapping[str, Any]) -> Json:
     """Return the image that a call has made, as PNG data, whatever its type is."""
     made = call.get("result")
     return {"type": "input_image"} | (

@@ -13,13 +13,13 @@ from itertools import chain
 from typing import Any
 
 from calibrator import answer_message, is_call
-from proxy.formats.base.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
+from proxy.formats.base.format import NOTHING, UNREAD, Assembler, Choice, EventMeaning, Json
 from proxy.formats.base.openai import error_sight, kind_of, unreadable
 from proxy.formats.events.called import beyond_text, has_call, is_stray, may_hold_part, unknown_call
 from proxy.formats.events.known_types import ITEMS, RESPONSE_EVENTS
-from proxy.formats.events.merging import Pieces, joined
+from proxy.formats.events.merging import Pieces, join_texts
 from proxy.formats.events.readings import StreamReading
-from proxy.formats.responses.responses_events import Writer, named_event
+from proxy.formats.responses.responses_events import EventWriter, named_event
 from proxy.formats.responses.responses_items import item_type, logprobs_of
 from proxy.http.wire.json_splice import canonical, dumps, json_object
 from proxy.http.wire.sse import Event, is_done
@@ -93,31 +93,31 @@ class ResponsesAssembler(Assembler):
         self._arguments: set[str] = set()  # of calls, from events that have them whole
         self._names: set[str] = set()  # of calls, from the events that end their arguments
 
-    def add(self, event: Event) -> Sight:
+    def add(self, event: Event) -> EventMeaning:
         data = event.data
         if not data:
             return NOTHING
         if is_done(data):
-            return Sight(is_end=True)
+            return EventMeaning(is_end=True)
         self._events += 1
         value = self.reading.object_in(event)
         if value is None:
-            return self.noting(unreadable(data))
+            return self.note_unread(unreadable(data))
         kind = kind_of(value, event)
         if kind is None:
-            return self.noting(UNREAD)
+            return self.note_unread(UNREAD)
         try:
             if self._is_finished:
                 return self._after_the_end(value)
-            return self.noting(self._add(kind, value, data))
+            return self.note_unread(self._add(kind, value, data))
         except RecursionError:  # no real answer is nested so deeply
-            return self.noting(UNREAD)
+            return self.note_unread(UNREAD)
 
-    def _after_the_end(self, value: Json) -> Sight:
+    def _after_the_end(self, value: Json) -> EventMeaning:
         """Return the sight of an event after the end: a call in it belongs to no answer."""
         return UNREAD if "item" in value or "response" in value or has_call(value) else NOTHING
 
-    def _add(self, kind: str, value: Json, data: str) -> Sight:
+    def _add(self, kind: str, value: Json, data: str) -> EventMeaning:
         if kind == "error" or value.get("error"):
             return error_sight(value, "error")
         if kind in _FAILED:
@@ -145,7 +145,7 @@ class ResponsesAssembler(Assembler):
         self._unknown.append(value)
         return self._call(value)
 
-    def _begin(self, value: Json) -> Sight:
+    def _begin(self, value: Json) -> EventMeaning:
         """Add the response as it is at first; items in it count like those that are added later."""
         response = value.get("response")
         items = response.get("output") if isinstance(response, dict) else None
@@ -163,7 +163,7 @@ class ResponsesAssembler(Assembler):
             if isinstance(response.get("model"), str) and response["model"]:
                 self.model = response["model"]
 
-    def _add_item(self, kind: str, value: Json) -> Sight:
+    def _add_item(self, kind: str, value: Json) -> EventMeaning:
         item, index = value.get("item"), _index(value, len(self._added))
         sight = NOTHING
         if may_call(item):
@@ -172,7 +172,7 @@ class ResponsesAssembler(Assembler):
         (self._done if kind.endswith("done") else self._added)[index] = item
         return sight
 
-    def _call(self, value: Json) -> Sight:
+    def _call(self, value: Json) -> EventMeaning:
         """Return the sight of a part of a call.
 
         Remember where the first one is for a continuation.
@@ -183,9 +183,9 @@ class ResponsesAssembler(Assembler):
             self._break = _Break(
                 number if isinstance(number, int) else self._events - 1, len(items), items
             )
-        return Sight(calls_tool=True)
+        return EventMeaning(calls_tool=True)
 
-    def _finish(self, value: Json) -> Sight:
+    def _finish(self, value: Json) -> EventMeaning:
         response = value.get("response")
         if not isinstance(response, dict):
             return UNREAD
@@ -202,7 +202,7 @@ class ResponsesAssembler(Assembler):
         if not self._is_same(self._response["output"], items):
             is_unread = True
         self._deltas.clear()
-        return Sight((0,), is_end=True, calls_tool=calls_tool, is_unread=is_unread)
+        return EventMeaning((0,), is_end=True, calls_tool=calls_tool, is_unread=is_unread)
 
     def _is_same(self, output: list[Any], items: list[Any]) -> bool:
         """Return whether the output has each call of the events unchanged."""
@@ -220,10 +220,10 @@ class ResponsesAssembler(Assembler):
         if not indices and self._deltas:
             return self._items_of_texts()
         if any(index not in self._done for index in indices):
-            grown = {i: _opened(self._added[i]) for i in self._added if i not in self._done}
+            grown = {i: _copy_item(self._added[i]) for i in self._added if i not in self._done}
             for data in self._deltas:
                 _grow(grown, json_object(data) or {})
-            return [self._done.get(i, joined(grown.get(i))) for i in indices]
+            return [self._done.get(i, join_texts(grown.get(i))) for i in indices]
         return [self._done[index] for index in indices]
 
     def _items_of_texts(self) -> list[Any]:
@@ -239,7 +239,7 @@ class ResponsesAssembler(Assembler):
             message = grown.get(_index(value, -1))
             if message and not message["content"] and _is_text(value, "text"):
                 message["content"].append({"type": "output_text", "text": value["text"]})
-        return [joined(grown[index]) for index in sorted(grown)]
+        return [join_texts(grown[index]) for index in sorted(grown)]
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         if not self._events:
@@ -252,9 +252,9 @@ class ResponsesAssembler(Assembler):
     def completion(self) -> Json:
         return self._response if self._is_finished else {**self._response, "output": self._items()}
 
-    def continued(self, completion: Json, payload: Json) -> list[bytes]:
+    def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         at = self._break or _Break(self._events, len(self._added), self._items())
-        writer = Writer(at.number)
+        writer = EventWriter(at.number)
         items = completion.get("output") or []
         for index, item in enumerate(items, at.output_index):
             writer.item(index, item)
@@ -267,18 +267,18 @@ def _index(value: Mapping[str, Any], default: int) -> int:
     return index if isinstance(index, int) else default
 
 
-def _failure(kind: str, value: Json) -> Sight:
+def _failure(kind: str, value: Json) -> EventMeaning:
     """Return the sight of a failure; its event may hold what was generated before."""
     response = value.get("response")
     told = response if isinstance(response, dict) else {}
     extra = value.keys() - {"type", "sequence_number", "response"}
     if not extra and not told.get("output") and not told.get("output_text"):
-        return Sight(is_end=True, is_error=True)
+        return EventMeaning(is_end=True, is_error=True)
     kept = {key: each for key, each in told.items() if key != "output_text"} | {"output": []}
     bare = named_event(kind, dumps({"type": kind, "response": kept}))
     items = told.get("output")
     calls_tool = bool(extra) or not isinstance(items, list) or any(map(may_call, items))
-    return Sight(is_end=True, is_error=True, calls_tool=calls_tool, bare=bare)
+    return EventMeaning(is_end=True, is_error=True, calls_tool=calls_tool, bare=bare)
 
 
 def may_call(item: Any) -> bool:
@@ -330,7 +330,7 @@ def _has_begun(item: Any) -> bool:
     return not isinstance(item, dict) or any(item.get(key) for key in _GROWN)
 
 
-def _opened(item: Any) -> Any:
+def _copy_item(item: Any) -> Any:
     """Return a copy of an item that deltas may extend."""
     opened = dict(item) if isinstance(item, dict) else {}
     return {**opened, "content": list(opened.get("content") or ())} if _is_message(item) else opened

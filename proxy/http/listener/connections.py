@@ -30,7 +30,7 @@ BEGUN_IN_A_TURN = 4  # requests of clients that are not trusted yet
 MOST_BODY_BYTES = 48 * 2**20  # of all unfinished bodies; a single one may have more
 
 
-class Connection(Protocol):
+class CheckedConnection(Protocol):
     """A connection as its server checks it."""
 
     def look(self, now: float) -> None:
@@ -57,10 +57,12 @@ class Connections:
         self._every = every
         self._most = most
         self._most_strangers = None if most is None else max(1, int(most * SHARE_OF_STRANGERS))
-        self._strangers: dict[Connection, None] = {}  # the oldest first
-        self._known: dict[Connection, None] = {}
+        self._strangers: dict[CheckedConnection, None] = {}  # the oldest first
+        self._known: dict[CheckedConnection, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._bodies: dict[Connection, int] = {}  # bytes of unfinished bodies, the oldest first
+        self._bodies: dict[
+            CheckedConnection, int
+        ] = {}  # bytes of unfinished bodies, the oldest first
         self._body_bytes = 0
         self._queue: deque[Callable[[], object]] = deque()  # functions that begin requests
         self._begun = 0  # in this turn of the event loop
@@ -85,7 +87,7 @@ class Connections:
         for _ in range(self._begun):
             self._queue.popleft()()
 
-    def note_body(self, connection: Connection, size: int) -> None:
+    def note_body(self, connection: CheckedConnection, size: int) -> None:
         """Count `size` more bytes of a connection's unfinished body.
 
         Where all bodies have too many bytes together, the oldest of several is refused.
@@ -97,11 +99,11 @@ class Connections:
             self.end_body(longest)
             longest.refuse_body()
 
-    def end_body(self, connection: Connection) -> None:
+    def end_body(self, connection: CheckedConnection) -> None:
         """Stop counting a connection's body: it is whole, or its rest is not awaited."""
         self._body_bytes -= self._bodies.pop(connection, 0)
 
-    def add(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> bool:
+    def add(self, connection: CheckedConnection, loop: asyncio.AbstractEventLoop) -> bool:
         """Add a connection, closing another one where there is no room.
 
         Return False where there is no room and none can be closed.
@@ -115,18 +117,18 @@ class Connections:
             return True
         return len(self._every) <= self._most or self._make_room(connection)
 
-    def note_known(self, connection: Connection) -> None:
+    def note_known(self, connection: CheckedConnection) -> None:
         """Mark a connection as a known client's."""
         if connection in self._strangers:
             del self._strangers[connection]
             self._known[connection] = None
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: CheckedConnection) -> None:
         self._strangers.pop(connection, None)
         self._known.pop(connection, None)
         self.end_body(connection)
 
-    def _make_room(self, newest: Connection) -> bool:
+    def _make_room(self, newest: CheckedConnection) -> bool:
         oldest = self._oldest_stranger()
         if oldest is newest:
             idle = next((each for each in self._known if each.is_idle()), None)
@@ -136,12 +138,12 @@ class Connections:
         self._drop(oldest)
         return True
 
-    def _oldest_stranger(self) -> Connection:
+    def _oldest_stranger(self) -> CheckedConnection:
         """Return the oldest idle stranger, or the oldest stranger where none is idle."""
         idle = (each for each in self._strangers if each.is_idle())
         return next(idle, next(iter(self._strangers)))
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: CheckedConnection) -> None:
         self.remove(connection)
         connection.close_now()
 

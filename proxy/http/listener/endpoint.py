@@ -21,6 +21,7 @@ from proxy.http.wire import headers as names
 from proxy.http.wire.http import (
     CLIENT,
     Client,
+    DisconnectWatch,
     ErrorBody,
     Handler,
     Message,
@@ -29,7 +30,6 @@ from proxy.http.wire.http import (
     Request,
     Scope,
     Send,
-    Watch,
     error_reply,
     place,
     request_of,
@@ -60,13 +60,13 @@ class Endpoint:
         client: Client | None = scope.pop(CLIENT, None)
         if client is not None:
             return self.answer(request, client)
-        return self._receive(request, _Ends(scope, receive, send), None, _declared(request))
+        return self._receive(request, _Ends(scope, receive, send), None, _declared_length(request))
 
     def answer(self, request: Request, client: Client) -> Awaitable[None]:
         """Answer a client of our own server; `request.body` is set here."""
         body = client.whole_body(self._max_body)
         if body is None:
-            length = _declared(request) if client.length is None else client.length
+            length = _declared_length(request) if client.length is None else client.length
             return self._receive(request, client, client, length)
         request.body = body
         return self._answer(request, client, client, client)
@@ -86,7 +86,7 @@ class Endpoint:
             await self._answer(request, ends, client, watch)
 
     async def _answer(
-        self, request: Request, ends: _Ends | Client, client: Client | None, watch: Watch
+        self, request: Request, ends: _Ends | Client, client: Client | None, watch: DisconnectWatch
     ) -> None:
         watch.watch()
         handler = self._handler  # `self._handler()` would look for a method of the class first
@@ -159,7 +159,7 @@ class _ClientGoneError(Exception):
     """The client left before its request was whole."""
 
 
-def _declared(request: Request) -> int:
+def _declared_length(request: Request) -> int:
     """Return the body's length as the head declares it, 0 where it does not."""
     told = request.values.get(b"content-length", b"")
     return int(told) if told.isdigit() else 0
@@ -190,7 +190,7 @@ async def _read_body(receive: Receive, length: int, limit: int) -> bytes:
             return part if len(parts) == 1 else b"".join(parts)
 
 
-def _collected(send: Send) -> Send:
+def _collect_body(send: Send) -> Send:
     started: list[Message] = []
     parts: list[bytes] = []
 
@@ -212,7 +212,7 @@ def _collected(send: Send) -> Send:
     return send_whole
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing."""
 
 
@@ -229,7 +229,7 @@ def sent_whole(reply: Reply, client: Client) -> bool:
 
 
 async def send_reply(
-    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
+    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _do_nothing
 ) -> None:
     """Send a reply, and call `before_end` just before its last bytes.
 
@@ -237,7 +237,7 @@ async def send_reply(
     get every body whole.
     """
     if scope.get("http_version") == "1.0":
-        send = _collected(send)
+        send = _collect_body(send)
     await _send(reply, send, before_end, None)
 
 

@@ -27,7 +27,7 @@ _OTHERS: Final = ("request", "who", "body", "last_event_id")  # arguments not fr
 _CODES = {METHOD_NOT_ALLOWED: "method_not_allowed", 413: BodyTooLargeError.code}
 
 
-async def unknown(request: Request, error: Exception) -> Response:
+async def answer_unknown(request: Request, error: Exception) -> Response:
     """Convert an error of routing, such as an unknown path or method, to a response."""
     assert isinstance(error, HTTPException)
     if error.status_code == NotFoundError.status:

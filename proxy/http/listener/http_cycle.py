@@ -17,7 +17,7 @@ from proxy.errors import ProxyError
 from proxy.http.listener.flow import Flow
 from proxy.http.listener.known_head import KnownHead
 from proxy.http.listener.request_heads import refusal
-from proxy.http.wire.headers import with_length, written
+from proxy.http.wire.headers import serialize_fields, with_length
 from proxy.http.wire.http import CLIENT, ASGIApplication, Message, Scope, place
 from proxy.http.wire.outlet import Outlet
 
@@ -31,7 +31,7 @@ WITHOUT_BODY = (204, 304)
 log = structlog.get_logger(__name__)
 
 
-class Connection(Protocol):
+class CycleConnection(Protocol):
     """The parts of a connection that its cycles use."""
 
     outlet: Outlet
@@ -82,7 +82,7 @@ class Cycle:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: CycleConnection,
         head: Scope | KnownHead,
         keep_alive: bool,
         body: bytes | None = None,
@@ -281,11 +281,11 @@ class Cycle:
             return False
         first, is_one = body[0], len(body) == 1
         size = len(first) if is_one else sum(map(len, body))
-        fields, length = written(headers), b""
+        fields, length = serialize_fields(headers), b""
         if fields.find(b"content-length: ") < 0:
             length = b"content-length: %d\r\n" % size
         else:  # the length keeps its place among the fields
-            fields = written(with_length(headers, size))
+            fields = serialize_fields(with_length(headers, size))
         head = self._head(status, fields, length)
         if self._is_head:
             self.outlet.write_alone(head)
@@ -334,7 +334,7 @@ class Cycle:
             self._bytes_left = int(length)
         elif not self._is_head and status not in WITHOUT_BODY:
             self._is_chunked, framing = True, b"transfer-encoding: chunked\r\n"
-        self.outlet.write(self._head(status, written(headers), framing))
+        self.outlet.write(self._head(status, serialize_fields(headers), framing))
         self.response_started = True
 
     def _head(self, status: int, fields: bytes, framing: bytes) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.http.wire.headers import KnownBytes, known_bytes
-from proxy.http.wire.http import CLIENT, KNOWN, Known, Scope
+from proxy.http.wire.http import CLIENT, KNOWN, Scope, SeenHead
 
 
 class KnownHead:
@@ -23,7 +23,7 @@ class KnownHead:
         headers = scope["headers"].copy()  # the application may add to the original
         self._scope = {**scope, "headers": headers}
         self._scope.pop(CLIENT, None)
-        self.known = self._scope[KNOWN] = Known()
+        self.known = self._scope[KNOWN] = SeenHead()
         self.is_head = scope["method"] == "HEAD"
         self._position = [name for name, _ in headers].index(b"content-length")
 

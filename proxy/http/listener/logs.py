@@ -45,7 +45,7 @@ def configure_logs(level: str | None = None) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _SafeFile(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -152,7 +152,7 @@ def note_worker(index: int) -> None:
     structlog.get_config()["processors"].insert(0, add_worker)
 
 
-class _Unfailing:
+class _SafeFile:
     """A file for log lines that ignores write errors, so that a full disk ends no request."""
 
     def __init__(self, file: TextIO) -> None:

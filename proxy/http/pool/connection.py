@@ -26,7 +26,7 @@ from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutErro
 from proxy.http.pool.known_reply import KnownReply, known_reply
 from proxy.http.wire.headers import HEADS_LEARNT, Headers, first_values
 from proxy.http.wire.outlet import Bursts, Outlet
-from proxy.http.wire.upstream import Arriving, UpstreamReply, too_large
+from proxy.http.wire.upstream import ReplyPieces, UpstreamReply, too_large
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
@@ -37,7 +37,7 @@ WRITTEN_AT_ONCE = 256 * 1024  # bytes
 SURELY_OPEN_S = 0.5  # idle seconds in which a connection that was reused is hardly ever closed
 
 
-class HttpReply(UpstreamReply, Arriving):
+class HttpReply(UpstreamReply, ReplyPieces):
     """The reply to one request, from before it begins; iteration yields its body as it arrives.
 
     Pieces that arrived together are joined. The connection writes into it and one reader takes out

@@ -34,7 +34,7 @@ from proxy.errors import (
 )
 from proxy.http.pool.connection import Connection, HttpReply
 from proxy.http.pool.forward_proxy import forward_proxy_for, open_tunnel
-from proxy.http.wire.headers import Headers, KeptHeaders, name_of, written
+from proxy.http.wire.headers import Headers, KeptHeaders, name_of, serialize_fields
 from proxy.http.wire.outlet import Bursts
 from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 
@@ -110,7 +110,7 @@ class Pool:
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
         method = request.method
-        kept = self._kept()
+        kept = self._idle_connection()
         while True:
             connection = kept or await self._connect(loop)
             reply = HttpReply(loop, method)
@@ -165,17 +165,17 @@ class Pool:
         opening = self._openings.get(key) or self._opening(*key)
         headers, body = request.headers, request.body
         if type(headers) is not KeptHeaders:
-            head = self._begun(opening, headers)
+            head = self._begin_head(opening, headers)
         elif headers.opening is opening:
             head = headers.written
         else:
-            head = headers.written = self._begun(opening, headers)
+            head = headers.written = self._begin_head(opening, headers)
             headers.opening = opening
         if body or request.method in WITH_BODY:
             return b"%bcontent-length: %d\r\n\r\n" % (head, len(body))
         return head + b"\r\n"
 
-    def _begun(self, opening: bytes, headers: Headers) -> bytes:
+    def _begin_head(self, opening: bytes, headers: Headers) -> bytes:
         """Return a head without the body's length and the final line end.
 
         Raises UpstreamError for a field with a line break or a NUL.
@@ -184,7 +184,7 @@ class Pool:
         if not replaced.isdisjoint(map(name_of, headers)):
             headers = [field for field in headers if field[0] not in replaced]
         try:
-            fields = written(headers)
+            fields = serialize_fields(headers)
         except ValueError:
             fields = b"\0"
         if fields.find(b"\0") >= 0:
@@ -207,7 +207,7 @@ class Pool:
         return opening
 
     # Connections
-    def _kept(self) -> Connection | None:
+    def _idle_connection(self) -> Connection | None:
         """Return the most recently used connection that is still usable, or None.
 
         Connections that are not usable are closed.
@@ -226,7 +226,7 @@ class Pool:
         name = origin.host if tls else None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                sock = await self._connected(loop)
+                sock = await self._connect_socket(loop)
                 transport, connection = await loop.create_connection(
                     self._new_connection, sock=sock, ssl=tls, server_hostname=name
                 )
@@ -247,7 +247,7 @@ class Pool:
             self._sweeping = loop.call_later(self._sweep_s, self._sweep)
         return connection
 
-    async def _connected(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+    async def _connect_socket(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         """Return a socket that is connected to the origin, through the forward proxy if any."""
         origin, between = self._origin, self.forward_proxy
         host, port = (between.host, between.port) if between else (origin.host, origin.port)
@@ -257,7 +257,9 @@ class Pool:
         )
         if between is not None:
             try:
-                await open_tunnel(loop, sock, between, f"{_bracketed(origin.host)}:{origin.port}")
+                await open_tunnel(
+                    loop, sock, between, f"{_bracket_host(origin.host)}:{origin.port}"
+                )
             except BaseException:
                 sock.close()
                 raise
@@ -340,7 +342,7 @@ def origin_of(base_url: str) -> Origin:
         problem = "ends with a path, without '?', '#', spaces or control characters"
     else:
         standard = 443 if parts.scheme == "https" else 80
-        authority = _bracketed(ascii_host)
+        authority = _bracket_host(ascii_host)
         if port is not None and port != standard:
             authority += f":{port}"
         return Origin(parts.scheme, ascii_host, port or standard, authority, path)
@@ -361,7 +363,7 @@ def meant_address(base_url: str) -> str | None:
     return None if urlsplit(place).path else f"{place}/v1"
 
 
-def _bracketed(host: str) -> str:
+def _bracket_host(host: str) -> str:
     """Return a host as URLs have it, with an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 

@@ -17,10 +17,10 @@ def remembers(most: int) -> Callable[[Callable[[Text], Found]], Callable[[Text],
     A cached result is found without a call of a Python function, which matters because it happens
     several times per request.
     """
-    return lambda find: _Remembered(find, most).__getitem__
+    return lambda find: _BoundedDict(find, most).__getitem__
 
 
-class _Remembered(dict[Text, Found], Generic[Text, Found]):
+class _BoundedDict(dict[Text, Found], Generic[Text, Found]):
     """A dictionary that computes missing values; when full, it drops the oldest entry."""
 
     def __init__(self, find: Callable[[Text], Found], most: int) -> None:

@@ -38,7 +38,7 @@ def can_decode(encoding: str | None) -> bool:
     return (encoding or "identity").strip().lower() in _DECODERS
 
 
-async def decoded(body: bytes, encoding: str | None, limit: int = MAX_DECODED_BYTES) -> bytes:
+async def decode_body(body: bytes, encoding: str | None, limit: int = MAX_DECODED_BYTES) -> bytes:
     """Decode an untrusted body to at most `limit` bytes and MAX_RATIO times its own size.
 
     Larger bodies are decoded on a thread. Raises UpstreamBrokenError where the body is not valid in

@@ -68,7 +68,7 @@ MOST_DIGITS: Final = 6  # digits of the length of the body that follows
 REPLACED_IN_REQUESTS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 
 
-class _Fates(dict[bytes, bool]):
+class _ForwardedNames(dict[bytes, bool]):
     """Whether fields of a name are passed on, cached per name because names are few."""
 
     def __init__(self, dropped: frozenset[bytes]) -> None:
@@ -83,12 +83,12 @@ class _Fates(dict[bytes, bool]):
 
 _NAMES_NO_FIELD = (b"keep-alive", b"close")  # nearly all values of `connection`
 _COOKIES = frozenset({b"cookie", b"set-cookie"})  # may hold the review desk's session
-_TO_UPSTREAM = _Fates(REPLACED_IN_REQUESTS.union(_COOKIES))
-_TO_CLIENT = _Fates(HOP_BY_HOP.union(_COOKIES))
+_TO_UPSTREAM = _ForwardedNames(REPLACED_IN_REQUESTS.union(_COOKIES))
+_TO_CLIENT = _ForwardedNames(HOP_BY_HOP.union(_COOKIES))
 _TO_UPSTREAM[VIA] = True
 
 
-def _crossing(headers: Headers, crosses: _Fates) -> Headers:
+def _select_fields(headers: Headers, crosses: _ForwardedNames) -> Headers:
     values = dict(headers)
     is_plain = _COOKIES.isdisjoint(values) and len(values) == len(headers)
     if is_plain and values.get(b"connection", b"close") in _NAMES_NO_FIELD:  # the fast path
@@ -135,9 +135,9 @@ def to_upstream(headers: Headers) -> Headers:
     of the review desk.
     """
     if type(headers) is not KeptHeaders:
-        return _crossing(headers, _TO_UPSTREAM)
+        return _select_fields(headers, _TO_UPSTREAM)
     if headers.upstream is None:
-        headers.upstream = KeptHeaders(_crossing(headers, _TO_UPSTREAM))
+        headers.upstream = KeptHeaders(_select_fields(headers, _TO_UPSTREAM))
     return headers.upstream
 
 
@@ -146,10 +146,10 @@ def to_client(headers: Headers) -> Headers:
 
     Fields of upstream's connection are removed, and so are those with our names or cookies.
     """
-    return _crossing(headers, _TO_CLIENT)
+    return _select_fields(headers, _TO_CLIENT)
 
 
-def written(headers: Headers) -> bytes:
+def serialize_fields(headers: Headers) -> bytes:
     """Serialize fields as lines of a head, each with its line end.
 
     Raises ValueError for a field that contains a line end.
@@ -185,7 +185,7 @@ def with_header(headers: Headers, name: bytes, value: bytes) -> Headers:
     return [*without(headers, name), (name, value)]
 
 
-def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
+def encode_fields(headers: Iterable[tuple[str, str]]) -> Headers:
     """Encode text fields of another library: names in lower case, values in latin-1."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 

@@ -24,7 +24,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 KNOWN = "pinocchio.known"
 """The key of an ASGI scope under which our own server puts a head that its connection has sent
-before (`Known`)."""
+before (`SeenHead`)."""
 METRICS = "pinocchio.metrics"
 """The key of an ASGI scope under which the application puts the object that counts requests."""
 CLIENT = "pinocchio.client"
@@ -35,7 +35,7 @@ it removes it, because scope and client would keep each other alive."""
 _new: Final = object.__new__
 
 
-class Watch(Protocol):
+class DisconnectWatch(Protocol):
     """Cancels the task that answers a client when the client leaves."""
 
     has_left: bool
@@ -47,7 +47,7 @@ class Watch(Protocol):
         """Stop watching: the task is no longer cancelled if the client leaves."""
 
 
-class Client(Watch, Protocol):
+class Client(DisconnectWatch, Protocol):
     """The sender of a request, accessible directly without ASGI messages."""
 
     status: int  # the reply's status; 0 until the reply has begun
@@ -114,7 +114,7 @@ class Client(Watch, Protocol):
         """
 
 
-class Writer(Protocol):
+class BodyWriter(Protocol):
     """The receiver of a body that is produced while it is sent."""
 
     client: Client | None  # the receiver, if our own server sends the parts unchanged
@@ -123,7 +123,7 @@ class Writer(Protocol):
         """Send a part; waits while the client is slow."""
 
 
-WriteBody = Callable[[Writer], Awaitable[None]]
+WriteBody = Callable[[BodyWriter], Awaitable[None]]
 
 
 class Counts(Protocol):
@@ -168,7 +168,7 @@ class Request(WithHeaders):
         return new
 
 
-class Known:
+class SeenHead:
     """A head that a connection has sent before.
 
     After one request with it was admitted, `again` answers the next one without building a scope.

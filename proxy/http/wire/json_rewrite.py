@@ -13,7 +13,7 @@ from proxy.http.wire.json_splice import CLOSING, DECODER, dumps, items_of, witho
 
 Place = tuple[str | int, ...]
 REMOVED: Final = object()
-"""A value for `rewritten`: the element of an array at this place is removed."""
+"""A value for `rewrite_json`: the element of an array at this place is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class _New:
     value: Any
 
 
-def rewritten(text: str, changes: Mapping[Place, Any]) -> str:
+def rewrite_json(text: str, changes: Mapping[Place, Any]) -> str:
     """Return the text with a new value at each place; members that are missing are appended.
 
     If a member is repeated in its object, all its occurrences change. Raises ValueError where the
@@ -35,13 +35,13 @@ def rewritten(text: str, changes: Mapping[Place, Any]) -> str:
         node[place[-1]] = _New(value)
     start = without_blanks(text, int(text.startswith("\ufeff")))
     try:
-        changed, end = _changed(text, start, tree)
+        changed, end = _change_value(text, start, tree)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     return text[:start] + changed + text[end:]
 
 
-def _changed(text: str, start: int, tree: Mapping[str | int, Any] | _New) -> tuple[str, int]:
+def _change_value(text: str, start: int, tree: Mapping[str | int, Any] | _New) -> tuple[str, int]:
     """Return the changed value that begins at `start`, and the position of the old value's end."""
     if isinstance(tree, _New):
         return dumps(tree.value).decode(), DECODER.raw_decode(text, start)[1]
@@ -56,16 +56,16 @@ def _changed(text: str, start: int, tree: Mapping[str | int, Any] | _New) -> tup
         if below is None:
             pieces.append(text[item.start : item.end])
         elif not (isinstance(below, _New) and below.value is REMOVED):
-            value, value_end = _changed(text, item.value, below)
+            value, value_end = _change_value(text, item.value, below)
             pieces.append(text[item.start : item.value] + value + text[value_end : item.end])
     if missing and opening == "[":
         raise ValueError(f"the array at character {start} has no element {min(missing)}")
-    pieces += [f"{dumps(key).decode()}:{_added(tree[key])}" for key in missing]
+    pieces += [f"{dumps(key).decode()}:{_serialize_new(tree[key])}" for key in missing]
     closed = text.index(CLOSING[opening], closed)
     return opening + ",".join(pieces) + CLOSING[opening], closed + 1
 
 
-def _added(tree: Any) -> str:
+def _serialize_new(tree: Any) -> str:
     if not isinstance(tree, _New):
         raise ValueError("there is nothing that could be changed")
     return dumps(tree.value).decode()

@@ -141,13 +141,13 @@ class _PausingDecoder(json.JSONDecoder):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         python: Any = decoder  # the stubs lack its functions in Python
-        self.parse_object = self._pausing(python.JSONObject, 2)
-        self.parse_array = self._pausing(python.JSONArray, 1)
+        self.parse_object = self._add_pauses(python.JSONObject, 2)
+        self.parse_array = self._add_pauses(python.JSONArray, 1)
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
         self.values = 0  # read so far
         self._since = time.perf_counter()
 
-    def _pausing(self, parse: Callable[..., Any], position: int) -> Callable[..., Any]:
+    def _add_pauses(self, parse: Callable[..., Any], position: int) -> Callable[..., Any]:
         """Wrap `parse` so that its scanner, the argument at `position`, sleeps now and then."""
         own: list[Any] = []
 

@@ -62,9 +62,9 @@ def names_in(path: str) -> tuple[str, ...]:
     Raises BadRequestError for a path that two readers could understand differently: one with dot
     segments, control characters, or letters in an invalid encoding.
     """
-    text = _decoded(path)
+    text = _decode_path(path)
     text = re.split(r"[?#]", text, maxsplit=1)[0]
-    names = [_named(segment) for segment in _SLASHES.split(text)]
+    names = [_read_segment(segment) for segment in _SLASHES.split(text)]
     return tuple(name for name in names if name)
 
 
@@ -76,7 +76,7 @@ def means(names: Sequence[str], path: str) -> bool:
     wanted = path.strip("/").split("/")
     if len(names) != len(wanted):
         return False
-    *folders, last = map(_folded, names)
+    *folders, last = map(_fold_name, names)
     return [*folders, _NOT_OF_NAME.split(last, maxsplit=1)[0]] == wanted
 
 
@@ -86,7 +86,7 @@ def shows_answers(names: Sequence[str]) -> bool:
     Such a path is a scored one below another folder, as in `/v1/engines/{model}/completions`, or
     belongs to another API.
     """
-    folded = [_folded(name) for name in names[1:]]
+    folded = [_fold_name(name) for name in names[1:]]
     if not folded or folded[:2] == ["chat", "completions"]:
         return False
     if folded[0] == "models":  # model names may contain slashes
@@ -102,13 +102,13 @@ def shows_answers(names: Sequence[str]) -> bool:
 
 def is_listed(names: Sequence[str]) -> bool:
     """Return whether a path belongs to an API where, as is known, no model answers in words."""
-    first = _NOT_OF_NAME.split(_folded(names[1]), maxsplit=1)[0] if len(names) > 1 else ""
+    first = _NOT_OF_NAME.split(_fold_name(names[1]), maxsplit=1)[0] if len(names) > 1 else ""
     return not first or first in _WITHOUT_ANSWERS
 
 
 def mints_credentials(names: Sequence[str]) -> bool:
     """Return whether upstream gives a client a key there that would bypass this proxy."""
-    folded = [_NOT_OF_NAME.split(_folded(name), maxsplit=1)[0] for name in names[1:]]
+    folded = [_NOT_OF_NAME.split(_fold_name(name), maxsplit=1)[0] for name in names[1:]]
     if tuple(folded[:2]) in _MINTS:
         return True
     is_of_models = folded[:1] == ["models"]  # whose names are anybody's choice
@@ -139,7 +139,7 @@ def path_after_v1(path: str) -> str:
     return path.removeprefix("/v1")
 
 
-def _decoded(path: str) -> str:
+def _decode_path(path: str) -> str:
     """Decode a path fully and normalize its letters; raises BadRequestError as `names_in` does."""
     raw = path.encode("latin-1", "replace")
     for _ in range(MOST_DECODINGS):
@@ -148,27 +148,27 @@ def _decoded(path: str) -> str:
             break
         raw = decoded
     else:
-        raise _refused("the path is encoded more than once")
+        raise _path_error("the path is encoded more than once")
     if _CONTROL.search(raw):
-        raise _refused("the path may not have control characters")
+        raise _path_error("the path may not have control characters")
     if _OVERLONG.search(raw) or _ENCODED_UTF16.search(raw):
-        raise _refused("the path has letters that are not encoded as UTF-8")
+        raise _path_error("the path has letters that are not encoded as UTF-8")
     text = raw.decode("utf-8", "replace")
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
-def _named(segment: str) -> str:
+def _read_segment(segment: str) -> str:
     """Return a name without its parameters; raises BadRequestError for a dot segment."""
     name = segment.partition(";")[0]
     if name.strip() in (".", ".."):
-        raise _refused("the path may not have '.' or '..' segments")
+        raise _path_error("the path may not have '.' or '..' segments")
     return name.strip().rstrip(_CUT_OFF)
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     """Return a name in one case and without invisible characters."""
     return (name if name.isascii() else _UNSEEN.sub("", name)).casefold()
 
 
-def _refused(message: str) -> BadRequestError:
+def _path_error(message: str) -> BadRequestError:
     return BadRequestError(message, code="invalid_path")

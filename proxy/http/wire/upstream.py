@@ -46,7 +46,7 @@ class UpstreamRequest:
         return asyncio.get_running_loop().time() >= self.deadline - TIMERS_ARE_EARLY_S
 
 
-class Arriving(AsyncIterator[bytes]):
+class ReplyPieces(AsyncIterator[bytes]):
     """The pieces of a reply, as a connection receives them."""
 
     __slots__ = ()
@@ -59,7 +59,7 @@ class Arriving(AsyncIterator[bytes]):
         """
 
 
-async def _nothing() -> None:
+async def _close_nothing() -> None:
     """Close nothing."""
 
 
@@ -74,7 +74,7 @@ class UpstreamReply(WithHeaders):
     status: int
     headers: Headers
     chunks: AsyncIterator[bytes]
-    on_close: Callable[[], Awaitable[None]] = _nothing
+    on_close: Callable[[], Awaitable[None]] = _close_nothing
     values: dict[bytes, bytes] = field(init=False)  # the first value of every header
     crossing: Headers | None = field(init=False, default=None)
     """The fields that are passed on to the client, without the body's length, if known already."""

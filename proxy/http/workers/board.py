@@ -28,7 +28,7 @@ class Board:
             self._page[_WERE_READY] = 1
 
     @property
-    def running(self) -> int:
+    def worker_count(self) -> int:
         """The number of workers that exist now."""
         return self.wanted - self._states().count(ABSENT)
 

@@ -25,7 +25,7 @@ class Message(NamedTuple):
     body: Any = None
 
 
-def packed(message: Message) -> bytes:
+def pack_message(message: Message) -> bytes:
     """Return a message as bytes on the wire."""
     value = pickle.dumps(tuple(message), pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(value)) + value
@@ -60,23 +60,23 @@ class Channel:
 
     def send(self, message: Message) -> None:
         """Send a message, from any thread; raises OSError where the supervisor is gone."""
-        text = packed(message)
+        text = pack_message(message)
         with self._lock:
             self._end.sendall(text)
 
     def messages(self) -> Iterator[Message]:
         """Yield all messages that arrive, until the supervisor is gone."""
-        while part := self._received():
+        while part := self._receive_bytes():
             yield from self._unpacker.feed(part)
 
-    def _received(self) -> bytes:
+    def _receive_bytes(self) -> bytes:
         try:
             return self._end.recv(_AT_ONCE)
         except OSError:
             return b""
 
 
-class Link:
+class WorkerLink:
     """The supervisor's end of a pair: it never blocks, so a stuck process delays no other."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -92,7 +92,7 @@ class Link:
 
     def send(self, message: Message) -> None:
         """Send as much as the socket accepts now, and keep the rest."""
-        self._unsent += packed(message)
+        self._unsent += pack_message(message)
         self.flush()
 
     def flush(self) -> None:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from proxy.http.workers.channel import Link, Message
+from proxy.http.workers.channel import Message, WorkerLink
 from proxy.http.workers.peers import ANSWER_S
 
 _LEFT_S: Final = 0.8 * ANSWER_S  # then the answers that have arrived are sent
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class WorkerAnswers:
     """The answers of living workers, the sum of those that died, and the supervisor's facts."""
 
     of_living: list[Any]
@@ -46,7 +46,7 @@ class Hub:
 
     def __init__(
         self,
-        links: Mapping[int, Link],
+        links: Mapping[int, WorkerLink],
         add: Callable[[Iterable[Any]], Any],
         facts: Callable[[], Mapping[str, Any]],
     ) -> None:
@@ -127,5 +127,5 @@ class Hub:
             return
         answer: Any = question.answers[0] if question.answers else None
         if not question.is_first_enough:
-            answer = Gathered(question.answers, self._of_dead, self._facts())
+            answer = WorkerAnswers(question.answers, self._of_dead, self._facts())
         link.send(Message("answered", question.number, answer))

@@ -27,7 +27,7 @@ import structlog
 
 from proxy.http.workers.agreement import Agreement
 from proxy.http.workers.board import ABSENT, LOADING, Board
-from proxy.http.workers.channel import Channel, Link, Message
+from proxy.http.workers.channel import Channel, Message, WorkerLink
 from proxy.http.workers.hub import Hub
 from proxy.http.workers.peers import Peers
 
@@ -79,7 +79,7 @@ class Process:
     index: int
     run: Callable[[Peers], int]
     pid: int = 0
-    link: Link | None = None
+    link: WorkerLink | None = None
     is_up: bool = False
     started_at: float = 0.0
     pause_s: float = 0.0
@@ -116,7 +116,7 @@ class Supervisor:
         self._configuration = configuration
         self._on_stop = on_stop
         self._drain_s, self._grace_s = drain_s, grace_s
-        self._links: dict[int, Link] = {}  # of the workers that are up
+        self._links: dict[int, WorkerLink] = {}  # of the workers that are up
         self._hub = Hub(self._links, add, self._facts)
         self._agreement: Agreement | None = None
         self._signals: list[int] = []
@@ -169,15 +169,15 @@ class Supervisor:
             pid = os.fork()
         if not pid:
             ours.close()
-            self._become(process, theirs)
+            self._run_child(process, theirs)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         theirs.close()
-        process.pid, process.link = pid, Link(ours)
+        process.pid, process.link = pid, WorkerLink(ours)
         process.is_up, process.due_at, process.started_at = False, None, time.monotonic()
         if process.index != SCORER:
             self._board.note(process.index, LOADING)
 
-    def _become(self, process: Process, end: socket.socket) -> NoReturn:
+    def _run_child(self, process: Process, end: socket.socket) -> NoReturn:
         """Run a process in the child, with nothing of the supervisor's but the configuration."""
         status = 1
         try:

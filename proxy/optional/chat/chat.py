@@ -15,18 +15,18 @@ from proxy.config.settings.webhooks import WebhookConfig
 from proxy.desk.decisions.unseen import one_line, visible
 from proxy.desk.decisions.waiting_calls import Doubts, WaitingCall
 from proxy.desk.notify.webhook_messages import link
-from proxy.formats.conversation import Turn, answered
+from proxy.formats.conversation import Turn, read_reply
 from proxy.optional.chat.chat_messages import (
     Button,
     ChatMessage,
-    Shown,
+    MessageContent,
     as_slack,
     as_teams,
     chat_message,
 )
-from proxy.optional.chat.links import Link, Signer, link_url
+from proxy.optional.chat.links import DecisionLink, Signer, link_url
 from proxy.store.reviews.approvals import has_approved, revision_of
-from proxy.store.reviews.events import Event
+from proxy.store.reviews.events import ReviewEvent
 from proxy.store.reviews.held_replies import HELD, HeldReply
 
 MOST_CALLS: Final = 5
@@ -43,13 +43,13 @@ class Chat:
         self._lasts_s = admin.link_hours * _HOUR_S
         self._doubts = Doubts()
 
-    def body(self, webhook: WebhookConfig, event: Event, held: HeldReply | None) -> bytes:
+    def body(self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None) -> bytes:
         """Return the message in the webhook's format; `held` is the reply as it is now."""
         message = self._message(webhook, event, held)
         return as_teams(message) if webhook.format == "teams" else as_slack(message)
 
     def decide_url(
-        self, webhook: WebhookConfig, event: Event, held: HeldReply | None
+        self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None
     ) -> str | None:
         """Return the address where the webhook's reviewer decides.
 
@@ -60,11 +60,13 @@ class Chat:
         if held.state != HELD or has_approved(held.approved, webhook.reviewer):
             return None
         until = int(min(held.expires_at, event.at + self._lasts_s))
-        made = Link(held.id, webhook.reviewer, revision_of(held.proposed), until)
+        made = DecisionLink(held.id, webhook.reviewer, revision_of(held.proposed), until)
         return link_url(self._desk_url, self._signer.token(made))
 
-    def _message(self, webhook: WebhookConfig, event: Event, held: HeldReply | None) -> ChatMessage:
-        shown = Shown()
+    def _message(
+        self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None
+    ) -> ChatMessage:
+        shown = MessageContent()
         if held is not None and not held.is_forgotten:
             reasons = self._doubts.of(held)[1]
             calls = self._doubts.waiting_calls(held, None)
@@ -73,7 +75,7 @@ class Chat:
         return chat_message(event, held, shown, buttons, link(event, self._desk_url))
 
     def _buttons(
-        self, webhook: WebhookConfig, event: Event, held: HeldReply | None
+        self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None
     ) -> Sequence[Button]:
         """Return the buttons of a message; none without the desk's address."""
         desk = link(event, self._desk_url)
@@ -92,7 +94,7 @@ class Chat:
 
 def shown_of(
     held: HeldReply, calls: Sequence[WaitingCall], reasons: Sequence[str], how: str
-) -> Shown:
+) -> MessageContent:
     """Return as much of a reply as `how` allows: `facts`, `calls` or `excerpt`.
 
     With `facts` only the names of the called tools are shown.
@@ -102,14 +104,14 @@ def shown_of(
     if (more := len(lines) - MOST_CALLS) > 0:
         cut.append(f"and {more} more")
     excerpts = _excerpts(held) if how == "excerpt" else []
-    return Shown([visible(each) for each in reasons], cut, excerpts)
+    return MessageContent([visible(each) for each in reasons], cut, excerpts)
 
 
 def _excerpts(held: HeldReply) -> list[tuple[str, str]]:
     """Return the beginning of the question, and of the text that answers it, with their names."""
     texts = {
         "Question": held.question,
-        "Reply": _text_of(answered(held.edit or held.reply, held.path)),
+        "Reply": _text_of(read_reply(held.edit or held.reply, held.path)),
     }
     return [(name, one_line(text, MOST_OF_A_TEXT)) for name, text in texts.items() if text.strip()]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from proxy.desk.decisions.unseen import one_line
 from proxy.http.wire.json_splice import dumps
 from proxy.store.reviews.approvals import approved_by
-from proxy.store.reviews.events import Event
+from proxy.store.reviews.events import ReviewEvent
 from proxy.store.reviews.held_replies import HELD, HeldReply
 
 TITLES: Final = {
@@ -43,7 +43,7 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class MessageContent:
     """What a message shows besides the facts, as far as its webhook allows.
 
     `calls` are shown as code, and `excerpts` with a name each.
@@ -60,7 +60,7 @@ class ChatMessage:
 
     title: str
     facts: Sequence[tuple[str, str]]
-    shown: Shown
+    shown: MessageContent
     buttons: Sequence[Button]
     url: str | None = None  # the review's page at the desk
 
@@ -74,7 +74,11 @@ class ChatMessage:
 
 
 def chat_message(
-    event: Event, held: HeldReply | None, shown: Shown, buttons: Sequence[Button], url: str | None
+    event: ReviewEvent,
+    held: HeldReply | None,
+    shown: MessageContent,
+    buttons: Sequence[Button],
+    url: str | None,
 ) -> ChatMessage:
     """Build a message about an event and the current state of its reply, if that is still stored.
 
@@ -84,10 +88,10 @@ def chat_message(
     policy = event.policy.rpartition("@")[0] or event.policy
     facts = {"Queue": event.queue, "Policy": policy, "Model": event.model, "Confidence": sure}
     facts |= {"Team": event.team or "", "By": event.by or ""}
-    if held is not None and held.needed > 1:
-        facts["Approved"] = _approved(held)
+    if held is not None and held.quorum > 1:
+        facts["Approved"] = _describe_approvals(held)
     if held is not None and held.state == HELD:
-        facts["Time left"] = _left(held.expires_at)
+        facts["Time left"] = _format_time_left(held.expires_at)
     facts["Id"] = event.review_id
     told = [(name, one_line(value, MOST_OF_A_FACT)) for name, value in facts.items() if value]
     return ChatMessage(TITLES[event.event], told, shown, buttons, url)
@@ -95,22 +99,24 @@ def chat_message(
 
 def as_slack(message: ChatMessage) -> bytes:
     """Serialize a message for Slack's incoming webhooks, with buttons that are links."""
-    title = _escaped(message.title)
+    title = _escape_text(message.title)
     title = f"*<{message.url}|{title}>*" if message.url else f"*{title}*"
-    fields = [_marked(f"*{name}*\n{_escaped(value)}") for name, value in message.facts[:10]]
+    fields = [
+        _markup_block(f"*{name}*\n{_escape_text(value)}") for name, value in message.facts[:10]
+    ]
     blocks: list[dict[str, Any]] = [
-        {"type": "section", "text": _marked(title)},
+        {"type": "section", "text": _markup_block(title)},
         {"type": "section", "fields": fields},
     ]
     if message.shown.reasons:
-        reasons = f"_Doubtful_: {_escaped(', '.join(message.shown.reasons))}"
-        blocks.append({"type": "section", "text": _marked(reasons)})
+        reasons = f"_Doubtful_: {_escape_text(', '.join(message.shown.reasons))}"
+        blocks.append({"type": "section", "text": _markup_block(reasons)})
     for text in _plain_lines(message.shown):
         told = {"type": "plain_text", "text": text[:MOST_OF_A_SECTION], "emoji": False}
         blocks.append({"type": "section", "text": told})
     if message.buttons:
         blocks.append({"type": "actions", "elements": list(map(_slack_button, message.buttons))})
-    whole = {"text": _escaped(message.summary), "blocks": blocks}
+    whole = {"text": _escape_text(message.summary), "blocks": blocks}
     return dumps({**whole, "unfurl_links": False, "unfurl_media": False})
 
 
@@ -120,7 +126,7 @@ def _slack_button(button: Button) -> dict[str, Any]:
     return {**made, "style": button.kind} if button.kind else made
 
 
-def _marked(text: str) -> dict[str, Any]:
+def _markup_block(text: str) -> dict[str, Any]:
     """Return text with Slack's markup; foreign words in it must be escaped.
 
     `verbatim` keeps Slack from turning words that look like links into links.
@@ -128,7 +134,7 @@ def _marked(text: str) -> dict[str, Any]:
     return {"type": "mrkdwn", "text": text[:MOST_OF_A_SECTION], "verbatim": True}
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escape a text for Slack, so that no name in it can mention a channel or make a link."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -174,20 +180,20 @@ def _teams_button(button: Button) -> dict[str, Any]:
     return {"type": "Action.OpenUrl", "title": button.label, "url": button.url, "style": style}
 
 
-def _plain_lines(shown: Shown) -> list[str]:
+def _plain_lines(shown: MessageContent) -> list[str]:
     """Return the calls, one below the other, then each excerpt."""
     calls = ["\n".join(shown.calls)] if shown.calls else []
     return calls + [f"{name}: {text}" for name, text in shown.excerpts]
 
 
-def _approved(held: HeldReply) -> str:
+def _describe_approvals(held: HeldReply) -> str:
     """Return how many people have approved, and who: `1 of 2, by alice`."""
     people = [each["by"] for each in approved_by(held.approved)]
     by = f", by {', '.join(people)}" if people else ""
-    return f"{len(people)} of {held.needed}{by}"
+    return f"{len(people)} of {held.quorum}{by}"
 
 
-def _left(until: float) -> str:
+def _format_time_left(until: float) -> str:
     """Return how much time is left to decide, and when it ends."""
     left_s = max(0.0, until - time.time())
     unit, size = next(each for each in UNITS if left_s >= 2 * each[1] or each[1] == MINUTE_S)

@@ -18,19 +18,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from policies import counted
+from policies import plural
 from proxy.config.settings.admin import LINKS
 from proxy.config.settings.webhooks import WebhookConfig
 from proxy.desk.access.guard import form_of, known_visitor
-from proxy.desk.console.pages import rendered
-from proxy.desk.console.reviews import LABELS, MOST_OF_A_NOTE, Given, check_look
-from proxy.desk.console.shown import MOST_TURNS, shown
+from proxy.desk.console.pages import render_page
+from proxy.desk.console.reviews import LABELS, MOST_OF_A_NOTE, ReviewForm, check_look
+from proxy.desk.console.shown import MOST_TURNS, show_turns
 from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.desk.decisions.waiting_calls import calls_in
 from proxy.desk.edits.editable import surface_of
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, ProxyError
-from proxy.formats.conversation import answered, asked
-from proxy.optional.chat.links import Link, Signer
+from proxy.formats.conversation import read_reply, read_request
+from proxy.optional.chat.links import DecisionLink, Signer
 from proxy.store.queue import SEEN_QUEUES
 from proxy.store.reviews.approvals import approved_by, has_approved, person_of, revision_of
 from proxy.store.reviews.held_replies import EXPIRED, HELD, HeldReply
@@ -43,7 +43,7 @@ _AT: Final = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class LinkOutcome:
     """Why a link decides nothing now, or what it has decided; `outcome` is the metric's label."""
 
     outcome: str
@@ -72,48 +72,50 @@ class LinkPages:
         """Return the routes of the pages."""
         one = f"{LINKS}{{token}}"
         return [
-            Route(one, self._opened, methods=["GET"]),
-            Route(one, self._sent, methods=["POST"]),
+            Route(one, self._answer_get, methods=["GET"]),
+            Route(one, self._answer_post, methods=["POST"]),
         ]
 
-    async def _opened(self, request: Request) -> Response:
+    async def _answer_get(self, request: Request) -> Response:
         wanted = request.query_params.get("verdict", "")
         return await asyncio.to_thread(self._answer, request, {"wanted": wanted}, False)
 
-    async def _sent(self, request: Request) -> Response:
+    async def _answer_post(self, request: Request) -> Response:
         return await asyncio.to_thread(self._answer, request, await form_of(request), True)
 
     def _answer(self, request: Request, fields: Mapping[str, str], is_sent: bool) -> Response:
         """Return the page for a link, or carry out the decision that a form holds."""
         link = self._signer.read(request.path_params["token"])
         try:
-            found = self._found(request, link)
-            if isinstance(found, Ending):
-                return self._ended(found, link)
+            found = self._find_reply(request, link)
+            if isinstance(found, LinkOutcome):
+                return self._outcome_page(found, link)
             assert link is not None
             if not is_sent or "verdict" not in fields:
                 return self._page(link, found, fields, is_shown=is_sent)
-            return self._decided(link, found, fields)
+            return self._decide_by_form(link, found, fields)
         except ProxyError as error:
             title = "That did not work"
-            return self._ended(Ending("error", error.status, title, error.message), link)
+            return self._outcome_page(
+                LinkOutcome("error", error.status, title, error.message), link
+            )
 
-    def _found(self, request: Request, link: Link | None) -> HeldReply | Ending:
+    def _find_reply(self, request: Request, link: DecisionLink | None) -> HeldReply | LinkOutcome:
         """Return the reply on which a link may decide, or why it may not; raises StoreError."""
         if link is None:
             text = "It was changed on its way, or other secrets sign links by now."
-            return Ending("altered", 403, "This link is not good", text)
+            return LinkOutcome("altered", 403, "This link is not good", text)
         if (ending := self._of_another(request, link)) is not None:
             return ending
         SEEN_QUEUES.set(self._queues[person_of(link.reviewer)])
         try:
-            held = self._desk.held(link.review_id)
+            held = self._desk.find_reply(link.review_id)
         except NotFoundError:
             text = "It waits in another queue by now, or it is not kept any longer."
-            return Ending("not_found", 404, "This reply is not yours to decide", text)
+            return LinkOutcome("not_found", 404, "This reply is not yours to decide", text)
         return self._late(link, held) or held
 
-    def _of_another(self, request: Request, link: Link) -> Ending | None:
+    def _of_another(self, request: Request, link: DecisionLink) -> LinkOutcome | None:
         """Return an ending where the link belongs to somebody else, or None.
 
         That includes a reviewer who is no longer configured.
@@ -122,40 +124,42 @@ class LinkPages:
         """
         if person_of(link.reviewer) not in self._queues:
             text = f"{link.reviewer} does not decide by links here any longer."
-            return Ending("unknown_reviewer", 403, "This link is not good any longer", text)
+            return LinkOutcome("unknown_reviewer", 403, "This link is not good any longer", text)
         visitor = known_visitor(request)
         if visitor is None or person_of(visitor.name) == person_of(link.reviewer):
             return None
         text = f"You are signed in as {visitor.name}: decide at the desk, in your own name."
-        return Ending("another_reviewer", 403, f"This link is for {link.reviewer}", text)
+        return LinkOutcome("another_reviewer", 403, f"This link is for {link.reviewer}", text)
 
-    def _late(self, link: Link, held: HeldReply) -> Ending | None:
+    def _late(self, link: DecisionLink, held: HeldReply) -> LinkOutcome | None:
         """Return an ending for what has happened since the link was made, or None."""
         use = found_use(self._desk.queue.engine, link.use)
         if use is not None:
             done = "approved" if use.verdict == "approve" else "rejected"
             text = f"You have {done} the reply by it at {_time(use.used_at)}. A link decides once."
-            return Ending("used", 410, "This link was used", text)
+            return LinkOutcome("used", 410, "This link was used", text)
         if held.state != HELD:
-            text = f"It is {held.standing}: nobody decided in time."
+            text = f"It is {held.current_state}: nobody decided in time."
             if held.state != EXPIRED:
                 text = f"{held.decided_by or 'Somebody'} has {held.state} it."
-            return Ending("decided", 409, "This reply is decided already", text)
+            return LinkOutcome("decided", 409, "This reply is decided already", text)
         if link.expires_at <= time.time():
             text = f"It held until {_time(link.expires_at)}. The reply still waits."
-            return Ending("expired", 410, "This link has expired", text)
+            return LinkOutcome("expired", 410, "This link has expired", text)
         if revision_of(held.proposed) != link.revision:
             by = approved_by(held.approved)[0]["by"]
             text = f"{by} has edited it since this link was made: read the edit, then decide."
-            return Ending("edited", 409, "This reply was edited", text)
+            return LinkOutcome("edited", 409, "This reply was edited", text)
         if has_approved(held.approved, link.reviewer):
             text = "It waits for somebody else, who has to approve it too."
-            return Ending("approved", 409, "You have approved this reply", text)
+            return LinkOutcome("approved", 409, "You have approved this reply", text)
         return None
 
     # --- deciding -------------------------------------------------------------------------------
 
-    def _decided(self, link: Link, held: HeldReply, fields: Mapping[str, str]) -> Response:
+    def _decide_by_form(
+        self, link: DecisionLink, held: HeldReply, fields: Mapping[str, str]
+    ) -> Response:
         """Decide by a form, and return the page with the outcome."""
         try:
             verdict = _verdict_in(fields, held, link)
@@ -164,24 +168,24 @@ class LinkPages:
         try:
             after = self._desk.decide(held.id, verdict, link.reviewer, link=link.use)
         except DecidedError:  # somebody was faster, perhaps with the same link
-            ending = self._late(link, self._desk.held(held.id))
-            return self._ended(
-                ending or Ending("error", 409, "Nothing was decided", "Try again."), link
+            ending = self._late(link, self._desk.find_reply(held.id))
+            return self._outcome_page(
+                ending or LinkOutcome("error", 409, "Nothing was decided", "Try again."), link
             )
         if verdict.verdict == "reject":
-            ending = Ending("reject", 200, "Rejected", "The app is told so, with your note.")
+            ending = LinkOutcome("reject", 200, "Rejected", "The app is told so, with your note.")
         elif after["state"] == "open":
             missing = after["approvals"]["needed"] - len(after["approvals"]["given"])
-            others = counted(missing, "more person has", "more people have")
+            others = plural(missing, "more person has", "more people have")
             text = f"It waits until {others} approved it."
-            ending = Ending("first", 200, "Approved by you", text)
+            ending = LinkOutcome("first", 200, "Approved by you", text)
         else:
-            ending = Ending("approve", 200, "Approved", "The reply goes out.")
-        return self._ended(ending, link)
+            ending = LinkOutcome("approve", 200, "Approved", "The reply goes out.")
+        return self._outcome_page(ending, link)
 
     # --- pages ----------------------------------------------------------------------------------
 
-    def _ended(self, ending: Ending, link: Link | None) -> Response:
+    def _outcome_page(self, ending: LinkOutcome, link: DecisionLink | None) -> Response:
         """Return the page with an outcome, which is logged and counted."""
         facts = {} if link is None else {"review_id": link.review_id, "reviewer": link.reviewer}
         event = "link_decided" if ending.status == 200 else "link_refused"
@@ -189,7 +193,7 @@ class LinkPages:
         self._on_end(ending.outcome)
         desk = f"/console/reviews/{link.review_id}" if link else "/console/reviews"
         nothing: dict[str, Any] = {"asked": [], "answered": []}
-        return rendered(
+        return render_page(
             "outside/link.html",
             ending.status,
             title=ending.title,
@@ -200,7 +204,7 @@ class LinkPages:
 
     def _page(
         self,
-        link: Link,
+        link: DecisionLink,
         held: HeldReply,
         fields: Mapping[str, str],
         *,
@@ -211,12 +215,12 @@ class LinkPages:
 
         It has the facts and a button; once that is pressed, the reply and the form that decides.
         """
-        path, facts = surface_of(held), self._desk.listed(held)
+        path, facts = surface_of(held), self._desk.entry_facts(held)
         calls = self._desk.calls(held)
-        turns = asked(held.request, path, held.question) if is_shown else []
-        reply = answered(held.edit or held.reply, path) if is_shown else []
+        turns = read_request(held.request, path, held.question) if is_shown else []
+        reply = read_reply(held.edit or held.reply, path) if is_shown else []
         first = max(0, len(turns) - MOST_TURNS)
-        return rendered(
+        return render_page(
             "outside/link.html",
             200 if error is None else 400,
             title="A reply waits for your decision",
@@ -227,12 +231,12 @@ class LinkPages:
             item={**facts, "revision": revision_of(held.proposed)},
             until=min(held.expires_at, link.expires_at),
             wanted=fields.get("verdict") or fields.get("wanted", ""),
-            given=Given(fields.get("correct", ""), fields.get("note", "")),
+            given=ReviewForm(fields.get("correct", ""), fields.get("note", "")),
             opened=f"{time.time():.3f}",
             error=error,
             earlier=first,
-            asked=shown(turns[first:]),
-            answered=shown(reply, calls=calls),
+            asked=show_turns(turns[first:]),
+            answered=show_turns(reply, calls=calls),
             calls=calls,
             doubts=self._desk.doubts.of(held)[1],
         )
@@ -254,7 +258,7 @@ def queues_of(webhooks: tuple[WebhookConfig, ...]) -> dict[str, frozenset[str] |
     return found
 
 
-def _verdict_in(fields: Mapping[str, str], held: HeldReply, link: Link) -> Verdict:
+def _verdict_in(fields: Mapping[str, str], held: HeldReply, link: DecisionLink) -> Verdict:
     """Return the decision in a form.
 
     Raises BadRequestError, also for a decision on a reply that was not shown.

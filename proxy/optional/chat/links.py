@@ -28,7 +28,7 @@ _MEANING: Final = b"pinocchio: decide on a held reply\n"  # separates links from
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class DecisionLink:
     """The content of a link.
 
     `revision` names the edit that waits for approval, or is None for upstream's own reply.
@@ -52,12 +52,12 @@ class Signer:
     def __init__(self, secrets: Sequence[str]) -> None:
         self._keys = [each.encode() for each in secrets]
 
-    def token(self, link: Link) -> str:
+    def token(self, link: DecisionLink) -> str:
         """Return the token of a link, signed with the first secret."""
-        said = _encoded(json.dumps(astuple(link)).encode())
+        said = _encode(json.dumps(astuple(link)).encode())
         return f"{said}.{_signature(self._keys[0], said)}"
 
-    def read(self, token: str) -> Link | None:
+    def read(self, token: str) -> DecisionLink | None:
         """Return the link of a token, or None where none of our secrets has signed it."""
         said, _, signature = token.partition(".")
         if len(token) > MOST_OF_A_TOKEN:
@@ -66,7 +66,9 @@ class Signer:
         if not any([hmac.compare_digest(each.encode(), signature.encode()) for each in good]):
             return None
         try:
-            return Link(*json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4))))
+            return DecisionLink(
+                *json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+            )
         except (ValueError, TypeError, binascii.Error):  # signed, but not as a link
             return None
 
@@ -81,8 +83,8 @@ def link_url(desk_url: str, token: str, verdict: str | None = None) -> str:
 
 
 def _signature(key: bytes, said: str) -> str:
-    return _encoded(hmac.new(key, _MEANING + said.encode(), hashlib.sha256).digest())
+    return _encode(hmac.new(key, _MEANING + said.encode(), hashlib.sha256).digest())
 
 
-def _encoded(value: bytes) -> str:
+def _encode(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).decode().rstrip("=")

@@ -13,7 +13,7 @@ from proxy.http.wire.http import Request
 from proxy.http.wire.json_splice import dumps
 from proxy.optional.guardrails.questions import Key, Questions
 from proxy.optional.guardrails.reading import object_in, objects_in
-from proxy.optional.guardrails.visits import Finding, Visit
+from proxy.optional.guardrails.visits import Visit, VisitResult
 
 REQUEST_PATH: Final = "/agentgateway/request"
 RESPONSE_PATH: Final = "/agentgateway/response"
@@ -57,7 +57,7 @@ def _model(http: Request) -> str:
     return http.header(b"x-model") or ""
 
 
-def answer(finding: Finding) -> Json:
+def answer(finding: VisitResult) -> Json:
     """Return the action that agentgateway takes on the reply: pass it, change it or refuse it."""
     outcome = finding.outcome
     if finding.is_withheld:

@@ -11,7 +11,7 @@ from typing import Final
 from proxy.errors import BadRequestError
 from proxy.formats import CHAT, Json
 from proxy.optional.guardrails.reading import object_in, text_in
-from proxy.optional.guardrails.visits import Finding, Visit
+from proxy.optional.guardrails.visits import Visit, VisitResult
 
 PATH: Final = "/analyze"
 GATEWAY: Final = "analyze"
@@ -34,7 +34,7 @@ def read(payload: Json) -> Visit | None:
     return Visit(GATEWAY, CHAT, completion, None)
 
 
-def answer(finding: Finding) -> Json:
+def answer(finding: VisitResult) -> Json:
     """Return the action that the gateway takes on the text: allow, block or modify it."""
     if finding.is_withheld:
         return {"action": "block", "findings": [], "reason": finding.reason}

@@ -12,7 +12,7 @@ from proxy.config.settings.guardrails import GuardrailsConfig
 from proxy.errors import InvalidKeyError, NotFoundError, ProxyError
 from proxy.formats import Json
 from proxy.gate.host_check import check_local
-from proxy.generations.reloading import Reloading
+from proxy.generations.reloading import Generations
 from proxy.holds.held import fetch_held, held_format
 from proxy.http.listener.endpoint import Endpoint, send_reply
 from proxy.http.wire.caller import ANYONE
@@ -33,12 +33,12 @@ from proxy.observe.metrics import Metrics
 from proxy.optional.guardrails import agentgateway, analyze, litellm, portkey, systemone
 from proxy.optional.guardrails.questions import Questions
 from proxy.optional.guardrails.reading import read_object
-from proxy.optional.guardrails.visits import Finding, Visit, assess, request_for, scored
+from proxy.optional.guardrails.visits import Visit, VisitResult, assess, request_for, score_visit
 
 LIVE: Final = "/livez"
 BEARER: Final = b"bearer "
 Read = Callable[[Json, Request], Visit | None]
-Answer = Callable[[Finding], Json]
+Answer = Callable[[VisitResult], Json]
 
 
 def presented_token(request: Request) -> bytes:
@@ -57,7 +57,7 @@ class GuardrailsApplication:
     """
 
     def __init__(
-        self, config: GuardrailsConfig, max_body: int, holder: Reloading, metrics: Metrics
+        self, config: GuardrailsConfig, max_body: int, holder: Generations, metrics: Metrics
     ) -> None:
         self._secret = config.secret
         self._holder = holder
@@ -150,7 +150,7 @@ class GuardrailsApplication:
         visit = read(await read_object(http.body), http)
         if visit is None:
             return Reply(200, JSON, dumps(passing))
-        finding = await assess(services, http, visit, self._presented)
+        finding = await assess(services, http, visit, self._credentials)
         has_number = finding.outcome is not None and finding.outcome.confidence is not None
         told = "withheld" if finding.is_withheld else "passed"
         if not finding.is_withheld and finding.completion is not None:
@@ -161,7 +161,7 @@ class GuardrailsApplication:
     async def _tell_number(self, services: Services, http: Request) -> Reply:
         """Score a reply and answer with its number; nothing is held."""
         payload = await read_object(http.body)
-        outcome = await scored(services, http, systemone.read(payload), self._presented)
+        outcome = await score_visit(services, http, systemone.read(payload), self._credentials)
         has_number = outcome.confidence is not None
         self._metrics.note_visit(systemone.GATEWAY, "passed", has_number=has_number)
         return Reply(200, JSON, dumps(systemone.answer(payload, outcome)))
@@ -170,11 +170,11 @@ class GuardrailsApplication:
         """Return the reply that is held under an id; raises NotFoundError."""
         format = held_format(id)
         assert format is not None
-        request = request_for(http, b"", self._presented, ANYONE)
+        request = request_for(http, b"", self._credentials, ANYONE)
         return await fetch_held(services.store, format, id, request, services.config.attach)
 
     @property
-    def _presented(self) -> bytes:
+    def _credentials(self) -> bytes:
         """The credentials that identify the replies of this listener's gateways."""
         return BEARER.title() + self._secret if self._secret else b"guardrails"
 

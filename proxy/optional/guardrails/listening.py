@@ -14,7 +14,7 @@ from proxy.config.sections import Config
 from proxy.config.settings.guardrails import GuardrailsConfig
 from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
-from proxy.generations.reloading import Reloading
+from proxy.generations.reloading import Generations
 from proxy.http.listener.server import SecondServer
 from proxy.observe.metrics import Metrics
 
@@ -76,7 +76,7 @@ class GuardrailsServer:
     """The server of the listener's socket; `holder` has the configuration in force."""
 
     def __init__(
-        self, listening: socket.socket, config: Config, holder: Reloading, metrics: Metrics
+        self, listening: socket.socket, config: Config, holder: Generations, metrics: Metrics
     ) -> None:
         from proxy.optional.guardrails.application import GuardrailsApplication  # rarely needed
 

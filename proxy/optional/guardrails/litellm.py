@@ -16,7 +16,7 @@ from proxy.formats import CHAT, Json
 from proxy.http.wire.caller import Caller
 from proxy.optional.guardrails.questions import Key, Questions
 from proxy.optional.guardrails.reading import name_in, object_in, objects_in, text_in, texts_in
-from proxy.optional.guardrails.visits import Finding, Visit
+from proxy.optional.guardrails.visits import Visit, VisitResult
 
 PATH: Final = "/beta/litellm_basic_guardrail_api"
 WHOLE_PATH: Final = "/litellm"
@@ -33,7 +33,7 @@ def read(payload: Json, questions: Questions) -> Visit | None:
     key: Key = (GATEWAY, call_id or "")
     if kind == "request":
         if call_id:
-            questions.keep(key, _asked(payload))
+            questions.keep(key, _read_request(payload))
         return None
     if kind != "response":
         raise BadRequestError(
@@ -60,7 +60,7 @@ def _caller(named: Json) -> Caller:
     )
 
 
-def _asked(payload: Json) -> Json:
+def _read_request(payload: Json) -> Json:
     """Return the request that LiteLLM is about to send, with the members that it reports."""
     messages = objects_in(payload, "structured_messages")
     if not messages:
@@ -89,12 +89,12 @@ def _completion(payload: Json, call_id: str | None) -> Json:
     return {"id": call_id, "object": "chat.completion", "model": model, "choices": choices}
 
 
-def answer_whole(finding: Finding) -> Json:
+def answer_whole(finding: VisitResult) -> Json:
     """Return the verdict for the Python class, and the facts that it attaches to the reply."""
     return {"verdict": not finding.is_withheld, "data": finding.facts()}
 
 
-def answer(finding: Finding) -> Json:
+def answer(finding: VisitResult) -> Json:
     """Return the action that LiteLLM takes on the reply: none, new texts, or a block.
 
     A change that cannot be expressed in texts is a block.

@@ -10,7 +10,7 @@ from typing import Final
 
 from proxy.formats import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Format, Json
 from proxy.optional.guardrails.reading import object_in, text_in
-from proxy.optional.guardrails.visits import Finding, Visit
+from proxy.optional.guardrails.visits import Visit, VisitResult
 
 PATH: Final = "/portkey"
 GATEWAY: Final = "portkey"
@@ -40,9 +40,9 @@ def read(payload: Json) -> Visit | None:
     return Visit(GATEWAY, format, completion or {}, object_in(request or {}, "json"))
 
 
-def answer(finding: Finding) -> Json:
+def answer(finding: VisitResult) -> Json:
     """Return the verdict on the reply, its facts, and the completion that replaces it, if any."""
-    replacement = finding.withheld if finding.is_withheld else finding.completion
+    replacement = finding.refusal if finding.is_withheld else finding.completion
     told: Json = {"verdict": not finding.is_withheld, "data": finding.facts()}
     if replacement is not None:
         told["transformedData"] = {"response": {"json": replacement}}

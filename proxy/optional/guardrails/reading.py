@@ -47,7 +47,7 @@ def objects_in(payload: Json, name: str) -> list[Json]:
 
     Raises BadRequestError.
     """
-    return _listed(payload, name, dict, "objects")
+    return _read_list(payload, name, dict, "objects")
 
 
 def texts_in(payload: Json, name: str) -> list[str]:
@@ -55,7 +55,7 @@ def texts_in(payload: Json, name: str) -> list[str]:
 
     Raises BadRequestError.
     """
-    return _listed(payload, name, str, "strings")
+    return _read_list(payload, name, str, "strings")
 
 
 def name_in(payload: Json, name: str) -> str | None:
@@ -64,7 +64,7 @@ def name_in(payload: Json, name: str) -> str | None:
     return value if isinstance(value, str) and NAME.fullmatch(value) else None
 
 
-def _listed(payload: Json, name: str, kind: type, what: str) -> list[Any]:
+def _read_list(payload: Json, name: str, kind: type, what: str) -> list[Any]:
     """Return a member's list, empty where it is missing or null.
 
     Raises BadRequestError where an item is not of `kind`; `what` names the items in its sentence.

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from proxy.errors import BadRequestError, NotScoredError
-from proxy.exchange.outcome import Outcome, shown
+from proxy.exchange.outcome import Outcome, round_confidence
 from proxy.formats import CHAT, Json
 from proxy.http.wire.json_splice import json_object
 from proxy.optional.guardrails.reading import object_in
@@ -55,7 +55,9 @@ def answer(payload: Json, outcome: Outcome) -> Json:
         reason = outcome.reason or outcome.status.value
         raise NotScoredError(f"the reply has no number: {reason}", reason)
     sure = {CORRECT: outcome.confidence, INCORRECT: 1.0 - outcome.confidence}
-    answers = {name: {"type": TYPE, TYPE: shown(sure[name])} for name in payload["questions"]}
+    answers = {
+        name: {"type": TYPE, TYPE: round_confidence(sure[name])} for name in payload["questions"]
+    }
     return {"model": outcome.calibrator, "answers": answers}
 
 

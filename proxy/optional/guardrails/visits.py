@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from proxy.completions.apply import apply
 from proxy.completions.escalate import escalate
 from proxy.completions.job import Job
-from proxy.completions.recording import Recording
+from proxy.completions.recording import CompletionRecorder
 from proxy.completions.services import Services
 from proxy.errors import ProxyError, StoreError, UnreadableReplyError
 from proxy.exchange.answer import Answer
@@ -50,7 +50,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VisitResult:
     """The result of a visit.
 
     `outcome` is the outcome that the proxy reports, or None where the policy's action is an error.
@@ -83,12 +83,12 @@ class Finding:
         return told + ("" if is_named else f" ({review_id})")
 
     @property
-    def withheld(self) -> Json:
+    def refusal(self) -> Json:
         """A completion that says why the reply is withheld."""
         if self.completion is not None:
             return self.completion
         visit = self.visit
-        return visit.format.restated(visit.completion, self.reason, "content_filter")
+        return visit.format.replace_text(visit.completion, self.reason, "content_filter")
 
     def facts(self) -> Json:
         """Return the `pinocchio` object; for an error its code and details are added."""
@@ -112,7 +112,7 @@ def request_for(http: Request, body: bytes, presented: bytes, caller: Caller) ->
     return request
 
 
-async def assess(services: Services, http: Request, visit: Visit, presented: bytes) -> Finding:
+async def assess(services: Services, http: Request, visit: Visit, presented: bytes) -> VisitResult:
     """Score a reply, decide on it and carry the decision out.
 
     Raises ProxyError for a visit that cannot be read. An error of the policy or the store is part
@@ -124,7 +124,7 @@ async def assess(services: Services, http: Request, visit: Visit, presented: byt
     exchange.upstream = visit.gateway
     outcome = None
     try:
-        with Recording(exchange) as recording:
+        with CompletionRecorder(exchange) as recording:
             asked_for = services.with_requested_policy(request)
             job = recording.begin(await _job(asked_for, exchange, visit))
             answer = _answer(visit)
@@ -141,11 +141,11 @@ async def assess(services: Services, http: Request, visit: Visit, presented: byt
     except ProxyError as error:
         if error.type != POLICY_ERROR and not isinstance(error, StoreError):
             raise
-        return Finding(visit, exchange.outcome or outcome, error)
-    return _found(visit, outcome, reply)
+        return VisitResult(visit, exchange.outcome or outcome, error)
+    return _visit_result(visit, outcome, reply)
 
 
-async def scored(services: Services, http: Request, visit: Visit, presented: bytes) -> Outcome:
+async def score_visit(services: Services, http: Request, visit: Visit, presented: bytes) -> Outcome:
     """Score a reply and record it; the policy's decision is reported and not carried out.
 
     Raises ProxyError for a visit that cannot be read.
@@ -153,7 +153,7 @@ async def scored(services: Services, http: Request, visit: Visit, presented: byt
     request = request_for(http, dumps(visit.asked or {}), presented, visit.caller)
     exchange = Exchange(request, services.records)
     exchange.upstream = visit.gateway
-    with Recording(exchange) as recording:
+    with CompletionRecorder(exchange) as recording:
         job = recording.begin(await _job(services, exchange, visit))
         answer = _answer(visit)
         if not answer.choices:
@@ -196,30 +196,30 @@ def _answer(visit: Visit) -> Answer:
     return Answer(200, [*JSON], visit.completion, choices, body, body)
 
 
-def _unread(job: Job, visit: Visit) -> Finding:
+def _unread(job: Job, visit: Visit) -> VisitResult:
     """Return the finding for a reply in which no answer is found, since no policy can decide on it.
 
     Raises UnreadableReplyError where a policy is enforced.
     """
     reason = "not_a_completion"
-    outcome = job.exchange.unscored(Status.SKIPPED, reason, job.services.scoring.name)
+    outcome = job.exchange.unscored_outcome(Status.SKIPPED, reason, job.services.scoring.name)
     if job.services.governing.is_enforced:
         job.exchange.stamp(outcome)
         raise UnreadableReplyError(reason)
     job.exchange.finish(outcome, 200)
-    return Finding(visit, outcome)
+    return VisitResult(visit, outcome)
 
 
-def _found(visit: Visit, outcome: Outcome, reply: Reply) -> Finding:
+def _visit_result(visit: Visit, outcome: Outcome, reply: Reply) -> VisitResult:
     """Return the finding of a visit, with the completion that replaces its reply, if it differs."""
     completion = json_object(reply.whole()) or {}
     completion.pop(MEMBER, None)
     choices = visit.format.choices(completion)
-    if _said(choices) == _said(visit.format.choices(visit.completion)):
-        return Finding(visit, outcome)
-    return Finding(visit, outcome, None, completion, choices)
+    if _choice_contents(choices) == _choice_contents(visit.format.choices(visit.completion)):
+        return VisitResult(visit, outcome)
+    return VisitResult(visit, outcome, None, completion, choices)
 
 
-def _said(choices: Sequence[Choice]) -> list[object]:
+def _choice_contents(choices: Sequence[Choice]) -> list[object]:
     """Return the text and the tool calls of each choice."""
     return [(each.message.get("content"), tool_calls(each.message)) for each in choices]

@@ -17,7 +17,7 @@ class DeskError(Exception):
     """The desk refuses or does not answer: a sentence for the client."""
 
 
-class Desk:
+class DeskClient:
     """A client of the desk at `url`, with the reviewer's `key`."""
 
     def __init__(self, url: str, key: str) -> None:
@@ -35,18 +35,18 @@ class Desk:
         asked = {"limit": str(max(1, min(limit, MOST_LISTED)))} | (
             {"queue": queue} if queue else {}
         )
-        items: list[Json] = self._asked("GET", REVIEWS, params=asked)["items"]
+        items: list[Json] = self._request_json("GET", REVIEWS, params=asked)["items"]
         return items
 
     def review(self, id: str) -> Json:
         """Return one reply with its conversation; raises DeskError."""
-        return self._asked("GET", f"{REVIEWS}/{_plain(id)}")
+        return self._request_json("GET", f"{REVIEWS}/{_plain(id)}")
 
     def decide(self, id: str, given: Json) -> Json:
         """Decide on a reply, once; raises DeskError, also where somebody else was faster."""
-        return self._asked("POST", f"{REVIEWS}/{_plain(id)}/verdict", json=given)
+        return self._request_json("POST", f"{REVIEWS}/{_plain(id)}/verdict", json=given)
 
-    def _asked(self, method: str, path: str, **options: Any) -> Json:
+    def _request_json(self, method: str, path: str, **options: Any) -> Json:
         try:
             response = self._http.request(method, path, **options)
             answer: Json = response.json()

@@ -21,7 +21,7 @@ class UnscorableError(Exception):
     """There is no score; a sentence why, for the client."""
 
 
-class Scoring:
+class ScoringTools:
     """Scores by `checkpoint`, which the first call loads."""
 
     def __init__(self, checkpoint: str, device: str, recalibration: Sequence[Path]) -> None:
@@ -38,7 +38,7 @@ class Scoring:
         model: str | None = None,
     ) -> Json:
         """Return the probability that a reply is correct, with findings; raises UnscorableError."""
-        return self._scored(reply, question, messages, None, model)
+        return self._score_reply(reply, question, messages, None, model)
 
     def call(
         self,
@@ -53,9 +53,9 @@ class Scoring:
         function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
         calls = [{"id": "call_1", "type": "function", "function": function}]
         message = {"role": "assistant", "content": None, "tool_calls": calls}
-        return self._scored(message, question, messages, tools, model)
+        return self._score_reply(message, question, messages, tools, model)
 
-    def _scored(
+    def _score_reply(
         self,
         response: str | Json,
         question: str | None,

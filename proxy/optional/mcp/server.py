@@ -9,8 +9,8 @@ import structlog
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from proxy.optional.mcp.desk import Desk, DeskError
-from proxy.optional.mcp.scoring import Json, Scoring, UnscorableError
+from proxy.optional.mcp.desk import DeskClient, DeskError
+from proxy.optional.mcp.scoring import Json, ScoringTools, UnscorableError
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ INSTRUCTIONS = (
 Answered = TypeVar("Answered")
 
 
-def serve(scoring: Scoring, desk: Desk | None) -> None:
+def serve(scoring: ScoringTools, desk: DeskClient | None) -> None:
     """Answer on stdin and stdout until the client closes them; without `desk` only scores."""
     server = MCPServer("pinocchio", instructions=INSTRUCTIONS, log_level="WARNING")
     _add_scores(server, scoring)
@@ -31,7 +31,7 @@ def serve(scoring: Scoring, desk: Desk | None) -> None:
     server.run("stdio")
 
 
-def _told(tool: str, work: Callable[[], Answered], **facts: Any) -> Answered:
+def _run_tool(tool: str, work: Callable[[], Answered], **facts: Any) -> Answered:
     """Run a tool's work, log it, and return its answer.
 
     Raises ToolError with a sentence that the model may read.
@@ -46,7 +46,7 @@ def _told(tool: str, work: Callable[[], Answered], **facts: Any) -> Answered:
     return answer
 
 
-def _add_scores(server: MCPServer, scoring: Scoring) -> None:
+def _add_scores(server: MCPServer, scoring: ScoringTools) -> None:
     @server.tool()
     def score_reply(
         reply: str,
@@ -59,7 +59,7 @@ def _add_scores(server: MCPServer, scoring: Scoring) -> None:
         Give what it answers, as `question` or as the conversation (`messages` of chat completions),
         and the `model` that answered, if that is known.
         """
-        return _told("score_reply", lambda: scoring.reply(reply, question, messages, model))
+        return _run_tool("score_reply", lambda: scoring.reply(reply, question, messages, model))
 
     @server.tool()
     def score_call(
@@ -75,22 +75,22 @@ def _add_scores(server: MCPServer, scoring: Scoring) -> None:
         Give the conversation that led to it (`messages`, or a `question`), and the definitions of
         the `tools`, if they are known.
         """
-        return _told(
+        return _run_tool(
             "score_call",
             lambda: scoring.call(tool, arguments, question, messages, tools, model),
         )
 
 
-def _add_desk(server: MCPServer, desk: Desk) -> None:
+def _add_desk(server: MCPServer, desk: DeskClient) -> None:
     @server.tool()
     def list_queue(queue: str | None = None, limit: int = 20) -> list[Json]:
         """List the held replies that wait for a decision, the least certain first."""
-        return _told("list_queue", lambda: desk.queue(queue, limit))
+        return _run_tool("list_queue", lambda: desk.queue(queue, limit))
 
     @server.tool()
     def read_review(id: str) -> Json:
         """Return one held reply: its conversation, its editable parts, and why it was held."""
-        return _told("read_review", lambda: desk.review(id), review_id=id)
+        return _run_tool("read_review", lambda: desk.review(id), review_id=id)
 
     @server.tool()
     def decide(
@@ -110,4 +110,4 @@ def _add_desk(server: MCPServer, desk: Desk) -> None:
         given: Json = {"verdict": verdict, "correct": correct, "note": note}
         given |= {"content": content} if content is not None else {}
         given |= {"revision": revision} if revision is not None else {}
-        return _told("decide", lambda: desk.decide(id, given), review_id=id, verdict=verdict)
+        return _run_tool("decide", lambda: desk.decide(id, given), review_id=id, verdict=verdict)

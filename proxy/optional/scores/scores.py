@@ -101,7 +101,7 @@ class Langfuse:
         }
         if evaluation.call is not None:
             score["observationId"] = evaluation.call.span_id.hex()
-        return _posted(self._http, "/api/public/scores", score)
+        return _post_body(self._http, "/api/public/scores", score)
 
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
         at = datetime.fromtimestamp(since, UTC).isoformat().replace("+00:00", "Z")
@@ -170,7 +170,7 @@ class Phoenix:
             for each in batch
             if each.confidence is not None
         ]
-        if not data or _posted(self._http, "/v1/span_annotations", {"data": data}):
+        if not data or _post_body(self._http, "/v1/span_annotations", {"data": data}):
             return 0
         return len(data)
 
@@ -238,7 +238,7 @@ def _at(annotation: dict[str, Any]) -> float:
         return 0.0
 
 
-def _posted(client: httpx.Client, path: str, body: Any) -> bool:
+def _post_body(client: httpx.Client, path: str, body: Any) -> bool:
     """Send a body and return whether it was accepted.
 
     Raises NotSentError for failures that concern every request, such as a refused key.

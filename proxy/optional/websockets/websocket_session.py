@@ -41,7 +41,7 @@ class ClientLeftError(Exception):
     """The client hung up before its handshake was answered."""
 
 
-class Client:
+class SocketClient:
     """The client's end: ASGI messages, with a look ahead at the next one."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,7 +145,7 @@ class Client:
                 await self.refuse(error_reply(error))
 
 
-async def relay_messages(client: Client, upstream: ClientConnection) -> End:
+async def relay_messages(client: SocketClient, upstream: ClientConnection) -> End:
     """Relay both directions until one side ends; end the other side in the same way.
 
     Returns how the session ended.
@@ -171,7 +171,7 @@ async def relay_messages(client: Client, upstream: ClientConnection) -> End:
         await asyncio.wait(pumps)
 
 
-async def _to_upstream(client: Client, upstream: ClientConnection) -> End:
+async def _to_upstream(client: SocketClient, upstream: ClientConnection) -> End:
     """Relay the client's messages until it disconnects; return how the client ended the session.
 
     Messages that come after upstream has closed are dropped.
@@ -193,7 +193,7 @@ def _asks(message: Message) -> bool:
     return (json_object(data) or {}).get("type") == ASKING
 
 
-async def _to_client(upstream: ClientConnection, client: Client) -> End:
+async def _to_client(upstream: ClientConnection, client: SocketClient) -> End:
     """Relay upstream's messages until it closes; return how upstream ended the session.
 
     Messages that come after the client is gone are dropped.

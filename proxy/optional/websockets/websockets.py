@@ -48,7 +48,11 @@ from proxy.http.wire.caller import ANYONE, CALLER
 from proxy.http.wire.headers import Headers
 from proxy.http.wire.http import METRICS, Receive, Reply, Request, Scope, Send, error_reply, place
 from proxy.http.wire.spelling import path_after_v1
-from proxy.optional.websockets.websocket_session import Client, ClientLeftError, relay_messages
+from proxy.optional.websockets.websocket_session import (
+    ClientLeftError,
+    SocketClient,
+    relay_messages,
+)
 from proxy.scoring.scoring import Status
 from proxy.store.record.writer import Records
 from proxy.upstreams.router import Router
@@ -74,7 +78,7 @@ class Realtime:
         self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = Client(scope, receive, send)
+        client = SocketClient(scope, receive, send)
         request = _request_of(scope)
         exchange = Exchange(request, self._records, is_stream=True)
         try:
@@ -94,13 +98,13 @@ class Realtime:
         finally:
             client.stop_looking()
 
-    async def _serve(self, exchange: Exchange, client: Client) -> None:
+    async def _serve(self, exchange: Exchange, client: SocketClient) -> None:
         """Serve a session from handshake to end.
 
         Raises ProxyError where no upstream answers the handshake.
         """
         section = self._section_of(exchange)
-        outcome = exchange.unscored(Status.NOT_SUPPORTED, "surface")
+        outcome = exchange.unscored_outcome(Status.NOT_SUPPORTED, "surface")
         label = [
             (names.STATUS, outcome.status.encode()),
             (names.REASON, b"surface"),
@@ -181,12 +185,12 @@ class Realtime:
         except (InvalidHandshake, OSError, ValueError) as error:
             if isinstance(error, InvalidStatus) and error.response.status_code >= 200:
                 raise
-            raise _translated(error, urlsplit(base).netloc) from error
+            raise _translate_error(error, urlsplit(base).netloc) from error
 
 
 async def refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
     """Refuse a handshake that no other code has handled."""
-    client = Client(scope, receive, send)
+    client = SocketClient(scope, receive, send)
     await receive()  # websocket.connect
     await client.refuse(error_reply(error))
 
@@ -217,7 +221,7 @@ def _to_upstream(headers: Headers) -> Headers:
 
 
 def _from_upstream(fields: Fields) -> Headers:
-    kept = names.to_client(names.encoded(fields.raw_items()))
+    kept = names.to_client(names.encode_fields(fields.raw_items()))
     return [field for field in kept if not field[0].startswith(OF_WEBSOCKET)]
 
 
@@ -238,7 +242,7 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _translated(error: Exception, where: str) -> UpstreamError:
+def _translate_error(error: Exception, where: str) -> UpstreamError:
     """Return our error for an error of `websockets`."""
     kind = type(error).__name__
     if isinstance(error, TimeoutError):

@@ -14,7 +14,7 @@ from typing import Any
 
 from calibrator import CalibratorError, Item, NotScorableError, Score
 from proxy.config.settings.engines import Decisions
-from proxy.scoring.engines.errors import BUSY, TIMEOUT, EngineError, checked
+from proxy.scoring.engines.errors import BUSY, TIMEOUT, EngineError, check_probability
 from proxy.upstreams.translation.clients import shared_clients
 from proxy.upstreams.translation.litellm_upstream import load_litellm
 
@@ -84,7 +84,7 @@ class DecisionsEngine:
                 raise self._error(error) from error
         if (found := response.answers.get(ASKED)) is None:
             raise CalibratorError(f"{self.address} gives no answer to this one")
-        value = checked(found.noul)
+        value = check_probability(found.noul)
         return Score(value, value, (question, answer) != (item.question, item.answer))
 
     def _error(self, error: Exception) -> CalibratorError:

@@ -46,7 +46,7 @@ def field_of(value: Any, name: str, kind: type[T]) -> T:
     return found
 
 
-def checked(probability: float) -> float:
+def check_probability(probability: float) -> float:
     """Return a probability; raises EngineError for any other number and for NaN."""
     if not 0 <= probability <= 1:
         raise EngineError("engine_answer", f"gave {probability} as a probability")

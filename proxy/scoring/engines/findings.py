@@ -18,7 +18,7 @@ from calibrator import (
     CallNotes,
     Item,
     Score,
-    Unsupported,
+    UnsupportedSentence,
     basis_with,
 )
 
@@ -46,7 +46,7 @@ class Findings:
 
     basis: tuple[str, ...] = ()
     support: float | None = None
-    unsupported: tuple[Unsupported, ...] = ()
+    unsupported: tuple[UnsupportedSentence, ...] = ()
     act: str | None = None
     needs_facts: bool | None = None
     is_familiar: bool | None = None
@@ -79,7 +79,7 @@ def findings_of(score: Score) -> Findings:
     support = score.support
     if support is not None and not 0 <= support <= 1:  # also true for NaN
         support = None
-    unsupported = tuple(map(_bounded, score.unsupported[:MOST_SENTENCES]))
+    unsupported = tuple(map(_limit_sizes, score.unsupported[:MOST_SENTENCES]))
     return replace(plain, support=support, unsupported=unsupported)
 
 
@@ -104,10 +104,10 @@ def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: b
     return Findings(basis_with(basis), None, (), known, needs_facts, not is_unfamiliar)
 
 
-def _bounded(found: Unsupported) -> Unsupported:
+def _limit_sizes(found: UnsupportedSentence) -> UnsupportedSentence:
     words = tuple(_cut(word, LONGEST_WORD) for word in found.words[:MOST_WORDS])
     kind = found.kind if found.kind in KINDS else KINDS[0]
-    return Unsupported(_cut(found.sentence, LONGEST_SENTENCE), words, kind)
+    return UnsupportedSentence(_cut(found.sentence, LONGEST_SENTENCE), words, kind)
 
 
 def _cut(text: str, most: int) -> str:
@@ -119,7 +119,7 @@ def unread_reason(score: Score) -> str | None:
     return score.unread if _REASON.fullmatch(score.unread) else None
 
 
-def unsupported_values(unsupported: Iterable[Unsupported]) -> list[dict[str, Any]]:
+def unsupported_values(unsupported: Iterable[UnsupportedSentence]) -> list[dict[str, Any]]:
     """Return unsupported sentences as JSON values."""
     return [
         {"sentence": each.sentence, "words": list(each.words), "kind": each.kind}
@@ -127,7 +127,7 @@ def unsupported_values(unsupported: Iterable[Unsupported]) -> list[dict[str, Any
     ]
 
 
-def read_unsupported(values: Any) -> tuple[Unsupported, ...]:
+def read_unsupported(values: Any) -> tuple[UnsupportedSentence, ...]:
     """Read the values of `unsupported_values`, skipping those that cannot be read.
 
     They may come from another machine.
@@ -135,7 +135,9 @@ def read_unsupported(values: Any) -> tuple[Unsupported, ...]:
     if not isinstance(values, list):
         return ()
     return tuple(
-        _bounded(Unsupported(each["sentence"], _texts(each.get("words")), str(each.get("kind"))))
+        _limit_sizes(
+            UnsupportedSentence(each["sentence"], _texts(each.get("words")), str(each.get("kind")))
+        )
         for each in values[:MOST_SENTENCES]
         if isinstance(each, Mapping) and isinstance(each.get("sentence"), str)
     )

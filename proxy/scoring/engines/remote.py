@@ -93,7 +93,7 @@ class RemoteScorer:
 
     def connect(self) -> None:
         """Connect to the engine and compute a first score; raises EngineError."""
-        self.name = self._run(self._connected())
+        self.name = self._run(self._connect())
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """Return one score for each item; raises EngineError, immediately if the engine is down."""
@@ -133,7 +133,7 @@ class RemoteScorer:
 
     # --- On the event loop ----------------------------------------------------------------------
 
-    async def _connected(self) -> str:
+    async def _connect(self) -> str:
         name = await self._in_time(self._engine.connect())
         try:
             await self._in_time(self._engine.score([PROBE]))
@@ -176,7 +176,7 @@ class RemoteScorer:
         for pause_s in pauses():
             await asyncio.sleep(pause_s)
             try:
-                if (found := await self._connected()) == self.name:
+                if (found := await self._connect()) == self.name:
                     break
                 text = f"{self._engine.address} scores with {found} now, which needs a restart here"
                 self._tell(EngineError("engine_other", text))

@@ -53,7 +53,7 @@ from calibrator import (
 )
 from proxy.errors import BadRequestError
 from proxy.http.wire.json_splice import parse_json_object
-from proxy.scoring.engines.errors import BUSY, EngineError, checked, field_of
+from proxy.scoring.engines.errors import BUSY, EngineError, check_probability, field_of
 from proxy.scoring.engines.findings import read_unsupported, unsupported_values
 
 SCORER_PATH = "/pinocchio/v1/scorer"
@@ -90,7 +90,7 @@ def items_body(
 
     These flags are for servers that do not read the fields.
     """
-    written = [_written(item, has_tool_use, has_messages) for item in items]
+    written = [_item_json(item, has_tool_use, has_messages) for item in items]
     if has_others:
         for item, values in zip(items, written, strict=True):
             values |= _others_written(item, has_tool_use)
@@ -100,7 +100,7 @@ def items_body(
     return json.dumps({"items": written}).encode()
 
 
-def _written(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, Any]:
+def _item_json(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, Any]:
     tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
     images = {"images": [base64.b64encode(image).decode() for image in item.images]}
     texts = {"question": item.question, "answer": item.answer}
@@ -303,8 +303,8 @@ def _score(value: Any) -> Score:
     score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
     is_truncated = field_of(value, "is_truncated", bool)
     found = Score(
-        checked(score),
-        checked(confidence),
+        check_probability(score),
+        check_probability(confidence),
         is_truncated,
         _because(value),
         fields=_fields(value),
@@ -314,7 +314,9 @@ def _score(value: Any) -> Score:
     if "alone" not in value:
         return found
     compared = tuple(str(each)[:20] for each in field_of(value, "compared", list))
-    return replace(found, alone=checked(field_of(value, "alone", float)), compared=compared)
+    return replace(
+        found, alone=check_probability(field_of(value, "alone", float)), compared=compared
+    )
 
 
 def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -322,7 +324,9 @@ def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
     support, basis = value.get("support"), value.get("basis")
     act, unread = value.get("act"), value.get("unread")
     found: dict[str, Any] = {
-        "support": None if support is None else checked(field_of(value, "support", float)),
+        "support": None
+        if support is None
+        else check_probability(field_of(value, "support", float)),
         "unsupported": read_unsupported(value.get("unsupported")),
         "needs_facts": value.get("needs_facts") is True,
         "is_unfamiliar": value.get("is_unfamiliar") is True,
@@ -373,7 +377,7 @@ def _mark(value: Any) -> Mark:
 def _field(value: Any) -> FieldDoubt:
     name, mark = field_of(value, "name", str)[:200], field_of(value, "mark", str)[:200]
     share = value.get("share")
-    known = None if share is None else checked(field_of(value, "share", float))
+    known = None if share is None else check_probability(field_of(value, "share", float))
     return FieldDoubt(name, mark, field_of(value, "call", int), known)
 
 

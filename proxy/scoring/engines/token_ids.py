@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from calibrator import Item, Score, load_token_prompts
 from proxy.config.settings.engines import TokenIds
-from proxy.scoring.engines.errors import EngineError, checked, field_of
+from proxy.scoring.engines.errors import EngineError, check_probability, field_of
 from proxy.scoring.engines.json_client import JsonClient
 
 Json = dict[str, Any]
@@ -95,7 +95,7 @@ class TokenIdEngine:
             raise EngineError("engine_answer", text)
         values = self._dialect.probabilities(answer, len(ids))
         return [
-            self._prompts.score(prompt, checked(value))
+            self._prompts.score(prompt, check_probability(value))
             for prompt, value in zip(prompts, values, strict=True)
         ]
 

@@ -58,7 +58,7 @@ from proxy.scoring.engines.scorer_protocol import (
     scores_body,
 )
 from proxy.scoring.loader import check_calibrator, scorer_loader
-from proxy.scoring.scoring import Scoring, described
+from proxy.scoring.scoring import Scoring, describe_error
 
 log = structlog.get_logger(__name__)
 
@@ -220,7 +220,7 @@ def _result(ticket: Ticket) -> Score | Failure:
     if isinstance(error, NotScorableError):
         return Failure(error.reason, str(error))
     if error is not None:
-        log.error("score_failed", **described(error))
+        log.error("score_failed", **describe_error(error))
         return Failure("scorer_failed", f"the calibrator failed ({type(error).__name__})")
     if (score := ticket.score) is None:
         return Failure("scorer_closed", "the scoring server is stopping")

@@ -100,7 +100,7 @@ class Replica:
     """One calibrator; made and called by Ray Serve."""
 
     def __init__(self, args: dict[str, Any]) -> None:
-        config = configured(args)  # on this machine, whose environment has the secrets
+        config = replica_config(args)  # on this machine, whose environment has the secrets
         scorer = self.load(config.calibrator)
         self._canary_score = scorer.score_batch([CANARY])[0].score
         self._queue = ServeQueue(scorer)
@@ -121,7 +121,7 @@ class Replica:
             raise CalibratorError(f"a score was {self._canary_score} and is {score} now")
 
 
-def configured(args: dict[str, Any]) -> Config:
+def replica_config(args: dict[str, Any]) -> Config:
     """Return the configuration of a replica; raises ValueError or StartupError with the mistake."""
     if unknown := sorted(args.keys() - SECTIONS):
         raise StartupError(
@@ -154,5 +154,5 @@ def app(args: dict[str, Any]) -> Application:
 
     Raises ValueError or StartupError.
     """
-    configured(args)
+    replica_config(args)
     return SCORER.bind(args)

@@ -107,14 +107,14 @@ class Chain:
             head = connection.info.pop(_WRITTEN, None)
             type(dialect).do_commit(dialect, connection)
             if head is not None:
-                self._committed(head)
+                self._note_commit(head)
 
         dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
         sa.event.listen(engine, "rollback", lambda connection: connection.info.pop(_WRITTEN, None))
         if self._settles_s:
-            sa.event.listen(engine, "handle_error", self._failed)
+            sa.event.listen(engine, "handle_error", self._forget_unsettled)
 
-    def _committed(self, head: tuple[int, str]) -> None:
+    def _note_commit(self, head: tuple[int, str]) -> None:
         now, settling = time.monotonic(), self._settling
         if not self._settles_s:
             self._known = head
@@ -123,7 +123,7 @@ class Chain:
         while settling[0][0] < now - self._settles_s:
             self._known = settling.popleft()[1]
 
-    def _failed(self, context: sa.ExceptionContext) -> None:
+    def _forget_unsettled(self, context: sa.ExceptionContext) -> None:
         """Forget the entries that have not settled when a connection breaks.
 
         The server may have crashed.
@@ -168,7 +168,7 @@ class Chain:
 
         Logs an error if entries written here are gone.
         """
-        if (lost := self._lost(connection, last)) is not None:
+        if (lost := self._lost_entry(connection, last)) is not None:
             log.error("audit_chain_cut", known_head=lost, hint="pinocchio audit verify")
             if last is not None:
                 yield CUT, "", orjson.dumps({"after": lost})
@@ -178,7 +178,7 @@ class Chain:
             yield from _there_before(connection, of, orjson.loads(covers))
         yield kind, of, covers
 
-    def _lost(self, connection: sa.Connection, last: Any) -> str | None:
+    def _lost_entry(self, connection: sa.Connection, last: Any) -> str | None:
         """Return the last entry written here, as SEQUENCE:MAC, if the database no longer has it."""
         known = self._last_known()
         if known is None or (last is not None and (last.sequence, last.mac) == known):
@@ -204,13 +204,13 @@ def note_change(
     """
     if chain := connection.get_execution_options().get(_OPTION):
         rows = connection.execute(sa.select(table).where(*which)).all()
-        chain.append(connection, kind, table.name, covered(table, rows))
+        chain.append(connection, kind, table.name, digest_rows(table, rows))
 
 
 def note_rows(connection: sa.Connection, kind: str, table: sa.Table, rows: Alike) -> None:
     """Note rows in the chain whose values are known, without reading them; see `note_change`."""
     if chain := connection.get_execution_options().get(_OPTION):
-        chain.append(connection, kind, table.name, _covered(table, rows))
+        chain.append(connection, kind, table.name, _digest_groups(table, rows))
 
 
 def note_deletion(connection: sa.Connection, table: sa.Table, before: str) -> None:
@@ -227,12 +227,12 @@ def mac_of(key: bytes, entry: Mapping[str, Any]) -> str:
     return hmac.new(key, orjson.dumps(told), hashlib.sha256).hexdigest()
 
 
-def covered(table: sa.Table, rows: Iterable[Sequence[Any]]) -> bytes:
+def digest_rows(table: sa.Table, rows: Iterable[Sequence[Any]]) -> bytes:
     """Return the digests of rows by their primary keys, as JSON."""
-    return _covered(table, by_types(rows))
+    return _digest_groups(table, by_types(rows))
 
 
-def _covered(table: sa.Table, rows: Alike) -> bytes:
+def _digest_groups(table: sa.Table, rows: Alike) -> bytes:
     key, found = itemgetter(_place_of_key(table)), dict[str, str]()
     for types, alike in rows.items():
         digests = _digests(_shape(table, types), alike)
@@ -270,11 +270,11 @@ def _digests(shape: _Shape, rows: Sequence[Sequence[Any]]) -> list[str]:
     values = map(compress, rows, repeat(shape.is_there))
     told: Iterable[dict[str, Any]] = map(dict, map(zip, repeat(shape.names), values))
     if shape.defaults or shape.converts:
-        told = map(_settled, told, repeat(shape))
+        told = map(_normalize_row, told, repeat(shape))
     return [sha256.hexdigest()[:_DIGITS] for sha256 in map(hashlib.sha256, map(orjson.dumps, told))]
 
 
-def _settled(told: dict[str, Any], shape: _Shape) -> dict[str, Any]:
+def _normalize_row(told: dict[str, Any], shape: _Shape) -> dict[str, Any]:
     """Leave out defaults, and convert values whose types differ between databases."""
     for name, default in shape.defaults:
         if told[name] == default:
@@ -306,11 +306,15 @@ def _place_of_key(table: sa.Table) -> int:
     return [*table.columns].index(key)
 
 
-def _hashed(value: bytes) -> str:
+def _hash_bytes(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
-_CONVERTS: Final[Mapping[type, Callable[[Any], Any]]] = {bool: bool, float: float, bytes: _hashed}
+_CONVERTS: Final[Mapping[type, Callable[[Any], Any]]] = {
+    bool: bool,
+    float: float,
+    bytes: _hash_bytes,
+}
 
 
 def _there_before(
@@ -336,7 +340,7 @@ def _there_before(
                 row for row in rows if name != of or str(row[_place_of_key(table)]) not in covers
             ]
             if fresh:
-                yield FOUND, name, covered(table, fresh)
+                yield FOUND, name, digest_rows(table, fresh)
 
 
 # --- the key -------------------------------------------------------------------------------------

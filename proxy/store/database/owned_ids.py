@@ -60,7 +60,7 @@ class OwnedIds:
     def __init__(self, url: str | None, ask_others: AskOthers | None = None) -> None:
         """Keep owners in the store at `url`, or only in memory where it is None.
 
-        `ask_others` asks the other workers, by their `known`, for owners not yet written.
+        `ask_others` asks the other workers, by their `cached_owners`, for owners not yet written.
         """
         self._ask_others = ask_others
         self._known: OrderedDict[str, Owner] = OrderedDict()
@@ -110,7 +110,7 @@ class OwnedIds:
             found |= told
         return found
 
-    def known(self, ids: Iterable[str]) -> dict[str, Owner] | None:
+    def cached_owners(self, ids: Iterable[str]) -> dict[str, Owner] | None:
         """Return the owners that this process has in memory, or None if it has none of these ids.
 
         May be called from any thread.
@@ -131,7 +131,7 @@ class OwnedIds:
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
 
-    def _opened(self) -> sa.Engine:
+    def _open_engine(self) -> sa.Engine:
         assert self._engine is not None
         return self._engine.get()
 
@@ -142,7 +142,7 @@ class OwnedIds:
         """
         columns = owned_ids.c.id, owned_ids.c.key_hash, owned_ids.c.withheld
         found: dict[str, Owner] = {}
-        with reading(self._opened()) as connection:
+        with reading(self._open_engine()) as connection:
             for start in range(0, len(ids), AT_ONCE):
                 some = ids[start : start + AT_ONCE]
                 for id, *owner in connection.execute(
@@ -174,7 +174,7 @@ class OwnedIds:
             {"id": id, "key_hash": owner.key_hash, "withheld": owner.withheld, "made_at": now}
             for id, owner in sorted(batch.items())  # sorted, or two processes could deadlock
         ]
-        with self._opened().begin() as connection:
+        with self._open_engine().begin() as connection:
             insert = insert_into(owned_ids, connection)
             is_theirs = owned_ids.c.key_hash == insert.excluded.key_hash
             changed = {"withheld": insert.excluded.withheld}

@@ -52,7 +52,7 @@ class Withdrawal:
     withdrawn_at: float
 
 
-class Findings:
+class VerdictStore:
     """Verdicts and withdrawals in the store at `url`.
 
     Each method may wait for the database, and raises StoreError.
@@ -72,7 +72,7 @@ class Findings:
 
     def withdraw(self, withdrawal: Withdrawal) -> None:
         """Store a withdrawal, unless its grant was withdrawn before."""
-        with self._writing() as connection:
+        with self._write_transaction() as connection:
             new = insert_into(_withdrawn, connection).values(**asdict(withdrawal))
             kept = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
             if connection.execute(kept).first():
@@ -91,11 +91,11 @@ class Findings:
         self, request_id: str, is_correct: bool, reviewer: str = "", note: str | None = None
     ) -> None:
         """Store a label of a reply, in place of an earlier one by this reviewer."""
-        with self._writing() as connection:
+        with self._write_transaction() as connection:
             keep_label(connection, request_id, is_correct, reviewer, note)
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def _write_transaction(self) -> Iterator[sa.Connection]:
         try:
             with self.engine.begin() as connection:
                 yield connection

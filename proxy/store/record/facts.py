@@ -27,7 +27,7 @@ FINDINGS: Final = frozenset(("support", "basis", "act", "needs_facts", "familiar
 """The facts that are missing in records from before findings were kept."""
 
 
-class Found(Protocol):
+class RowFindings(Protocol):
     """The findings in a row's own columns: those of the least certain choice."""
 
     @property
@@ -42,8 +42,11 @@ class Found(Protocol):
     def is_familiar(self) -> bool | None: ...
 
 
-def written(
-    facts: Sequence[Facts], model: str | None, confidence: float | None, found: Found | None = None
+def facts_json(
+    facts: Sequence[Facts],
+    model: str | None,
+    confidence: float | None,
+    found: RowFindings | None = None,
 ) -> str | None:
     """Return the facts as JSON, or None if that is too long, such as with thousands of tool calls.
 

@@ -26,7 +26,7 @@ READ_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedExchange:
     """One recorded exchange, with the facts of each choice that a policy decided on.
 
     `lacks` names the facts that this record does not hold, which then have their defaults.
@@ -91,20 +91,20 @@ class Recorded:
         return self.policy if is_of_these else None
 
 
-def find(engine: sa.Engine, id: str) -> Recorded | None:
+def find(engine: sa.Engine, id: str) -> RecordedExchange | None:
     """Return the exchange with this request id or review id, or None if there is none.
 
     For a request that asked again for a held reply, it is the exchange for which that was held.
     Raises StoreError.
     """
-    found = next(_select(engine, _recorded().where(_is_about(engine, id))), None)
+    found = next(_select(engine, _exchange_query().where(_is_about(engine, id))), None)
     review_id = None
     if found is None:
         poll = poll_by(engine, id)
         review_id = poll.review_id if poll else None
     if review_id is None:
         return found
-    return next(_select(engine, _recorded().where(_is_about(engine, review_id))), found)
+    return next(_select(engine, _exchange_query().where(_is_about(engine, review_id))), found)
 
 
 class OwnRecord:
@@ -113,7 +113,7 @@ class OwnRecord:
     def __init__(self, engine: Callable[[], sa.Engine]) -> None:
         self._engine = engine
 
-    def find(self, request_id: str, key_hash: str, within_s: float) -> Recorded | None:
+    def find(self, request_id: str, key_hash: str, within_s: float) -> RecordedExchange | None:
         """Return the exchange with this id and key, or None if there is none within `within_s`.
 
         It looks again for `within_s` seconds, because the record is written after the reply. Call
@@ -121,7 +121,7 @@ class OwnRecord:
         """
         until = time.monotonic() + within_s
         is_its = exchanges.c.request_id == request_id, exchanges.c.key_hash == key_hash
-        query = _recorded().where(*is_its)
+        query = _exchange_query().where(*is_its)
         while (found := next(_select(self._engine(), query), None)) is None:
             if time.monotonic() > until:
                 return None
@@ -145,17 +145,19 @@ def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
     return exchanges.c.request_id == sa.literal(request_id)
 
 
-def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
+def since(engine: sa.Engine, started_at: float) -> Iterator[RecordedExchange]:
     """Yield the exchanges that policies decided on since a time, the oldest first.
 
     `started_at` is in seconds since the epoch. Raises StoreError.
     """
     later = exchanges.c.request_id >= first_id(started_at)
     is_decided = exchanges.c.policy.is_not(None)
-    return _select(engine, _recorded().where(later, is_decided).order_by(exchanges.c.request_id))
+    return _select(
+        engine, _exchange_query().where(later, is_decided).order_by(exchanges.c.request_id)
+    )
 
 
-def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
+def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, RecordedExchange]]:
     """Return the verdicts with a number greater than `id`, each with its number and its exchange.
 
     They have the order of their numbers. Where several people labelled a reply, only the first
@@ -209,14 +211,14 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
     return found
 
 
-def _recorded() -> sa.Select[Any]:
+def _exchange_query() -> sa.Select[Any]:
     """Return the query for exchanges, each with its latest verdict."""
     latest = sa.select(verdicts.c.is_correct).order_by(verdicts.c.given_at.desc()).limit(1)
     latest = latest.where(verdicts.c.request_id == exchanges.c.request_id)
     return sa.select(*exchanges.c, latest.scalar_subquery().label("is_correct"))
 
 
-def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[Recorded]:
+def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[RecordedExchange]:
     options = {"yield_per": READ_AT_ONCE}
     with (
         reading(engine) as connection,
@@ -248,10 +250,10 @@ _PLAIN: Final = (
 )
 
 
-def _read(row: Mapping[str, Any]) -> Recorded:
+def _read(row: Mapping[str, Any]) -> RecordedExchange:
     facts, lacks = facts_in(row)
     shadowed = json.loads(row["shadowed"]) if row["shadowed"] else ()
-    return Recorded(
+    return RecordedExchange(
         facts=facts,
         lacks=lacks,
         shadowed=tuple((each["rule"], each["action"]) for each in shadowed),

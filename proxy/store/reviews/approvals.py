@@ -20,9 +20,9 @@ import sqlalchemy as sa
 from proxy.store.database.chain import note_change
 from proxy.store.database.notifications import DECIDED, notify
 from proxy.store.database.verdicts import keep_label
-from proxy.store.reviews.events import happened
+from proxy.store.reviews.events import insert_event
 from proxy.store.reviews.held_replies import HELD, RELEASED, HeldReply, held_replies
-from proxy.store.reviews.standing import Standing, agreed, give
+from proxy.store.reviews.standing import StandingRequest, give, narrowest_bounds
 
 APPROVED, EDITED = "approved", "edited"  # events of a reply that stays held
 _DIGITS: Final = 16  # hexadecimal digits of a revision
@@ -67,7 +67,7 @@ class Approval:
     revised: bytes | None = None
     note: str | None = None
     revision: str | None = None
-    standing: Standing | None = None  # a request to approve calls like this one too
+    standing: StandingRequest | None = None  # a request to approve calls like this one too
 
 
 def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> HeldReply | None:
@@ -95,16 +95,16 @@ def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> Held
         "note": given.note,
     }
     if given.standing is not None:
-        one["like_this"] = given.standing.told()
+        one["like_this"] = given.standing.stored_values()
     people = [*approved_by(before), one]
     values: dict[str, Any] = {"approved": json.dumps(people), "proposed": proposed}
     event = APPROVED if given.revised is None else EDITED
-    if len(people) >= held.needed:
+    if len(people) >= held.quorum:
         event = RELEASED
         values |= {"state": RELEASED, "decided_at": now, "decided_by": given.reviewer}
         values |= {"revised": proposed, "proposed": None, "note": given.note}
     connection.execute(held_replies.update().where(is_its).values(**values))
-    connection.execute(happened(held.id, event, now, given.reviewer))
+    connection.execute(insert_event(held.id, event, now, given.reviewer))
     if given.is_correct is not None and held.request_id is not None:
         keep_label(connection, held.request_id, given.is_correct, given.reviewer, given.note)
     if event == RELEASED:
@@ -118,7 +118,7 @@ def _cover(
     connection: sa.Connection, held: HeldReply, given: Approval, people: list[dict[str, Any]]
 ) -> None:
     """Give a standing approval if all who approved asked for it, within the narrowest bounds."""
-    if given.standing is not None and (bounds := agreed(people)) is not None:
+    if given.standing is not None and (bounds := narrowest_bounds(people)) is not None:
         for_s, most_uses = bounds
         standing = replace(given.standing, for_s=for_s, most_uses=most_uses)
         give(connection, held, standing, ", ".join(each["by"] for each in people))

@@ -19,14 +19,14 @@ from proxy.http.wire.worker_threads import ShedCounter, Worker
 from proxy.store.database.chain import note_change
 from proxy.store.database.database import LazyEngine, cause
 from proxy.store.database.tables import metadata
-from proxy.store.reviews.events import noted, review_events
+from proxy.store.reviews.events import event_values, review_events
 from proxy.store.reviews.held_replies import AUDIT, HELD, HeldReply, row_of
 
 held_replies = metadata.tables["held_replies"]
 AT_ONCE = 50  # rows in a transaction, during which other writers wait
 
 
-class _Drawn(NamedTuple):
+class _AuditDraw(NamedTuple):
     reply: HeldReply
     max_open: int  # the limit in its configuration
 
@@ -41,7 +41,7 @@ class AuditWriter:
     def __init__(self, url: str, *, max_queue: int = 1_000, max_bytes: int = 64 * 2**20) -> None:
         self._max_queue = max_queue
         self._max_bytes = max_bytes
-        self._waiting: deque[_Drawn] = deque()
+        self._waiting: deque[_AuditDraw] = deque()
         self._bytes = 0
         self._lock = threading.Lock()  # for the two above
         self._worker = Worker("audits", self._write_all)
@@ -62,7 +62,7 @@ class AuditWriter:
         with self._lock:
             is_full = len(self._waiting) >= self._max_queue or self._bytes + size > self._max_bytes
             if not is_full:
-                self._waiting.append(_Drawn(drawn, max_open))
+                self._waiting.append(_AuditDraw(drawn, max_open))
                 self._bytes += size
         if is_full:
             self._shed.add(1, "queue_full")
@@ -83,14 +83,14 @@ class AuditWriter:
         for start in range(0, len(batch), AT_ONCE):
             self._write(batch[start : start + AT_ONCE])
 
-    def _write(self, batch: list[_Drawn]) -> None:
+    def _write(self, batch: list[_AuditDraw]) -> None:
         try:
             with self._engine.get().begin() as connection:
                 taken = connection.execute(_count_open()).scalar_one()
                 room = max(0, batch[-1].max_open - taken)
                 if kept := [row_of(each.reply) for each in batch[:room]]:
                     connection.execute(held_replies.insert(), kept)
-                    notes = [noted(row["id"], HELD, row["created_at"]) for row in kept]
+                    notes = [event_values(row["id"], HELD, row["created_at"]) for row in kept]
                     connection.execute(review_events.insert(), notes)
                     written = held_replies.c.id.in_([row["id"] for row in kept])
                     note_change(connection, "drawn", held_replies, written)

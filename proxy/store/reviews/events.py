@@ -30,7 +30,7 @@ KEPT_S: Final = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ReviewEvent:
     """One event, with the facts of its reply that are not text."""
 
     number: int
@@ -48,14 +48,14 @@ class Event:
     expires_at: float
 
 
-def noted(review_id: str, event: str, at: float, by: str | None = None) -> dict[str, Any]:
+def event_values(review_id: str, event: str, at: float, by: str | None = None) -> dict[str, Any]:
     """Return the values of an event's row."""
     return {"review_id": review_id, "event": event, "at": at, "by": by}
 
 
-def happened(review_id: str, event: str, at: float, by: str | None = None) -> sa.Insert:
+def insert_event(review_id: str, event: str, at: float, by: str | None = None) -> sa.Insert:
     """Return the statement that inserts an event."""
-    return review_events.insert().values(noted(review_id, event, at, by))
+    return review_events.insert().values(event_values(review_id, event, at, by))
 
 
 def event_columns(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:

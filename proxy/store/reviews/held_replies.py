@@ -25,8 +25,8 @@ from proxy.store.database.client_keys import client_keys
 from proxy.store.database.database import cause, open_async_engine, open_engine, storable
 from proxy.store.database.tables import metadata, place_of
 from proxy.store.reviews.bound_replies import BoundReplies
-from proxy.store.reviews.events import happened, noted, review_events
-from proxy.store.reviews.standing import Call, candidates, matching, use
+from proxy.store.reviews.events import event_values, insert_event, review_events
+from proxy.store.reviews.standing import Call, candidates, match_calls, use
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -141,7 +141,7 @@ class HeldReply:
     findings: str | None = None
 
     @property
-    def needed(self) -> int:
+    def quorum(self) -> int:
         """The number of people who have to approve it."""
         return self.approvals or 1
 
@@ -156,7 +156,7 @@ class HeldReply:
         return self if self.proposed is None else replace(self, reply=self.proposed)
 
     @property
-    def outgoing(self) -> bytes:
+    def released_bytes(self) -> bytes:
         """The bytes that a client gets after a release: a reviewer's edit, or upstream's reply."""
         return self.reply if self.revised is None else self.revised
 
@@ -170,7 +170,7 @@ class HeldReply:
         return self.request_digest is not None
 
     @property
-    def standing(self) -> str:
+    def current_state(self) -> str:
         """The state that counts now: the stored one, or the one that follows from the time.
 
         If nobody decided in time, the policy's `on_expiry` counts. A bound reply that was released
@@ -193,7 +193,7 @@ def _wait_for_others(connection: sa.Connection, held: HeldReply) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
 
 
-def _unseen(held: HeldReply, asked_at: float) -> sa.Select[Any]:
+def _same_request_query(held: HeldReply, asked_at: float) -> sa.Select[Any]:
     """Return the query for an open reply that was held for the same request before `asked_at`.
 
     It was not stored yet when the request looked for one, else the request would have got it.
@@ -243,7 +243,7 @@ class Store:
         """
         row = row_of(held)
         try:
-            async with self._opened().begin() as connection:
+            async with self._open_engine().begin() as connection:
                 await connection.run_sync(_wait_for_others, held)
                 for most, waiting, whose in self._limits(caller):
                     if (count := (await connection.execute(waiting)).scalar_one()) >= most:
@@ -252,10 +252,10 @@ class Store:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert(), row)
                 if held.is_bound and asked_at is not None:
-                    others = await connection.execute(_unseen(held, asked_at))
+                    others = await connection.execute(_same_request_query(held, asked_at))
                     if others.first() is not None:
                         raise StoreError(HELD_ALREADY)
-                await connection.execute(happened(held.id, held.state, held.created_at))
+                await connection.execute(insert_event(held.id, held.state, held.created_at))
                 await connection.run_sync(note_change, "held", _held, _held.c.id == held.id)
         except SQLAlchemyError as error:
             raise StoreError(f"the reply could not be stored: {cause(error)}") from error
@@ -304,7 +304,7 @@ class Store:
         newest = sa.select(_held).where(is_its).order_by(_held.c.created_at.desc())
         return await self._select(newest.limit(MOST_OF_ONE_REQUEST))
 
-    async def undecided(self, ids: Collection[str]) -> set[str]:
+    async def open_ids(self, ids: Collection[str]) -> set[str]:
         """Return the ids of those replies that are still held."""
         query = sa.select(_held.c.id).where(_held.c.id.in_(ids), _held.c.state == HELD)
         return {row[0] for row in await self._rows(query)}
@@ -331,18 +331,18 @@ class Store:
         if any(storable(tool) != tool for tool in tools):  # no approval is given for such a name
             return None
         found = await self._rows(candidates(key_hash, rule_digest, tools))
-        ids = [*matching(calls, found)]
+        ids = [*match_calls(calls, found)]
         if not found or not all(ids):
             return None
         try:
-            async with self._opened().connect() as connection:
+            async with self._open_engine().connect() as connection:
                 used: list[str] | None = await connection.run_sync(use, ids)
                 await (connection.rollback() if used is None else connection.commit())
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
         return used
 
-    def _opened(self) -> AsyncEngine:
+    def _open_engine(self) -> AsyncEngine:
         """Return the engine, connected at the first call.
 
         Raises StoreError if the store is not open. Most proxies hold nothing, and the import takes
@@ -359,7 +359,7 @@ class Store:
 
     async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         try:
-            async with self._opened().connect() as connection:
+            async with self._open_engine().connect() as connection:
                 rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be read: {cause(error)}") from error
@@ -371,7 +371,7 @@ class Store:
         Return whether it matched.
         """
         try:
-            async with self._opened().begin() as connection:
+            async with self._open_engine().begin() as connection:
                 is_done = (await connection.execute(statement)).rowcount == 1
                 if is_done:
                     await connection.run_sync(note_change, kind, _held, _held.c.id == id)
@@ -419,7 +419,7 @@ def _change_some(
     change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
     change = change.values(values).returning(_held.c.id)
     if ids := connection.execute(change).scalars().all():
-        connection.execute(review_events.insert(), [noted(id, event, now) for id in ids])
+        connection.execute(review_events.insert(), [event_values(id, event, now) for id in ids])
         note_change(connection, event, _held, _held.c.id.in_(ids))
     connection.commit()
     return len(ids)

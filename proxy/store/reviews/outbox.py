@@ -21,7 +21,7 @@ from proxy.errors import StoreError
 from proxy.store.database.database import LazyEngine, cause
 from proxy.store.database.tables import metadata
 from proxy.store.database.verdicts import reading
-from proxy.store.reviews.events import Event, event_columns, review_events
+from proxy.store.reviews.events import ReviewEvent, event_columns, review_events
 
 deliveries = sa.Table(
     "webhook_deliveries",
@@ -46,10 +46,10 @@ class Delivery:
     id: str
     target: str
     attempts: int
-    event: Event
+    event: ReviewEvent
 
 
-class Outbox:
+class DeliveryOutbox:
     """The deliveries in the store at `url`.
 
     Methods wait for the database, so call them from a thread. Each raises StoreError.
@@ -61,7 +61,7 @@ class Outbox:
     def close(self) -> None:
         self._engine.close()
 
-    def announce(self, targets_of: Callable[[Event], Iterable[str]]) -> int:
+    def announce(self, targets_of: Callable[[ReviewEvent], Iterable[str]]) -> int:
         """Create the deliveries of events that are not announced yet.
 
         Return how many events these were.
@@ -70,14 +70,14 @@ class Outbox:
         is_new = review_events.c.is_announced.is_(False)
         some = sa.select(number).where(is_new).order_by(number).limit(ANNOUNCED_AT_ONCE)
         claim = review_events.update().where(number.in_(some), is_new)
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             claimed = connection.execute(claim.values(is_announced=True).returning(number))
             numbers = claimed.scalars().all()
             if not numbers:
                 return 0
             room = MOST_WAITING - connection.execute(_count_waiting()).scalar_one()
             found = connection.execute(event_columns().where(number.in_(numbers)).order_by(number))
-            events = [Event(**row._mapping) for row in found]
+            events = [ReviewEvent(**row._mapping) for row in found]
             since = time.time() - FRESH_S
             rows = [
                 {"id": new_id(), "event_number": each.number, "target": target, "due_at": each.at}
@@ -96,7 +96,7 @@ class Outbox:
         due = sa.select(table.id).where(table.due_at <= now).order_by(table.due_at).limit(limit)
         claim = deliveries.update().where(table.id.in_(due), table.due_at <= now)
         claim = claim.values(due_at=now + lease_s, attempts=table.attempts + 1)
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             ids = connection.execute(claim.returning(table.id)).scalars().all()
             if not ids:
                 return []
@@ -107,31 +107,31 @@ class Outbox:
             rows = connection.execute(query.where(table.id.in_(ids)).order_by(table.due_at))
             return [_delivery(row) for row in rows]
 
-    def sent(self, id: str) -> None:
+    def delete_sent(self, id: str) -> None:
         """Delete a delivery that was sent."""
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             connection.execute(deliveries.delete().where(deliveries.c.id == id))
 
     def postpone(self, id: str, wait_s: float) -> None:
         """Set the next attempt of a delivery to `wait_s` seconds from now."""
         change = deliveries.update().where(deliveries.c.id == id)
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             connection.execute(change.values(due_at=time.time() + wait_s))
 
     def give_up(self, id: str) -> None:
         """Mark a delivery as given up, so that it is not tried again."""
         change = deliveries.update().where(deliveries.c.id == id)
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             connection.execute(change.values(due_at=None, given_up_at=time.time()))
 
     def forget(self) -> None:
         """Delete the deliveries that were given up more than `KEPT_S` seconds ago."""
-        with self._changing() as connection:
+        with self._change_transaction() as connection:
             is_old = deliveries.c.given_up_at < time.time() - KEPT_S
             connection.execute(deliveries.delete().where(is_old))
 
     @contextmanager
-    def _changing(self) -> Iterator[sa.Connection]:
+    def _change_transaction(self) -> Iterator[sa.Connection]:
         try:
             with self._engine.get().begin() as connection:
                 yield connection
@@ -162,4 +162,4 @@ def _count_waiting() -> sa.Select[Any]:
 def _delivery(row: sa.Row[Any]) -> Delivery:
     values = dict(row._mapping)
     id, target, attempts = (values.pop(k) for k in ("delivery_id", "target", "attempts"))
-    return Delivery(id, target, attempts, Event(**values))
+    return Delivery(id, target, attempts, ReviewEvent(**values))

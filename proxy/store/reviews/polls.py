@@ -28,7 +28,7 @@ polls = sa.Table(
 sa.Index("polls_of_review", polls.c.review_id)
 
 
-class Standing(NamedTuple):
+class HoldState(NamedTuple):
     """The state of a held reply: `request_id` names its exchange, `polls` counts its polls.
 
     Times are seconds since the epoch.
@@ -65,14 +65,14 @@ def poll_by(engine: sa.Engine, request_id: str) -> Poll | None:
     return Poll(*row) if row else None
 
 
-def standing_of(engine: sa.Engine, review_id: str) -> Standing | None:
+def standing_of(engine: sa.Engine, review_id: str) -> HoldState | None:
     """Return the state of the held reply with this id, or None; raises StoreError."""
     held = metadata.tables["held_replies"].c
     columns = held.id, held.request_id, held.state, held.decided_by, held.expires_at
     query = sa.select(*columns, counted_polls(held.id)).where(held.id == review_id)
     with reading(engine) as connection:
         row = connection.execute(query).first()
-    return Standing(*row) if row else None
+    return HoldState(*row) if row else None
 
 
 def stored_reply(engine: sa.Engine, review_id: str) -> HeldReply | None:

@@ -48,7 +48,7 @@ Call = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StandingRequest:
     """A reviewer's request for a standing approval: which calls, for how long, and how many."""
 
     tool: str
@@ -56,7 +56,7 @@ class Standing:
     for_s: float
     most_uses: int
 
-    def told(self) -> dict[str, Any]:
+    def stored_values(self) -> dict[str, Any]:
         """Return the values to store with one of several approvals until the last is given."""
         return {"for_s": self.for_s, "uses": self.most_uses, "pattern": json.loads(self.arguments)}
 
@@ -138,7 +138,7 @@ def _object(arguments: str) -> dict[str, Any] | None:
         value = json.loads(
             arguments or "{}",
             object_pairs_hook=_once,
-            parse_float=_Written,
+            parse_float=_NumberText,
             parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError):
@@ -153,7 +153,7 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-class _Written(str):
+class _NumberText(str):
     """A number as it is written: 1e999 is not null, and 1.0 is not 1."""
 
     __slots__ = ()
@@ -169,7 +169,7 @@ def _digest(value: Any) -> str:
 
 def _canonical(value: Any) -> str:
     """Return a text that is the same for equal JSON values only; raises RecursionError."""
-    if isinstance(value, _Written):
+    if isinstance(value, _NumberText):
         return str(value)
     if isinstance(value, list):
         return f"[{','.join(map(_canonical, value))}]"
@@ -182,7 +182,7 @@ def _canonical(value: Any) -> str:
 # --- given, used, revoked ------------------------------------------------------------------------
 
 
-def give(connection: sa.Connection, held: Any, standing: Standing, by: str) -> str:
+def give(connection: sa.Connection, held: Any, standing: StandingRequest, by: str) -> str:
     """Insert a standing approval in the transaction of its approval; return its id."""
     now = time.time()
     values = {
@@ -202,7 +202,7 @@ def give(connection: sa.Connection, held: Any, standing: Standing, by: str) -> s
     return str(values["id"])
 
 
-def agreed(people: Sequence[dict[str, Any]]) -> tuple[float, int] | None:
+def narrowest_bounds(people: Sequence[dict[str, Any]]) -> tuple[float, int] | None:
     """Return the narrowest bounds, in seconds and uses, that all who approved have asked for.
 
     Returns None where one of them asked for none, or for other calls.
@@ -258,7 +258,7 @@ def revoke(connection: sa.Connection, id: str, by: str) -> bool:
     return True
 
 
-def listed(
+def approvals_query(
     queues: Collection[str] | None, *, is_all: bool = False, id: str | None = None
 ) -> sa.Select[Any]:
     """Return the query for standing approvals, the newest first: in some queues, or with an id.
@@ -271,7 +271,7 @@ def listed(
     return query if is_all else query.where(*_is_open())
 
 
-def matching(calls: Sequence[Call], found: Sequence[Any]) -> Iterator[list[str]]:
+def match_calls(calls: Sequence[Call], found: Sequence[Any]) -> Iterator[list[str]]:
     """Yield for each call the ids of the approvals that cover it."""
     for tool, arguments in calls:
         yield [row.id for row in found if row.tool == tool and covers(row.arguments, arguments)]

@@ -45,7 +45,7 @@ class LinkUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class LinkDecision:
     """The decision for which a link was used."""
 
     verdict: str
@@ -61,13 +61,13 @@ def use_up(connection: sa.Connection, use: LinkUse, verdict: str) -> bool:
     return connection.execute(kept).first() is not None
 
 
-def found_use(engine: sa.Engine, use: LinkUse) -> Used | None:
+def found_use(engine: sa.Engine, use: LinkUse) -> LinkDecision | None:
     """Return the decision for which a link was used, or None; raises StoreError."""
     columns = used_links.c.verdict, used_links.c.used_at
     of_it = [used_links.c[name] == value for name, value in use.key.items()]
     with reading(engine) as connection:
         row = connection.execute(sa.select(*columns).where(*of_it)).one_or_none()
-    return None if row is None else Used(*row)
+    return None if row is None else LinkDecision(*row)
 
 
 def forget_uses(connection: sa.Connection) -> None:

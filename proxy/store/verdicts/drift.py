@@ -80,7 +80,7 @@ class Position:
     verdict_id: int = 0
 
 
-class Scored(NamedTuple):
+class ReplyScore(NamedTuple):
     """A reply's score by the calibrator itself; `at` is in seconds since the epoch."""
 
     request_id: str
@@ -92,7 +92,7 @@ class Scored(NamedTuple):
     at: float
 
 
-class Judged(NamedTuple):
+class AuditVerdict(NamedTuple):
     """A verdict on an audited reply: the confidence given, and whether the reply was correct."""
 
     verdict_id: int
@@ -104,7 +104,7 @@ class Judged(NamedTuple):
     at: float
 
 
-class Counted(NamedTuple):
+class CountedReply(NamedTuple):
     """A reply of a conversation that was fed to a monitor.
 
     `about` is the monitor's key, as JSON.
@@ -130,7 +130,7 @@ def read_monitors(engine: sa.Engine) -> tuple[list[Monitor], Position]:
     return found, position
 
 
-def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[Counted]:
+def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[CountedReply]:
     """Return which replies of these conversations have counted, the oldest first.
 
     Raises StoreError.
@@ -140,7 +140,7 @@ def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[Counted]
         for start in range(0, len(conversations), _AT_ONCE):
             some = its.conversation.in_(conversations[start : start + _AT_ONCE])
             rows = connection.execute(counted_conversations.select().where(some)).all()
-            found += [Counted(*row) for row in rows]
+            found += [CountedReply(*row) for row in rows]
     return sorted(found, key=lambda each: each.at)
 
 
@@ -149,7 +149,7 @@ def write_monitors(
     changed: Sequence[Monitor],
     before: Position,
     after: Position,
-    counted: Sequence[Counted] = (),
+    counted: Sequence[CountedReply] = (),
 ) -> bool:
     """Write monitors, position and counted replies in one transaction; return whether it was done.
 
@@ -182,7 +182,7 @@ def forget_monitors(engine: sa.Engine) -> int:
         raise StoreError(f"the monitors cannot be written: {cause(error)}") from error
 
 
-def distrusted(engine: sa.Engine) -> set[str]:
+def drifted_calibrators(engine: sa.Engine) -> set[str]:
     """Return the calibrators, with their recalibrations, whose calibration has drifted.
 
     Raises StoreError.
@@ -198,7 +198,9 @@ def newest_calibrators(engine: sa.Engine) -> set[str]:
     One kind scores replies alone, one knows others, and others know some of the signals. Only the
     latest `LOOKED_AT` confidences are read. Raises StoreError.
     """
-    query = sa.select(exchanges.c.request_id, exchanges.c.calibrator).where(*_scored("", 1e11))
+    query = sa.select(exchanges.c.request_id, exchanges.c.calibrator).where(
+        *_scored_before("", 1e11)
+    )
     few = query.order_by(exchanges.c.request_id.desc()).limit(LOOKED_AT).subquery()
     last = sa.func.max(few.c.request_id)
     by_age = sa.select(few.c.calibrator).group_by(few.c.calibrator).order_by(last)
@@ -219,7 +221,7 @@ def _known_by(name: str) -> tuple[bool, str]:
 
 def scored_after(
     engine: sa.Engine, request_id: str, before: float, limit: int, share: float = 1.0
-) -> list[Scored]:
+) -> list[ReplyScore]:
     """Return the scored replies after a request and before a time, in their order, `limit` at most.
 
     With a `share` below 1, all replies of about that share of conversations are read: if replies
@@ -228,14 +230,16 @@ def scored_after(
     score = _own_score(engine)
     row = exchanges.c
     columns = row.request_id, row.calibrator, row.model, row.team, row.conversation, row.started_at
-    query = sa.select(*columns, score).where(*_scored(request_id, before))
+    query = sa.select(*columns, score).where(*_scored_before(request_id, before))
     if share < 1:
         query = query.where(_place < f"{int(share * 16**_PLACES):0{_PLACES}x}")
     query = query.order_by(row.request_id).limit(limit)
     with reading(engine) as connection:
         rows = connection.execute(query).all()
     return [
-        Scored(id, calibrator.partition("+")[0], model or "", team or "", value, conversation, at)
+        ReplyScore(
+            id, calibrator.partition("+")[0], model or "", team or "", value, conversation, at
+        )
         for id, calibrator, model, team, conversation, at, value in rows
     ]
 
@@ -246,13 +250,13 @@ def count_scored(engine: sa.Engine, request_id: str, before: float) -> tuple[int
     Raises StoreError.
     """
     columns = sa.func.count(), sa.func.max(exchanges.c.request_id)
-    query = sa.select(*columns).where(*_scored(request_id, before))
+    query = sa.select(*columns).where(*_scored_before(request_id, before))
     with reading(engine) as connection:
         count, last = connection.execute(query).one()
     return count, last or request_id
 
 
-def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]:
+def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[AuditVerdict]:
     """Return the verdicts on audited replies after a verdict, in their order, `limit` at most.
 
     Where several people labelled a reply, only the first verdict is returned. Raises StoreError.
@@ -273,7 +277,7 @@ def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]
     )
     with reading(engine) as connection:
         rows = connection.execute(query.order_by(verdicts.c.id).limit(limit)).all()
-    return [Judged(*row) for row in rows]
+    return [AuditVerdict(*row) for row in rows]
 
 
 def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
@@ -289,7 +293,7 @@ def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
     return sa.func.coalesce(*alone, exchanges.c.score, exchanges.c.confidence)
 
 
-def _scored(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
+def _scored_before(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
     return (
         exchanges.c.request_id > after,
         exchanges.c.request_id < first_id(before),
@@ -303,7 +307,7 @@ _place = sa.func.coalesce(exchanges.c.conversation, sa.func.substr(exchanges.c.r
 """Evenly distributed hexadecimal digits, the same for all replies of a conversation."""
 
 
-def _note_counted(connection: sa.Connection, counted: Sequence[Counted]) -> None:
+def _note_counted(connection: sa.Connection, counted: Sequence[CountedReply]) -> None:
     """Store the replies that counted, and delete the oldest beyond `MOST_COUNTED`."""
     its = counted_conversations
     for start in range(0, len(counted), _AT_ONCE):

@@ -50,7 +50,7 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StoredFeedback:
     """One label as stored; `given_at` is in seconds since the epoch."""
 
     request_id: str
@@ -82,23 +82,25 @@ class FeedbackStore:
             some = labels[start : start + _AT_ONCE]
             try:
                 with self._engine().begin() as connection:
-                    found += _kept(connection, some, by, key_hash)
+                    found += _store_labels(connection, some, by, key_hash)
             except SQLAlchemyError as error:
                 raise StoreError(f"the store cannot be written: {cause(error)}") from error
         return found
 
-    def of(self, request_id: str | None) -> list[Given]:
+    def of(self, request_id: str | None) -> list[StoredFeedback]:
         """Return the labels of one reply, the oldest first."""
         with reading(self._engine()) as connection:
             return given_on(connection, [request_id or ""]).get(request_id or "", [])
 
 
-def given_on(connection: sa.Connection, request_ids: Sequence[str]) -> dict[str, list[Given]]:
+def given_on(
+    connection: sa.Connection, request_ids: Sequence[str]
+) -> dict[str, list[StoredFeedback]]:
     """Return the labels of these replies by request id, the oldest first."""
     query = sa.select(*_columns()).where(feedback.c.request_id.in_(request_ids))
-    found: dict[str, list[Given]] = {}
+    found: dict[str, list[StoredFeedback]] = {}
     for row in connection.execute(query.order_by(feedback.c.id)):
-        found.setdefault(row.request_id, []).append(Given(*row))
+        found.setdefault(row.request_id, []).append(StoredFeedback(*row))
     return found
 
 
@@ -118,7 +120,7 @@ def _columns() -> list[sa.Column[Any]]:
     return [column for column in feedback.columns if column.name != "id"]
 
 
-def _kept(
+def _store_labels(
     connection: sa.Connection, labels: Sequence[Feedback], by: str, key_hash: str | None
 ) -> list[Outcome]:
     known = _requests(connection, [storable(each.id) for each in labels], key_hash)

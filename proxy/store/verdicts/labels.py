@@ -96,7 +96,7 @@ def base_of(calibrator: str) -> str:
     return calibrator.partition("+")[0]
 
 
-def labelled(
+def labelled_replies(
     engine: sa.Engine, since: float = 0.0, *, has_content: bool = False
 ) -> Iterator[LabelledReply]:
     """Yield every labelled reply to a request since a time, in the order of requests.
@@ -122,10 +122,10 @@ def labelled(
         last = None
         for row in found.mappings():
             if last is not None and last["request_id"] != row["request_id"]:
-                yield _labelled(last, has_content)
+                yield _read_reply(last, has_content)
             last = row
         if last is not None:
-            yield _labelled(last, has_content)
+            yield _read_reply(last, has_content)
 
 
 def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None) -> Totals:
@@ -186,7 +186,7 @@ def first_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, str]:
         return {name: first for name, first in connection.execute(query)}
 
 
-class Given(NamedTuple):
+class ReviewerVerdict(NamedTuple):
     """A reviewer's verdict; `reviewer` is empty if nobody said who judged."""
 
     request_id: str
@@ -194,7 +194,7 @@ class Given(NamedTuple):
     is_correct: bool
 
 
-def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[Given]:
+def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[ReviewerVerdict]:
     """Return all reviewers' verdicts on replies to requests since a time, in the order of verdicts.
 
     Raises StoreError.
@@ -204,7 +204,7 @@ def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[Given]:
         sa.select(*columns).where(verdicts.c.request_id >= first_id(since)).order_by(verdicts.c.id)
     )
     with reading(engine) as connection:
-        return [Given(*row) for row in connection.execute(query)]
+        return [ReviewerVerdict(*row) for row in connection.execute(query)]
 
 
 _OF_EXCHANGE: Final = (
@@ -240,7 +240,7 @@ def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
-def _labelled(row: Any, has_content: bool) -> LabelledReply:
+def _read_reply(row: Any, has_content: bool) -> LabelledReply:
     reply = json_object(row["reply"]) if row["reply"] else None
     answering = (reply or {}).get("model")
     facts, _ = facts_in(row)

@@ -20,7 +20,7 @@ _ASKED_JUDGE: Final = '%"judge"%'  # a pattern for the calls
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class OpinionExchange:
     """An exchange with second opinions, asked for or not, or with signals.
 
     After an escalation, opinions are there without being asked for. `calls` are the recorded calls
@@ -46,11 +46,11 @@ class Hearings:
     `is_whole` says whether all exchanges of the window were read.
     """
 
-    rows: tuple[Heard, ...]
+    rows: tuple[OpinionExchange, ...]
     is_whole: bool
 
 
-def heard(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings:
+def opinion_exchanges(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings:
     """Return the exchanges with opinions or signals among the latest `limit` of a window.
 
     Raises StoreError.
@@ -68,13 +68,13 @@ def heard(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings
     found = sa.select(few).where(sa.or_(*in_facts, *in_calls))
     with reading(engine) as connection:
         count = connection.execute(sa.select(sa.func.count()).select_from(few)).scalar() or 0
-        rows = tuple(map(_heard, connection.execute(found)))
+        rows = tuple(map(_read_exchange, connection.execute(found)))
     return Hearings(rows, count < limit)
 
 
-def _heard(row: Any) -> Heard:
+def _read_exchange(row: Any) -> OpinionExchange:
     calls = json.loads(row.calls) if row.calls else []
-    return Heard(
+    return OpinionExchange(
         row.model,
         row.team,
         row.calibrator,

@@ -32,7 +32,7 @@ TOLD_BY_ACTION: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecentExchange:
     """One exchange in a list of the latest; `decided_by` is the reviewer of a held reply."""
 
     request_id: str
@@ -60,7 +60,7 @@ class Seen:
         return None if self.error in TOLD_BY_ACTION else self.error
 
 
-class Sampled(NamedTuple):
+class SampledExchange(NamedTuple):
     """One exchange of a sample; it represents `weight` exchanges."""
 
     at: int  # the number of the slice
@@ -103,7 +103,7 @@ class Sample:
 
     window: Window
     counts: tuple[int, ...]
-    rows: tuple[Sampled, ...]
+    rows: tuple[SampledExchange, ...]
     first_at: float | None = None
 
     @property
@@ -127,7 +127,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExchangeFilter:
     """A filter of exchanges; None matches any value."""
 
     model: str | None = None
@@ -135,18 +135,18 @@ class Asked:
     action: str | None = None
 
 
-ANY: Final = Asked()
+ANY: Final = ExchangeFilter()
 
 
 def latest(
-    engine: sa.Engine, asked: Asked = ANY, *, after: str | None = None, limit: int = 100
-) -> list[Seen]:
+    engine: sa.Engine, asked: ExchangeFilter = ANY, *, after: str | None = None, limit: int = 100
+) -> list[RecentExchange]:
     """Return the latest exchanges, the newest first, of those after the id `after`.
 
     A filter is applied to the latest `LOOKED_AT` exchanges only, so that a search for a model
     without traffic is not slow.
     """
-    columns = [exchanges.c[name] for name in Seen.__slots__ if name in exchanges.c]
+    columns = [exchanges.c[name] for name in RecentExchange.__slots__ if name in exchanges.c]
     wanted = {name: value for name, value in asdict(asked).items() if value is not None}
     newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
     if after is not None:
@@ -159,7 +159,7 @@ def latest(
     query = query.where(*(few.c[name] == value for name, value in wanted.items()))
     with reading(engine) as connection:
         rows = connection.execute(query.order_by(few.c.request_id.desc()).limit(limit))
-        return [Seen(**row._mapping) for row in rows]
+        return [RecentExchange(**row._mapping) for row in rows]
 
 
 def calibrator_in_force(engine: sa.Engine) -> str | None:
@@ -191,7 +191,7 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
     return Sample(
         window,
         tuple(counts[at] for at, _ in slices),
-        tuple(Sampled(row[0], weights[row[0]], *row[1:]) for row in rows),
+        tuple(SampledExchange(row[0], weights[row[0]], *row[1:]) for row in rows),
         first_at,
     )
 
@@ -213,14 +213,14 @@ def _count(at: int, since: str, until: str) -> sa.Select[Any]:
 
 
 def _some(at: int, since: str, until: str) -> sa.Select[Any]:
-    columns = [exchanges.c[name] for name in Sampled._fields if name in exchanges.c]
+    columns = [exchanges.c[name] for name in SampledExchange._fields if name in exchanges.c]
     newest = sa.select(*columns).where(_in_slice(since, until))
     some = newest.order_by(exchanges.c.request_id.desc()).limit(MOST_OF_A_SLICE).subquery()
     return sa.select(sa.literal_column(str(at)).label("at"), *some.c)
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class JudgedReply:
     """A reply with its latest verdict.
 
     `stratum` says why it was labelled, as in proxy/store/verdicts/labels.py; `share` is the
@@ -239,7 +239,7 @@ class Labelled:
     before: float | None = None
 
 
-def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[Labelled]:
+def judged_replies(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[JudgedReply]:
     """Return the replies whose latest verdict was given since a time, `limit` at most.
 
     Only facts are read; proxy/store/verdicts/labels.py reads the content too. In each stratum one
@@ -269,7 +269,7 @@ def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[
         rows: Sequence[Any] = connection.execute(
             query.select_from(joined).where(exchanges.c.confidence.is_not(None))
         ).all()
-    found, seen = [_labelled(*row) for row in rows], SeenConversations(None, None)
+    found, seen = [_judged_reply(*row) for row in rows], SeenConversations(None, None)
     return [each for each in found if seen.is_first(_of_stratum(each))]
 
 
@@ -279,11 +279,11 @@ def _knows_more() -> sa.ColumnElement[bool]:
     return sa.or_(*(name.contains(each) for each in (WITH_OTHERS, "+judge", "+logprobs@")))
 
 
-def _of_stratum(label: Labelled) -> str | None:
+def _of_stratum(label: JudgedReply) -> str | None:
     return label.conversation and f"{label.stratum} {label.conversation}"
 
 
-def _labelled(
+def _judged_reply(
     confidence: float,
     is_correct: bool,
     review_id: str | None,
@@ -294,12 +294,12 @@ def _labelled(
     conversation: str | None,
     calibrator: str | None,
     facts: str | None,
-) -> Labelled:
+) -> JudgedReply:
     is_drawn = kind == AUDIT and share is not None
     stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
     its_share = share if is_drawn else None
     whose = model, team, conversation, calibrator, _before(facts)
-    return Labelled(confidence, bool(is_correct), stratum, its_share, *whose)
+    return JudgedReply(confidence, bool(is_correct), stratum, its_share, *whose)
 
 
 def _before(facts: str | None) -> float | None:
@@ -313,12 +313,12 @@ def _before(facts: str | None) -> float | None:
     return before if isinstance(before, float | int) else None
 
 
-def names(rows: tuple[Sampled, ...]) -> tuple[list[str], list[str]]:
+def names(rows: tuple[SampledExchange, ...]) -> tuple[list[str], list[str]]:
     """Return the models and the teams in a sample, those with the most exchanges first."""
     return _by_weight(rows, "model"), _by_weight(rows, "team")
 
 
-def _by_weight(rows: tuple[Sampled, ...], name: str) -> list[str]:
+def _by_weight(rows: tuple[SampledExchange, ...], name: str) -> list[str]:
     found: dict[str, float] = {}
     for row in rows:
         if (value := getattr(row, name)) is not None:

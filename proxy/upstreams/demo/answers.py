@@ -61,7 +61,7 @@ class DemoRow:
                 {
                     "id": f"call_{uuid4().hex[:24]}",
                     "type": "function",
-                    "function": {"name": call["name"], "arguments": dumped(call["arguments"])},
+                    "function": {"name": call["name"], "arguments": dump_json(call["arguments"])},
                 }
                 for call in self.calls
             ]
@@ -122,13 +122,13 @@ def words_of(text: str) -> list[str]:
 def _closeness(one: list[str], other: list[str]) -> float:
     """Return the shorter text's length as a share of the longer's, 0 if the meaning may differ."""
     short, long = sorted((one, other), key=len)
-    if not short or _telling(short) != _telling(long):
+    if not short or _decisive_words(short) != _decisive_words(long):
         return 0.0
     rest = iter(long)  # `in` consumes it up to the word it finds, so the order matters
     return len(short) / len(long) if all(word in rest for word in short) else 0.0
 
 
-def _telling(words: list[str]) -> list[str]:
+def _decisive_words(words: list[str]) -> list[str]:
     """Return the numbers, operators and negations, which decide about a question's meaning."""
     return [word for word in words if word in _NEGATIONS or not word.isalpha()]
 
@@ -138,7 +138,7 @@ def text_message(content: str | None) -> Json:
     return {"role": "assistant", "content": content, "refusal": None}
 
 
-def dumped(value: object) -> str:
+def dump_json(value: object) -> str:
     """Return compact JSON that can be encoded as UTF-8."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode(errors="replace").decode()  # UTF-8 has no half surrogate pairs, JSON does

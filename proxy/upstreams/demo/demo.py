@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from proxy.errors import BadRequestError, NotFoundError, ProxyError
 from proxy.formats import CHAT, FORMATS, Format
-from proxy.http.wire.headers import Headers, encoded
+from proxy.http.wire.headers import Headers, encode_fields
 from proxy.http.wire.json_splice import json_object
 from proxy.http.wire.sse import DONE, event_bytes
 from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
@@ -24,7 +24,7 @@ from proxy.upstreams.demo.answers import (
     EMBEDDED_AUROC,
     DemoRow,
     Json,
-    dumped,
+    dump_json,
     find_answers,
     first_question,
     questions,
@@ -32,7 +32,7 @@ from proxy.upstreams.demo.answers import (
     text_message,
 )
 from proxy.upstreams.demo.judge import JUDGE, judged_choice
-from proxy.upstreams.demo.structured_output import formatted
+from proxy.upstreams.demo.structured_output import format_answer
 
 __all__ = ["EMBEDDED_AUROC", "DemoRow", "DemoUpstream", "first_question", "questions", "rows"]
 
@@ -65,7 +65,7 @@ class DemoUpstream:
                 case "GET", "/models/demo":
                     return _reply(200, _MODEL)
                 case "POST", "/chat/completions":
-                    return self._chat(_parsed(request.body))
+                    return self._chat(_parse_body(request.body))
                 case "POST", path if path in _OTHERS:
                     return self._in(_OTHERS[path], request.body)
                 case method, path:
@@ -97,14 +97,14 @@ class DemoUpstream:
         text = chat["choices"][0]["message"]["content"]
         id = format.held_prefix.replace("held", "demo") + uuid4().hex
         empty = format.placeholder(text, id=id, created=int(time.time()), model=model)
-        completion = format.restated(empty, text, "stop")
+        completion = format.replace_text(empty, text, "stop")
         if not asked.get("stream"):
             return _reply(200, completion)
-        events = self._paced(format.events(completion, asked))
+        events = self._pace_events(format.events(completion, asked))
         headers = _headers("text/event-stream; charset=utf-8")
         return UpstreamReply(200, headers, events, on_close=events.aclose)
 
-    async def _paced(self, events: list[bytes]) -> AsyncGenerator[bytes, None]:
+    async def _pace_events(self, events: list[bytes]) -> AsyncGenerator[bytes, None]:
         for event in events:
             yield event
             await asyncio.sleep(self._delay_s)
@@ -114,16 +114,16 @@ class DemoUpstream:
         frame = completion | {"object": "chat.completion.chunk", "usage": None}
         if not has_usage:
             del frame["usage"]
-        for choice in _interleaved(completion["choices"]):
-            yield event_bytes(dumped(frame | {"choices": [choice]}).encode())
+        for choice in _interleave(completion["choices"]):
+            yield event_bytes(dump_json(frame | {"choices": [choice]}).encode())
             await asyncio.sleep(self._delay_s)
         if has_usage:
             usage = completion["usage"]
-            yield event_bytes(dumped(frame | {"choices": [], "usage": usage}).encode())
+            yield event_bytes(dump_json(frame | {"choices": [], "usage": usage}).encode())
         yield event_bytes(DONE.encode())
 
 
-def _parsed(raw: bytes) -> Json:
+def _parse_body(raw: bytes) -> Json:
     """Parse the body of a request for a completion.
 
     Raises BadRequestError where OpenAI answers 400.
@@ -162,7 +162,9 @@ def _completion(body: Json) -> Json:
         choices = [judged_choice(shown, has_logprobs=body.get("logprobs") is True)]
     asked = sum(len(_tokens(_text(message))) for message in body["messages"])
     told = sum(
-        len(_tokens(part[key])) for choice in choices for part, key in _written(choice["message"])
+        len(_tokens(part[key]))
+        for choice in choices
+        for part, key in _text_places(choice["message"])
     )
     return {
         "id": f"chatcmpl-demo-{uuid4().hex}",
@@ -182,9 +184,9 @@ def _completion(body: Json) -> Json:
 def _choice(body: Json, index: int, limit: int) -> Json:
     message = _answer(body, index)
     if message["content"] is not None:
-        message["content"] = formatted(message["content"], body.get("response_format") or {})
+        message["content"] = format_answer(message["content"], body.get("response_format") or {})
     reason = "tool_calls" if "tool_calls" in message else "stop"
-    for part, key in _written(message):
+    for part, key in _text_places(message):
         tokens = _tokens(part[key])
         if len(tokens) > limit:
             reason = "length"
@@ -201,11 +203,11 @@ def _answer(body: Json, index: int) -> Json:
     asked = [_text(message) for message in body["messages"] if message.get("role") == "user"]
     found = find_answers(asked[-1]) if asked else ()
     if not found:
-        return text_message(_unknown())
+        return text_message(_default_answer())
     if body["model"] == STRONG:
         found = tuple(sorted(found, key=lambda row: not row.correct))
     row = found[index % len(found)]
-    offered = _offered(body)
+    offered = _offered_functions(body)
     for call in row.calls:
         if call["name"] not in offered:
             return text_message(
@@ -215,7 +217,7 @@ def _answer(body: Json, index: int) -> Json:
     return row.message()
 
 
-def _offered(body: Json) -> list[str]:
+def _offered_functions(body: Json) -> list[str]:
     """Return the names of the functions that may be called."""
     choice = body.get("tool_choice")
     names = []
@@ -226,7 +228,7 @@ def _offered(body: Json) -> list[str]:
     return [] if choice == "none" else names
 
 
-def _unknown() -> str:
+def _default_answer() -> str:
     """Return the answer to a question that is not a canned one, with questions to try."""
     plain = (text for text, [row, *_] in questions().items() if not row.tools and not row.system)
     shortest = "\n".join(f"- {text}" for text in sorted(plain, key=len)[:5])
@@ -246,7 +248,7 @@ def _text(message: Json) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _written(message: Json) -> list[tuple[Json, str]]:
+def _text_places(message: Json) -> list[tuple[Json, str]]:
     """Return the places of an answer's text: its content and the arguments of its calls.
 
     Each is a mapping and a key in it.
@@ -260,7 +262,7 @@ def _tokens(text: str) -> list[str]:
     return re.findall(r"\w+\W*|\W+", text)
 
 
-def _interleaved(choices: list[Json]) -> Iterator[Json]:
+def _interleave(choices: list[Json]) -> Iterator[Json]:
     """Yield the chunks of all choices in turns, as OpenAI sends them."""
     for together in zip_longest(*map(_chunks, choices)):
         yield from filter(None, together)
@@ -284,11 +286,13 @@ def _chunks(choice: Json) -> Iterator[Json]:
 
 
 def _headers(content_type: str) -> Headers:
-    return encoded([("content-type", content_type), ("x-request-id", f"req_demo_{uuid4().hex}")])
+    return encode_fields(
+        [("content-type", content_type), ("x-request-id", f"req_demo_{uuid4().hex}")]
+    )
 
 
 def _reply(status: int, body: Json) -> UpstreamReply:
-    return _raw_reply(status, dumped(body).encode())
+    return _raw_reply(status, dump_json(body).encode())
 
 
 def _raw_reply(status: int, body: bytes) -> UpstreamReply:

@@ -21,7 +21,7 @@ def judged_choice(text: str, *, has_logprobs: bool) -> Json:
 
     If the text has no canned answer, the message says so.
     """
-    found = _judged(text.rpartition("<answer")[2])
+    found = _longest_answer_in(text.rpartition("<answer")[2])
     if found is None:
         message = text_message("There is no canned answer in this text that I could judge.")
         return {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
@@ -37,7 +37,7 @@ def judged_choice(text: str, *, has_logprobs: bool) -> Json:
     }
 
 
-def _judged(text: str) -> DemoRow | None:
+def _longest_answer_in(text: str) -> DemoRow | None:
     """Return the longest canned answer that the text contains, or None."""
     found = [row for row in rows() if row.content and row.content in text]
     return max(found, key=lambda row: len(row.content or ""), default=None)

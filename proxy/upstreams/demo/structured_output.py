@@ -8,10 +8,10 @@ from typing import Any
 
 from proxy.errors import BadRequestError
 from proxy.http.wire.json_splice import json_object
-from proxy.upstreams.demo.answers import Json, dumped, words_of
+from proxy.upstreams.demo.answers import Json, dump_json, words_of
 
 
-def formatted(content: str, response_format: Json) -> str:
+def format_answer(content: str, response_format: Json) -> str:
     """Convert an answer to the JSON that `response_format` wants, or return it unchanged.
 
     Raises BadRequestError for a schema that the demo cannot fill.
@@ -19,40 +19,40 @@ def formatted(content: str, response_format: Json) -> str:
     known = json_object(content)
     match response_format:
         case {"type": "json_object"}:
-            return dumped({"answer": content} if known is None else known)
+            return dump_json({"answer": content} if known is None else known)
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             try:
-                return dumped(_filled(schema, content if known is None else known, schema))
+                return dump_json(_fill_schema(schema, content if known is None else known, schema))
             except (AttributeError, KeyError, TypeError, RecursionError):
                 text = "Invalid schema for response_format: the demo cannot fill it."
                 raise BadRequestError(text, param="response_format") from None
     return content
 
 
-def _filled(schema: Json, source: Any, root: Json) -> Any:
+def _fill_schema(schema: Json, source: Any, root: Json) -> Any:
     """Return a value that fits a JSON Schema and has the content of `source` as far as possible."""
     match schema:
         case {"$ref": str(pointer)}:
             target = reduce(lambda node, step: node[step], pointer.split("/")[1:], root)
-            return _filled(target, source, root)
+            return _fill_schema(target, source, root)
         case {"anyOf": [first, *_]}:
-            return _filled(first, source, root)
+            return _fill_schema(first, source, root)
         case {"const": value}:
             return value
         case {"enum": [first, *_] as values}:
             named = {str(value).casefold(): value for value in values}
             return next((named[word] for word in words_of(str(source)) if word in named), first)
         case {"type": [first, *_]}:
-            return _filled(schema | {"type": first}, source, root)
+            return _fill_schema(schema | {"type": first}, source, root)
         case {"type": "object"}:
             known = source if isinstance(source, dict) else {}
             parts = schema.get("properties", {}).items()
-            return {name: _filled(part, known.get(name, source), root) for name, part in parts}
+            return {name: _fill_schema(part, known.get(name, source), root) for name, part in parts}
         case {"type": "array"}:
             items = source if isinstance(source, list) else [source]
-            return [_filled(schema.get("items", {}), item, root) for item in items]
+            return [_fill_schema(schema.get("items", {}), item, root) for item in items]
         case {"type": "string"}:
-            return source if isinstance(source, str) else dumped(source)
+            return source if isinstance(source, str) else dump_json(source)
         case {"type": "boolean"}:
             return source if isinstance(source, bool) else not re.match(r"(?i)no\b", str(source))
         case {"type": "integer" | "number" as kind}:

@@ -24,7 +24,7 @@ _watched: ContextVar[list[httpx.Response]] = ContextVar("watched")
 
 
 @contextmanager
-def watched() -> Iterator[list[httpx.Response]]:
+def collect_responses() -> Iterator[list[httpx.Response]]:
     """Collect upstream's responses to the calls inside; their bodies may not have arrived yet."""
     responses: list[httpx.Response] = []
     token = _watched.set(responses)

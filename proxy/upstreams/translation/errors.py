@@ -19,7 +19,7 @@ import httpx
 import structlog
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
-from proxy.http.wire.headers import Headers, encoded
+from proxy.http.wire.headers import Headers, encode_fields
 from proxy.http.wire.http import place
 from proxy.http.wire.json_splice import json_object
 from proxy.http.wire.upstream import UpstreamReply
@@ -53,7 +53,7 @@ def json_reply(status: int, body: Any, headers: Headers) -> UpstreamReply:
 def kept_headers(headers: Mapping[str, str]) -> Headers:
     """Return those of upstream's header fields that are useful to a client of the translation."""
     named = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
-    return encoded((name, value) for name, value in named.items() if _KEPT.fullmatch(name))
+    return encode_fields((name, value) for name, value in named.items() if _KEPT.fullmatch(name))
 
 
 def error_reply(error: Exception, answered: httpx.Response | None = None) -> UpstreamReply:

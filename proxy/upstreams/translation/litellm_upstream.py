@@ -25,14 +25,14 @@ from proxy.http.wire.headers import VIA, header
 from proxy.http.wire.json_splice import parse_json_object, replace_member
 from proxy.http.wire.upstream import Upstream, UpstreamReply, UpstreamRequest
 from proxy.upstreams.translation.anthropic import AnthropicRelay, with_v1
-from proxy.upstreams.translation.clients import shared_clients, watched
+from proxy.upstreams.translation.clients import collect_responses, shared_clients
 from proxy.upstreams.translation.errors import error_reply
 from proxy.upstreams.translation.messages import MESSAGES, MessagesUpstream
 from proxy.upstreams.translation.replies import (
     Wants,
+    last_response,
     own_words,
     relayed_reply,
-    told,
     translated_reply,
 )
 
@@ -244,7 +244,7 @@ class LiteLLMUpstream:
         options = body.get("stream_options") or {}
         wants = Wants(body.get("stream") is True, options.get("include_usage") is True)
         failure: Exception | None = None
-        with watched() as responses:
+        with collect_responses() as responses:
             try:
                 answer = await self._litellm.acompletion(**arguments)
             except Exception as error:
@@ -258,7 +258,7 @@ class LiteLLMUpstream:
             except UpstreamError:
                 raise
             except Exception as error:
-                return error_reply(error, told(responses, wants))
+                return error_reply(error, last_response(responses, wants))
 
     def _arguments(self, body: Json) -> Json:
         """Return the fields that are translated, without those that would steer litellm.

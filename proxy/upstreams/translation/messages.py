@@ -170,7 +170,7 @@ async def _json_reply(reply: UpstreamReply, tool_names: dict[str, str]) -> Upstr
         response = importlib.import_module("litellm").ModelResponse(**_readable(completion))
         message = _adapter().translate_completion_output_params(response, tool_names)
     except _UNREADABLE as error:
-        raise _untranslated(error) from error
+        raise _translation_error(error) from error
     return _reply(reply, dict(message))
 
 
@@ -187,7 +187,7 @@ def _readable(completion: Json) -> Json:
     return {"usage": _NO_USAGE, **kept, "choices": choices}
 
 
-def _untranslated(error: Exception) -> UpstreamBrokenError:
+def _translation_error(error: Exception) -> UpstreamBrokenError:
     text = f"upstream's answer cannot be translated ({type(error).__name__})"
     return UpstreamBrokenError(text, code="translation_failed")
 
@@ -246,7 +246,7 @@ class _CallsInOrder:
         delta, reason = choice.get("delta") or {}, choice.get("finish_reason")
         calls = [call for call in delta.get("tool_calls") or () if isinstance(call, dict)]
         if not calls:
-            return [*self._flushed(), chunk] if reason else [chunk]
+            return [*self._flush(), chunk] if reason else [chunk]
         rest = {key: value for key, value in delta.items() if key != "tool_calls"}
         pieces = [_piece(chunk, rest)] if rest.get("content") else []
         for call in calls:
@@ -255,9 +255,9 @@ class _CallsInOrder:
             waiting = pieces if index == self._first else self._waiting.setdefault(index, [])
             waiting.append(_piece(chunk, {"tool_calls": [call]}))
         ending = {**chunk, "choices": [{**choice, "delta": {}}]}
-        return [*pieces, *self._flushed(), ending] if reason else pieces
+        return [*pieces, *self._flush(), ending] if reason else pieces
 
-    def _flushed(self) -> list[Json]:
+    def _flush(self) -> list[Json]:
         pieces = [piece for index in sorted(self._waiting) for piece in self._waiting[index]]
         self._waiting.clear()
         return pieces
@@ -285,7 +285,7 @@ async def _events(
         except _ToldError as told:
             yield named_event("error", dumps(_error(_BROKEN, told.error)))
         except _UNREADABLE as error:
-            raise _untranslated(error) from error
+            raise _translation_error(error) from error
 
 
 class _ToldError(Exception):

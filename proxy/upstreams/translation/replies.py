@@ -42,7 +42,7 @@ class Wants:
     has_usage: bool  # whether a stream includes it
 
 
-def told(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
+def last_response(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
     """Return upstream's last response if it is an error or a whole answer, else None."""
     response = responses[-1] if responses else None
     return None if response and wants.is_stream and response.is_success else response
@@ -164,7 +164,7 @@ def _headers(answer: Any, responses: list[httpx.Response]) -> Headers:
     return kept_headers(responses[-1].headers if responses else told)
 
 
-def _dumped(answer: Any) -> Json:
+def _dump_answer(answer: Any) -> Json:
     """Return a completion or a chunk as JSON with OpenAI's nulls, without other empty fields."""
     dumped: Json = answer.model_dump(exclude_none=True)
     for choice in dumped["choices"]:
@@ -179,7 +179,7 @@ def _dumped(answer: Any) -> Json:
 
 
 def _completion(answer: Any) -> Json:
-    completion = _dumped(answer)
+    completion = _dump_answer(answer)
     for choice in completion["choices"]:
         choice["message"].setdefault("content", None)
         for call in choice["message"].get("tool_calls", ()):
@@ -188,7 +188,7 @@ def _completion(answer: Any) -> Json:
 
 
 def _chunk(part: Any, *, has_usage: bool) -> Json:
-    chunk = _dumped(part)
+    chunk = _dump_answer(part)
     usage = chunk.pop("usage", None)
     if has_usage:
         chunk["usage"] = usage

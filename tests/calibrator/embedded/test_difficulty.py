@@ -53,7 +53,7 @@ def test_a_question_is_as_hard_as_those_like_it(first: int) -> None:
     none of its pieces.
     """
     difficulty, _ = fitted(questions(200))
-    hard, easy = sigmoid(difficulty.of([asked(0, first), asked(1, first)]))
+    hard, easy = sigmoid(difficulty.odds_of([asked(0, first), asked(1, first)]))
     assert hard == pytest.approx(0.2, abs=0.1)
     assert easy == pytest.approx(0.8, abs=0.1)
 
@@ -64,7 +64,7 @@ def test_far_from_all_questions_it_is_the_base_rate() -> None:
     only_hard = numbers % 2 == 0
     given = [r for r, is_hard in zip(rows, only_hard, strict=True) if is_hard]
     difficulty, _ = fitted((given, numbers[only_hard], targets[only_hard]))
-    none, other = sigmoid(difficulty.of([np.zeros(0, np.int32), asked(1, UNHELD)]))
+    none, other = sigmoid(difficulty.odds_of([np.zeros(0, np.int32), asked(1, UNHELD)]))
     assert none == pytest.approx(difficulty.base, abs=0.02)
     assert other == pytest.approx(difficulty.base, abs=0.02)
 
@@ -77,7 +77,9 @@ def test_what_is_told_of_training_rows_did_not_see_their_question() -> None:
     rows = [np.unique(rng.integers(0, PIECES, 6)).astype(np.int32) for _ in range(300)]
     targets = rng.integers(0, 2, 300).astype(np.float32)
     difficulty, told = fitted((rows, np.arange(300), targets))
-    agreement = [np.mean((each > 0) == (targets > 0.5)) for each in (difficulty.of(rows), told)]
+    agreement = [
+        np.mean((each > 0) == (targets > 0.5)) for each in (difficulty.odds_of(rows), told)
+    ]
     assert agreement[0] > 0.8
     assert agreement[1] < 0.6
 
@@ -87,8 +89,8 @@ def test_replies_to_a_question_share_its_difficulty() -> None:
     rows, numbers, targets = questions(200)
     difficulty, told = fitted((rows, numbers, targets))
     assert all(len(set(told[numbers == n])) == 1 for n in range(200))
-    alone = [difficulty.near(difficulty.meanings([each]))[0] for each in rows]
-    assert difficulty.of(rows) == pytest.approx(alone, abs=1e-5)
+    alone = [difficulty.odds_near(difficulty.meanings([each]))[0] for each in rows]
+    assert difficulty.odds_of(rows) == pytest.approx(alone, abs=1e-5)
 
 
 def test_what_is_remembered_of_questions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,10 +100,10 @@ def test_what_is_remembered_of_questions_is_bounded(monkeypatch: pytest.MonkeyPa
     difficulty, _ = fitted(questions(20))
     others = [asked(half, first) for first in range(4) for half in (0, 1)]
     long = asked(0, 0, count=9)
-    alone = difficulty.near(difficulty.meanings([*others, long])).tolist()
+    alone = difficulty.odds_near(difficulty.meanings([*others, long])).tolist()
     for _ in range(2):
-        assert difficulty.of([*others, long]) == pytest.approx(alone)
-        assert [difficulty.of([each])[0] for each in (*others, long)] == pytest.approx(alone)
+        assert difficulty.odds_of([*others, long]) == pytest.approx(alone)
+        assert [difficulty.odds_of([each])[0] for each in (*others, long)] == pytest.approx(alone)
         assert long.tobytes() not in difficulty._told
         assert len(difficulty._told) <= 3
 
@@ -111,7 +113,7 @@ def test_all_right_or_all_wrong_is_no_certainty(label: int) -> None:
     """Log-odds stay within bounds."""
     rows, numbers, targets = questions(20)
     difficulty, told = fitted((rows, numbers, np.full_like(targets, label)))
-    assert sigmoid(difficulty.of(rows[:1]))[0] == pytest.approx(BOUNDS[label])
+    assert sigmoid(difficulty.odds_of(rows[:1]))[0] == pytest.approx(BOUNDS[label])
     assert np.isfinite(told).all()
 
 
@@ -139,5 +141,8 @@ def test_a_question_without_weight_says_nothing() -> None:
     state, _ = fit_difficulty(*questions(20), meaning())
     name = f"{PREFIX}weight"
     difficulty = Difficulty.from_state(state | {name: np.zeros_like(state[name])})
-    assert sigmoid(difficulty.of([asked(0, 3)]))[0] == pytest.approx(difficulty.base)
-    assert Difficulty.from_state(state).of([asked(0, 3)])[0] != difficulty.of([asked(0, 3)])[0]
+    assert sigmoid(difficulty.odds_of([asked(0, 3)]))[0] == pytest.approx(difficulty.base)
+    assert (
+        Difficulty.from_state(state).odds_of([asked(0, 3)])[0]
+        != difficulty.odds_of([asked(0, 3)])[0]
+    )

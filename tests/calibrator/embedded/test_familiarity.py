@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibrator.embedded.familiarity import Familiarity, fit_familiarity, modest
+from calibrator.embedded.familiarity import Familiarity, fit_familiarity, temper_confidence
 
 
 def _clouds(rng: np.random.Generator, rows: int = 300) -> tuple[np.ndarray, list[str | None]]:
@@ -60,16 +60,20 @@ def test_a_checkpoint_may_lack_it() -> None:
 @pytest.mark.parametrize("confidence", [0.02, 0.4, 0.97])
 def test_what_is_known_keeps_its_confidence(confidence: float) -> None:
     """Up to a distance of 1 nothing changes."""
-    assert modest(confidence, 0.3, 0.55) == modest(confidence, 1.0, 0.55) == confidence
+    assert (
+        temper_confidence(confidence, 0.3, 0.55)
+        == temper_confidence(confidence, 1.0, 0.55)
+        == confidence
+    )
 
 
 def test_what_is_far_approaches_the_base_rate() -> None:
     """The further, the nearer to the base rate, and never beyond it."""
-    found = [modest(0.02, distance, 0.55) for distance in (1.0, 1.5, 3.0, 10.0, 1e6)]
+    found = [temper_confidence(0.02, distance, 0.55) for distance in (1.0, 1.5, 3.0, 10.0, 1e6)]
     assert found == sorted(found)
     assert found[-1] == pytest.approx(0.55, abs=1e-6)
-    assert 0.97 > modest(0.97, 3.0, 0.55) > 0.55
+    assert 0.97 > temper_confidence(0.97, 3.0, 0.55) > 0.55
 
 
 def test_a_distance_that_is_no_number_changes_nothing() -> None:
-    assert modest(0.9, float("nan"), 0.55) == 0.9
+    assert temper_confidence(0.9, float("nan"), 0.55) == 0.9

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from calibrator.features.traits import traits_of
-from calibrator.readers.inspection.wanted import wanted
-from calibrator.readers.inspection.working import working
+from calibrator.readers.inspection.wanted import wanted_kinds
+from calibrator.readers.inspection.working import working_traits
 
 LINES = Path(__file__).with_name("features_of_texts.jsonl").read_text("utf-8").splitlines()
 
@@ -25,5 +25,5 @@ def test_what_is_counted_in_a_text_stays_what_it_was(row: dict[str, Any]) -> Non
     """Traits, agreement with itself, what is wanted: odd letters, options, calls, sums, length."""
     texts = row["question"] * row["times"], row["answer"] * row["times"]
     assert np.allclose(traits_of(*texts), row["traits"], rtol=1e-6, atol=1e-6)
-    assert np.allclose(working(*texts), row["working"], rtol=1e-6, atol=1e-6)
-    assert "".join(f"{each:.0f}" for each in wanted(*texts)) == row["wanted"]
+    assert np.allclose(working_traits(*texts), row["working"], rtol=1e-6, atol=1e-6)
+    assert "".join(f"{each:.0f}" for each in wanted_kinds(*texts)) == row["wanted"]

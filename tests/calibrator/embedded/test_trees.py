@@ -42,7 +42,7 @@ def test_crossing_out_leaves_ends_where_walking_ends(leaves: int, seed: int) -> 
     trees = Trees(grown(leaves, 4, seed), WIDTH)
     rows = np.random.default_rng(seed).integers(-4, 4, (9, WIDTH)).astype(np.float32)
     rows[0, 0] = np.nan
-    walked = trees.base + trees.walked(rows).sum(axis=1, dtype=np.float64)
+    walked = trees.base + trees.walk(rows).sum(axis=1, dtype=np.float64)
     assert trees.read(rows).tolist() == walked.tolist()
     assert trees.read(rows[:0]).tolist() == []
 

@@ -7,13 +7,13 @@ from types import ModuleType
 import pytest
 
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.kernel import compiled
+from calibrator.kernel import load_kernel
 from tests.calibrator.kernel.kernels import numpy_alone, read_anew
 
 
 @pytest.fixture(scope="package")
 def kernel() -> ModuleType:
-    if (found := compiled()) is None:
+    if (found := load_kernel()) is None:
         pytest.skip("no kernel was built here: there is no C compiler, or the C files have changed")
     return found
 

@@ -11,7 +11,7 @@ import pytest
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.embedded.parts import read_checkpoint
-from calibrator.kernel import compiled
+from calibrator.kernel import load_kernel
 
 CLOSE = 1e-6  # of a probability
 WORDS = (
@@ -32,11 +32,11 @@ def numpy_alone() -> Iterator[None]:
 @contextmanager
 def looked_for_anew() -> Iterator[None]:
     """Forget which kernel was compiled, before the block and after it."""
-    compiled.cache_clear()
+    load_kernel.cache_clear()
     try:
         yield
     finally:
-        compiled.cache_clear()
+        load_kernel.cache_clear()
 
 
 def read_anew() -> EmbeddedCalibrator:

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.kernel import MODULE, compiled, hatch_hook, kernel_name
+from calibrator.kernel import MODULE, hatch_hook, kernel_name, load_kernel
 from calibrator.scorer import Item
 from tests.calibrator.kernel.kernels import CLOSE, looked_for_anew, numpy_alone, read_anew, texts
 from tests.running.live_proxy import ROOT
@@ -21,7 +21,7 @@ def test_a_setting_turns_it_off(kernel: ModuleType) -> None:
     """`PINOCCHIO_KERNEL=numpy`; its name says what computes."""
     assert kernel_name() == f"compiled, {kernel.ARITHMETIC}"
     with numpy_alone():
-        assert (compiled(), kernel_name()) == (None, "numpy")
+        assert (load_kernel(), kernel_name()) == (None, "numpy")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_module_of_other_files_is_not_used(
     assert hatch_hook.sources_digest(ROOT / "calibrator/kernel/source") == kernel.SOURCES
     monkeypatch.setattr(kernel, "SOURCES", "00000000")
     with looked_for_anew():
-        assert compiled() is None
+        assert load_kernel() is None
 
 
 def test_without_avx2_it_computes_the_same(

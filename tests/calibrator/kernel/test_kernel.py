@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.features.difficulty import Difficulty
 from calibrator.features.ngrams import grams_of
-from calibrator.features.packing import packed_planes, quartered, whole_numbers
+from calibrator.features.packing import packed_planes, tile_in_fours, whole_numbers
 from calibrator.features.tower import Bags
 from calibrator.features.traits import word_counts
 from calibrator.features.trees import Trees
-from calibrator.kernel import compiled
+from calibrator.kernel import load_kernel
 from calibrator.readers.inspection.relevance import (
     COSINES,
     END,
@@ -31,7 +31,7 @@ from calibrator.readers.inspection.relevance import (
     relevance,
 )
 from calibrator.scorer import Item
-from calibrator.text.looking_for import Reading, Shape, Sought
+from calibrator.text.looking_for import CharacterShape, PreparedText, SoughtPattern
 from tests.calibrator.kernel.kernels import CLOSE, numpy_alone, texts
 
 
@@ -85,7 +85,7 @@ def test_what_trees_read_has_the_same_bits(
     rng = np.random.default_rng(3)
     for size in (0, 1, 7, 8, 129, 900):
         grams = tuple(np.unique(rng.integers(0, 2**18, size)).astype(np.int32) for _ in range(5))
-        assert np.array_equal(with_kernel.topics.of(grams), plain.topics.of(grams))
+        assert np.array_equal(with_kernel.topics.topics_of(grams), plain.topics.topics_of(grams))
 
 
 @pytest.mark.parametrize(("width", "count"), [(1, 5), (7, 32), (48, 900), (600, 100)])
@@ -105,18 +105,18 @@ def test_difficulties_are_those_of_numpy_where_it_matters(
     with numpy_alone():
         plain = Difficulty(*arrays)
     asked = [np.unique(rng.integers(0, 300, size)).astype(np.int32) for size in [0, 1, *[30] * 15]]
-    wanted = plain.of(asked)
+    wanted = plain.odds_of(asked)
     meant = plain.meanings(asked)
-    assert Difficulty(*arrays).of(asked) == pytest.approx(wanted, abs=2e-6)
+    assert Difficulty(*arrays).odds_of(asked) == pytest.approx(wanted, abs=2e-6)
     for shift in (0, 1e-6, -6e-6, 2e-5, -2e-5, 1e-4, -1e-3, 1):
         thresholds = np.sort(wanted + shift)
         found = Difficulty(*arrays, thresholds=thresholds.tolist())
         with pytest.MonkeyPatch.context() as patch:
             # numpy's own last bits go by where its arrays lie in memory
             patch.setattr(found, "near", lambda of: wanted[(meant == of).all(axis=1)][:1])
-            compared = found.of(asked)[:, None] <= thresholds
+            compared = found.odds_of(asked)[:, None] <= thresholds
         assert np.array_equal(compared, wanted[:, None] <= thresholds)
-    assert found.of(asked) == pytest.approx(wanted, abs=1e-3)
+    assert found.odds_of(asked) == pytest.approx(wanted, abs=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (2, 8), (3, 33), (4, 33), (1, 70)])
@@ -131,9 +131,9 @@ def test_bags_of_any_shape_are_those_of_numpy(kernel: ModuleType, shape: tuple[i
         tuple(np.sort(rng.choice(500, size, replace=False)).astype(np.int32) for size in each)
         for each in sizes
     ]
-    found = Bags(tables, scales).of(rows)
+    found = Bags(tables, scales).sum_rows(rows)
     with numpy_alone():
-        wanted = Bags(tables, scales).of(rows)
+        wanted = Bags(tables, scales).sum_rows(rows)
     assert found.shape == (2, 5, members, width)
     assert found == pytest.approx(wanted, rel=1e-5, abs=1e-3)
 
@@ -164,7 +164,7 @@ def test_trees_end_at_the_same_leaves(kernel: ModuleType) -> None:
     rows = np.array([[0.5, -1], [0.5, 0], [0.6, -1], [np.nan, 0], [-np.inf, np.nan]], np.float32)
     found = Trees(state, 2)
     assert found.read(rows).tolist() == [2.25, 4.25, 1.25, 1.25, 4.25]
-    assert found.read(rows).tolist() == (0.25 + found.walked(rows).sum(axis=1)).tolist()
+    assert found.read(rows).tolist() == (0.25 + found.walk(rows).sum(axis=1)).tolist()
 
 
 def test_the_small_encoder_has_the_same_states(
@@ -188,7 +188,7 @@ def test_layers_on_whole_numbers_are_exact(kernel: ModuleType, rows: int) -> Non
     """The sums are those of whole numbers, for rows that fill its steps and that do not."""
     rng = np.random.default_rng(rows)
     planes, scale = packed_planes(rng.normal(0, 0.1, (32, 128)).astype(np.float32), 4, 64)
-    arranged, bias = quartered(planes, scale), rng.normal(size=32).astype(np.float32)
+    arranged, bias = tile_in_fours(planes, scale), rng.normal(size=32).astype(np.float32)
     assert arranged is not None
     x = rng.normal(size=(rows, 128)).astype(np.float32)
     x[0] = 0  # a row without a largest number
@@ -210,7 +210,7 @@ SIGNS = st.sampled_from([*"aabBzZ09_ .,-\t\n\r\x0b\x1c\x1f\x00\x7f", "the ", "Ca
 @given(st.lists(SIGNS, max_size=60).map("".join), st.lists(SIGNS, max_size=60).map("".join))
 def test_words_are_counted_alike(question: str, answer: str) -> None:
     """Of texts of any white space and signs; those beyond ASCII are counted without the kernel."""
-    asked, said = Reading(question), Reading(answer)
+    asked, said = PreparedText(question), PreparedText(answer)
     found = word_counts(asked, said), _beginnings(asked, said)
     with numpy_alone():
         assert found == (word_counts(asked, said), _beginnings(asked, said))
@@ -223,9 +223,12 @@ def test_texts_are_looked_through_alike(text: str, parts: list[str]) -> None:
     """
 
     def told() -> tuple[object, ...]:
-        reading, pattern = Reading(text), re.compile("")
-        words = Sought(pattern, frozenset(parts)), Sought(pattern, parts=(*parts, text[3:7]))
-        shape = Shape({"a": "abzB", "0": "09", " ": " \t"}, "a0", "0 a", "aaa")
+        reading, pattern = PreparedText(text), re.compile("")
+        words = (
+            SoughtPattern(pattern, frozenset(parts)),
+            SoughtPattern(pattern, parts=(*parts, text[3:7])),
+        )
+        shape = CharacterShape({"a": "abzB", "0": "09", " ": " \t"}, "a0", "0 a", "aaa")
         held = [*(each.may_be_in(reading) for each in words), shape.may_be_in(text)]
         return *held, reading.numbers, reading.digits
 
@@ -262,7 +265,7 @@ def test_many_words_are_counted_alike(kernel: ModuleType) -> None:
     words = [f"{at:03}{'x' * (at % 7)}y" for at in range(900)]
     texts = [" ".join(words[start : start + 600]) for start in (0, 300)] + ["a " * 3_000, ""]
     for question, answer in product(texts, texts):
-        asked, said = Reading(question), Reading(answer)
+        asked, said = PreparedText(question), PreparedText(answer)
         found = word_counts(asked, said), _beginnings(asked, said)
         with numpy_alone():
             assert found == (word_counts(asked, said), _beginnings(asked, said))
@@ -273,7 +276,7 @@ def test_meanings_are_compared_by_their_angle(has_kernel: bool) -> None:
     """Of the whole, the question's end, the reply's end, and what the reply adds; the same with the
     kernel and without. Where a side has no pieces, or the reply adds none, it is nought.
     """
-    if has_kernel and compiled() is None:
+    if has_kernel and load_kernel() is None:
         pytest.skip("no kernel was built here")
     with nullcontext() if has_kernel else numpy_alone():
         ones = np.ones(3, np.float32)
@@ -309,8 +312,8 @@ def test_many_questions_have_their_difficulties_one_by_one(
     assert forest is not None
     rng = np.random.default_rng(8)
     asked = [np.unique(rng.integers(0, 30_000, 12)).astype(np.int32) for _ in range(41)]
-    alone = [forest.difficulty.of([each])[0] for each in asked]
+    alone = [forest.difficulty.odds_of([each])[0] for each in asked]
     for count in (0, 1, 16, 17, 32, 41):
         forest.difficulty._told = {}
-        assert forest.difficulty.of(asked[:count]).tolist() == alone[:count]
-        assert forest.difficulty.of(asked[:count]).tolist() == alone[:count]
+        assert forest.difficulty.odds_of(asked[:count]).tolist() == alone[:count]
+        assert forest.difficulty.odds_of(asked[:count]).tolist() == alone[:count]

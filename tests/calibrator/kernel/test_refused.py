@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.kernel import Work, together
+from calibrator.kernel import Work, run_together
 from calibrator.scorer import Item
 from tests.calibrator.kernel.kernels import CLOSE, numpy_alone, texts
 
@@ -209,4 +209,4 @@ def test_a_work_has_jobs_once() -> None:
         return 5
 
     with pytest.raises(RuntimeError, match="for a second time"):
-        together(twice())
+        run_together(twice())

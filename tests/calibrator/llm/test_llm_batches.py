@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator.llm.serving.batches import Batch, Budget, ModelRow, alike, begins_with, plan
+from calibrator.llm.serving.batches import Batch, Budget, ModelRow, begins_with, count_common, plan
 from calibrator.llm.serving.pixels import Pixels
 
 IMAGE = 1  # the token that stands for a part of an image
@@ -88,16 +88,16 @@ def test_an_image_is_shared_only_when_it_is_the_same() -> None:
     """The tokens of two images look alike; what they share ends before them."""
     one, other = picture(), picture()
     ids = [5, IMAGE, IMAGE, IMAGE, 6, 7, 8]
-    assert alike(ModelRow([*ids, 2], (one,)), ModelRow([*ids, 3], (one,)), IMAGE) == 7
-    assert alike(ModelRow([*ids, 2], (one,)), ModelRow([*ids, 3], (other,)), IMAGE) == 1
+    assert count_common(ModelRow([*ids, 2], (one,)), ModelRow([*ids, 3], (one,)), IMAGE) == 7
+    assert count_common(ModelRow([*ids, 2], (one,)), ModelRow([*ids, 3], (other,)), IMAGE) == 1
     larger = ModelRow([5, *[IMAGE] * 5, 6], (picture(5),))
-    assert alike(ModelRow(ids, (one,)), larger, IMAGE) == 1
+    assert count_common(ModelRow(ids, (one,)), larger, IMAGE) == 1
 
 
 def test_the_last_token_is_never_shared() -> None:
     """Equal rows still have a token each to be read at."""
     row = plain(*range(10, 60))
-    assert alike(row, row, IMAGE) == 49
+    assert count_common(row, row, IMAGE) == 49
     assert not begins_with(row, row)
 
 

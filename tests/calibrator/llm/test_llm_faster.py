@@ -83,7 +83,7 @@ def test_the_last_layer_computes_one_position_a_row(tiny_bases: OfFamily, family
     layers[-1].mlp.register_forward_pre_hook(lambda _, args: shapes.append(args[0].shape[:2]))
     rows = [prompt(model, [40 + at] * at, PLACEHOLDER) for at in (3, 9)]
     with torch.inference_mode():
-        LabelModel(model, LABELS).hidden(rows)
+        LabelModel(model, LABELS).hidden_states(rows)
     assert shapes == [(2, 1)]
 
 

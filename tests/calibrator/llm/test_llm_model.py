@@ -118,7 +118,7 @@ def test_one_mixed_batch_equals_the_plain_pass(model: Any, expected: Tensor, pad
     """Padding on either side changes no logit by 1e-5, with several images and none (B09)."""
     scorer = LabelModel(model, LABELS, padding=padding)
     with torch.inference_mode():
-        found = scorer.hidden(rows_of(model)) @ scorer.label_rows().T
+        found = scorer.hidden_states(rows_of(model)) @ scorer.label_rows().T
     assert torch.allclose(found, expected, rtol=0, atol=1e-5)
 
 
@@ -179,7 +179,7 @@ def test_an_image_is_encoded_once(tiny_bases: OfFamily, family: Family) -> None:
     scorer = LabelModel(model, LABELS, budget=WHOLE)
     rows = [prompt(model, [40 + at, 50], PLACEHOLDER) for at in range(8)]
     with counted_images(model) as seen, torch.inference_mode():
-        scorer.hidden(rows)
+        scorer.hidden_states(rows)
     assert seen == [1]
     kept(scorer)
     with counted_images(model) as seen:
@@ -239,7 +239,7 @@ def test_neighbours_move_no_score_in_bf16(tiny_bases: OfFamily, family: Family) 
 def test_gradients_pass_through_the_states(tiny_bases: OfFamily) -> None:
     """`hidden` trains the model: text layers and the vision tower get gradients."""
     model = load(tiny_bases, "qwen3_vl")
-    LabelModel(model, LABELS).hidden(rows_of(model)).sum().backward()
+    LabelModel(model, LABELS).hidden_states(rows_of(model)).sum().backward()
     for layer in (model.model.language_model.layers[0].mlp.up_proj, model.model.visual.merger.norm):
         assert layer.weight.grad.abs().sum() > 0
 

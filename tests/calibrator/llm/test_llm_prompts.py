@@ -31,7 +31,7 @@ def reading(prompts: Prompts, **changes: Any) -> Prompts:
 
 def test_the_prompt_is_the_papers(prompts: Prompts) -> None:
     """F01, B07: five lines, in the words of the paper's appendix."""
-    assert prompts.filled(NAMED) == (
+    assert prompts.fill_template(NAMED) == (
         "Benchmark: gpqa\nSource model: GPT-5.6\nQuestion: 2+2?\nAnswer: 4\n"
         "Is the answer correct? (i) No (ii) Yes",
         False,
@@ -40,7 +40,7 @@ def test_the_prompt_is_the_papers(prompts: Prompts) -> None:
 
 def test_the_prompt_of_the_released_weights_is_theirs(prompts: Prompts) -> None:
     """W03, V17: blank lines, an instruction and another last line."""
-    text, _ = reading(prompts, prompt=RELEASED.prompt).filled(NAMED)
+    text, _ = reading(prompts, prompt=RELEASED.prompt).fill_template(NAMED)
     assert text.startswith("Benchmark: gpqa\nSource model: GPT-5.6\n\nQuestion: 2+2?\n\nAnswer: 4")
     assert text.endswith("\n\nBased on your analysis, is the answer correct? (i) No (ii) Yes")
 
@@ -54,7 +54,7 @@ def test_a_missing_tag_is_left_out_or_left_empty(
 ) -> None:
     """F07, W05: the paper does not say which; the released code leaves the value empty."""
     changed = replace(prompts.config.prompt, missing=missing)
-    text, _ = reading(prompts, prompt=changed).filled(Item("q", "a"))
+    text, _ = reading(prompts, prompt=changed).fill_template(Item("q", "a"))
     assert text.startswith(expected)
 
 
@@ -72,22 +72,22 @@ def test_a_model_is_named_where_training_knew_it(
     prompts: Prompts, metadata: Any, model: str, is_shown: bool
 ) -> None:
     """B03, V18: the tag is omitted for new models unless the checkpoint says otherwise."""
-    text, _ = reading(prompts, metadata=metadata).filled(Item("q", "a", source_model=model))
+    text, _ = reading(prompts, metadata=metadata).fill_template(Item("q", "a", source_model=model))
     assert (f"Source model: {model}" in text) is is_shown
 
 
 def test_question_and_answer_keep_their_beginnings(prompts: Prompts) -> None:
     """F02, F03: 1,500 characters of the question, 800 of the answer, from the front."""
-    text, is_cut = prompts.filled(Item("q" * 1_501, "a" * 801))
+    text, is_cut = prompts.fill_template(Item("q" * 1_501, "a" * 801))
     assert is_cut
     assert (text.count("q" * 1_500), text.count("q" * 1_501)) == (1, 0)
     assert (text.count("a" * 800), text.count("a" * 801)) == (1, 0)
-    assert prompts.filled(Item("q" * 1_500, "a" * 800))[1] is False
+    assert prompts.fill_template(Item("q" * 1_500, "a" * 800))[1] is False
 
 
 def test_braces_of_a_question_are_no_fields(prompts: Prompts) -> None:
     """A text that looks like the template is shown as it is."""
-    text, _ = prompts.filled(Item("{answer} {x: 1}", "{question} {}"))
+    text, _ = prompts.fill_template(Item("{answer} {x: 1}", "{question} {}"))
     assert "Question: {answer} {x: 1}\nAnswer: {question} {}\n" in text
 
 

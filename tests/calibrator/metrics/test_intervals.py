@@ -76,7 +76,7 @@ def test_resamples_draw_whole_clusters() -> None:
             seen.append(weights)
             return super().auroc(weights)
 
-    Recorded(y, p, questions).resampled(50)
+    Recorded(y, p, questions).resample(50)
     weights = np.concatenate(seen)
     for cluster in range(ranked.clusters):
         inside = weights[:, ranked.cluster == cluster]
@@ -217,6 +217,6 @@ def test_delong_needs_two_of_each() -> None:
 def test_methods_are_drawn_alike() -> None:
     """H06: two methods that rank alike have the same AUROC on every resample."""
     y, p, questions = made_up(200)
-    first, second = (RankedReplies(y, scores, questions).resampled(100) for scores in (p, p**3))
+    first, second = (RankedReplies(y, scores, questions).resample(100) for scores in (p, p**3))
     assert first == pytest.approx(second)
     assert not all(a == b for a, b in itertools.pairwise(first))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from calibrator.metrics.rankings import ranking
+from calibrator.metrics.rankings import measure_ranking
 
 
 def test_each_figure_asks_another_question() -> None:
@@ -15,7 +15,7 @@ def test_each_figure_asks_another_question() -> None:
     """
     correct = [1, 0, 1, 0, 1, 0, 1]
     scores = [0.2, 0.1, 0.9, 0.8, 0.6, 0.7, 0.5]
-    found = ranking(correct, scores, list("aabbbbc"), list("1133445"))
+    found = measure_ranking(correct, scores, list("aabbbbc"), list("1133445"))
     assert found.rows == 7
     assert found.pooled == pytest.approx(6 / 12)
     assert found.over_benchmarks == pytest.approx((1 + 2 / 4) / 2)
@@ -25,6 +25,6 @@ def test_each_figure_asks_another_question() -> None:
 
 def test_what_is_not_mixed_has_no_mean() -> None:
     """Right and wrong replies that share no question leave that figure open."""
-    found = ranking([1, 0], [0.9, 0.1], ["a", "a"], ["1", "2"])
+    found = measure_ranking([1, 0], [0.9, 0.1], ["a", "a"], ["1", "2"])
     assert (found.pooled, found.over_benchmarks) == (1.0, 1.0)
     assert math.isnan(found.within_questions)

@@ -32,7 +32,7 @@ from calibrator.recalibration.fit import (
     MIN_GROUP_LABELS,
     SLOPE_BEFORE,
     TRUST,
-    Observed,
+    LabelledConfidences,
     apply_to_groups,
     cross_fitted,
     fit_isotonic,
@@ -41,7 +41,7 @@ from calibrator.recalibration.fit import (
     fit_temperature,
     observed_rows,
 )
-from calibrator.recalibration.recalibrated_scorer import Recalibrated
+from calibrator.recalibration.recalibrated_scorer import RecalibratedScorer
 from calibrator.recalibration.study import LABELS, mean_of, study
 from calibrator.recalibration.versions import Recalibrations
 from calibrator.rows.rows import Row, parse_row
@@ -300,7 +300,7 @@ def test_a_recalibrated_scorer_changes_the_confidence_alone() -> None:
     by_domain = Recalibration("platt", Platt(), "domain", {"law": Platt(1.0, -1.0)})
     item = Item("q", "a", "M", domain="Law")
     for recalibration, expected in ((by_model, sigmoid(1.0)), (by_domain, sigmoid(-1.0))):
-        scorer = Recalibrated(FakeScorer(0.5), Recalibrations(recalibration))
+        scorer = RecalibratedScorer(FakeScorer(0.5), Recalibrations(recalibration))
         (score,) = scorer.score_batch([item])
         assert (score.score, score.confidence) == (0.5, pytest.approx(float(expected)))
         assert scorer.name == f"fake:0.5+{recalibration.name}"
@@ -387,7 +387,9 @@ def test_the_scale_of_weights_does_not_matter() -> None:
     """1 / share of one per cent is no reason to trust 100 labels like 10,000."""
     rows, p = skewed(100)
     found = observed_rows(rows, p)
-    scaled = Observed(found.correct, p, found.groups, found.clusters, found.weights * 100)
+    scaled = LabelledConfidences(
+        found.correct, p, found.groups, found.clusters, found.weights * 100
+    )
     assert fit_observed(scaled).pooled.as_dict() == pytest.approx(
         fit_observed(found).pooled.as_dict(), abs=1e-9
     )
@@ -398,5 +400,5 @@ def test_a_platt_curve_can_be_undone() -> None:
     found = Recalibration("platt", Platt(0.5, 1.0), "team", {"law": Platt(2.0, -1.0)})
     for team in ("law", None):
         mended = found.apply_to(0.3, "m", None, team)
-        assert found.undone(mended, "m", None, team) == pytest.approx(0.3)
-    assert Recalibration("isotonic", Isotonic((0.1,), (0.2,))).undone(0.2, None, None) is None
+        assert found.undo(mended, "m", None, team) == pytest.approx(0.3)
+    assert Recalibration("isotonic", Isotonic((0.1,), (0.2,))).undo(0.2, None, None) is None

@@ -7,18 +7,18 @@ import pytest
 
 from calibrator.metrics.metrics import Floats, brier, ece, log_losses
 from calibrator.recalibration.curves import logit, sigmoid
-from calibrator.recalibration.fit import Observed
+from calibrator.recalibration.fit import LabelledConfidences
 from calibrator.recalibration.trial import trial
 
 
-def observed(labels: int, slope: float, seed: int, clusters: int = 0) -> Observed:
+def observed(labels: int, slope: float, seed: int, clusters: int = 0) -> LabelledConfidences:
     """Confidences whose log-odds are too large by 1 / slope; right ones with a slope of 1."""
     rng = np.random.default_rng(seed)
     truth: Floats = rng.beta(3, 1.5, labels)
     y = (rng.random(labels) < truth).astype(np.int64)
     names = [str(n % clusters if clusters else n) for n in range(labels)]
     p = sigmoid(logit(truth) / slope)
-    return Observed(y, p, [""] * labels, names, np.ones(labels))
+    return LabelledConfidences(y, p, [""] * labels, names, np.ones(labels))
 
 
 def test_an_overconfident_calibrator_is_mended() -> None:
@@ -43,7 +43,9 @@ def test_nothing_is_promoted_for_noise(spread: float, sets: int) -> None:
     for seed in range(sets):
         found = observed(100, 1.0, seed)
         weights = np.where(np.arange(100) % 2, spread, 1.0)
-        found = Observed(found.correct, found.confidence, found.groups, found.clusters, weights)
+        found = LabelledConfidences(
+            found.correct, found.confidence, found.groups, found.clusters, weights
+        )
         promoted += trial(found, found.confidence).is_better
     assert promoted <= sets / 20
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from calibrator import CheckpointError, Item, OtherReply, Score, opinion_of
-from calibrator.loading import check_checkpoint, load_scorer, recalibrated
+from calibrator.loading import check_checkpoint, load_scorer, recalibrate_scorer
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
 from tests.running.live_proxy import HearingScorer
@@ -82,7 +82,7 @@ def test_numbers_that_know_others_have_one_of_their_own(tmp_path: Path) -> None:
         versions = RecalibrationVersions(tmp_path / "-".join(each.name for each in promoted))
         for each in promoted:
             versions.promote(each, {})
-        scorer = recalibrated(heard, versions.folder / "current")
+        scorer = recalibrate_scorer(heard, versions.folder / "current")
         assert scorer.name == "+".join([heard.name, *(p.name for p in promoted if p is alone)])
         assert opinion_of(scorer) == "+".join(
             [heard.opinion, *(p.name for p in promoted if p is knowing)]
@@ -106,7 +106,7 @@ def test_a_curve_of_other_numbers_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     Recalibration("platt", Platt(), labels=100, calibrator=name).save(path)
     with pytest.raises(CheckpointError, match="was fitted for words"):
-        recalibrated(HearingScorer(), path)
+        recalibrate_scorer(HearingScorer(), path)
 
 
 def test_a_pointer_to_a_curve_of_the_other_kind_is_refused(tmp_path: Path) -> None:

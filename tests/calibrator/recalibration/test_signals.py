@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from calibrator import CheckpointError, Item, JudgingError, load_scorer, provenance
-from calibrator.loading import recalibrated
+from calibrator.loading import recalibrate_scorer
 from calibrator.metrics.metrics import auroc, brier
 from calibrator.recalibration.signals import (
     LabelledSignals,
     SignalWeights,
     confidences,
     fit_signals,
-    weighed,
+    weigh_replies,
 )
 from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
 from calibrator.scorer import NO_SIGNALS, Signals, knows_others, knows_signals, without_signals
@@ -45,7 +45,7 @@ def test_absence_has_no_bias(is_judged: IsThere) -> None:
     judged = replies(40_000, 2, is_judged)
     for kinds in KINDS:
         its = [each for each in judged if each.signals.kinds == kinds]
-        before, after = confidences(its), weighed(weights, its)
+        before, after = confidences(its), weigh_replies(weights, its)
         assert len(its) > 4_000
         if kinds:
             assert after.mean() == pytest.approx(labels_of(its).mean(), abs=0.02)
@@ -184,7 +184,7 @@ def test_a_folder_promotes_them_beside_curves(weights: SignalWeights, tmp_path: 
 def test_a_scorer_weighs_what_it_said_itself(weights: SignalWeights, tmp_path: Path) -> None:
     """The score that knows signals has its own name, and tells what it was without them."""
     weights.save(tmp_path / "w.json")
-    scorer = recalibrated(HearingScorer(), tmp_path / "w.json")
+    scorer = recalibrate_scorer(HearingScorer(), tmp_path / "w.json")
     signals = Signals(0.95, JUDGE)
     items = [Item("?", "Paris p=0.6"), Item("?", "Paris p=0.6", signals=signals)]
     plain, moved = scorer.score_batch(items)
@@ -199,6 +199,6 @@ def test_a_scorer_weighs_what_it_said_itself(weights: SignalWeights, tmp_path: P
     weights = replace(weights, calibrator="fake:0.5")
     weights.save(tmp_path / "other.json")
     with pytest.raises(CheckpointError, match=r"were fitted for fake:0\.5"):
-        recalibrated(HearingScorer(), tmp_path / "other.json")
+        recalibrate_scorer(HearingScorer(), tmp_path / "other.json")
     with pytest.raises(CheckpointError, match="were fitted for words@1"):
         load_scorer("fake:0.5", recalibration=tmp_path / "w.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibrator.rows.groups import NONE, groups_of, shown
+from calibrator.rows.groups import NONE, groups_of, printable_name
 from calibrator.rows.rows import Row, parse_row
 
 
@@ -41,7 +41,7 @@ def test_tool_calls_are_a_task_of_their_own() -> None:
 
 def test_names_are_safe_to_show() -> None:
     """Names that control a terminal, or never end, are shown without harm."""
-    assert shown("a\x1b[31m\n\x9b") == "a�[31m��"
-    assert shown("\ud83d") == "�"
-    assert len(shown("x" * 500)) == 80
-    assert shown(None) == shown("") == NONE
+    assert printable_name("a\x1b[31m\n\x9b") == "a�[31m��"
+    assert printable_name("\ud83d") == "�"
+    assert len(printable_name("x" * 500)) == 80
+    assert printable_name(None) == printable_name("") == NONE

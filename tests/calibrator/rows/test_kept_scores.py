@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator import FieldDoubt, Item, Score, Unsupported
+from calibrator import FieldDoubt, Item, Score, UnsupportedSentence
 from calibrator.lab.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.rows.kept_scores import (
     JUDGING_ROOMS,
     KeptScores,
     cache_folder,
+    cache_scores,
     code_digest,
     digest_of_rows,
-    keeping,
     kept_fit,
     reused_sentence,
 )
@@ -84,7 +84,7 @@ def test_another_budget_has_scores_of_its_own() -> None:
     assert (kept.name, raised.name) == ("bounded@1", "bounded-1600@1")
     score_items(kept, ITEMS[:3])
     assert isinstance(raised, KeptScores)
-    assert raised.known(ITEMS[:3]) == {}
+    assert raised.known_scores(ITEMS[:3]) == {}
     plain = KeptScores(Counting(), "cpu")
     assert with_answer_characters(plain, 1_600) is plain
 
@@ -132,7 +132,7 @@ class Finding:
                 *(0.25, 0.125, True, ("a fact",), 0.5, ("agrees",), 0.75, "finding@1+judge@2"),
                 fields=(FieldDoubt("day", "a placeholder", 0, None),),
                 support=0.0625,
-                unsupported=(Unsupported("It is 60 days.", ("60",), "contradicted"),),
+                unsupported=(UnsupportedSentence("It is 60 days.", ("60",), "contradicted"),),
                 basis=("context", "computed"),
                 act="refusal",
                 needs_facts=True,
@@ -147,7 +147,7 @@ def test_all_that_a_score_says_is_kept() -> None:
     """A later run finds the same support, basis and reasons, not the numbers alone."""
     first = score_items(KeptScores(Finding(), "cpu"), ITEMS[:2])
     again = KeptScores(Finding(), "cpu")
-    assert list(again.known(ITEMS[:2]).values()) == first == Finding().score_batch(ITEMS[:2])
+    assert list(again.known_scores(ITEMS[:2]).values()) == first == Finding().score_batch(ITEMS[:2])
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_damaged_line_is_scored_again(folder: Path) -> None:
     other = Counting()
     score_items(KeptScores(other, "cpu"), ITEMS)
     assert len(other.asked) == 1
-    assert KeptScores(Counting(), "cpu").known(ITEMS).keys() == set(range(100))
+    assert KeptScores(Counting(), "cpu").known_scores(ITEMS).keys() == set(range(100))
 
 
 def test_unused_files_go(folder: Path) -> None:
@@ -260,4 +260,4 @@ def keeping_scores(name: str) -> list[str]:
 def test_a_fake_computes_nothing_worth_keeping() -> None:
     """Nor does it leave files."""
     fake = load_scorer("fake:0.5")
-    assert keeping(fake, "cpu") is fake
+    assert cache_scores(fake, "cpu") is fake

@@ -14,7 +14,7 @@ from calibrator.errors import ClusterError, RowError
 from calibrator.rows import shards as parts
 from calibrator.rows.rows import read_lines, read_rows
 from calibrator.rows.scores import scored_line
-from calibrator.rows.shards import Options, Run, begin, cut
+from calibrator.rows.shards import Options, ShardRun, begin, cut
 from calibrator.scorer import Item, Score
 from tests.builders.labelled_rows import raw_rows, write
 from tests.running.live_proxy import WordScorer
@@ -31,16 +31,16 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PART_BYTES", 2_000)
 
 
-def scored(run: Run, scorer: WordScorer | None = None) -> WordScorer:
+def scored(run: ShardRun, scorer: WordScorer | None = None) -> WordScorer:
     """Scores what is missing of a run, as a worker would."""
     scorer = scorer or WordScorer()
-    for source, (path, done) in enumerate(zip(run.files, run.done(), strict=True)):
+    for source, (path, done) in enumerate(zip(run.files, run.finished_parts(), strict=True)):
         for part in cut(path, source, done):
             run.score(part, scorer)
     return scorer
 
 
-def written(run: Run, folder: Path) -> bytes:
+def written(run: ShardRun, folder: Path) -> bytes:
     path = folder / "whole.jsonl"
     with path.open("w", encoding="utf-8") as stream:
         run.write_all(stream)
@@ -60,7 +60,7 @@ def in_one_go(paths: Sequence[Path]) -> tuple[bytes, list[str]]:
     return "".join(lines).encode(), bad
 
 
-def started(folder: Path, *paths: Path) -> Run:
+def started(folder: Path, *paths: Path) -> ShardRun:
     return begin(folder / "out.jsonl", paths, "words@1", Options())
 
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calibrator.embedded.evidence  # noqa: F401  # makes the patterns of all checks
-from calibrator.text.guarded import SHORT, Guarded, guarded
+from calibrator.text.guarded import SHORT, GuardedPattern, compile_guarded
 from calibrator.text.looking_for import letters_in, reading_of
 from calibrator.text.needles import needles_of
 
 CASES = Path(__file__).parents[1] / "evidence/computed/cases"
-GUARDED = [each for each in gc.get_objects() if type(each) is Guarded]
+GUARDED = [each for each in gc.get_objects() if type(each) is GuardedPattern]
 assert len(GUARDED) > 200
 NEEDLES = sorted({each for one in GUARDED for kind in needles_of(one.pattern) for each in kind})
 # letters and digits whose case or kind `lower` or ASCII does not show, and signs beyond ASCII
@@ -69,7 +69,7 @@ def test_needles_are_what_each_match_contains(
 
 def test_a_guarded_pattern_rules_out_most_texts() -> None:
     """A text without any needle is not searched, also if it has signs beyond ASCII."""
-    pattern = guarded("\\b(?:refund|don\u2019t)\\b", re.IGNORECASE)
+    pattern = compile_guarded("\\b(?:refund|don\u2019t)\\b", re.IGNORECASE)
     if reading_of("a" * SHORT).rough_index is None:
         pytest.skip("needs the compiled kernel")
     assert not pattern.may_match("The café \u2014 it\u2019s closed on Monday, sorry.")
@@ -80,7 +80,7 @@ def test_a_guarded_pattern_rules_out_most_texts() -> None:
 
 def test_methods_return_what_the_pattern_returns() -> None:
     """A guarded pattern has the results of the pattern, found or not."""
-    pattern = guarded("(b)a")
+    pattern = compile_guarded("(b)a")
     for text in ("xxbaxxba" + "y" * SHORT, "c" * 2 * SHORT):
         bare = pattern.pattern
         assert pattern.findall(text) == bare.findall(text)

@@ -12,7 +12,7 @@ from calibrator.features.traits import _FINAL, _HEDGE, _REFUSAL
 from calibrator.readers.inspection import sums, wanted, working
 from calibrator.text import options
 from calibrator.text.addressed_text import _IN_FAVOUR
-from calibrator.text.looking_for import Reading, Several, at_lines, beyond_ascii
+from calibrator.text.looking_for import PatternGroup, PreparedText, at_lines, beyond_ascii
 
 SOUGHT = [
     _FINAL, _REFUSAL, _HEDGE, _IN_FAVOUR, wanted._ASKS_ON, wanted._SUM, wanted._PRICE,
@@ -30,10 +30,10 @@ TEXTS = st.lists(PARTS | st.text(max_size=3), max_size=8).map("".join)
 @given(TEXTS)
 def test_no_pattern_is_passed_over_that_matches(text: str) -> None:
     """Whatever the text, a pattern is found if and only if the bare pattern finds it."""
-    reading = Reading(text)
+    reading = PreparedText(text)
     for each in SOUGHT:
         assert each.is_in(reading) == bool(each.pattern.search(text)), each.pattern.pattern
-    assert Several(*SOUGHT).are_in(reading) == [each.is_in(reading) for each in SOUGHT]
+    assert PatternGroup(*SOUGHT).are_in(reading) == [each.is_in(reading) for each in SOUGHT]
     assert _FINAL.all_in(reading) == _FINAL.pattern.findall(text)
 
 
@@ -54,7 +54,7 @@ SHAPED = st.lists(
 @given(SHAPED)
 def test_no_text_is_passed_over_for_its_shape(text: str) -> None:
     """What is looked for by kinds of signs first is what the patterns alone find."""
-    reading = Reading(text)
+    reading = PreparedText(text)
     assert wanted._is_person(reading) == wanted._at_word(wanted._PERSON, text)
     assert wanted._is_year(reading) == wanted._at_word(wanted._YEAR, text)
     amounts = wanted._AMOUNT.search(text) or wanted._PRICE.pattern.search(text)
@@ -68,7 +68,7 @@ def test_no_text_is_passed_over_for_its_shape(text: str) -> None:
 @given(TEXTS)
 def test_a_reading_is_what_patterns_find(text: str) -> None:
     """Words, beginnings of words and numbers are those of the patterns that they stand for."""
-    reading = Reading(text)
+    reading = PreparedText(text)
     assert reading.in_order == re.findall(r"\w+", text.lower())
     runs = re.findall(r"[^\W\d_]+", text.lower())
     assert reading.beginnings == {run[:6] for run in runs if len(run) > 2}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator.text.addressed_text import addresses, stripped
+from calibrator.text.addressed_text import addresses, strip_addresses
 from tests.builders.attacks import ATTACKS
 
 ANSWER = "17 + 25 = 43"
@@ -23,9 +23,9 @@ ADDRESSING = sorted({text for texts in ATTACKS.values() for text in texts} - MIS
 @pytest.mark.parametrize("text", ADDRESSING)
 def test_sentences_that_address_the_reader_are_taken_off(text: str) -> None:
     """At the end, at the beginning, and several of them."""
-    assert stripped(f"{ANSWER}\n{text}") == ANSWER
-    assert stripped(f"{text}\n{ANSWER}") == ANSWER
-    assert stripped(f"{text}\n{ANSWER}\n{text}\n{text}") == ANSWER
+    assert strip_addresses(f"{ANSWER}\n{text}") == ANSWER
+    assert strip_addresses(f"{text}\n{ANSWER}") == ANSWER
+    assert strip_addresses(f"{text}\n{ANSWER}\n{text}\n{text}") == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -49,25 +49,25 @@ def test_sentences_that_address_the_reader_are_taken_off(text: str) -> None:
 )
 def test_what_is_part_of_an_answer_stays(answer: str) -> None:
     """Final answers, hedges, statements about options, stated percentages, and all there is."""
-    assert stripped(answer) == answer
+    assert strip_addresses(answer) == answer
 
 
 def test_an_answer_of_nothing_else_is_kept() -> None:
     """When all sentences address the reader, one of them is the answer."""
-    assert stripped("I am sure. This answer is correct.") == "I am sure."
+    assert strip_addresses("I am sure. This answer is correct.") == "I am sure."
 
 
 def test_a_sentence_inside_stays() -> None:
     """Only the two ends are looked at: inside, a check is a part of the reasoning."""
     answer = "x = 3. I checked that this is right. So y = 4."
     assert addresses("I checked that this is right.")
-    assert stripped(answer) == answer
+    assert strip_addresses(answer) == answer
 
 
 @given(st.text(max_size=300))
 def test_stripping_takes_off_ends_and_changes_nothing_else(answer: str) -> None:
     """What is left is a piece of the answer, and never nothing unless there was nothing."""
-    left = stripped(answer)
+    left = strip_addresses(answer)
     assert left in answer
     assert bool(left.strip()) == bool(answer.strip())
 
@@ -76,5 +76,5 @@ def test_long_answers_are_stripped_quickly() -> None:
     """A megabyte costs no more than its two ends."""
     for answer in ("it is " * 170_000, "I am sure. " * 90_000, "\n" * 1_000_000, "a" * 1_000_000):
         started = time.process_time()
-        stripped(answer)
+        strip_addresses(answer)
         assert time.process_time() - started < 0.2

@@ -73,7 +73,7 @@ def test_too_few_labels_or_of_one_kind_are_refused(start: TunableCheckpoint) -> 
     """The sentence says what is missing."""
     found = start.read_rows(made(60, 4, has_context=False))
     with pytest.raises(JudgingError, match="40 labels are too few"):
-        fit_tuned(found.taken(range(40)))
+        fit_tuned(found.take(range(40)))
     right = Readings(
         found.read, found.models, found.questions, np.ones_like(found.correct), found.weights
     )
@@ -85,7 +85,7 @@ def test_more_labels_than_landmarks_are_learnt_from(start: TunableCheckpoint) ->
     """Beyond 200 labels the weights are in the span of 200 of them; all labels count."""
     found = start.read_rows(made(60, 5, has_context=False))
     often = np.tile(np.arange(60), 7)
-    many = found.taken(often)
+    many = found.take(often)
     tuned = fit_tuned(many)
     assert auroc(found.correct, tuned.confidence(found.read)) > 0.97
 

@@ -10,16 +10,24 @@ from pathlib import Path
 import pytest
 
 from calibrator import FakeScorer
-from policies import Certificate, Facts, Labelled, Scope, SeenConversations, certify, parse_policy
-from policies.deciding.policy import certified
+from policies import (
+    Certificate,
+    Facts,
+    LabelledScore,
+    Scope,
+    SeenConversations,
+    certify,
+    parse_policy,
+)
+from policies.deciding.policy import with_certificate
 from proxy.exchange.request import CompletionRequest
 from proxy.formats.chat import ChatFormat
 from proxy.holds.openings import Openings
 from proxy.learning.certificates import CertifiedPolicy
 from proxy.learning.certifying import audited_labels
-from proxy.learning.drift import look, standing
+from proxy.learning.drift import look, monitor_states
 from proxy.learning.labels import read_labels
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.writer import COLUMNS, Records
 from tests.builders.conversing_traffic import (
     Asked,
@@ -99,9 +107,9 @@ def test_stationary_traffic_of_any_shape_is_no_drift(
         url,
         {f"m{n}": [*conversations(shape(random.Random(n), 600))] for n in range(monitors)},
     )
-    findings = Findings(url)
+    findings = VerdictStore(url)
     alarms = look(findings.engine)
-    stands = standing(findings.engine)
+    stands = monitor_states(findings.engine)
     findings.close()
     assert len(alarms) <= most_false, [alarm.key.model for alarm in alarms]
     assert len(stands) == monitors
@@ -118,7 +126,7 @@ def test_true_drift_is_seen_in_traffic_of_any_shape(shape: Traffic, tmp_path: Pa
         before, after = shape(rng, 1_500), shape(rng, 3_500, worth=harder)
         found[f"m{n}"] = [*conversations([*before, *after])]
     record(url, found)
-    findings = Findings(url)
+    findings = VerdictStore(url)
     alarms = look(findings.engine)
     findings.close()
     assert len(alarms) == 2
@@ -128,11 +136,11 @@ def test_a_look_in_parts_counts_a_conversation_once(tmp_path: Path) -> None:
     """What counted at an earlier look, perhaps in another process, does not count again."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     asked = [*conversations(retries(random.Random(1), 300))]
-    findings = Findings(url)
+    findings = VerdictStore(url)
     for start in range(0, 300, 50):
         record(url, {"m": asked[start : start + 50]}, BEGAN + start)
         look(findings.engine)
-    [monitor] = standing(findings.engine)
+    [monitor] = monitor_states(findings.engine)
     findings.close()
     assert monitor.seen == len({conversation for conversation, _ in asked})
 
@@ -155,9 +163,9 @@ def test_true_drift_withdraws_certificates(shape: Traffic) -> None:
 def is_withdrawn(shape: Traffic, worth: Callable[[random.Random], float], seed: int) -> bool:
     """Whether a certificate from usual labels is, within 1,000 requests of such traffic."""
     rng = random.Random(seed)
-    rows = [Labelled(str(n), usual(rng), is_correct=True) for n in range(400)]
+    rows = [LabelledScore(str(n), usual(rng), is_correct=True) for n in range(400)]
     grant = certify(rows, 0.3, 0.9).grant("c@1", Scope())
-    policy = certified(
+    policy = with_certificate(
         parse_policy(GATE.replace("0.1", "0.3"), "gate.yaml"), Certificate((grant,), "2026-01-01")
     )
     followed = CertifiedPolicy(policy)
@@ -193,7 +201,7 @@ def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: 
         given = f"UPDATE exchanges SET conversation = 'c{n // 2}' WHERE request_id = '{id}'"
         execute(store_url, given)
     label(store_url, ids, rows)
-    findings = Findings(store_url)
+    findings = VerdictStore(store_url)
     labels = read_labels(findings.engine)
     assert [each.request_id for each in labels.replies] == ids[::2]
     assert labels.totals.delivered == 10
@@ -203,5 +211,5 @@ def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: 
     assert len(found) == 10
     assert {each.is_first for each in found if each.id in ids[::2]} <= {True}
     assert {each.is_first for each in found if each.id in ids[1::2]} == {False}
-    grant = certify([*found, Labelled("x", 0.99, True)], 0.5, 0.9)
+    grant = certify([*found, LabelledScore("x", 0.99, True)], 0.5, 0.9)
     assert sum(grant.scores) == sum(each.is_first for each in found) + 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, binomtest
 
-from policies import GRID, Labelled, certify, one_per_question, study
+from policies import GRID, LabelledScore, certify, one_per_question, study
 from policies.binomial import interval, lower_tail, upper_bound
 from policies.certifying.certification import starting_shares
 from policies.certifying.missing_labels import least_labels
@@ -70,10 +70,10 @@ def test_the_interval_is_clopper_and_pearsons(n: int, share: float, confidence: 
 # --- what labels prove ---------------------------------------------------------------------------
 
 
-def rows(*groups: tuple[float, int, int]) -> list[Labelled]:
+def rows(*groups: tuple[float, int, int]) -> list[LabelledScore]:
     """Return groups of (confidence, right, wrong) as labelled replies, each to its own question."""
     return [
-        Labelled(f"{confidence}/{n}", confidence, n < right)
+        LabelledScore(f"{confidence}/{n}", confidence, n < right)
         for confidence, right, wrong in groups
         for n in range(right + wrong)
     ]
@@ -186,18 +186,20 @@ def test_rates_that_are_none_are_refused(max_error: float, confidence: float) ->
 def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
     """A broken scorer's number proves nothing."""
     with pytest.raises(ValueError, match="no probability"):
-        certify([Labelled("q", confidence, True)], 0.1)
+        certify([LabelledScore("q", confidence, True)], 0.1)
 
 
 def test_one_reply_of_each_question_counts() -> None:
     """Which one does not follow from order, score or label, and stays the same."""
-    replies = [Labelled(f"q{n // 5}", n / 100, n % 2 == 0, str(n)) for n in range(100)]
+    replies = [LabelledScore(f"q{n // 5}", n / 100, n % 2 == 0, str(n)) for n in range(100)]
     kept = one_per_question(replies)
     assert len(kept) == 20
     assert sorted(row.id for row in kept) == sorted(
         row.id for row in one_per_question(reversed(replies))
     )
-    relabelled = [Labelled(r.question, 1 - r.confidence, not r.is_correct, r.id) for r in replies]
+    relabelled = [
+        LabelledScore(r.question, 1 - r.confidence, not r.is_correct, r.id) for r in replies
+    ]
     assert {row.id for row in one_per_question(relabelled)} == {row.id for row in kept}
     assert {int(row.id) % 5 for row in kept} == {0, 1, 2, 3, 4}
 
@@ -230,11 +232,11 @@ class Population:
             for threshold, n in zip(GRID, accepted, strict=True)
         }
 
-    def labelled(self, rng: np.random.Generator, count: int) -> list[Labelled]:
+    def labelled(self, rng: np.random.Generator, count: int) -> list[LabelledScore]:
         confidences = self.draw(rng, count)
         right = rng.random(count) >= self.error(confidences)
         return [
-            Labelled(str(n), float(confidence), bool(is_right))
+            LabelledScore(str(n), float(confidence), bool(is_right))
             for n, (confidence, is_right) in enumerate(zip(confidences, right, strict=True))
         ]
 
@@ -279,11 +281,11 @@ def test_certificates_are_wrong_no_more_often_than_stated(draws: int, name: str)
         assert wrong / draws > 0.02  # the test can fail: certificates are given, and all are wrong
 
 
-def clustered(rng: np.random.Generator, questions: int) -> list[Labelled]:
+def clustered(rng: np.random.Generator, questions: int) -> list[LabelledScore]:
     """Eight replies to each question, all right or all wrong; 10.5 % of the questions wrong."""
     wrong, confidences = rng.random(questions) < 0.105, rng.beta(5, 1, questions)
     return [
-        Labelled(str(question), float(confidences[question]), not wrong[question], str(n))
+        LabelledScore(str(question), float(confidences[question]), not wrong[question], str(n))
         for question in range(questions)
         for n in range(8)
     ]
@@ -298,7 +300,7 @@ def test_replies_to_one_question_are_one_piece_of_evidence(draws: int) -> None:
     assert sum(each is not None for each in honest) / draws <= 1 - CONFIDENCE + noise(draws)
     naive = [
         certify(
-            [Labelled(f"{r.question}/{r.id}", r.confidence, r.is_correct) for r in each],
+            [LabelledScore(f"{r.question}/{r.id}", r.confidence, r.is_correct) for r in each],
             MAX_ERROR,
             CONFIDENCE,
         ).threshold
@@ -352,7 +354,7 @@ def test_a_study_certifies_on_half_and_looks_at_the_other_half() -> None:
     """Errors and coverage of the other halves are as promised, on replies with clusters too."""
     rng = np.random.default_rng(4)
     labelled = [
-        Labelled(row.question, row.confidence, row.is_correct, f"{row.question}/{n}")
+        LabelledScore(row.question, row.confidence, row.is_correct, f"{row.question}/{n}")
         for row in CALIBRATED.labelled(rng, 1_500)
         for n in range(1 + int(row.question) % 3)
     ]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mapie.risk_control import BinaryClassificationController
 
-from policies import GRID, Labelled, certify
+from policies import GRID, LabelledScore, certify
 from policies.binomial import lower_tail
 from policies.certifying.certification import starting_shares
 
@@ -50,7 +50,7 @@ def test_thresholds_and_p_values_are_mapies() -> None:
         same_tails.append(np.isclose(tails, p_values, rtol=1e-9))
         found = certify(
             [
-                Labelled(str(n), float(c), bool(y))
+                LabelledScore(str(n), float(c), bool(y))
                 for n, (c, y) in enumerate(zip(confidences, right, strict=True))
             ],
             MAX_ERROR,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from policies import (
     ErrorMonitor,
     Grant,
-    Labelled,
+    LabelledScore,
     RecentConfidences,
     Scope,
     ScoreMonitor,
@@ -30,7 +30,7 @@ def draw(rng: random.Random, shift: float = 0.0) -> float:
 
 def granted(rng: random.Random, labels: int = 500) -> Grant:
     """Return a certificate on replies that `draw` generates, all of them right."""
-    rows = [Labelled(str(n), draw(rng), True) for n in range(labels)]
+    rows = [LabelledScore(str(n), draw(rng), True) for n in range(labels)]
     return certify(rows, 0.1).grant(CALIBRATOR, Scope())
 
 

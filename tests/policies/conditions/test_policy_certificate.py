@@ -15,11 +15,10 @@ from policies import (
     Facts,
     Grant,
     InvalidDocumentError,
-    Labelled,
+    LabelledScore,
     Policy,
     Scope,
     ToolCall,
-    certified,
     certify,
     decide,
     lint,
@@ -27,10 +26,13 @@ from policies import (
     parse_certificate,
     parse_policy,
     reaches,
+    with_certificate,
 )
 
 CALIBRATOR = "embedded@1+platt@2"
-PROVED = certify([Labelled(str(n), 0.905 if n < 150 else 0.405, n < 150) for n in range(180)], 0.05)
+PROVED = certify(
+    [LabelledScore(str(n), 0.905 if n < 150 else 0.405, n < 150) for n in range(180)], 0.05
+)
 GRANT = PROVED.grant(CALIBRATOR, Scope())
 GATE = """\
     version: 1
@@ -45,7 +47,7 @@ GATE = """\
 
 def gate(*grants: Grant, more: str = "", default: str = "hold") -> Policy:
     policy = parse_policy(dedent(GATE).format(more=more, default=default), "gate.yaml")
-    return certified(policy, Certificate(grants, "2026-11-21")) if grants else policy
+    return with_certificate(policy, Certificate(grants, "2026-11-21")) if grants else policy
 
 
 def facts(confidence: float | None, **more: Any) -> Facts:
@@ -126,10 +128,10 @@ def test_a_grant_for_a_rule_ends_with_what_reaches_it() -> None:
     assert decide(gate(grant), facts(0.9)).rule == "surely right"
     for change in (("tools: any", "tools: [x]"), ("surely right", "sure")):
         text = dedent(GATE).format(more="", default="hold").replace(*change)
-        changed = certified(parse_policy(text, "gate.yaml"), Certificate((grant,)))
+        changed = with_certificate(parse_policy(text, "gate.yaml"), Certificate((grant,)))
         assert decide(changed, facts(0.9)).rule == "default"
     harmless = dedent(GATE).format(more="", default="block").replace("approvals", "oncall")
-    kept = certified(parse_policy(harmless, "gate.yaml"), Certificate((grant,)))
+    kept = with_certificate(parse_policy(harmless, "gate.yaml"), Certificate((grant,)))
     assert decide(kept, facts(0.9)).rule == "surely right"
 
 
@@ -145,7 +147,7 @@ def test_a_withdrawn_grant_is_gone_and_the_label_tells() -> None:
     """The policy without it is another version: decisions of before and after are told apart."""
     policy = gate(GRANT)
     assert policy.certificate is not None
-    withdrawn = certified(policy, policy.certificate.without(GRANT))
+    withdrawn = with_certificate(policy, policy.certificate.without(GRANT))
     assert decide(withdrawn, facts(0.99)).rule == "default"
     labels = {decide(each, facts(0.1)).label for each in (gate(), policy, withdrawn)}
     assert len(labels) == 3
@@ -245,6 +247,6 @@ def test_a_certificate_that_proves_nothing_is_refused(text: str, problem: str) -
 
 def test_only_a_certified_threshold_becomes_a_grant() -> None:
     """Labels that prove nothing give no grant."""
-    refused = certify([Labelled("q", 0.9, True)], 0.05)
+    refused = certify([LabelledScore("q", 0.9, True)], 0.05)
     with pytest.raises(ValueError, match="no certified threshold"):
         refused.grant(CALIBRATOR, Scope())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from policies import (
-    Asking,
     Facts,
     InvalidDocumentError,
+    ReplyCounts,
     parse_policy,
     surest,
 )
@@ -23,13 +23,13 @@ def text(line: str) -> str:
 @pytest.mark.parametrize(
     ("ask", "expected"),
     [
-        ("{n: 3}", Asking(3)),
-        ("{models: [a, b]}", Asking(1, ("a", "b"))),
-        ("{models: a, n: 2}", Asking(2, ("a",))),
-        ("{n: 2, when: {domain: law}}", Asking(2, (), When(domain=Globs(("law",))))),
+        ("{n: 3}", ReplyCounts(3)),
+        ("{models: [a, b]}", ReplyCounts(1, ("a", "b"))),
+        ("{models: a, n: 2}", ReplyCounts(2, ("a",))),
+        ("{n: 2, when: {domain: law}}", ReplyCounts(2, (), When(domain=Globs(("law",))))),
     ],
 )
-def test_asking_reads_as_written(ask: str, expected: Asking) -> None:
+def test_asking_reads_as_written(ask: str, expected: ReplyCounts) -> None:
     """So many replies, of these models, for such requests."""
     assert parse_policy(text(f"ask: {ask}"), "p.yaml").ask == expected
 
@@ -54,7 +54,7 @@ def test_a_wrong_ask_is_refused(ask: str, problem: str) -> None:
 
 def test_only_such_requests_are_asked_several_times() -> None:
     """Others, and clients that want several choices themselves, are asked once."""
-    ask = Asking(2, ("a", "b"), When(domain=Globs(("law",))))
+    ask = ReplyCounts(2, ("a", "b"), When(domain=Globs(("law",))))
     assert ask.models_for(Facts(None, "m", domain="law")) == ("a", "b", "a", "b")
     assert ask.models_for(Facts(None, "m")) == ("m",)
     assert ask.models_for(Facts(None, "m", domain="law", n=3)) == ("m",)

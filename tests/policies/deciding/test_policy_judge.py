@@ -11,7 +11,7 @@ import pytest
 from policies import Facts, InvalidDocumentError, Judge, Policy, parse_policy
 from policies.conditions.conditions import When
 from policies.conditions.confidence import Band
-from policies.trying.heard import heard
+from policies.trying.heard import facts_known_to
 from policies.trying.recorded import facts_as_values, facts_from_values
 from policies.trying.replays import Exchange, replay
 from policies.trying.schema import json_schema
@@ -113,7 +113,7 @@ def test_a_policy_is_judged_by_the_number_that_it_would_have(
     line: str, confidence: float, is_judged: bool
 ) -> None:
     """What it does not look at moves none of its numbers."""
-    found = heard(policy_with(line), KNOWN)
+    found = facts_known_to(policy_with(line), KNOWN)
     assert (found.facts.confidence, found.is_judged) == (confidence, is_judged)
     assert found.facts.calibrator == ("c@1" if confidence == 0.4 else "c@1+judge@2")
 

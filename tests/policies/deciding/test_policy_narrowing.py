@@ -7,7 +7,7 @@ import random
 import pytest
 
 from policies import Facts, Policy, ToolCall, decide, parse_policy
-from policies.deciding.narrowing import MANY_RULES, Narrowing
+from policies.deciding.narrowing import MANY_RULES, RuleCache
 
 TEAMS, MODELS, TOOLS = ("support", "sales", None), ("gpt-5", "kimi-3", "m"), ("refund", "db.drop")
 WHENS = (
@@ -100,7 +100,7 @@ def test_a_reply_is_asked_for_few_of_a_thousand_rules() -> None:
 def test_what_others_write_at_length_is_not_remembered() -> None:
     """A client's domain or a tool's name of any length takes no memory, and kinds are bounded."""
     policy = policy_of([f"team: team{n}" for n in range(20)] + ["domain: law", "tools: ['db.*']"])
-    narrowing = Narrowing(policy.rules)
+    narrowing = RuleCache(policy.rules)
     for n in range(2_000):
         narrowing.of(Facts(0.9, "m", domain=f"{n}" + "x" * 1_000), ())
         narrowing.of(Facts(0.9, "m"), (ToolCall(f"{n}" + "x" * 1_000),))

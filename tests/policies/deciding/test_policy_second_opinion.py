@@ -11,9 +11,9 @@ from policies.conditions.certificate import Certificate, Grant
 from policies.conditions.conditions import When
 from policies.conditions.confidence import Band
 from policies.conditions.globs import Globs
-from policies.deciding.policy import certified
+from policies.deciding.policy import with_certificate
 from policies.deciding.second_opinion import around
-from policies.trying.heard import heard
+from policies.trying.heard import facts_known_to
 from policies.trying.recorded import facts_as_values, facts_from_values
 from policies.trying.replays import Exchange
 
@@ -107,7 +107,7 @@ def test_a_certified_threshold_moves_the_band() -> None:
     assert plain.second_opinion is not None
     assert not plain.second_opinion.is_wanted(Facts(0.85, "m"))
     grant = Grant(0.9, 0.05, 0.95, 100, 80, 0, "c@1")
-    with_grant = certified(plain, Certificate((grant,), "2099-01-01")).second_opinion
+    with_grant = with_certificate(plain, Certificate((grant,), "2099-01-01")).second_opinion
     assert with_grant is not None
     assert [with_grant.is_wanted(Facts(c, "m")) for c in (0.5, 0.85, 0.97)] == [False, True, False]
 
@@ -165,7 +165,7 @@ def test_replay_says_where_nobody_was_asked() -> None:
 def test_what_an_escalation_heard_is_no_second_opinion() -> None:
     """A policy that asks nobody is judged by the number without others, under its own name."""
     plain = parse_policy("{version: 1, name: q, default: deliver}", "q.yaml")
-    facts = heard(plain, EXCHANGES[0].facts).facts
+    facts = facts_known_to(plain, EXCHANGES[0].facts).facts
     assert (facts.confidence, facts.calibrator, facts.opinions) == (0.45, "c@1", ())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies import InvalidDocumentError, parse_policy, promoted
+from policies import InvalidDocumentError, parse_policy, promote
 
 POLICY = """\
 version: 1
@@ -35,7 +35,7 @@ default: deliver    # shadow: true
 def test_one_word_changes(rule: str | None, old: str, new: str, line_end: str) -> None:
     """Comments, layout and line ends stay."""
     text = POLICY.replace("\n", line_end)
-    assert promoted(text, "desk.yaml", rule) == text.replace(old, new)
+    assert promote(text, "desk.yaml", rule) == text.replace(old, new)
 
 
 def test_of_several_rules_on_a_line_the_right_one_is_promoted() -> None:
@@ -43,7 +43,7 @@ def test_of_several_rules_on_a_line_the_right_one_is_promoted() -> None:
     one = "{name: a, when: {n: 1}, then: hold, shadow: true}"
     two = one.replace("name: a", "name: b").replace("n: 1", "n: 2")
     text = f"version: 1\nname: p\nrules: [{one}, {two}]\ndefault: deliver\n"
-    assert promoted(text, "p.yaml", "b") == text.replace(two, two.replace("true", "false"))
+    assert promote(text, "p.yaml", "b") == text.replace(two, two.replace("true", "false"))
 
 
 def test_a_rule_named_like_the_key_confuses_nobody() -> None:
@@ -52,7 +52,7 @@ def test_a_rule_named_like_the_key_confuses_nobody() -> None:
         "version: 1\nname: p\nrules:\n"
         '  - {name: "shadow: true", when: {n: 1}, then: hold, shadow: true}\ndefault: deliver\n'
     )
-    after = parse_policy(promoted(text, "p.yaml", "shadow: true"), "p.yaml")
+    after = parse_policy(promote(text, "p.yaml", "shadow: true"), "p.yaml")
     assert [(rule.name, rule.is_shadow) for rule in after.rules] == [("shadow: true", False)]
 
 
@@ -76,11 +76,11 @@ def test_a_rule_named_like_the_key_confuses_nobody() -> None:
 def test_what_cannot_be_promoted_is_one_sentence(rule: str | None, text: str, problem: str) -> None:
     """Nothing is half done."""
     with pytest.raises(ValueError, match=problem.replace("?", r"\?")):
-        promoted(text, "desk.yaml", rule)
+        promote(text, "desk.yaml", rule)
 
 
 def test_a_promotion_that_makes_no_policy_is_refused() -> None:
     """A rule for everything hides those below once it is live."""
     rules = "[{name: all, then: hold, shadow: true}, {name: b, when: {n: 1}, then: block}]"
     with pytest.raises(InvalidDocumentError, match="can never match"):
-        promoted(f"version: 1\nname: p\nrules: {rules}\ndefault: deliver\n", "p.yaml", "all")
+        promote(f"version: 1\nname: p\nrules: {rules}\ndefault: deliver\n", "p.yaml", "all")

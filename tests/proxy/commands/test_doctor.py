@@ -22,15 +22,15 @@ from typer.testing import CliRunner
 
 from calibrator import Item, Score
 from calibrator.checkpoints import extras
-from policies import Certificate, Labelled, Scope, certify
+from policies import Certificate, LabelledScore, Scope, certify
 from proxy.commands.app import cli
 from proxy.commands.checkup import doctor as doctor_module
-from proxy.commands.checkup.canary import tried
+from proxy.commands.checkup.canary import try_calibrator
 from proxy.commands.checkup.machine import Machine, Processes, cores, free_memory
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.store.database.client_keys import ClientKey, KeyStore
 from proxy.store.database.database import open_engine
-from proxy.store.database.verdicts import Findings, Withdrawal
+from proxy.store.database.verdicts import VerdictStore, Withdrawal
 from tests.conftest import StartProxy
 from tests.proxy.observe.otlp_receiver import OtlpReceiver
 from tests.proxy.optional.scores.score_servers import LangfuseServer, PhoenixServer
@@ -242,7 +242,7 @@ def test_a_canary_finds_a_calibrator_that_gives_no_probability(
     values: tuple[float, ...], said: str
 ) -> None:
     """No number, one beyond 1, another one each time."""
-    found = tried(lambda: Broken(*values), "x", None)
+    found = try_calibrator(lambda: Broken(*values), "x", None)
     assert found.level == "fail"
     assert said in found.text
 
@@ -348,7 +348,7 @@ def test_certificates_are_looked_at(examine: Examine, tmp_path: Path) -> None:
         "rules: [{name: sure, when: {confidence: {max_error: 0.1}}, then: deliver}]\n"
         "default: hold\n"
     )
-    rows = [Labelled(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
+    rows = [LabelledScore(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
     url, more = f"sqlite:///{tmp_path}/held.db", "policies: gate.yaml"
 
     def found_with(upstream: str, calibrator: str) -> tuple[str, str]:
@@ -364,7 +364,7 @@ def test_certificates_are_looked_at(examine: Examine, tmp_path: Path) -> None:
         )
         assert found_with(upstream, "other@1") == ("warn", "it is for other@1, not fake:0.7")
         assert found_with(upstream, "fake:0.7") == ("ok", "1 grant for fake:0.7")
-        findings = Findings(url)
+        findings = VerdictStore(url)
         grant = certify(rows, 0.1, 0.9).grant("fake:0.7", Scope())
         findings.withdraw(Withdrawal(grant.digest, "gate", "all replies", "scores_drifted", 0.0))
         findings.close()

@@ -18,7 +18,7 @@ import calibrator.lab
 from proxy.commands.app import cli as on_policies
 from proxy.commands.export import cli
 from proxy.commands.recalibrate import cli as recalibrating
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from tests.conftest import StartProxy
 from tests.proxy.actions.test_actions import WEATHER
 from tests.proxy.store.test_retention import Retention
@@ -71,7 +71,7 @@ def test_a_row_has_the_words_and_what_is_known_of_them(
     proxy.ask("and this? p=0.9")
     proxy.ask("x", "status-429")
     recorded(store_url, 3)
-    findings = Findings(store_url)
+    findings = VerdictStore(store_url)
     request_id = held.headers["x-pinocchio-request-id"]
     findings.give_verdict(request_id, True, "ada", "at first sight")
     findings.give_verdict(request_id, False, "bob")
@@ -111,7 +111,7 @@ def test_what_a_judge_said_goes_with_the_row(
     """So that `recalibrate --signals` learns from files as it does from the store."""
     policy = POLICY + "judge: {model: judge 0.75}\nlogprobs: true\n"
     proxy = start_proxy(policy=policy, store=store_url, audit={"share": 1.0})
-    findings, count = Findings(store_url), 60
+    findings, count = VerdictStore(store_url), 60
     for number in range(count):
         told = proxy.ask(f"{number} p=0.6", "likely", logprobs=True)
         findings.give_verdict(told.headers["x-pinocchio-request-id"], number % 3 > 0, "ada")
@@ -151,7 +151,7 @@ def test_other_commands_read_what_is_written(
     it.
     """
     name = "export.jsonl.gz" if store_url.startswith("sqlite") else "export.jsonl"
-    findings = Findings(store_url)
+    findings = VerdictStore(store_url)
     count = 80
     for number in range(count):
         sure = 0.2 + 0.75 * number / count

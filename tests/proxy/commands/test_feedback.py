@@ -13,12 +13,12 @@ import pytest
 
 from calibrator import load_scorer
 from proxy.learning.labels import POPULATIONS, read_labels
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.reader import verdicts_after
 from proxy.store.verdicts.drift import judged_after
 from proxy.store.verdicts.feedback import Feedback, FeedbackStore, feedback_counts
 from proxy.store.verdicts.labels import all_verdicts
-from proxy.store.verdicts.statistics import labelled as labelled_facts
+from proxy.store.verdicts.statistics import judged_replies as labelled_facts
 from tests.builders.recorded_verdicts import record
 from tests.conftest import StartProxy
 from tests.running.client_keys import bearer, make_key
@@ -36,9 +36,9 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 
 @pytest.fixture
-def findings(store_url: str) -> Iterator[Findings]:
+def findings(store_url: str) -> Iterator[VerdictStore]:
     """Yield a store without a proxy, on both databases."""
-    findings = Findings(store_url)
+    findings = VerdictStore(store_url)
     yield findings
     findings.close()
 
@@ -163,7 +163,7 @@ def rows(count: int) -> list[Json]:
     ]
 
 
-def test_volunteered_labels_move_no_estimate(findings: Findings, store_url: str) -> None:
+def test_volunteered_labels_move_no_estimate(findings: VerdictStore, store_url: str) -> None:
     """People complain of what is wrong: a flood of such labels, on replies that were drawn too,
     changes no estimate, no monitor, no certificate and no agreement.
     """
@@ -192,7 +192,7 @@ def test_volunteered_labels_move_no_estimate(findings: Findings, store_url: str)
     assert feedback_counts(findings.engine) == (len(ids) + 10, len(ids) + 10)
 
 
-def test_it_is_part_of_the_chain(findings: Findings, store_url: str) -> None:
+def test_it_is_part_of_the_chain(findings: VerdictStore, store_url: str) -> None:
     """A label that somebody changes later is found."""
     from proxy.store.database.chain import chain_key
     from proxy.store.verification import verify

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.commands.drift import drift
 from proxy.commands.reviews.figures import show_agreement, show_estimate
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic
 
 Printed = pytest.CaptureFixture[str]
@@ -20,7 +20,7 @@ def traffic(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
     traffic = Traffic(tmp_path_factory.mktemp("verdicts"), seed=6)
     traffic.pass_by(400, 27, audit_share=0.2, held=0.3)
     traffic.label()
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     for id, is_correct in zip(traffic.ids[:3], (True, True, False), strict=True):
         findings.give_verdict(id, is_correct, "bob")
         findings.give_verdict(id, True, "eve")

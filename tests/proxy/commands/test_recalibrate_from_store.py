@@ -24,8 +24,8 @@ from proxy.config.sections import Config
 from proxy.config.settings.upstreams import ModelRoute
 from proxy.learning.domains import Domains
 from proxy.learning.labels import read_labels
-from proxy.learning.recalibrating import Learnt, NotLearntError, learn_recalibration
-from proxy.store.database.verdicts import Findings
+from proxy.learning.recalibrating import LearnedFit, NotLearntError, learn_recalibration
+from proxy.store.database.verdicts import VerdictStore
 from proxy.upstreams.router import Router
 from tests.builders.simulated_traffic import (
     CALIBRATOR,
@@ -46,8 +46,8 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
     return traffic
 
 
-def learnt(traffic: Traffic, **options: object) -> Learnt:
-    findings = Findings(traffic.url)
+def learnt(traffic: Traffic, **options: object) -> LearnedFit:
+    findings = VerdictStore(traffic.url)
     labels = read_labels(findings.engine, 0.0, CALIBRATOR)
     findings.close()
     return learn_recalibration(labels, CALIBRATOR, **options)  # type: ignore[arg-type]  # of each test
@@ -83,7 +83,7 @@ def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> 
 
 def test_held_and_audited_replies_count_by_how_many_there_were(labelled: Traffic) -> None:
     """The estimate over all replies is near the truth; held and delivered ones differ."""
-    findings = Findings(labelled.url)
+    findings = VerdictStore(labelled.url)
     labels = read_labels(findings.engine, 0.0, CALIBRATOR)
     findings.close()
     assert labels.totals.delivered + labels.totals.held == 2_000
@@ -329,7 +329,7 @@ def test_a_curve_by_domain_needs_somebody_who_says_the_domain(labelled: Traffic)
 
 def test_labels_are_of_the_domain_that_would_pick_their_curve(labelled: Traffic) -> None:
     """What a client said then counts for nothing, unless clients are trusted now."""
-    findings = Findings(labelled.url)
+    findings = VerdictStore(labelled.url)
     labels = read_labels(findings.engine, 0.0, CALIBRATOR)
     findings.close()
     told = replace(
@@ -400,7 +400,7 @@ def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None
     versions.promote(signals, {})
     moved.pass_by(800, 10, audit_share=0.8, judged=0.5)
     moved.label()
-    findings = Findings(moved.url)
+    findings = VerdictStore(moved.url)
     names = {each.calibrator for each in read_labels(findings.engine, 0.0, CALIBRATOR).replies}
     findings.close()
     assert names == {CALIBRATOR, *signals.names()}

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from policies import Certificate, Labelled, Scope, certify
+from policies import Certificate, LabelledScore, Scope, certify
 from proxy.commands.app import cli as on_policies
 from proxy.commands.app import cli as on_records
 from proxy.commands.app import cli as serving
 from proxy.commands.opening.exits import user
-from proxy.store.database.verdicts import Findings, Withdrawal
+from proxy.store.database.verdicts import VerdictStore, Withdrawal
 from proxy.store.verdicts.labels import all_verdicts
 from tests.running.client_keys import ask_with, make_key, wait_until_known
 from tests.running.live_proxy import LiveProxy, ProxyProcess, until
@@ -241,11 +241,11 @@ def test_a_withdrawn_certificate_is_not_relied_on(
     rule = "{name: sure, when: {confidence: {max_error: 0.1}}, then: deliver}"
     gate = f"version: 1\nname: gate\ncertificate: c.json\nrules: [{rule}]\ndefault: block\n"
     (tmp_path / "gate.yaml").write_text(gate)
-    rows = [Labelled(str(n), 0.9, True) for n in range(50)]
+    rows = [LabelledScore(str(n), 0.9, True) for n in range(50)]
     grant = certify(rows, 0.1).grant("words@1", Scope())
     (tmp_path / "c.json").write_text(Certificate((grant,)).to_json())
     assert "yes  sure: deliver" in run("explain", id, "--policy", tmp_path / "gate.yaml").stdout
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     findings.withdraw(Withdrawal(grant.digest, "gate", "all replies", "scores_drifted", 0.0))
     findings.close()
     shown = run("explain", id, "--policy", tmp_path / "gate.yaml").stdout
@@ -299,7 +299,7 @@ def test_verdicts_of_a_file_count_as_those_of_the_command(
     assert done.stdout == "2 verdicts of ann stored\n"
     assert f"{file}:3: there is no record of req_no" in done.stderr
     assert done.exit_code == 1
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     given = all_verdicts(findings.engine)
     findings.close()
     assert given == [(ids[0], "ann", True), (ids[1], "ann", False)]
@@ -319,7 +319,7 @@ def test_a_verdict_is_a_reviewers_and_says_what_it_replaces(
         f"{id} is correct, says {user()}, who said wrong before\n",
         f"{id} is wrong, says ann\n",
     ]
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     given = all_verdicts(findings.engine)
     findings.close()
     assert given == [(id, user(), True), (id, "ann", False)]

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from proxy.commands.app import cli
-from proxy.commands.top import Change, Sight
+from proxy.commands.top import Change, DeskSnapshot
 from tests.conftest import StartProxy
 from tests.running.desk_client import DESK, HOLD, TOKEN, desk_url, make_key
 from tests.running.live_proxy import LiveProxy, environment, free_port, run_cli
@@ -115,14 +115,14 @@ def test_a_configuration_without_a_desk_has_nothing_to_watch(
     assert "admin: false in the configuration" in done.stderr
 
 
-def sight(at: float, **counts: float) -> Sight:
+def sight(at: float, **counts: float) -> DeskSnapshot:
     """Return a counter of requests by surface, and a histogram of four numbers."""
     requests = {frozenset({("surface", name)}): count for name, count in counts.items()}
     buckets = {
         frozenset({("le", le)}): count
         for le, count in (("1.0", 2 * at), ("2.0", 3 * at), ("+Inf", 4 * at))
     }
-    return Sight(at, {"requests": requests, "times_bucket": buckets})
+    return DeskSnapshot(at, {"requests": requests, "times_bucket": buckets})
 
 
 def test_changes_are_what_came_since() -> None:

@@ -24,8 +24,8 @@ from calibrator.tuning.fine_tuning import TunableCheckpoint
 from calibrator.tuning.last_layer import fit_tuned
 from calibrator.tuning.trial import TuningTrial
 from proxy.learning.recalibrating import NotLearntError
-from proxy.learning.tuning import Gathered, gather, learn_tuning
-from proxy.store.database.verdicts import Findings
+from proxy.learning.tuning import TuningData, gather, learn_tuning
+from proxy.store.database.verdicts import VerdictStore
 from tests.builders.recorded_verdicts import label, record
 from tests.builders.tiny_checkpoint import save_tiny
 from tests.running.live_proxy import LiveProxy, run_cli, until
@@ -101,17 +101,17 @@ def tuned(deployment: Deployment) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(deployment: Deployment, start: TunableCheckpoint) -> Gathered:
+def found(deployment: Deployment, start: TunableCheckpoint) -> TuningData:
     return gathered(deployment.url, start)
 
 
 @pytest.fixture(scope="module")
-def learnt(found: Gathered) -> TuningTrial:
+def learnt(found: TuningData) -> TuningTrial:
     return learn_tuning(found)
 
 
-def gathered(url: str, start: TunableCheckpoint, **options: Any) -> Gathered:
-    findings = Findings(url)
+def gathered(url: str, start: TunableCheckpoint, **options: Any) -> TuningData:
+    findings = VerdictStore(url)
     try:
         return gather(findings.engine, 0.0, start, **options)
     finally:
@@ -149,7 +149,7 @@ def test_what_is_written_is_an_ordinary_checkpoint(tuned: Path, start: TunableCh
 
 
 def test_the_weights_are_what_the_fit_says(
-    tuned: Path, found: Gathered, learnt: TuningTrial
+    tuned: Path, found: TuningData, learnt: TuningTrial
 ) -> None:
     """Scores of the written checkpoint are those of the fitted layer, but for rounding."""
     assert found.read is not None
@@ -203,7 +203,7 @@ def test_a_tuned_checkpoint_is_tuned_again(tuned: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_verdicts_give_the_same_file(
-    tuned: Path, found: Gathered, start: TunableCheckpoint, tmp_path: Path
+    tuned: Path, found: TuningData, start: TunableCheckpoint, tmp_path: Path
 ) -> None:
     """Nothing is left to chance."""
     again = start.write(tmp_path / "again", fit_tuned(found.readings()), {}, {})
@@ -255,7 +255,7 @@ def test_verdicts_of_a_real_proxy_are_read_as_they_were_scored(
     assert streamed.status_code == 200
     ids = [answer.headers["x-pinocchio-request-id"], streamed.headers["x-pinocchio-request-id"]]
     until(lambda: _kept(proxy, ids) == 2, within_s=30)
-    findings = Findings(proxy.config.store)
+    findings = VerdictStore(proxy.config.store)
     for id in ids:
         findings.give_verdict(id, True, "ann")
     findings.close()
@@ -327,7 +327,7 @@ def test_verdicts_that_do_not_allow_it_are_refused(
 ) -> None:
     """The sentence says how many are missing, or what else is."""
     url = f"sqlite:///{tmp_path}/store.db"
-    Findings(url).close()
+    VerdictStore(url).close()
     if made:
         label(url, record(url, made, scorer, **options), made)
     else:

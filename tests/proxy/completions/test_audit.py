@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from policies import InvalidDocumentError
 from proxy.config.sections import load_config
 from proxy.learning.labels import read_labels
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
@@ -202,7 +202,7 @@ def test_labels_stand_for_what_they_were_drawn_from(proxy: LiveProxy) -> None:
         for name, p in (("audited", 0.9), ("twice", 0.8), ("blocked", 0.35))
     }
     held = hold(proxy, "held p=0.25")
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     audit_of(proxy, ids["twice"])
     until(lambda: proxy.recorded(held["x-pinocchio-request-id"], "facts"))
     for name, is_correct in (("audited", True), ("twice", True), ("blocked", False)):
@@ -228,11 +228,11 @@ def test_who_changes_their_mind_speaks_last(proxy: LiveProxy) -> None:
     id = proxy.ask("twice more p=0.77").headers["x-pinocchio-request-id"]
     audit_of(proxy, id)
     proxy.recorded(id, "facts")
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     for is_correct, reviewer in ((False, "ann"), (False, "bob"), (True, "ann")):
         findings.give_verdict(id, is_correct, reviewer)
     [label] = [each for each in read_labels(findings.engine).replies if each.request_id == id]
-    shown, *_ = statistics.labelled(findings.engine, 0.0)
+    shown, *_ = statistics.judged_replies(findings.engine, 0.0)
     findings.close()
     assert label.is_correct
     assert (shown.confidence, shown.is_correct) == (0.77, True)
@@ -248,7 +248,7 @@ def test_a_reviewers_verdict_at_the_desk_is_a_label(start_proxy: StartProxy) -> 
     decided = proxy.desk.post(f"{API}/reviews/{listed['id']}/verdict", json=verdict)
     assert decided.status_code == 200, decided.text
     proxy.recorded(id, "facts")
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     [labelled] = read_labels(findings.engine).replies
     findings.close()
     assert (labelled.request_id, labelled.is_correct) == (id, False)

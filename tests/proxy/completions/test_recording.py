@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.completions.recording import Recording
+from proxy.completions.recording import CompletionRecorder
 from proxy.exchange.exchange import CLIENT_LEFT, Exchange
 from proxy.http.wire.http import Request
 from proxy.store.record.writer import Records, exchanges
@@ -31,12 +31,12 @@ def rows() -> Rows:
 
 
 @pytest.fixture
-def recording(rows: Rows) -> Recording:
+def recording(rows: Rows) -> CompletionRecorder:
     request = Request("POST", "/v1/chat/completions", "", [])
-    return Recording(Exchange(request, cast(Records, rows)))
+    return CompletionRecorder(Exchange(request, cast(Records, rows)))
 
 
-def test_what_goes_on_is_recorded_at_its_own_end(recording: Recording, rows: Rows) -> None:
+def test_what_goes_on_is_recorded_at_its_own_end(recording: CompletionRecorder, rows: Rows) -> None:
     """The block that began it ends before, and what its body ends with is what is recorded."""
     with recording:
         going_on = recording.goes_on()
@@ -46,7 +46,9 @@ def test_what_goes_on_is_recorded_at_its_own_end(recording: Recording, rows: Row
     assert rows.told() == [(CLIENT_LEFT, "client_left")]
 
 
-def test_only_the_first_block_of_what_goes_on_ends_it(recording: Recording, rows: Rows) -> None:
+def test_only_the_first_block_of_what_goes_on_ends_it(
+    recording: CompletionRecorder, rows: Rows
+) -> None:
     """Its owner closes it in any case, also where the body has been written."""
     with recording:
         going_on = recording.goes_on()
@@ -57,7 +59,7 @@ def test_only_the_first_block_of_what_goes_on_ends_it(recording: Recording, rows
     assert rows.told() == [(CLIENT_LEFT, "client_left")]
 
 
-def test_what_goes_on_may_end_first(recording: Recording, rows: Rows) -> None:
+def test_what_goes_on_may_end_first(recording: CompletionRecorder, rows: Rows) -> None:
     """Then the block that began it is the last, and says how it ended."""
 
     def answer() -> None:

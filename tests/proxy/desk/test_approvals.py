@@ -219,7 +219,7 @@ def test_an_edit_needs_the_others_approval_again(desk: Desk) -> None:
 def test_an_edit_that_expires_unapproved_goes_nowhere(store_url: str) -> None:
     """`on_expiry: deliver` delivers what upstream said."""
     late = replace(HELD_REPLY, on_expiry="deliver", expires_at=1.0, proposed=b"edited by one")
-    assert (late.standing, late.outgoing) == (RELEASED, BODY)
+    assert (late.current_state, late.released_bytes) == (RELEASED, BODY)
     assert revision_of(None) is None
 
 

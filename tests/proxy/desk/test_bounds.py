@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.desk.figures.gauges import MOST_QUEUES, _bounded
+from proxy.desk.figures.gauges import MOST_QUEUES, _limit_queues
 from proxy.desk.notify.webhooks import MOST_WAIT_S, _failure
 from proxy.observe.series import OTHER
 from tests.conftest import StartProxy
@@ -21,13 +21,13 @@ def test_the_largest_queues_have_series_and_the_others_one() -> None:
         | {"time_used": n / 1_000, "escalated": 1}
         for n in range(1, 500)
     ]
-    told = _bounded(rows)
+    told = _limit_queues(rows)
     assert len(told) == MOST_QUEUES + 2
     assert sum(row["count"] for row in told) == sum(row["count"] for row in rows)
     assert sum(row["escalated"] for row in told) == len(rows)
     assert min(row["oldest_at"] for row in told) == 9.0
     assert [row["queue"] for row in told[-2:]] == [OTHER] * 2
-    assert _bounded(rows[:3]) == rows[2::-1]
+    assert _limit_queues(rows[:3]) == rows[2::-1]
 
 
 def test_an_agents_names_of_queues_do_not_fill_the_metrics(start_proxy: StartProxy) -> None:

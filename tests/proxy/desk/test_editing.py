@@ -17,10 +17,10 @@ from openai.types.responses import Response
 
 from proxy.desk.edits import schema_check
 from proxy.desk.edits.editable import editable
-from proxy.desk.edits.editing import edited
+from proxy.desk.edits.editing import edit_reply
 from proxy.errors import UnusableEditError
 from proxy.formats.base.edits import tool_schemas
-from proxy.http.wire.json_rewrite import REMOVED, rewritten
+from proxy.http.wire.json_rewrite import REMOVED, rewrite_json
 from proxy.store.reviews.held_replies import HeldReply
 from tests.proxy.store.test_store import REPLY
 
@@ -62,7 +62,7 @@ def chat(*messages: Any, finish_reason: str = "stop", **more: Any) -> dict[str, 
 
 def refusal(reply: HeldReply, content: Any) -> tuple[str, str | None]:
     with pytest.raises(UnusableEditError) as caught:
-        edited(reply, content)
+        edit_reply(reply, content)
     return caught.value.message, caught.value.param
 
 
@@ -71,7 +71,7 @@ def refusal(reply: HeldReply, content: Any) -> tuple[str, str | None]:
 
 def test_only_the_text_changes() -> None:
     """Every other byte of the reply stays: numbers as they were written, white space, escapes."""
-    assert edited(held("/chat/completions", CHAT), "new ä\n") == CHAT.replace(
+    assert edit_reply(held("/chat/completions", CHAT), "new ä\n") == CHAT.replace(
         b'"o\\u0061ld"', '"new ä\\n"'.encode()
     )
 
@@ -84,7 +84,7 @@ def test_what_was_about_the_old_text_goes_with_it() -> None:
         logprobs={"content": []},
     )
     cut["choices"][0]["logprobs"] = {"content": [{"token": "n"}]}
-    [choice] = json.loads(edited(held("/chat/completions", cut), "yes"))["choices"]
+    [choice] = json.loads(edit_reply(held("/chat/completions", cut), "yes"))["choices"]
     assert choice == {
         "index": 0,
         "message": {"role": "assistant", "content": "yes", "refusal": None, "annotations": []},
@@ -95,7 +95,7 @@ def test_what_was_about_the_old_text_goes_with_it() -> None:
 
 def test_each_choice_has_a_text() -> None:
     reply = held("/chat/completions", chat({"content": "a"}, {"content": "b"}))
-    told = [c["message"]["content"] for c in json.loads(edited(reply, ["a", "c"]))["choices"]]
+    told = [c["message"]["content"] for c in json.loads(edit_reply(reply, ["a", "c"]))["choices"]]
     assert told == ["a", "c"]
     assert refusal(reply, "c") == ("the reply has 2 texts, not 1", "content")
 
@@ -103,7 +103,7 @@ def test_each_choice_has_a_text() -> None:
 def test_completions_have_their_text_in_another_place() -> None:
     choice = {"text": "old", "index": 0, "logprobs": {"tokens": []}, "finish_reason": "length"}
     reply = {"id": "x", "object": "text_completion", "created": 1, "model": "m"}
-    new = edited(held("/completions", reply | {"choices": [choice]}), "new")
+    new = edit_reply(held("/completions", reply | {"choices": [choice]}), "new")
     whole = Completion.model_validate_json(new)
     assert (whole.choices[0].text, whole.choices[0].finish_reason) == ("new", "stop")
 
@@ -147,7 +147,7 @@ def test_responses_keep_one_text_and_their_other_items() -> None:
         incomplete_details={"reason": "max_output_tokens"},
         output_text="onetwothree",
     )
-    new = json.loads(edited(held("/responses", reply), "whole"))
+    new = json.loads(edit_reply(held("/responses", reply), "whole"))
     assert Response.model_validate(new).output_text == "whole"
     assert (new["status"], new["incomplete_details"], new["output_text"]) == (
         "completed",
@@ -172,11 +172,11 @@ def test_messages_keep_one_text_and_their_other_blocks() -> None:
         "stop_sequence": None,
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
-    new = json.loads(edited(held("/messages", reply), "whole"))
+    new = json.loads(edit_reply(held("/messages", reply), "whole"))
     assert new["stop_reason"] == "end_turn"
     assert new["content"] == [{"type": "text", "text": "whole"}, call]
     called = {"text": "whole", "tool_calls": {"arguments": {"city": "Bergen"}}}
-    both = json.loads(edited(held("/messages", reply), called))
+    both = json.loads(edit_reply(held("/messages", reply), called))
     assert both["content"][1]["input"] == {"city": "Bergen"}
     assert both["content"][0]["text"] == "whole"
 
@@ -200,7 +200,7 @@ def test_a_client_that_asked_for_json_gets_json(path: str, request_fields: Any) 
         "/messages": {"type": "message", "content": [{"type": "text", "text": "{}"}]},
     }
     reply = held(path, replies[path], **request_fields)
-    assert b"Oslo" in edited(reply, '{"city": "Oslo"}')
+    assert b"Oslo" in edit_reply(reply, '{"city": "Oslo"}')
     message, where = refusal(reply, "Oslo")
     assert (message.startswith("the client asked for JSON, which this is not"), where) == (
         True,
@@ -213,7 +213,7 @@ def test_a_json_object_is_any_object() -> None:
     reply = held(
         "/chat/completions", chat({"content": "{}"}), response_format={"type": "json_object"}
     )
-    assert edited(reply, '{"a": 1}')
+    assert edit_reply(reply, '{"a": 1}')
     assert "asked for a JSON object" in refusal(reply, "[1]")[0]
 
 
@@ -227,7 +227,7 @@ def test_arguments_are_edited_in_the_form_they_have() -> None:
         chat({"content": None, "tool_calls": [CALL]}, finish_reason="tool_calls"),
         tools=[CHAT_TOOL],
     )
-    new = ChatCompletion.model_validate_json(edited(reply, {"arguments": {"city": "Oslo"}}))
+    new = ChatCompletion.model_validate_json(edit_reply(reply, {"arguments": {"city": "Oslo"}}))
     [call] = new.choices[0].message.tool_calls or []
     assert call.id == "call_1"
     assert call.type == "function"
@@ -235,21 +235,21 @@ def test_arguments_are_edited_in_the_form_they_have() -> None:
     as_text = '{"city":  "Oslo"}'
     assert (
         as_text
-        in json.loads(edited(reply, [{"name": "weather", "arguments": as_text}]))["choices"][0][
+        in json.loads(edit_reply(reply, [{"name": "weather", "arguments": as_text}]))["choices"][0][
             "message"
         ]["tool_calls"][0]["function"]["arguments"]
     )
 
     item = {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}
     reply = held("/responses", responses(item), tools=[FUNCTION])
-    [out] = json.loads(edited(reply, {"arguments": {"city": "Oslo"}}))["output"]
+    [out] = json.loads(edit_reply(reply, {"arguments": {"city": "Oslo"}}))["output"]
     assert out == item | {"arguments": '{"city":"Oslo"}'}
 
 
 def test_custom_tools_take_text() -> None:
     custom = {"id": "c", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
     reply = held("/chat/completions", chat({"content": None, "tool_calls": [custom]}))
-    assert b'"SELECT 2"' in edited(reply, {"arguments": "SELECT 2"})
+    assert b'"SELECT 2"' in edit_reply(reply, {"arguments": "SELECT 2"})
     assert refusal(reply, {"arguments": {"a": 1}}) == ("sql takes a text", "content[0].arguments")
 
 
@@ -409,17 +409,17 @@ def test_rewriting_changes_one_value(
     for step in place[:-1]:
         inside = inside[step]
     inside[place[-1]] = new
-    assert json.loads(rewritten(text, {place: new})) == expected
+    assert json.loads(rewrite_json(text, {place: new})) == expected
 
 
 def test_rewriting_removes_adds_and_refuses() -> None:
     text = '{"a": [1, 2 , 3], "b": 1.50}'
-    assert rewritten(text, {("a", 1): REMOVED}) == '{"a": [1, 3], "b": 1.50}'
-    assert rewritten(text, {("a", 0): REMOVED, ("a", 2): 4}) == '{"a": [ 2 , 4], "b": 1.50}'
-    assert rewritten(text, {("c",): None}) == '{"a": [1, 2 , 3], "b": 1.50,"c":null}'
-    assert rewritten("{}", {("c",): 1}) == '{"c":1}'
+    assert rewrite_json(text, {("a", 1): REMOVED}) == '{"a": [1, 3], "b": 1.50}'
+    assert rewrite_json(text, {("a", 0): REMOVED, ("a", 2): 4}) == '{"a": [ 2 , 4], "b": 1.50}'
+    assert rewrite_json(text, {("c",): None}) == '{"a": [1, 2 , 3], "b": 1.50,"c":null}'
+    assert rewrite_json("{}", {("c",): 1}) == '{"c":1}'
     for place in (("a", 9), ("b", "x"), ("z", "x")):
         with pytest.raises(ValueError, match=r"."):
-            rewritten(text, {place: 1})
+            rewrite_json(text, {place: 1})
     with pytest.raises(ValueError, match="nested too deeply"):
-        rewritten('{"a":' * 5_000 + "1" + "}" * 5_000, {("a",) * 4_999: 1})
+        rewrite_json('{"a":' * 5_000 + "1" + "}" * 5_000, {("a",) * 4_999: 1})

@@ -409,7 +409,7 @@ def decide(number):
         pass
 
 threads = [threading.Thread(target=decide, args=(number,)) for number in range(25)]
-desk.held(id)
+desk.find_reply(id)
 print("ready", flush=True)
 sys.stdin.readline()
 for each in threads: each.start()

@@ -23,7 +23,7 @@ from proxy.desk.notify.webhook_messages import link, signature
 from proxy.desk.notify.webhooks import MOST_ATTEMPTS, Courier
 from proxy.optional.chat.chat import Chat
 from proxy.store.queue import ReviewQueue
-from proxy.store.reviews.events import Event
+from proxy.store.reviews.events import ReviewEvent
 from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
 from proxy.store.reviews.outbox import delivery_counts
 from tests.conftest import StartProxy
@@ -235,7 +235,7 @@ async def test_nothing_is_sent_into_the_own_network(
 # Words
 
 
-EVENT = Event(
+EVENT = ReviewEvent(
     *(1, "chatcmpl-held-1", "held", 1.0, None, "hold", "seniors", None),
     *("gpt", "desk/r@1", 0.123, None, 2.0),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from calibrator import Item, Score, Unsupported
+from calibrator import Item, Score, UnsupportedSentence
 from tests.conftest import StartProxy
 from tests.running.live_proxy import LiveProxy, WordScorer, members_in
 from tests.running.messages_client import ask as ask_message
@@ -135,7 +135,9 @@ class Quoting(WordScorer):
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         found = super().score_batch(items)
         for each in found:
-            each.unsupported = (Unsupported("x" * 10_000, ("y" * 1_000,) * 50, "rumoured"),) * 100
+            each.unsupported = (
+                UnsupportedSentence("x" * 10_000, ("y" * 1_000,) * 50, "rumoured"),
+            ) * 100
             each.basis, each.act, each.support = ("context", "gossip\r\n"), "sings", float("nan")
         return found
 

@@ -12,7 +12,7 @@ import pytest
 
 from policies import parse_policy, replay
 from proxy.store.database.database import open_engine
-from proxy.store.record.reader import Recorded, find, since
+from proxy.store.record.reader import RecordedExchange, find, since
 from tests.conftest import StartProxy
 from tests.proxy.exchange.test_findings import BASIS, FOUND, SUPPORT, found_by
 from tests.running.desk_client import API, DESK
@@ -31,7 +31,7 @@ default: deliver
 """
 
 
-def recorded(proxy: LiveProxy, request_id: str) -> Recorded:
+def recorded(proxy: LiveProxy, request_id: str) -> RecordedExchange:
     """Return the record of an exchange, once it is written."""
     engine = open_engine(f"sqlite:///{proxy.store_path}")
     try:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator import ACTS, BASES, FieldDoubt, Score, Signals, Unsupported
+from calibrator import ACTS, BASES, FieldDoubt, Score, Signals, UnsupportedSentence
 from policies import Facts, decide, load_policy, parse_policy
-from policies.deciding.decision import Decision, Shadowed
+from policies.deciding.decision import Decision, ShadowAction
 from proxy.exchange.exchange import new_request_id
 from proxy.exchange.outcome import Outcome, summarise
 from proxy.formats import Choice
@@ -71,7 +71,7 @@ def _set(**values: Any) -> Callable[[Outcome], None]:
         _set(standing_approval="apr_1"),
         _set(approvals=[{"type": "mcp_approval_response"}]),
         _set(calls=[{"model": "a"}, {"model": "b"}]),
-        _set(shadowed=(Shadowed("r", decided(0.5).action),)),
+        _set(shadowed=(ShadowAction("r", decided(0.5).action),)),
         _set(decision=decided(0.5, LABELS), action="annotate"),
         _set(decision=None),
         _set(calibrator=None),
@@ -95,7 +95,11 @@ def test_whatever_else_is_told_is_told_alike(change: Callable[[Outcome], None]) 
         {"fields": (FieldDoubt("to", "it stands nowhere", 0, 0.5),)},
         {"evidence": Evidence("embedded+opinion", 0.6, ("agree",), [OtherAnswer({}, "m")])},
         {"signals": Signals(None, "", (-0.1, -0.5))},
-        {"findings": Findings(("context",), 0.31, (Unsupported("It is.", ("is",)),), "answer")},
+        {
+            "findings": Findings(
+                ("context",), 0.31, (UnsupportedSentence("It is.", ("is",)),), "answer"
+            )
+        },
         {"index": 1},
     ],
     ids=lambda more: next(iter(more)),

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from proxy.commands.app import cli as on_records
 from proxy.exchange.polls import AskedAgain
-from proxy.learning.drift import look, standing
-from proxy.store.database.verdicts import Findings
+from proxy.learning.drift import look, monitor_states
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.reader import since
 from proxy.store.retention import Retention
 from proxy.store.reviews.held_replies import RELEASED
@@ -59,7 +59,7 @@ def test_who_asks_again_makes_one_exchange(holding: LiveProxy) -> None:
     first, *others = poll(holding, 12)
     assert {each.headers[REVIEW_ID] for each in others} == {first.headers[REVIEW_ID]}
     assert len({each.headers[REQUEST_ID] for each in others}) == 12, "each has an id of its own"
-    findings = Findings(f"sqlite:///{holding.store_path}")
+    findings = VerdictStore(f"sqlite:///{holding.store_path}")
     engine = findings.engine
     [seen] = latest(engine)
     assert (seen.request_id, seen.action, seen.polls) == (first.headers[REQUEST_ID], "hold", 12)
@@ -67,7 +67,7 @@ def test_who_asks_again_makes_one_exchange(holding: LiveProxy) -> None:
     assert len([*since(engine, 0.0)]) == 1
     assert totals(engine).held == 1
     look(engine, lag_s=-5)
-    [monitor] = standing(engine)
+    [monitor] = monitor_states(engine)
     findings.close()
     assert monitor.seen == 1
 

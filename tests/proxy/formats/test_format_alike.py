@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proxy.formats import CHAT
 from proxy.formats.events.merging import Pieces
 from proxy.formats.events.readings import is_event_ambiguous
-from proxy.formats.events.uniform_events import alike, parted
+from proxy.formats.events.uniform_events import alike, split_events
 from proxy.http.wire.json_splice import dumps
 from proxy.http.wire.sse import Event, EventReader, event_bytes
 
@@ -94,8 +94,8 @@ def test_text_that_stands_twice_tells_nothing() -> None:
 
 def test_parted_events() -> None:
     """The first events are parted from the others at their blank line."""
-    assert parted(b"a\n\nb\n\nc\n\n", 2) == (b"a\n\nb\n\n", b"c\n\n")
-    assert parted(b"a\n\n", 3) == (b"a\n\n", b"")
+    assert split_events(b"a\n\nb\n\nc\n\n", 2) == (b"a\n\nb\n\n", b"c\n\n")
+    assert split_events(b"a\n\n", 3) == (b"a\n\n", b"")
 
 
 TEXT = chunk({"content": "secret"})

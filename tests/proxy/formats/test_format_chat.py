@@ -435,13 +435,13 @@ def test_json_object(data: bytes | str, expected: Json | None) -> None:
 def test_annotating_an_event(raw: bytes, expected: bytes) -> None:
     """The member goes into the chunk; line ends and other fields of the event stay."""
     (event,) = EventReader().feed(raw)
-    assert CHAT.annotated(event, {"c": 1}) == expected
+    assert CHAT.annotate_event(event, {"c": 1}) == expected
 
 
 def test_an_event_of_broken_utf8_can_be_annotated() -> None:
     """Bytes that are not UTF-8 do not keep the confidence from arriving."""
     (event,) = EventReader().feed(b'data: {"a":"\xff"}\n\n')
-    (annotated,) = EventReader().feed(CHAT.annotated(event, {"c": 1}))
+    (annotated,) = EventReader().feed(CHAT.annotate_event(event, {"c": 1}))
     assert json.loads(annotated.data or "") == {"a": "\ufffd", "pinocchio": {"c": 1}}
 
 
@@ -449,5 +449,5 @@ def test_annotation_can_be_taken_out_again() -> None:
     """Without the member, a chunk is byte for byte what upstream sent."""
     raw = b'id: 1\r\ndata: {"id":"x", "n":1E5,"choices":[{"finish_reason":"stop"}]}\r\n\r\n'
     (event,) = EventReader().feed(raw)
-    assert CHAT.annotated(event, {"c": 1}).replace(b',"pinocchio":{"c":1}', b"") == raw
-    assert CHAT.annotated(Event(raw, None), {"c": 1}) == raw
+    assert CHAT.annotate_event(event, {"c": 1}).replace(b',"pinocchio":{"c":1}', b"") == raw
+    assert CHAT.annotate_event(Event(raw, None), {"c": 1}) == raw

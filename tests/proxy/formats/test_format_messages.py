@@ -13,7 +13,7 @@ from calibrator import NotScorableError
 from calibrator.text import transcript
 from proxy.errors import BlockedByPolicyError, ProxyError, UpstreamTimeoutError
 from proxy.formats import MESSAGES
-from proxy.formats.base.format import Sight
+from proxy.formats.base.format import EventMeaning
 from proxy.formats.messages.messages import AFTER_LOOKED_AT, HISTORY_LOOKED_AT
 from proxy.formats.messages.messages_stream import MessagesAssembler
 from proxy.http.wire.sse import Event, EventReader
@@ -75,7 +75,7 @@ def read(raw: bytes, assembler: MessagesAssembler | None = None) -> MessagesAsse
     return assembler
 
 
-def sights(raw: bytes) -> list[Sight]:
+def sights(raw: bytes) -> list[EventMeaning]:
     assembler = MessagesAssembler()
     return [assembler.add(event) for event in EventReader().feed(raw)]
 
@@ -127,7 +127,7 @@ def test_a_continuation_follows_on_what_was_sent(message: Json, other: Json) -> 
     if not any(found):
         return
     sent = b"".join(raw[: found.index(True)])
-    continued = b"".join(read(b"".join(raw)).continued({**other, "pinocchio": {"x": 1}}, {}))
+    continued = b"".join(read(b"".join(raw)).continue_stream({**other, "pinocchio": {"x": 1}}, {}))
     assembler = read(sent + continued)
     kept = [block["type"].endswith("tool_use") for block in message["content"]].index(True)
     expected = [*message["content"][:kept], *other["content"]]
@@ -144,7 +144,7 @@ def test_a_continuation_closes_the_open_block() -> None:
     """A block that upstream left open before the calls is closed, as clients expect."""
     start = b'data: {"type":"content_block_start","index":%d,"content_block":{"type":"%b"}}\n\n'
     assembler = read(start % (0, b"text") + start % (1, b"tool_use"))
-    first = assembler.continued({"content": [], "stop_reason": "end_turn"}, {})[0]
+    first = assembler.continue_stream({"content": [], "stop_reason": "end_turn"}, {})[0]
     assert json.loads(first.splitlines()[1][6:]) == {"type": "content_block_stop", "index": 0}
 
 
@@ -162,7 +162,7 @@ def test_the_finish_is_the_message_delta() -> None:
 def test_the_member_is_the_last_of_the_finish() -> None:
     """The member stands at the end of message_delta's object, the rest of the event stays."""
     event = EventReader().feed(VENDOR_EVENTS[6])[0]
-    annotated = MESSAGES.annotated(event, {"confidence": 0.5})
+    annotated = MESSAGES.annotate_event(event, {"confidence": 0.5})
     assert annotated == VENDOR_EVENTS[6].replace(b"2 }", b'2 ,"pinocchio":{"confidence":0.5}}')
 
 
@@ -170,7 +170,7 @@ def test_an_event_of_several_lines_keeps_its_name() -> None:
     """Data over several lines stays so: clients pass over an event that has lost its name."""
     raw = b'event: message_delta\ndata: {"type":"message_delta",\ndata: "delta":{}}\n\n'
     (event,) = EventReader().feed(raw)
-    assert MESSAGES.annotated(event, {"x": 1}) == (
+    assert MESSAGES.annotate_event(event, {"x": 1}) == (
         b'event: message_delta\ndata: {"type":"message_delta",\n'
         b'data: "delta":{},"pinocchio":{"x":1}}\n\n'
     )
@@ -212,7 +212,7 @@ def test_an_error_ends_the_stream(data: str) -> None:
 def test_any_event_is_read(data: str) -> None:
     """What is no event of this format changes nothing, and is told to be none."""
     is_unread = data.startswith('{"') or len(data) > 10  # who knows what others make of it
-    assert sights(f"data: {data}\n\n".encode()) == [Sight(is_unread=is_unread)]
+    assert sights(f"data: {data}\n\n".encode()) == [EventMeaning(is_unread=is_unread)]
 
 
 @given(st.dictionaries(st.sampled_from(["index", "delta", "usage", "content_block"]), values))

@@ -17,7 +17,7 @@ from openai.types.responses import ResponseStreamEvent
 
 from calibrator import NotScorableError
 from proxy.completions.call_upstream import live_pieces
-from proxy.completions.sending.live_stream import Finished, LiveStream
+from proxy.completions.sending.live_stream import FinishEvent, LiveStream
 from proxy.errors import HeldForReviewError
 from proxy.formats import RESPONSES, Choice, NoAnswerError
 from proxy.formats.responses.responses_items import as_items, chat_messages, recent
@@ -126,13 +126,13 @@ async def test_any_split_passes_live_with_the_same_bytes(
     live = LiveStream(RESPONSES, max_bytes=2**20, gates_calls=is_gated)
     got = b""
     async for piece in live_pieces(live, split(stream, cuts), nullcontext()):
-        if isinstance(piece, Finished):
+        if isinstance(piece, FinishEvent):
             judged.append(live.assembler.choices(piece.choices))
             piece = piece.event.raw
         got += piece if isinstance(piece, bytes) else b""
     if live.withholds():
         judged.append(live.assembler.choices())
-        got += b"".join(event.raw for event in live.withheld()[0])
+        got += b"".join(event.raw for event in live.waiting_events()[0])
     assert got == stream
     assert judged == [RESPONSES.choices(response)]
 
@@ -182,8 +182,8 @@ def test_a_continuation_goes_on_where_a_call_began(response: Json, text: str) ->
             assembler.add(event)
     if is_before:
         return
-    replaced = RESPONSES.restated(assembler.completion(), text, "stop")
-    stream = b"".join([*before, *assembler.continued(replaced, {})])
+    replaced = RESPONSES.replace_text(assembler.completion(), text, "stop")
+    stream = b"".join([*before, *assembler.continue_stream(replaced, {})])
     numbers = [json.loads(event.data or "")["sequence_number"] for event in read(stream)]
     assert numbers == list(range(len(numbers)))
     final = accumulated(stream)._completed_response

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats import MESSAGES, RESPONSES, Format, Sight
+from proxy.formats import MESSAGES, RESPONSES, EventMeaning, Format
 from proxy.formats.events.known_types import (
     BLOCK_DELTAS,
     BLOCKS,
@@ -99,7 +99,7 @@ def events(*told: dict[str, Any]) -> list[Event]:
     return [Event(f"event: {name}\ndata: {data}\n\n".encode(), data) for data, name in written]
 
 
-def sights(format: Format, *told: dict[str, Any]) -> list[Sight]:
+def sights(format: Format, *told: dict[str, Any]) -> list[EventMeaning]:
     assembler = format.assembler()
     return [assembler.add(event) for event in events(*told)]
 

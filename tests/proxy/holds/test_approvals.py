@@ -759,7 +759,7 @@ async def test_policies_that_decide_together_approve_together(tmp_path: Path) ->
     both = Approvals([mine, strict], store)
     digest = both.request_digest(request, "")
     assert digest is not None
-    held = both.bound(REPLY, decide_on(mine, Facts(0.1, "m")), CHAT, digest)
+    held = both.bind_reply(REPLY, decide_on(mine, Facts(0.1, "m")), CHAT, digest)
     await store.hold(replace(held, state=RELEASED))
     alone, changed = Approvals([mine], store), Approvals([mine, laxer], store)
     assert alone.request_digest(request, "") != digest

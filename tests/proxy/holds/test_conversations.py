@@ -57,7 +57,7 @@ def test_what_is_elsewhere_stays_unknown() -> None:
     """A conversation that began with something unknown cannot be scored later either."""
     conversations = Conversations()
     conversations.keep(asked(conversation="conv_1"), response("resp_1"), "k", "u")
-    resumed = conversations.resumed(asked(previous_response_id="resp_1"), "k")
+    resumed = conversations.add_earlier_text(asked(previous_response_id="resp_1"), "k")
     assert resumed.payload["conversation"] == "conv_1"
     assert "previous_response_id" not in resumed.payload
 

@@ -203,11 +203,11 @@ async def test_one_query_asks_for_all_who_wait(tmp_path: Any) -> None:
     third = asyncio.Event()
 
     class Counted(Store):
-        async def undecided(self, ids: Any) -> set[str]:
+        async def open_ids(self, ids: Any) -> set[str]:
             queries.append(len(ids))
             if len(queries) == 3:
                 third.set()
-            return await super().undecided(ids)
+            return await super().open_ids(ids)
 
     store = Counted(f"sqlite:///{tmp_path}/held.db")
     await store.open()
@@ -457,7 +457,7 @@ async def test_reviewers_see_what_comes_of_an_expired_reply(tmp_path: Any) -> No
         await store.hold(HeldReply(**{**_fields(REPLY), **late}))
     reviewing.expire(store.url)
     found = [await store.get(id) for id in reviewing.listed(store.url, EXPIRED)]
-    comes_to = {each.on_expiry: each.standing for each in found if each}
+    comes_to = {each.on_expiry: each.current_state for each in found if each}
     assert comes_to == {"reject": EXPIRED, "deliver": RELEASED, "block": "blocked"}
     assert not reviewing.decide(store.url, "deliver", REJECTED)
     await store.aclose()

@@ -196,15 +196,15 @@ def test_only_the_same_call_of_the_same_key_was_asked() -> None:
     asked = approval_request("hi", "mcpr_1")
     made = {**asked, "type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1"}
     approvals.note({"output": [asked]}, "mine")
-    assert approvals.made({"output": [made]}, "mine") == {"mcp_1"}
-    assert not approvals.made({"output": [made]}, "theirs")
-    assert not approvals.made({"output": [{**made, "arguments": "{}"}]}, "mine")
-    assert not approvals.made({"output": [{**made, "server_label": "bank"}]}, "mine")
-    assert not approvals.made({"output": [made, {**made, "name": "wipe"}]}, "mine")
-    assert not approvals.made({"output": [{**made, "approval_request_id": ["x"]}]}, "mine")
+    assert approvals.approved_ids({"output": [made]}, "mine") == {"mcp_1"}
+    assert not approvals.approved_ids({"output": [made]}, "theirs")
+    assert not approvals.approved_ids({"output": [{**made, "arguments": "{}"}]}, "mine")
+    assert not approvals.approved_ids({"output": [{**made, "server_label": "bank"}]}, "mine")
+    assert not approvals.approved_ids({"output": [made, {**made, "name": "wipe"}]}, "mine")
+    assert not approvals.approved_ids({"output": [{**made, "approval_request_id": ["x"]}]}, "mine")
     for other in ("a", "b"):
         approvals.note({"output": [approval_request("hi", other)]}, "mine")
-    assert not approvals.made({"output": [made]}, "mine")
+    assert not approvals.approved_ids({"output": [made]}, "mine")
 
 
 def test_a_framework_sees_the_confidence_of_a_request_for_approval(

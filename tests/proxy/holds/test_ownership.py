@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.holds.named_ids import Place, ids_in_body, place_in
+from proxy.holds.named_ids import RequestTarget, ids_in_body, place_in
 from tests.conftest import StartProxy
 from tests.running.client_keys import OWN_KEY, bearer, make_key, wait_until_known
 from tests.running.desk_client import DESK, decide
@@ -354,16 +354,19 @@ def test_surfaces_hold_without_keys(start: Start) -> None:
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("v1 files", Place(("files",))),
-        ("v1 files f", Place(("files",), "f")),
-        ("V1 Chat Completions X messages", Place(("chat", "completions"), "X", ("messages",))),
-        ("v1 fine_tuning jobs j events", Place(("fine_tuning", "jobs"), "j", ("events",))),
-        ("v1 threads runs", Place(("threads",), None, ("runs",))),
-        ("v1 embeddings", Place(None)),
-        ("v1", Place(None)),
+        ("v1 files", RequestTarget(("files",))),
+        ("v1 files f", RequestTarget(("files",), "f")),
+        (
+            "V1 Chat Completions X messages",
+            RequestTarget(("chat", "completions"), "X", ("messages",)),
+        ),
+        ("v1 fine_tuning jobs j events", RequestTarget(("fine_tuning", "jobs"), "j", ("events",))),
+        ("v1 threads runs", RequestTarget(("threads",), None, ("runs",))),
+        ("v1 embeddings", RequestTarget(None)),
+        ("v1", RequestTarget(None)),
     ],
 )
-def test_a_path_says_where_it_goes(path: str, place: Place) -> None:
+def test_a_path_says_where_it_goes(path: str, place: RequestTarget) -> None:
     assert place_in(path.split()) == place
 
 

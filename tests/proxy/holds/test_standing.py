@@ -162,7 +162,7 @@ def test_one_is_revoked_however_many_are_newer(store_url: str) -> None:
         for number in range(MOST_LISTED + 1):
             made = {"created_at": float(number), "expires_at": time.time() + 600, "most_uses": 3}
             connection.execute(standing_approvals.insert(), {**values, **made, "id": f"s{number}"})
-    assert "s0" not in {each.id for each in queue.standing(is_all=True)}
+    assert "s0" not in {each.id for each in queue.standing_approvals(is_all=True)}
     assert end(queue, "s0", "ada")["revoked_by"] == "ada"
     with pytest.raises(NotFoundError):
         end(queue, "s9999", "ada")
@@ -326,14 +326,14 @@ def test_where_two_approve_both_have_to_say_so(store_url: str) -> None:
         ("both", wide, narrow),
     ):
         desk.decide(id, Verdict("approve", like_this=first), "alice")
-        assert queue.standing() == []
+        assert queue.standing_approvals() == []
         assert desk.decide(id, Verdict("approve", like_this=second), "bob")["state"] == "released"
-    [standing] = queue.standing()
+    [standing] = queue.standing_approvals()
     assert (standing.review_id, standing.created_by) == ("both", "alice, bob")
     assert standing.most_uses == 2
     assert standing.expires_at - standing.created_at == pytest.approx(60)
     seen = SEEN_QUEUES.set(frozenset({"none"}))
-    assert queue.standing() == []
+    assert queue.standing_approvals() == []
     SEEN_QUEUES.reset(seen)
     queue.close()
 
@@ -374,7 +374,7 @@ def test_it_is_used_as_often_as_it_allows_whoever_asks(store_url: str, rounds: i
             rules = [f"r{number}"] * 4
             told = list(pool.map(lambda rule: asyncio.run(ask(rule, 10)), rules))
             assert sum(told) == 7
-    assert {each.uses for each in queue.standing(is_all=True)} == {7}
+    assert {each.uses for each in queue.standing_approvals(is_all=True)} == {7}
     queue.close()
 
 

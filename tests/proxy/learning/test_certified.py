@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import structlog
 
-from policies import Certificate, Labelled, Scope, certify, load_policy
-from proxy.store.database.verdicts import Findings, Withdrawal
+from policies import Certificate, LabelledScore, Scope, certify, load_policy
+from proxy.store.database.verdicts import VerdictStore, Withdrawal
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
 from tests.running.client_keys import OWN_KEY, ask_with, make_key, wait_until_known
 from tests.running.live_proxy import LiveProxy, WordScorer, until
@@ -42,7 +42,7 @@ def confidences(size: int, seed: int = 1) -> list[float]:
 
 def certificate(calibrator: str = "words@1", seed: int = 1, **scope: Any) -> Certificate:
     """For replies that are right exactly where they are sure."""
-    rows = [Labelled(str(n), c, c > 0.6) for n, c in enumerate(confidences(600, seed))]
+    rows = [LabelledScore(str(n), c, c > 0.6) for n, c in enumerate(confidences(600, seed))]
     found = certify(rows, 0.1, 0.9)
     return Certificate((found.grant(calibrator, Scope(**scope)),), "2026-01-01")
 
@@ -217,7 +217,7 @@ def test_another_process_withdraws_for_this_one_too(
     write(tmp_path, issued)
     proxy = start()
     assert action(proxy) == "deliver"
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     digest = issued.grants[0].digest
     findings.withdraw(Withdrawal(digest, "gate", "all replies", "too_many_errors", time.time()))
     findings.close()
@@ -230,7 +230,7 @@ def test_another_process_withdraws_for_this_one_too(
 
 def give_verdicts(proxy: LiveProxy, sure: bool | None, unsure: bool | None) -> None:
     """Labels 100 replies like the certified ones, the sure ones apart from the others."""
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     for confidence in confidences(100):
         id = proxy.ask(question(confidence)).headers["x-pinocchio-request-id"]
         label = sure if confidence > 0.6 else unsure
@@ -262,7 +262,7 @@ def test_a_calibration_that_has_drifted_withdraws_every_grant_for_it(
     write(tmp_path, certificate())
     proxy = start()
     until(lambda: action(proxy) == "deliver")
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     other = Monitor(MonitorKey("calibration", "words@2"), 9, {}, 5.0, "req_0")
     assert write_monitors(findings.engine, [other], Position(), Position("req_0", 9))
     time.sleep(1.5)  # a look
@@ -287,7 +287,7 @@ def test_verdicts_given_meanwhile_count_at_the_next_start(
         for confidence in confidences(60)
     ]
     proxy.stop()
-    findings = Findings(f"sqlite:///{proxy.store_path}")
+    findings = VerdictStore(f"sqlite:///{proxy.store_path}")
     for id in ids:
         findings.give_verdict(id, False)
     findings.close()

@@ -9,9 +9,9 @@ import pytest
 from calibrator import CalibratorError
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
-from policies import Labelled, Scope, load_certificate, parse_policy
+from policies import LabelledScore, Scope, load_certificate, parse_policy
 from proxy.learning.certifying import audited_labels
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic
 
 RULED = """
@@ -25,8 +25,8 @@ default: hold
 """
 
 
-def labels(traffic: Traffic, scope: Scope | None = None, **options: object) -> list[Labelled]:
-    findings = Findings(traffic.url)
+def labels(traffic: Traffic, scope: Scope | None = None, **options: object) -> list[LabelledScore]:
+    findings = VerdictStore(traffic.url)
     try:
         return audited_labels(findings.engine, 0.0, CALIBRATOR, scope or Scope(), **options)  # type: ignore[arg-type]  # of each test
     finally:

@@ -12,14 +12,14 @@ from structlog.testing import capture_logs
 from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
-from proxy.learning.drift import look, standing
+from proxy.learning.drift import look, monitor_states
 from proxy.learning.drift_watch import DriftWatch
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.verdicts.drift import (
     Monitor,
     MonitorKey,
     Position,
-    distrusted,
+    drifted_calibrators,
     forget_monitors,
     read_monitors,
     write_monitors,
@@ -43,7 +43,7 @@ def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> N
     for _ in range(5):
         traffic.pass_by(200, 2, model="old")
         traffic.pass_by(200, 2, model="new")
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     assert look(findings.engine) == []
     start = len(traffic.ids)
     traffic.pass_by(300, 2, model="new", truth=harder)
@@ -52,7 +52,7 @@ def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> N
     assert alarm.request_id in traffic.ids[start:]
     assert "model new" in alarm.text
     assert look(findings.engine) == []  # told once
-    by_model = {each.key.model: each for each in standing(findings.engine)}
+    by_model = {each.key.model: each for each in monitor_states(findings.engine)}
     assert by_model["old"].alarm is None
     assert (by_model["old"].seen, by_model["new"].alarm) == (1_000, alarm)
     findings.close()
@@ -61,25 +61,25 @@ def test_a_shift_of_one_models_scores_is_told_of_it_alone(traffic: Traffic) -> N
 def test_many_new_replies_are_looked_at_evenly(traffic: Traffic) -> None:
     """A look of about 100 takes a tenth of a thousand, and none of them again."""
     traffic.pass_by(1_000, 2)
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     look(findings.engine, most=100)
-    [only] = standing(findings.engine)
+    [only] = monitor_states(findings.engine)
     look(findings.engine)
-    assert standing(findings.engine) == [only]
+    assert monitor_states(findings.engine) == [only]
     findings.close()
     assert 70 <= only.seen <= 130
 
 
 def test_what_another_process_has_read_is_not_read_again(store_url: str) -> None:
     """Of two that read the same stretch one writes; on both databases."""
-    findings = Findings(store_url)
+    findings = VerdictStore(store_url)
     key = MonitorKey("calibration", "c", "", "")
     first = Monitor(key, 1, {"a": 1}, 5.0, "req_1")
     after = Position("req_1", 1)
     assert write_monitors(findings.engine, [first], Position(), after)
     assert not write_monitors(findings.engine, [Monitor(key, 9, {})], Position(), after)
     assert read_monitors(findings.engine) == ([first], after)
-    assert distrusted(findings.engine) == {"c"}
+    assert drifted_calibrators(findings.engine) == {"c"}
     assert write_monitors(findings.engine, [Monitor(key, 2, {})], after, Position("req_2", 1))
     assert forget_monitors(findings.engine) == 1
     assert read_monitors(findings.engine) == ([], Position("req_2", 1))
@@ -95,10 +95,10 @@ def test_verdicts_show_a_calibration_that_is_off(traffic: Traffic) -> None:
     done = traffic.run("drift")
     assert done.returncode == 3
     assert "are too high" in done.stdout
-    findings = Findings(traffic.url)
-    assert distrusted(findings.engine) == {CALIBRATOR}
+    findings = VerdictStore(traffic.url)
+    assert drifted_calibrators(findings.engine) == {CALIBRATOR}
     assert traffic.run("drift", "--reset").returncode == 0
-    assert distrusted(findings.engine) == set()
+    assert drifted_calibrators(findings.engine) == set()
     assert look(findings.engine) == []
     findings.close()
 
@@ -107,12 +107,12 @@ def test_the_alarm_of_a_calibrator_that_was_mended_is_past(traffic: Traffic) -> 
     """Once another version scores, the alarm is still listed, and is not current."""
     traffic.pass_by(250, 7, audit_share=1.0, says=lambda p: overconfident(overconfident(p)))
     traffic.label()
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     look(findings.engine)
     found = Recalibration("platt", Platt(0.3, 0.0), labels=250)
     RecalibrationVersions(traffic.current.parent).promote(found, {})
     traffic.pass_by(20, 1)
-    [calibration, scores] = standing(findings.engine)
+    [calibration, scores] = monitor_states(findings.engine)
     findings.close()
     assert calibration.alarm is not None
     assert (calibration.is_current, scores.is_current) == (False, True)
@@ -122,9 +122,9 @@ def test_held_verdicts_are_no_evidence_of_drift(traffic: Traffic) -> None:
     """Reviewers choose what they look at: only audited replies are counted."""
     traffic.pass_by(100, 7, held=1.0)
     assert traffic.label() == 100
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     look(findings.engine)
-    assert [each.key.kind for each in standing(findings.engine)] == ["scores"]
+    assert [each.key.kind for each in monitor_states(findings.engine)] == ["scores"]
     findings.close()
 
 
@@ -178,9 +178,9 @@ def test_that_others_are_asked_is_no_drift(
             curve = Platt(0.5, -1.0)
             versions.promote(Recalibration("platt", curve, labels=99, calibrator=name), {})
     traffic.pass_by(1_000, 10, heard=0.7)
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     assert look(findings.engine) == []
-    assert {each.key for each in standing(findings.engine)} == {
+    assert {each.key for each in monitor_states(findings.engine)} == {
         MonitorKey("scores", CALIBRATOR, "m")
     }
     traffic.pass_by(400, 3, heard=0.7, truth=harder)
@@ -192,8 +192,8 @@ def test_both_kinds_of_numbers_are_current(traffic: Traffic) -> None:
     """A monitor of numbers that know others is none of an earlier calibrator, nor the other one."""
     traffic.pass_by(400, 10, audit_share=0.5, heard=0.5)
     traffic.label()
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     look(findings.engine)
-    found = {each.key.calibrator: each.is_current for each in standing(findings.engine)}
+    found = {each.key.calibrator: each.is_current for each in monitor_states(findings.engine)}
     assert found == {CALIBRATOR: True, traffic.opinion: True}
     findings.close()

@@ -11,8 +11,8 @@ import pytest
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
 from proxy.learning.second_opinions import SecondOpinions, read_second_opinions
-from proxy.store.database.verdicts import Findings
-from proxy.store.verdicts.second_opinions import heard
+from proxy.store.database.verdicts import VerdictStore
+from proxy.store.verdicts.second_opinions import opinion_exchanges
 from proxy.store.verdicts.statistics import Window
 from tests.builders.simulated_traffic import Traffic
 
@@ -20,7 +20,7 @@ from tests.builders.simulated_traffic import Traffic
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def month(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Traffic, Findings]]:
+) -> Iterator[tuple[Traffic, VerdictStore]]:
     """Half of 1,200 replies were compared with another one, in the end under a recalibration."""
     is_postgres = request.param == "postgresql"
     url = request.getfixturevalue("postgres").new_database() if is_postgres else ""
@@ -31,16 +31,16 @@ def month(
     )
     traffic.pass_by(200, 7, audit_share=0.15, heard=0.5, model="other")
     traffic.label()
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     yield traffic, findings
     findings.close()
 
 
-def told(month: tuple[Traffic, Findings], days: float = 30, **of: str) -> SecondOpinions:
+def told(month: tuple[Traffic, VerdictStore], days: float = 30, **of: str) -> SecondOpinions:
     return read_second_opinions(month[1].engine, days, **of)
 
 
-def test_both_numbers_are_held_against_the_verdicts(month: tuple[Traffic, Findings]) -> None:
+def test_both_numbers_are_held_against_the_verdicts(month: tuple[Traffic, VerdictStore]) -> None:
     """Those that rank alike gain nothing; numbers of another name are measured apart, and too few
     labels not at all.
     """
@@ -58,7 +58,7 @@ def test_both_numbers_are_held_against_the_verdicts(month: tuple[Traffic, Findin
     assert (second.auroc, second.kept) == (None, None)
 
 
-def test_it_is_narrowed_by_model_and_time(month: tuple[Traffic, Findings]) -> None:
+def test_it_is_narrowed_by_model_and_time(month: tuple[Traffic, VerdictStore]) -> None:
     """Traffic of the last days alone; labels count for longer."""
     assert told(month, 30, model="other").replies < told(month).replies
     assert told(month, 30, model="other").measured == told(month).measured[1:]
@@ -70,10 +70,10 @@ def test_it_is_narrowed_by_model_and_time(month: tuple[Traffic, Findings]) -> No
     assert nothing.measured == ()
 
 
-def test_a_long_window_is_looked_through_from_its_end(month: tuple[Traffic, Findings]) -> None:
+def test_a_long_window_is_looked_through_from_its_end(month: tuple[Traffic, VerdictStore]) -> None:
     """So no page is slower with a million exchanges; it says that these are not all."""
     window = Window(time.time() - 30 * 86_400, time.time())
-    some = heard(month[1].engine, window, limit=200)
+    some = opinion_exchanges(month[1].engine, window, limit=200)
     assert not some.is_whole
     assert {row.model for row in some.rows} == {"other"}
 
@@ -87,7 +87,7 @@ def test_a_judge_is_measured_beside_the_number_without_it(tmp_path: Path) -> Non
     assert traffic.told("recalibrate", "--from-store", "--signals")["promoted"]
     traffic.pass_by(800, 7, audit_share=1.0, judged=0.5)
     traffic.label()
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     found = read_second_opinions(findings.engine, 30)
     findings.close()
     assert found.is_any

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from calibrator.metrics.metrics import Floats
-from proxy.learning.drift import look, standing
-from proxy.store.database.verdicts import Findings
+from proxy.learning.drift import look, monitor_states
+from proxy.store.database.verdicts import VerdictStore
 from tests.builders.simulated_traffic import Traffic, overconfident, usual_truth
 from tests.proxy.learning.test_drift import harder
 
@@ -74,9 +74,9 @@ def live(
     share = 1.0 if says is not overconfident else LABELS / half
     traffic.pass_by(half // 10, 1, audit_share=share)
     traffic.label()
-    findings = Findings(traffic.url)
+    findings = VerdictStore(traffic.url)
     look(findings.engine)
-    old = [each.alarm.key for each in standing(findings.engine) if each.alarm is not None]
+    old = [each.alarm.key for each in monitor_states(findings.engine) if each.alarm is not None]
     start = len(traffic.ids)
     traffic.pass_by(half - half // 10, 12.9, audit_share=share, truth=shift, says=says)
     traffic.label()

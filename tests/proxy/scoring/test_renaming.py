@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calibrator import Item, load_scorer
-from proxy.scoring.renaming import renaming
+from proxy.scoring.renaming import model_renamer
 from tests.running.live_proxy import LiveProxy
 from tests.servers.faulty_upstream import JSON, Response
 from tests.servers.undecided import ANSWERS, AnyUpstream
@@ -32,8 +32,8 @@ LIKE = {"gpt-6-sol": "gpt-5.6", "House": "gpt-4.1"}
 )
 def test_a_name_is_found_as_upstreams_report_it(name: str, rated_as: str) -> None:
     """With owner, date, case or a price, but never a variant of the model."""
-    assert renaming(LIKE)(name) == rated_as
-    assert renaming({})(name) == name
+    assert model_renamer(LIKE)(name) == rated_as
+    assert model_renamer({})(name) == name
 
 
 @pytest.mark.parametrize("reported", ["gpt-6-sol", "gpt-6-sol-2026-09-01"])
@@ -54,6 +54,6 @@ def test_the_setting_changes_what_the_calibrator_is_told(tmp_path: Path, reporte
 
 def test_a_model_that_the_calibrator_lacks_is_rated_by_its_predecessor() -> None:
     """`like: gpt-5.6` helps although no checkpoint knows GPT-5.6: it is rated like GPT-5.4."""
-    names = (renaming(LIKE)("gpt-6-sol"), "gpt-5.4")
+    names = (model_renamer(LIKE)("gpt-6-sol"), "gpt-5.4")
     scores = load_scorer("embedded").score_batch([Item("Why?", "Because.", name) for name in names])
     assert scores[0].confidence == scores[1].confidence

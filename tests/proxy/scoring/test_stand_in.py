@@ -25,13 +25,13 @@ from calibrator import (
 )
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import Recalibrations
-from policies import Certificate, Labelled, Scope, certify
+from policies import Certificate, LabelledScore, Scope, certify
 from policies.conditions.ranking import LEAST_KNOWN
 from proxy.config.sections import Config
 from proxy.errors import StartupError
 from proxy.formats import Choice
 from proxy.scoring.loader import check_calibrator
-from proxy.scoring.recalibrated import Recalibrated
+from proxy.scoring.recalibrated import RecalibratedScores
 from proxy.scoring.scoring import OtherAnswer, Scoring, StandIn, Status
 from proxy.scoring.server.app import check_scoring_server
 from proxy.scoring.stand_in import WithStandIn
@@ -90,7 +90,9 @@ def both(first: Scorer, second: Scorer, **options: Any) -> Iterator[WithStandIn]
     for each in (its, instead):
         each.start()
         until(lambda each=each: each.is_ready)
-    yield WithStandIn(Recalibrated(its, curves), Recalibrated(instead, Recalibrations(CURVE)))
+    yield WithStandIn(
+        RecalibratedScores(its, curves), RecalibratedScores(instead, Recalibrations(CURVE))
+    )
     for each in (its, instead):
         each.close()
 
@@ -203,7 +205,7 @@ def test_a_certificate_is_for_the_calibrator_that_scored(
     """A rule with `max_error` lets the calibrator's own numbers through, and a stand-in's never:
     however sure, nobody certified them.
     """
-    rows = [Labelled(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
+    rows = [LabelledScore(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
     grant = certify(rows, 0.1, 0.9).grant("words@1", Scope())
     certificate = Certificate((grant,), "2026-01-01").to_json()
     (tmp_path / "gate.certificate.json").write_text(certificate)

@@ -22,7 +22,7 @@ from proxy.store.database.chain import KEY_VARIABLE, audit_chain, key_file, mac_
 from proxy.store.database.client_keys import ClientKey, KeyStore
 from proxy.store.database.database import open_engine
 from proxy.store.database.tables import path_of
-from proxy.store.database.verdicts import Findings, Withdrawal
+from proxy.store.database.verdicts import VerdictStore, Withdrawal
 from proxy.store.queue import ReviewQueue
 from proxy.store.record.writer import Records
 from proxy.store.reviews.held_replies import REJECTED, RELEASED, Store
@@ -78,7 +78,7 @@ def live(url: str) -> None:
     assert held is not None
     assert queue.decide(held, RELEASED, "ada", is_correct=True, revised=b"{}", note="edited")
     queue.close()
-    findings = Findings(url)
+    findings = VerdictStore(url)
     for reviewer in ("ada", "bob", "ada"):
         findings.give_verdict("req_1", True, reviewer)
     findings.withdraw(Withdrawal("g", "p", "all", "scores_drifted", 1.0))

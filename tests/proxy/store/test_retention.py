@@ -23,7 +23,7 @@ from proxy.store.reviews.held_replies import (
     HeldReply,
     Store,
 )
-from proxy.store.verification import Findings, verify
+from proxy.store.verification import VerificationResult, verify
 from tests.conftest import StartProxy
 from tests.proxy.actions.test_actions import decide, policy
 from tests.proxy.store.test_records import row
@@ -58,7 +58,7 @@ def record(url: str, *ids: str) -> None:
     records.close()
 
 
-def verified(url: str) -> Findings:
+def verified(url: str) -> VerificationResult:
     key = chain_key(url)
     assert key is not None
     engine = open_engine(url)

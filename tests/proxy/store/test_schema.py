@@ -24,7 +24,7 @@ from proxy.store.database import schema
 from proxy.store.database.client_keys import KeyStore
 from proxy.store.database.database import open_engine
 from proxy.store.database.tables import metadata
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.queue import ReviewQueue
 from tests.running.databases import execute
 from tests.running.live_proxy import ROOT, environment
@@ -45,7 +45,7 @@ def a_later_version(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], None]:
     """Make a store with a verdict in it; when called, the version has one revision more."""
-    findings = Findings(store_url)
+    findings = VerdictStore(store_url)
     findings.give_verdict("req_1", True, "ada")
     findings.close()
 

@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from proxy.store.database.database import open_engine
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.writer import COLUMNS, exchanges
 from proxy.store.verdicts.statistics import (
     MOST_OF_A_SLICE,
-    Asked,
+    ExchangeFilter,
     Window,
     calibrator_in_force,
-    labelled,
+    judged_replies,
     latest,
     names,
     sample,
@@ -95,7 +95,11 @@ def test_minutes_of_traffic_say_nothing_about_a_day(
 def test_an_empty_record_is_no_error(engine: sa.Engine) -> None:
     found = sample(engine, Window(NOW - DAY_S, NOW))
     assert (found.total, found.rows, found.a_day) == (0, (), None)
-    assert (latest(engine), labelled(engine, 0), calibrator_in_force(engine)) == ([], [], None)
+    assert (latest(engine), judged_replies(engine, 0), calibrator_in_force(engine)) == (
+        [],
+        [],
+        None,
+    )
 
 
 def test_the_latest_come_first_and_can_be_narrowed(engine: sa.Engine) -> None:
@@ -103,8 +107,10 @@ def test_the_latest_come_first_and_can_be_narrowed(engine: sa.Engine) -> None:
     ids = recorded(engine, 3, NOW - 1, model="a", team="t", action="deliver")
     more = recorded(engine, 2, NOW, model="b", action="hold")
     assert [each.request_id for each in latest(engine)] == [*reversed(more), *reversed(ids)]
-    assert [each.request_id for each in latest(engine, Asked(model="a"), limit=2)] == ids[:0:-1]
-    assert latest(engine, Asked(team="t", action="hold")) == []
+    assert [each.request_id for each in latest(engine, ExchangeFilter(model="a"), limit=2)] == ids[
+        :0:-1
+    ]
+    assert latest(engine, ExchangeFilter(team="t", action="hold")) == []
     assert [each.request_id for each in latest(engine, after=more[0])] == [more[1]]
     assert calibrator_in_force(engine) == "embedded@1"
 
@@ -135,14 +141,14 @@ def test_the_latest_label_counts_with_the_reason_for_it(engine: sa.Engine, store
         connection.execute(of.where(exchanges.c.request_id == unscored).values(confidence=None))
     held(store_url, "h1", kind="hold", request_id=kept)
     held(store_url, "audit_1", kind="audit", request_id=drawn, share=0.02)
-    findings = Findings(store_url)
+    findings = VerdictStore(store_url)
     for id in (kept, drawn, other, unscored):
         findings.give_verdict(id, is_correct=False, reviewer="ada")
     findings.give_verdict(kept, is_correct=True, reviewer="ben")
     findings.close()
-    found = {(each.stratum, each.share, each.is_correct) for each in labelled(engine, 0)}
+    found = {(each.stratum, each.share, each.is_correct) for each in judged_replies(engine, 0)}
     assert found == {("held", None, True), ("audited", 0.02, False), ("other", None, False)}
-    assert labelled(engine, time.time() + 60) == []
+    assert judged_replies(engine, time.time() + 60) == []
 
 
 @pytest.mark.slow
@@ -154,8 +160,8 @@ def test_a_million_exchanges_are_no_wait(tmp_path: Any) -> None:
     for ask in (
         lambda: sample(engine, Window(NOW - 30 * DAY_S, NOW)),
         lambda: latest(engine),
-        lambda: latest(engine, Asked(model="nobody")),
-        lambda: labelled(engine, 0),
+        lambda: latest(engine, ExchangeFilter(model="nobody")),
+        lambda: judged_replies(engine, 0),
     ):
         ask()
         began = time.process_time()

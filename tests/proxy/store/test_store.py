@@ -182,7 +182,7 @@ async def test_which_are_undecided(store: Store) -> None:
         await store.hold(replace(REPLY, id=id))
     decide(store.url, "a", RELEASED)
     decide(store.url, "b", REJECTED)
-    assert await store.undecided(["a", "b", "c", "unknown"]) == {"c"}
+    assert await store.open_ids(["a", "b", "c", "unknown"]) == {"c"}
 
 
 async def test_half_characters_are_stored(store: Store) -> None:
@@ -234,7 +234,7 @@ async def test_a_database_that_breaks_later(store: Store, store_url: str) -> Non
         store.hold(REPLY),
         store.get(REPLY.id),
         store.of_request("x", "y"),
-        store.undecided(["a"]),
+        store.open_ids(["a"]),
         store.take(REPLY.id, 1),
     ):
         with pytest.raises(StoreError):

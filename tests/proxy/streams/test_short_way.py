@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.completions.sending.live_stream import Finished, LiveStream, ShortWay
+from proxy.completions.sending.live_stream import FinishEvent, LiveStream, ShortWay
 from proxy.exchange.exchange import Clock
 from proxy.formats import CHAT, COMPLETIONS, Format
 from proxy.http.pool.connection import Connection, HttpReply
@@ -50,7 +50,7 @@ EVENT = st.one_of(
 def fed(stream: LiveStream, part: bytes) -> bytes:
     """Return the output for a part, with a mark after each event that waits for its outcome."""
     return b"".join(
-        piece.event.raw + b"|" if isinstance(piece, Finished) else cast(bytes, piece)
+        piece.event.raw + b"|" if isinstance(piece, FinishEvent) else cast(bytes, piece)
         for piece in stream.feed(part)
     )
 
@@ -144,7 +144,7 @@ async def test_what_has_to_wait_is_left_to_the_reader(client: HeldClient) -> Non
     arrive(text)
     assert client.sent == text
     assert await reading == end + text
-    assert [type(piece) for piece in stream.feed(end)] == [Finished]
+    assert [type(piece) for piece in stream.feed(end)] == [FinishEvent]
 
 
 async def test_a_reader_that_was_cancelled_ends_the_short_way(client: HeldClient) -> None:

@@ -39,11 +39,11 @@ def sample(
     seed: Annotated[int, typer.Option(help="Another seed draws another sample.")] = 20_261_124,
 ) -> None:
     """Draw rows at random to look at: set `label_is_right` of each to true or false."""
-    from calibrator.lab.data.benchmarks.label_audit import drawn
+    from calibrator.lab.data.benchmarks.label_audit import draw_rows
 
     with sentences():
         check_target(output, [rows])
-        chosen = drawn(_read(rows), count, seed)
+        chosen = draw_rows(_read(rows), count, seed)
         with writer(output) as stream:
             for row in chosen:
                 stream.write(json_line(row))

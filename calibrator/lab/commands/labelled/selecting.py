@@ -65,14 +65,14 @@ def pairs(
 
     Where rows have labels, say how many pairs have a right and a wrong reply, in the right order.
     """
-    from calibrator.lab.data.selecting.pairs import Pairing
+    from calibrator.lab.data.selecting.pairs import PairSelection
 
     with sentences():
         check_readable(rows, times=2)
         check_target(output, rows)
-        found = Pairing(gap)
+        found = PairSelection(gap)
         with writer(output) as stream:
-            for pair in found.made(rows):
+            for pair in found.make_pairs(rows):
                 stream.write(json_line(pair))
     typer.echo(f"{found.pairs:,} pairs of {found.questions:,} questions, {gap:g} or more apart")
     if found.labelled:

@@ -22,7 +22,7 @@ from calibrator.metrics.numbers import figure
 from calibrator.rows.files import check_readable, json_line
 
 if TYPE_CHECKING:
-    from calibrator.lab.data.benchmarks.survey import Surveyed
+    from calibrator.lab.data.benchmarks.survey import BenchmarkSurvey
 
 
 def survey(
@@ -46,7 +46,7 @@ def survey(
     from calibrator.lab.data.benchmarks.survey import shared_questions, trained_models
     from calibrator.lab.data.benchmarks.survey import survey as surveyed
     from calibrator.loading import checkpoint_card
-    from calibrator.rows.groups import shown
+    from calibrator.rows.groups import printable_name
     from calibrator.rows.selection import load_labelled
 
     with sentences():
@@ -58,7 +58,9 @@ def survey(
         both = shared_questions(rows, load_labelled(train, "ignore")[0]) if train else 0
     _print(surveyed(rows), as_json)
     if models:
-        named = ", ".join(f"{shown(name)} ({count} rows)" for name, count in models.items())
+        named = ", ".join(
+            f"{printable_name(name)} ({count} rows)" for name, count in models.items()
+        )
         say(f"{calibrator} was trained on {len(models)} of these models: {named}")
     if both:
         which = "question is" if both == 1 else "questions are"
@@ -68,9 +70,9 @@ def survey(
     exit_with_bad(bad)
 
 
-def _print(found: Sequence[Surveyed], as_json: bool) -> None:
+def _print(found: Sequence[BenchmarkSurvey], as_json: bool) -> None:
     """Print the composition of each benchmark's rows, as a table or as JSON lines."""
-    from calibrator.rows.groups import shown
+    from calibrator.rows.groups import printable_name
 
     if as_json:
         for one in found:
@@ -79,7 +81,7 @@ def _print(found: Sequence[Surveyed], as_json: bool) -> None:
     has_formats = any(one.answer_formats for one in found)
     rows = [
         [
-            shown(one.benchmark),
+            printable_name(one.benchmark),
             f"{one.rows:,}",
             f"{one.questions:,}",
             str(one.models),
@@ -90,8 +92,8 @@ def _print(found: Sequence[Surveyed], as_json: bool) -> None:
             else "outside: too easy"
             if one.accuracy > 0.5
             else "outside: too hard",
-            ", ".join(map(shown, one.domains[:3])),
-            *([", ".join(map(shown, one.answer_formats[:3]))] if has_formats else []),
+            ", ".join(map(printable_name, one.domains[:3])),
+            *([", ".join(map(printable_name, one.answer_formats[:3]))] if has_formats else []),
         ]
         for one in found
     ]

@@ -13,7 +13,7 @@ import typer
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import print_table, write_if_named
 from calibrator.metrics.numbers import figure
-from calibrator.rows.groups import shown
+from calibrator.rows.groups import printable_name
 
 if TYPE_CHECKING:
     from calibrator.lab.studies.failures import Failures, FailureStudy
@@ -62,7 +62,7 @@ def _print(found: FailureStudy) -> None:
 def _line(one: Failures) -> list[str]:
     """Return the cells of one benchmark's line in the order of `HEAD`."""
     return [
-        shown(one.benchmark),
+        printable_name(one.benchmark),
         f"{one.rows:,}",
         *(figure(value) for value in (one.accuracy, one.auroc, one.d)),
         f"{one.sure_wrong:,}",

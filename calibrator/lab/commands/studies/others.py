@@ -28,7 +28,7 @@ from calibrator.rows.files import check_readable, json_line
 
 if TYPE_CHECKING:
     from calibrator.embedded.calibrator import EmbeddedCalibrator
-    from calibrator.lab.judging.evaluation.opinion_advice import Asked, OpinionAdvice
+    from calibrator.lab.judging.evaluation.opinion_advice import BandEffect, OpinionAdvice
     from calibrator.lab.studies.cascade_study import Cascade
     from calibrator.readers.opinion import OpinionReader
     from calibrator.rows.rows import Row
@@ -102,14 +102,14 @@ def scores_alone(
     from calibrator.embedded.calibrator import EmbeddedCalibrator
     from calibrator.lab.judging.evaluation.drawn_others import check_reads_others
     from calibrator.loading import load_scorer
-    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.kept_scores import cache_scores
     from calibrator.rows.scores import score_items
 
     scorer = load_scorer(calibrator, device)
     if not isinstance(scorer, EmbeddedCalibrator):
         raise JudgingError(f"{scorer.name} does not read other replies")
     check_reads_others(scorer)
-    kept = keeping(scorer, device, is_renewed=is_renewed)
+    kept = cache_scores(scorer, device, is_renewed=is_renewed)
     items = [row.item("served") for row in rows]
     for item in items:
         item.others = ()
@@ -124,7 +124,7 @@ def _print_cascade(found: Cascade) -> None:
         f"by {found.method}"
     )
     lines = [
-        _alone("never", "0.00", found.cheap_accuracy, found.cheap_kept_95),
+        _row_alone("never", "0.00", found.cheap_accuracy, found.cheap_kept_95),
         *(
             [
                 "always" if each.threshold == 1.0 else f"below {each.threshold:g}",
@@ -149,7 +149,7 @@ def _print_cascade(found: Cascade) -> None:
     print_table(["strong asked", "its calls", *head], lines)
 
 
-def _alone(name: str, calls: str, accuracy: float, kept: float) -> list[str]:
+def _row_alone(name: str, calls: str, accuracy: float, kept: float) -> list[str]:
     return [name, calls, figure(accuracy), "", figure(kept), ""]
 
 
@@ -230,7 +230,7 @@ def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
         yield f"  second_opinion: {{from: {model}, when: {band}}}"
 
 
-def _line(found: OpinionAdvice, asked: Asked, price: float | None) -> str:
+def _line(found: OpinionAdvice, asked: BandEffect, price: float | None) -> str:
     """Return the table line of one band of confidences.
 
     The cost is per 1,000 replies if a price is given.

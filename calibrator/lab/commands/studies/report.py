@@ -26,8 +26,8 @@ from calibrator.rows.files import check_readable
 
 if TYPE_CHECKING:
     from calibrator.errors import RowError
-    from calibrator.lab.paper.sections.scored import Extent, Scored
-    from calibrator.lab.paper.sections.tables import Table
+    from calibrator.lab.paper.sections.scored import Extent, ScoredRows
+    from calibrator.lab.paper.sections.tables import ReportTable
     from calibrator.rows.rows import Row
 
 QUICK_ROWS = 500  # rows to probe, and pairs to swap, with --quick
@@ -51,7 +51,7 @@ class ReportOptions:
 
 def report(given: Sequence[Path], options: ReportOptions) -> None:
     """Make the missing parts of the report, and print where it is."""
-    from calibrator.lab.paper.run import Asked, make_report
+    from calibrator.lab.paper.run import ReportRequest, make_report
 
     with sentences(), resumable():
         files = list(files_in(given))
@@ -59,11 +59,11 @@ def report(given: Sequence[Path], options: ReportOptions) -> None:
         check_scikit_learn()
         if options.is_retrained and options.method == "embedded":
             check_installed("torch", "torch", "train")
-        asked = Asked(_command(given, options), options.only, options.is_retrained)
+        asked = ReportRequest(_command(given, options), options.only, options.is_retrained)
         _ = asked.entries  # an unknown table's name is refused before rows are read
-        scored, bad = _scored(given, files, options)
+        scored, bad = _score_rows(given, files, options)
         tables = make_report(scored, options.out, asked, say)
-        _tell(tables, options.out)
+        _print_tables(tables, options.out)
     exit_with_bad(bad)
 
 
@@ -101,13 +101,13 @@ def _command(given: Sequence[Path], options: ReportOptions) -> str:
     return shlex.join(words)
 
 
-def _scored(
+def _score_rows(
     given: Sequence[Path], files: Sequence[Path], options: ReportOptions
-) -> tuple[Scored, list[RowError]]:
+) -> tuple[ScoredRows, list[RowError]]:
     """Load and score the rows of a report; return them with the errors of unreadable rows."""
-    from calibrator.lab.paper.sections.scored import Extent, Scored
+    from calibrator.lab.paper.sections.scored import Extent, ScoredRows
     from calibrator.loading import checkpoint_card, load_scorer
-    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.kept_scores import cache_scores
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 
@@ -119,10 +119,10 @@ def _scored(
         beside = _training_files(given, files, options.train)
         train = load_labelled(beside)[0] if beside else []
     card = checkpoint_card(options.calibrator)
-    extent: Extent = _quick(Extent) if options.is_quick else Extent()
-    found = Scored(
+    extent: Extent = _quick_extent(Extent) if options.is_quick else Extent()
+    found = ScoredRows(
         rows,
-        keeping(scorer, options.device, is_renewed=options.is_renewed),
+        cache_scores(scorer, options.device, is_renewed=options.is_renewed),
         _watch,
         lambda: train,
         extent,
@@ -134,7 +134,7 @@ def _scored(
     return found, bad
 
 
-def _quick(extent: type[Extent]) -> Extent:
+def _quick_extent(extent: type[Extent]) -> Extent:
     return extent(200, 200, QUICK_ROWS, QUICK_ROWS)
 
 
@@ -152,7 +152,7 @@ def _watch(title: str, total: int) -> Iterator[Progress]:
         yield progress
 
 
-def _tell(tables: Sequence[Table], folder: Path) -> None:
+def _print_tables(tables: Sequence[ReportTable], folder: Path) -> None:
     """Print where the report is, and which tables were not made and why."""
     made = sum(one.state == "made" for one in tables)
     typer.echo(f"{folder / 'index.html'}: {made} of {len(tables)} tables; report.md, report.json")

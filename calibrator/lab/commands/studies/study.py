@@ -34,7 +34,7 @@ from calibrator.metrics.numbers import bounds, figure
 from calibrator.rows.files import check_readable
 
 if TYPE_CHECKING:
-    from calibrator.lab.studies.studies import Study, Together
+    from calibrator.lab.studies.studies import PooledRanking, Study
     from calibrator.rows.rows import Row
     from calibrator.scorer import Scorer
 
@@ -270,9 +270,9 @@ def _check(
 
 def _scorer(calibrator: str, device: str, is_renewed: bool) -> Scorer:
     from calibrator.loading import load_scorer
-    from calibrator.rows.kept_scores import keeping
+    from calibrator.rows.kept_scores import cache_scores
 
-    return keeping(load_scorer(calibrator, device), device, is_renewed=is_renewed)
+    return cache_scores(load_scorer(calibrator, device), device, is_renewed=is_renewed)
 
 
 def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
@@ -364,7 +364,7 @@ def _print(study: Study) -> None:
         _print_together(study.together)
 
 
-def _print_together(together: Together) -> None:
+def _print_together(together: PooledRanking) -> None:
     """Print the rows scored by the fits that did not see them, beside the fit on everything."""
     both = ("left out", together.left_out), ("reference", together.reference)
     print_table(

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class TaskAnswer:
     """A model's answer to a task; `message` is the assistant message of a chat."""
 
     task: Task

@@ -30,7 +30,7 @@ class LabelAudit:
     left: int  # rows that nobody has audited yet
 
 
-def drawn(rows: Sequence[Mapping[str, Any]], count: int, seed: int) -> list[Json]:
+def draw_rows(rows: Sequence[Mapping[str, Any]], count: int, seed: int) -> list[Json]:
     """Return `count` random rows in their old order, each with the empty field in front.
 
     All rows are returned where there are fewer.

@@ -56,7 +56,7 @@ def _preference(rows: Sequence[Mapping[str, Any]], judge: str, other: str) -> Pr
     gaps = np.array([row["verdicts"][judge] - row["verdicts"][other] for row in rows], dtype=float)
     own = np.array([_is_own(row["model"], judge) for row in rows])
     value = _gap(gaps, own, np.ones(len(rows)))
-    drawn = _resampled(rows, gaps, own) if math.isfinite(value) else np.array([math.nan])
+    drawn = _resample_gaps(rows, gaps, own) if math.isfinite(value) else np.array([math.nan])
     drawn = drawn[np.isfinite(drawn)]
     low, high = np.quantile(drawn, [0.025, 0.975]) if len(drawn) else (math.nan, math.nan)
     agreement = float(np.mean(gaps == 0))
@@ -77,7 +77,7 @@ def _gap(gaps: Floats, own: Any, weights: Floats) -> float:
     return float((gaps * mine).sum() / mine.sum() - (gaps * others).sum() / others.sum())
 
 
-def _resampled(rows: Sequence[Mapping[str, Any]], gaps: Floats, own: Any) -> Floats:
+def _resample_gaps(rows: Sequence[Mapping[str, Any]], gaps: Floats, own: Any) -> Floats:
     """Return the gap on `RESAMPLES` draws of all questions with replacement."""
     places: dict[str, list[int]] = defaultdict(list)
     for at, row in enumerate(rows):

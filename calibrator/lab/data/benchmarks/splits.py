@@ -24,7 +24,7 @@ BAND: Final = (LOWEST, HIGHEST)
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class BenchmarkCounts:
     """The counts of one benchmark's rows; `accuracy` is the share of correct ones."""
 
     benchmark: str
@@ -47,7 +47,7 @@ class CollectedSplit:
 
     train: list[Json]
     test: list[Json]
-    counted: list[Counted]
+    counted: list[BenchmarkCounts]
     proof: Json
 
     @property
@@ -67,7 +67,7 @@ def split_collected(
     groups: dict[str, list[Json]] = defaultdict(list)
     for each in raw:
         groups[str(each["benchmark"])].append(each)
-    counted = [_counted(name, groups[name], band) for name in sorted(groups)]
+    counted = [_count_benchmark(name, groups[name], band) for name in sorted(groups)]
     is_in = {each.benchmark for each in counted if each.is_in_band}
     rows = [parse_row(each, "ignore") for each in raw if each["benchmark"] in is_in]
     train, test = split_by_question(without_copies(rows), 1 - test_share)[::-1]
@@ -93,15 +93,15 @@ def _digest(questions: Iterable[str]) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _counted(name: str, rows: Sequence[Json], band: tuple[float, float]) -> Counted:
+def _count_benchmark(name: str, rows: Sequence[Json], band: tuple[float, float]) -> BenchmarkCounts:
     """Count the rows of one benchmark, and say whether its accuracy lies in the band."""
     accuracy = sum(row["correct"] for row in rows) / len(rows)
     reasons = Counter(row["why"] for row in rows)
-    return Counted(
+    return BenchmarkCounts(
         benchmark=name,
-        domain=_most(rows, "domain"),
-        answer_format=_most(rows, "answer_format"),
-        graded_by=_most(rows, "graded_by"),
+        domain=_most_frequent(rows, "domain"),
+        answer_format=_most_frequent(rows, "answer_format"),
+        graded_by=_most_frequent(rows, "graded_by"),
         rows=len(rows),
         questions=len({row["question_id"] for row in rows}),
         models=len({row["model"] for row in rows}),
@@ -113,7 +113,7 @@ def _counted(name: str, rows: Sequence[Json], band: tuple[float, float]) -> Coun
     )
 
 
-def _most(rows: Sequence[Mapping[str, Any]], key: str) -> str:
+def _most_frequent(rows: Sequence[Mapping[str, Any]], key: str) -> str:
     """Return the most frequent value of a field, followed by `..` where there are others."""
     values = Counter(str(row.get(key) or "") for row in rows)
     first = values.most_common(1)[0][0]

@@ -15,7 +15,7 @@ LOWEST, HIGHEST = 0.20, 0.80  # accuracy of a benchmark that separates answers (
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class BenchmarkSurvey:
     """The rows of one benchmark, or all of them."""
 
     benchmark: str
@@ -33,7 +33,7 @@ class Surveyed:
         return LOWEST <= self.accuracy <= HIGHEST
 
 
-def survey(rows: Sequence[Row]) -> list[Surveyed]:
+def survey(rows: Sequence[Row]) -> list[BenchmarkSurvey]:
     """Return an entry for each benchmark, by name, and one named `all` at the end.
 
     Rows are labelled.
@@ -41,14 +41,17 @@ def survey(rows: Sequence[Row]) -> list[Surveyed]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.benchmark or NONE].append(row)
-    return [*(_surveyed(name, groups[name]) for name in sorted(groups)), _surveyed("all", rows)]
+    return [
+        *(_survey_benchmark(name, groups[name]) for name in sorted(groups)),
+        _survey_benchmark("all", rows),
+    ]
 
 
-def _surveyed(name: str, rows: Sequence[Row]) -> Surveyed:
+def _survey_benchmark(name: str, rows: Sequence[Row]) -> BenchmarkSurvey:
     """Count the rows, questions and models of one benchmark."""
     domains = Counter(row.domain for row in rows if row.domain)
     formats = Counter(str(row.raw["answer_format"]) for row in rows if row.raw.get("answer_format"))
-    return Surveyed(
+    return BenchmarkSurvey(
         name,
         tuple(domain for domain, _ in domains.most_common()),
         len(rows),

@@ -78,12 +78,12 @@ def load_tasks(
         if not found:
             why = f": {bad[0]}" if bad else ""
             raise InputError(f"{path} has no question that could be asked{why}")
-        chosen = sorted(found, key=_drawn)[:most] if most else found
+        chosen = sorted(found, key=_draw_key)[:most] if most else found
         tasks.update({id: found[id] for id in found if id in set(chosen)})
     return list(tasks.values()), bad
 
 
-def _drawn(id: str) -> str:
+def _draw_key(id: str) -> str:
     return hashlib.sha256(id.encode()).hexdigest()
 
 
@@ -132,13 +132,13 @@ def task_of(
     if isinstance(own, list) and own:
         messages, text = own, ""
     else:
-        text = _asked(raw, fields, options, "" if is_as_it_is else PROMPTS[grader])
+        text = _question_text(raw, fields, options, "" if is_as_it_is else PROMPTS[grader])
         messages = [{"role": "user", "content": _content(text, images)}]
     named = _value(raw, fields, "id") if raw.get("question_id") is None else raw["question_id"]
     stated = json.dumps([messages, list(gold)], sort_keys=True, ensure_ascii=False)
     benchmark = known.name if known else str(raw.get("benchmark") or path.name.split(".")[0])
     return Task(
-        question_id=f"{benchmark}/{named if named not in (None, '') else _drawn(stated)[:16]}",
+        question_id=f"{benchmark}/{named if named not in (None, '') else _draw_key(stated)[:16]}",
         benchmark=benchmark,
         domain=known.domain if known else raw.get("domain"),
         messages=messages,
@@ -163,7 +163,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(each for each in plain if each != "null")
 
 
-def _asked(
+def _question_text(
     raw: Mapping[str, Any], fields: Mapping[str, Any], options: Mapping[str, str], prompt: str
 ) -> str:
     """Join question, options and prompt to the text to send.
@@ -190,7 +190,7 @@ def _options(
     apart = [text for name in names for text in _texts(raw.get(name))]
     if apart:
         mixed = [*gold[:1], *apart]
-        random.Random(_drawn("\0".join(sorted(mixed)))).shuffle(mixed)
+        random.Random(_draw_key("\0".join(sorted(mixed)))).shuffle(mixed)
         return dict(zip(OPTIONS, mixed, strict=False))
     offered = _value(raw, fields, "options")
     if isinstance(offered, str):  # CSV and some data sets write a list as text

@@ -4,10 +4,10 @@ Other packages use `corrupted_calls`, and in training `lessons_of`.
 """
 
 from calibrator.lab.data.calls.corruptions import corrupted_calls
-from calibrator.lab.data.calls.lessons import Lesson, lessons_of
+from calibrator.lab.data.calls.lessons import CallLesson, lessons_of
 
 __all__ = [
-    "Lesson",
+    "CallLesson",
     "corrupted_calls",
     "corruptions",
     "disguises",

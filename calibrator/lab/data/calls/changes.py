@@ -59,14 +59,14 @@ _FORBIDDEN = (
 
 def other_entity(draft: Draft) -> bool:
     """Put another id, address, path or name of the same kind from the conversation."""
-    for value in _shuffled(draft, "id", "mail", "path", "name"):
-        others = _others(value, draft)
+    for value in _shuffle_values(draft, "id", "mail", "path", "name"):
+        others = _other_values(value, draft)
         if others and draft.put(value, draft.rng.choice(others)):
             return True
     return False
 
 
-def _others(value: Value, draft: Draft) -> list[Any]:
+def _other_values(value: Value, draft: Draft) -> list[Any]:
     """Return values of the records under the same field, or else texts of the same form."""
     used = {v.text for v in draft.values}
     fields = {
@@ -93,7 +93,7 @@ def _others(value: Value, draft: Draft) -> list[Any]:
 
 def number_moved(draft: Draft) -> bool:
     """Change a number by a little, or by a factor."""
-    for value in _shuffled(draft, "number"):
+    for value in _shuffle_values(draft, "number"):
         number = value.number or 0.0
         steps = [1, -1, 2, 10, -10] if number.is_integer() else [1.0, -1.0, 0.1 * number, 5.0]
         moved = [number + step for step in steps] + [number * 1.1, number * 2, number / 2]
@@ -106,7 +106,7 @@ def number_moved(draft: Draft) -> bool:
 def told_number(draft: Draft) -> bool:
     """Put another number of the conversation."""
     told = sorted(draft.sources.request.numbers | draft.sources.results.numbers)
-    for value in _shuffled(draft, "number"):
+    for value in _shuffle_values(draft, "number"):
         near = [n for n in told if n != value.number and 0 < n < 100 * (value.number or 1.0)]
         if near and draft.put(value, _as_number(draft.rng.choice(near), value.raw)):
             return True
@@ -115,7 +115,7 @@ def told_number(draft: Draft) -> bool:
 
 def unit_changed(draft: Draft) -> bool:
     """Convert a number to another unit, or change its sign."""
-    for value in _shuffled(draft, "number"):
+    for value in _shuffle_values(draft, "number"):
         number = value.number or 0.0
         factors = (60, 1 / 60, 100, 0.01, 1_000, 0.001, 24, -1)
         scaled = [number * f for f in factors if abs(number * f) >= 0.01]
@@ -142,7 +142,7 @@ def _as_number(number: float, raw: Any) -> Any:
 
 def date_moved(draft: Draft) -> bool:
     """Move a date by some days."""
-    for value in _shuffled(draft, "date"):
+    for value in _shuffle_values(draft, "date"):
         text = str(value.raw)
         if (found := _ISO.search(text)) is None:
             continue
@@ -157,7 +157,7 @@ def date_moved(draft: Draft) -> bool:
 
 def time_moved(draft: Draft) -> bool:
     """Move a time of day by some hours."""
-    for value in _shuffled(draft, "date"):
+    for value in _shuffle_values(draft, "date"):
         text = str(value.raw)
         if (found := _CLOCK.search(text)) is None:
             continue
@@ -169,20 +169,20 @@ def time_moved(draft: Draft) -> bool:
     return False
 
 
-def invented(draft: Draft) -> bool:
+def invent_value(draft: Draft) -> bool:
     """Put an id, address or number of the right form that appears nowhere."""
-    for value in _shuffled(draft, "id", "mail", "number"):
+    for value in _shuffle_values(draft, "id", "mail", "number"):
         if value.kind == "number":
             size = max(1, len(str(int(abs(value.number or 0)))))
             new: Any = _as_number(float(draft.rng.randrange(10 ** (size - 1), 10**size)), value.raw)
         else:
-            new = reshuffled(str(value.raw), draft.rng)
-        if str(new).lower() not in _everything(draft) and draft.put(value, new):
+            new = reshuffle(str(value.raw), draft.rng)
+        if str(new).lower() not in _all_text(draft) and draft.put(value, new):
             return True
     return False
 
 
-def reshuffled(text: str, rng: random.Random) -> str:
+def reshuffle(text: str, rng: random.Random) -> str:
     """Replace each digit and letter of an id or mail address by a random one of its kind.
 
     Keep the domain.
@@ -198,7 +198,7 @@ def reshuffled(text: str, rng: random.Random) -> str:
     return "".join(letters) + at + domain
 
 
-def _everything(draft: Draft) -> str:
+def _all_text(draft: Draft) -> str:
     s = draft.sources
     return "\n".join((s.users.text, s.results.text, s.rules.text, s.own))
 
@@ -214,14 +214,14 @@ _STANDINS = {
 
 def placeholder(draft: Draft) -> bool:
     """Put a placeholder for a value."""
-    for value in _shuffled(draft, *_STANDINS):
+    for value in _shuffle_values(draft, *_STANDINS):
         new = draft.rng.choice(_STANDINS[value.kind])
         if isinstance(value.raw, str) and draft.put(value, new):
             return True
     return False
 
 
-def swapped(draft: Draft) -> bool:
+def swap_arguments(draft: Draft) -> bool:
     """Swap two arguments of the same type."""
     names = [v.path for v in draft.values if v.path in draft.arguments and v.kind != "flag"]
     pairs = [
@@ -257,13 +257,13 @@ def required_dropped(draft: Draft) -> bool:
 def request_repeated(draft: Draft) -> bool:
     """Put the user's own words for a value."""
     said = draft.view.request.strip()[:300]
-    for value in _shuffled(draft, "id", "mail", "name", "path"):
+    for value in _shuffle_values(draft, "id", "mail", "name", "path"):
         if isinstance(value.raw, str) and len(said) > 20 and draft.put(value, said):
             return True
     return False
 
 
-def _shuffled(draft: Draft, *kinds: str) -> list[Value]:
+def _shuffle_values(draft: Draft, *kinds: str) -> list[Value]:
     values = [v for v in draft.values if v.kind in kinds]
     draft.rng.shuffle(values)
     return values
@@ -281,7 +281,7 @@ def wrong_tool(draft: Draft) -> bool:
     for tool in draft.view.tools.values():
         if tool.name == name:
             continue
-        renamed = _renamed(draft.arguments, tool.properties, tool.required)
+        renamed = _rename_arguments(draft.arguments, tool.properties, tool.required)
         if renamed is not None:
             alike = own is not None and len(own.words & tool.words) >= 2
             (fitting if alike or given <= set(tool.properties) else others).append((tool, renamed))
@@ -294,7 +294,9 @@ def wrong_tool(draft: Draft) -> bool:
     return True
 
 
-def _renamed(given: Json, properties: Mapping[str, Any], required: Sequence[str]) -> Json | None:
+def _rename_arguments(
+    given: Json, properties: Mapping[str, Any], required: Sequence[str]
+) -> Json | None:
     """Return the arguments as another tool takes them; None if it requires more."""
     kept = {name: value for name, value in given.items() if name in properties}
     missing = [name for name in required if name not in kept]
@@ -304,7 +306,7 @@ def _renamed(given: Json, properties: Mapping[str, Any], required: Sequence[str]
     return kept | dict(zip(missing, spare, strict=False))
 
 
-def repeated(draft: Draft) -> bool:
+def repeat_call(draft: Draft) -> bool:
     """Insert the same call with success just before it."""
     name = str(draft.call.get("name"))
     results = [c.result for c in draft.view.earlier if c.name == name and c.result]
@@ -356,11 +358,13 @@ def look_up_left_out(draft: Draft) -> bool:
             kept.append(message)
     if None in dropped:
         return False
-    draft.messages[:] = [m for m in (_without(m, dropped, text) for m in kept) if m is not None]
+    draft.messages[:] = [
+        m for m in (_without_calls(m, dropped, text) for m in kept) if m is not None
+    ]
     return True
 
 
-def _without(message: Json, dropped: set[Any], text: str) -> Json | None:
+def _without_calls(message: Json, dropped: set[Any], text: str) -> Json | None:
     """Return a message without calls whose results are removed, or that have the value.
 
     Returns None if no call is left.
@@ -383,12 +387,12 @@ def put_request(draft: Draft, said: str) -> bool:
     return False
 
 
-def declined(draft: Draft) -> bool:
+def decline_call(draft: Draft) -> bool:
     """Insert a question whether to make the call, and the user's no."""
-    return asked(draft, _NO)
+    return insert_question(draft, _NO)
 
 
-def asked(draft: Draft, answers: Sequence[str]) -> bool:
+def insert_question(draft: Draft, answers: Sequence[str]) -> bool:
     """Insert an offer to make the call and one of the user's `answers`.
 
     False for a call that only reads.
@@ -407,12 +411,12 @@ def asked(draft: Draft, answers: Sequence[str]) -> bool:
 
 def limit_passed(draft: Draft) -> bool:
     """Add a rule with a limit below a number of the call."""
-    return limited(draft, (0.3, 0.5, 0.8))
+    return add_limit(draft, (0.3, 0.5, 0.8))
 
 
-def limited(draft: Draft, shares: Sequence[float]) -> bool:
+def add_limit(draft: Draft, shares: Sequence[float]) -> bool:
     """Add a rule with a limit at a share of a number of the call; False if no number suits."""
-    for value in _shuffled(draft, "number"):
+    for value in _shuffle_values(draft, "number"):
         limit = (value.number or 0.0) * draft.rng.choice(shares)
         limit = round(limit) if limit >= 3 else round(limit, 1)
         is_inside = shares[0] > 1
@@ -421,21 +425,23 @@ def limited(draft: Draft, shares: Sequence[float]) -> bool:
         name = " ".join(name_words(value.path.rpartition(" ")[2])) or "amount"
         _add_rule(
             draft,
-            draft.rng.choice(_LIMITS).format(name=name, tool=_spoken(draft), limit=f"{limit:g}"),
+            draft.rng.choice(_LIMITS).format(
+                name=name, tool=_tool_in_words(draft), limit=f"{limit:g}"
+            ),
         )
         return True
     return False
 
 
-def forbidden(draft: Draft) -> bool:
+def forbid_tool(draft: Draft) -> bool:
     """Add a rule that forbids the tool."""
     if is_read(str(draft.call.get("name"))):
         return False
-    _add_rule(draft, draft.rng.choice(_FORBIDDEN).format(tool=_spoken(draft)))
+    _add_rule(draft, draft.rng.choice(_FORBIDDEN).format(tool=_tool_in_words(draft)))
     return True
 
 
-def _spoken(draft: Draft) -> str:
+def _tool_in_words(draft: Draft) -> str:
     return " ".join(name_words(str(draft.call.get("name"))))
 
 
@@ -451,11 +457,26 @@ def _add_rule(draft: Draft, rule: str) -> None:
 
 
 KINDS: dict[str, Callable[[Draft], bool]] = {
-    function.__name__.replace("_", " "): function
-    for function in (
-        other_entity, number_moved, told_number, unit_changed, date_moved, time_moved, invented,
-        placeholder, swapped, required_dropped, request_repeated, wrong_tool, repeated,
-        error_ignored, look_up_left_out, declined, limit_passed, forbidden, opposed_value,
-        opposed_tool, parent_folder, measure_changed,
-    )
-}  # fmt: skip
+    "other entity": other_entity,
+    "number moved": number_moved,
+    "told number": told_number,
+    "unit changed": unit_changed,
+    "date moved": date_moved,
+    "time moved": time_moved,
+    "invented": invent_value,
+    "placeholder": placeholder,
+    "swapped": swap_arguments,
+    "required dropped": required_dropped,
+    "request repeated": request_repeated,
+    "wrong tool": wrong_tool,
+    "repeated": repeat_call,
+    "error ignored": error_ignored,
+    "look up left out": look_up_left_out,
+    "declined": decline_call,
+    "limit passed": limit_passed,
+    "forbidden": forbid_tool,
+    "opposed value": opposed_value,
+    "opposed tool": opposed_tool,
+    "parent folder": parent_folder,
+    "measure changed": measure_changed,
+}

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calibrator.lab.data.calls.drafts import Draft
-from calibrator.lab.data.calls.stages import Json, Scene, said
+from calibrator.lab.data.calls.stages import Json, Scene, call_message
 from calibrator.readers.calls.reading.requests import ANTONYMS
 from calibrator.readers.calls.reading.values import name_words
 from calibrator.scorer import ToolUse
@@ -31,7 +31,7 @@ def opposed_value(draft: Draft) -> bool:
             others = ANTONYMS.get(word.lower())
             if others and word.lower() in request:
                 other = draft.rng.choice(sorted(others))
-                return draft.put(value, raw.replace(word, _cased(other, word), 1))
+                return draft.put(value, raw.replace(word, _match_case(other, word), 1))
     return False
 
 
@@ -45,7 +45,7 @@ def opposed_tool(draft: Draft) -> bool:
         other = draft.rng.choice(sorted(others))
         at = name.lower().index(word)
         end = at + len(word)
-        renamed = name[:at] + _cased(other, name[at:end]) + name[end:]
+        renamed = name[:at] + _match_case(other, name[at:end]) + name[end:]
         own = draft.view.tools.get(name)
         properties = dict(own.properties) if own else {}
         function = {"name": renamed, "parameters": {"type": "object", "properties": properties}}
@@ -80,7 +80,7 @@ def _in_order(draft: Draft) -> list[Any]:
     return draft.rng.sample(draft.values, len(draft.values))
 
 
-def _cased(word: str, like: str) -> str:
+def _match_case(word: str, like: str) -> str:
     return word.capitalize() if like[:1].isupper() else word
 
 
@@ -160,8 +160,8 @@ def commands(count: int, seed: int) -> Iterator[Scene]:
         if rng.random() < 0.4:
             look = (f"SELECT * FROM {told['t']} LIMIT 1" if is_sql else "ls").strip()
             shown = json.dumps({"id": n, told["f"]: m}) if is_sql else f"{a}\n{c}\n{a}/{told['b']}"
-            turns += [said(name, {parameter: look}, "c1"),
+            turns += [call_message(name, {parameter: look}, "c1"),
                       {"role": "tool", "tool_call_id": "c1", "content": shown}]  # fmt: skip
         for correct, form in ((1, right), (0, rng.choice(wrong))):
-            message = said(name, {parameter: form.format(**told)})
+            message = call_message(name, {parameter: form.format(**told)})
             yield Scene(ToolUse(turns, tools, message), correct, name, COMMAND, f"{seed}/{number}")

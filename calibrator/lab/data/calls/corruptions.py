@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from calibrator.lab.data.calls.changes import KINDS, put_request
-from calibrator.lab.data.calls.drafts import changed
+from calibrator.lab.data.calls.drafts import apply_change
 from calibrator.readers.calls.reading.conversation import view_of
 from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
@@ -39,16 +39,18 @@ def corrupted_calls(rows: Sequence[Row], seed: int = 0) -> dict[str, list[tuple[
             for other in alike[row.benchmark, row.domain]
             if other.question_id != row.question_id and other.tool_use is not None
         ]
-        for kind, wrong in _wrong(row, others, f"{seed} {number}"):
+        for kind, wrong in _wrong_variants(row, others, f"{seed} {number}"):
             found.setdefault(kind, []).append((row, with_tool_use(row, wrong, 0)))
     return found
 
 
-def _wrong(row: Row, others: Sequence[ToolUse], seed: str) -> Iterator[tuple[str, ToolUse]]:
+def _wrong_variants(
+    row: Row, others: Sequence[ToolUse], seed: str
+) -> Iterator[tuple[str, ToolUse]]:
     """Yield each kind of wrong variant that a right reply allows, with the kind's name."""
     assert row.tool_use is not None
     for kind, change in KINDS.items():
-        wrong = changed(row.tool_use, change, random.Random(f"{kind} {seed}"))
+        wrong = apply_change(row.tool_use, change, random.Random(f"{kind} {seed}"))
         if wrong is not None:
             yield kind, wrong
     wrong = other_request(row.tool_use, others, random.Random(f"{OTHER_REQUEST} {seed}"))
@@ -63,7 +65,7 @@ def other_request(used: ToolUse, others: Sequence[ToolUse], rng: random.Random) 
         other = view_of(rng.choice(others))
         is_same = other.request == own.request or other.calls[:1] == own.calls[:1]
         if other.request and not is_same:
-            return changed(used, partial(put_request, said=other.request), rng)
+            return apply_change(used, partial(put_request, said=other.request), rng)
     return None
 
 

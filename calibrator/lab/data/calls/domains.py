@@ -14,7 +14,7 @@ import yaml
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteTool:
     """A tool that changes a record.
 
     `asks` are requests with the names of fields and parameters in braces. `state` is a field and
@@ -43,7 +43,7 @@ class Domain:
     named_by: tuple[str, ...]  # fields by which people name a record
     find: tuple[str, str]  # a tool that lists records, and its purpose
     show: tuple[str, str]  # a tool that shows a record by its id, and its purpose
-    writes: tuple[Write, ...]
+    writes: tuple[WriteTool, ...]
 
 
 def _read() -> tuple[Domain, ...]:
@@ -59,9 +59,9 @@ def _domain(told: dict[str, Any], lists: dict[str, str]) -> Domain:
     return Domain(**told, **pairs, fields=fields, writes=writes)
 
 
-def _write(told: dict[str, Any]) -> Write:
+def _write(told: dict[str, Any]) -> WriteTool:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
-    return Write(**values)
+    return WriteTool(**values)
 
 
 DOMAINS = _read()

@@ -31,7 +31,7 @@ class Draft:
     sources: Sources
     rng: random.Random
 
-    def used(self) -> ToolUse:
+    def encode(self) -> ToolUse:
         """Encode the arguments and return the reply in its present form."""
         self.call["arguments"] = json.dumps(self.arguments, ensure_ascii=False)
         return ToolUse(self.messages, self.tools, self.message)
@@ -76,10 +76,12 @@ def draft_of(used: ToolUse, rng: random.Random) -> Draft | None:
                  rng)  # fmt: skip
 
 
-def changed(used: ToolUse, change: Callable[[Draft], bool], rng: random.Random) -> ToolUse | None:
+def apply_change(
+    used: ToolUse, change: Callable[[Draft], bool], rng: random.Random
+) -> ToolUse | None:
     """Return a reply after one change; None if the change is impossible."""
     try:
         draft = draft_of(used, rng)
-        return draft.used() if draft is not None and change(draft) else None
+        return draft.encode() if draft is not None and change(draft) else None
     except RecursionError:  # the message is nested too deeply to be copied
         return None

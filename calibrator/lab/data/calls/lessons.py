@@ -14,9 +14,9 @@ from calibrator.features.checks import made_calls, offered_tools
 from calibrator.lab.data.calls.changes import KINDS
 from calibrator.lab.data.calls.contraries import COMMAND, commands
 from calibrator.lab.data.calls.corruptions import OTHER_REQUEST, other_request
-from calibrator.lab.data.calls.disguises import SUSPICIOUS, planted
+from calibrator.lab.data.calls.disguises import SUSPICIOUS, plant_values
 from calibrator.lab.data.calls.domains import DOMAINS, Domain
-from calibrator.lab.data.calls.drafts import Draft, changed
+from calibrator.lab.data.calls.drafts import Draft, apply_change
 from calibrator.lab.data.calls.worlds import scenes
 from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
@@ -32,7 +32,7 @@ OTHER_SHARE = 0.15  # share of right calls put after another request
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class CallLesson:
     """A reply with its label; `origin` is the way it was made, `group` its benchmark or domain."""
 
     used: ToolUse
@@ -52,7 +52,7 @@ def lessons_of(
     scene_count: int = 4_000,
     faults: int = 2,
     domains: tuple[Domain, ...] = DOMAINS,
-) -> list[Lesson]:
+) -> list[CallLesson]:
     """Return all lessons of graded rows and scenes, and variants of these.
 
     Each right graded row has `faults` wrong variants, each right scene one; some right variants
@@ -60,7 +60,7 @@ def lessons_of(
     """
     graded = [lesson for row in rows if (lesson := lesson_of(row)) is not None]
     made = [
-        Lesson(
+        CallLesson(
             s.used,
             s.correct,
             SCENE,
@@ -74,12 +74,12 @@ def lessons_of(
             *commands(round(scene_count * COMMAND_SHARE), seed),
         )
     ]
-    changed_ones = [*_changed(graded, seed, faults), *_changed(made, seed + 1, 1)]
+    changed_ones = [*_change_lessons(graded, seed, faults), *_change_lessons(made, seed + 1, 1)]
     told = [*graded, *made, *changed_ones]
-    return [*told, *_planted(told, seed)]
+    return [*told, *_plant_lessons(told, seed)]
 
 
-def lesson_of(row: Row) -> Lesson | None:
+def lesson_of(row: Row) -> CallLesson | None:
     """Return a graded row as a lesson; None for one without a label or a call."""
     if row.correct is None:
         return None
@@ -92,7 +92,7 @@ def lesson_of(row: Row) -> Lesson | None:
     if row.correct == 0:
         weight *= NOISY.get(row.benchmark or "", 1.0)
     named = (row.model or "", row.question_id)
-    return Lesson(used, row.correct, origin, row.benchmark or "", "", weight, *named)
+    return CallLesson(used, row.correct, origin, row.benchmark or "", "", weight, *named)
 
 
 def written_calls(row: Row) -> ToolUse | None:
@@ -116,38 +116,37 @@ def written_calls(row: Row) -> ToolUse | None:
     )
 
 
-def _changed(lessons: Sequence[Lesson], seed: int, faults: int) -> Iterator[Lesson]:
+def _change_lessons(lessons: Sequence[CallLesson], seed: int, faults: int) -> Iterator[CallLesson]:
     """Yield wrong variants of each right lesson, and one that is still right but suspicious."""
     right = [lesson for lesson in lessons if lesson.correct == 1]
-    alike: dict[str, list[Lesson]] = {}
+    alike: dict[str, list[CallLesson]] = {}
     for lesson in right:
         alike.setdefault(lesson.group, []).append(lesson)
     for number, lesson in enumerate(right):
         rng = random.Random(f"change {seed} {number}")
-        for kind, used in _some(lesson, KINDS, faults, rng):
+        for kind, used in _some_changes(lesson, KINDS, faults, rng):
             yield replace(lesson, used=used, correct=0, origin=CORRUPTED, kind=kind, weight=1.0)
         if rng.random() < OTHER_SHARE:
             others = [rng.choice(alike[lesson.group]).used for _ in range(10)]
             if (elsewhere := other_request(lesson.used, others, rng)) is not None:
                 yield replace(lesson, used=elsewhere, correct=0, origin=CORRUPTED,
                               kind=OTHER_REQUEST, weight=1.0)  # fmt: skip
-        for kind, used in _some(lesson, SUSPICIOUS, 1, rng):
+        for kind, used in _some_changes(lesson, SUSPICIOUS, 1, rng):
             yield replace(lesson, used=used, origin=SUSPECT, kind=kind)
 
 
-def _planted(lessons: Sequence[Lesson], seed: int) -> Iterator[Lesson]:
+def _plant_lessons(lessons: Sequence[CallLesson], seed: int) -> Iterator[CallLesson]:
     """Yield some wrong lessons with their calls' values repeated where these have no meaning."""
     for number, lesson in enumerate(lessons):
         rng = random.Random(f"plant {seed} {number}")
         if lesson.correct == 0 and rng.random() < PLANTED_SHARE:
-            used = changed(lesson.used, planted, rng)
+            used = apply_change(lesson.used, plant_values, rng)
             if used is not None:
-                kind = planted.__name__
-                yield replace(lesson, used=used, origin=CORRUPTED, kind=kind, weight=1.0)
+                yield replace(lesson, used=used, origin=CORRUPTED, kind="planted", weight=1.0)
 
 
-def _some(
-    lesson: Lesson, kinds: Mapping[str, Callable[[Draft], bool]], count: int, rng: random.Random
+def _some_changes(
+    lesson: CallLesson, kinds: Mapping[str, Callable[[Draft], bool]], count: int, rng: random.Random
 ) -> Iterator[tuple[str, ToolUse]]:
     """Yield up to `count` changes of a lesson with their kinds, in random order."""
     order = sorted(kinds)
@@ -155,7 +154,7 @@ def _some(
     for kind in order:
         if count == 0:
             return
-        used = changed(lesson.used, kinds[kind], rng)
+        used = apply_change(lesson.used, kinds[kind], rng)
         if used is not None:
             count -= 1
             yield kind, used

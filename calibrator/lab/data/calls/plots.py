@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 
-from calibrator.lab.data.calls.domains import Write
+from calibrator.lab.data.calls.domains import WriteTool
 from calibrator.lab.data.calls.stages import (
     DONE,
     Json,
@@ -51,7 +51,7 @@ def again_looked(stage: Stage) -> Iterator[Outcome]:
     yield 0, (last["name"], json.loads(last["arguments"])), list(stage.turns)
 
 
-def extra(stage: Stage) -> Iterator[Outcome]:
+def play_extra_change(stage: Stage) -> Iterator[Outcome]:
     """Yield a second change, once requested and once not."""
     other = stage.rng.choice([w for w in stage.domain.writes if w.name != stage.write.name])
     twin = Stage(stage.domain, other, stage.rng, stage.today, stage.records, stage.target)
@@ -66,11 +66,11 @@ def extra(stage: Stage) -> Iterator[Outcome]:
         yield correct, (other.name, dict(twin.values)), list(stage.turns)
 
 
-def unsaid(stage: Stage) -> Iterator[Outcome]:
+def play_unsaid_value(stage: Stage) -> Iterator[Outcome]:
     """Yield a call with a value that the user gave, and one that the user did not give."""
     told = [f"{spoken_name(n)}: {v}" for n, v in stage.spoken.items() if n != id_name_of(stage)]
     does = stage.write.does.rstrip(".")
-    asked = f"{does[:1].lower()}{does[1:]}, for {stage.who(stage.record)}."
+    asked = f"{does[:1].lower()}{does[1:]}, for {stage.name_record(stage.record)}."
     before = list(stage.turns)
     for correct in (1, 0):
         stage.turns[:] = before
@@ -79,7 +79,7 @@ def unsaid(stage: Stage) -> Iterator[Outcome]:
         yield correct, (stage.write.name, dict(stage.values)), list(stage.turns)
 
 
-def transposed(stage: Stage) -> Iterator[Outcome]:
+def play_transposed_id(stage: Stage) -> Iterator[Outcome]:
     """Yield the right call, and one with two adjacent characters of the id swapped."""
     stage.say(request_of(stage))
     look_up(stage)
@@ -153,16 +153,16 @@ def purse(stage: Stage) -> Iterator[Outcome]:
 
 PLOTS: dict[str, Callable[[Stage], Iterator[Outcome]]] = {
     "look again": again_looked,
-    "extra": extra,
-    "unsaid": unsaid,
-    "transposed": transposed,
+    "extra": play_extra_change,
+    "unsaid": play_unsaid_value,
+    "transposed": play_transposed_id,
     "part": part,
     "clash": clash,
     "purse": purse,
 }
 
 
-def suits(write: Write, twist: str) -> bool:
+def suits_twist(write: WriteTool, twist: str) -> bool:
     """Return whether a tool takes the parameters that a twist needs."""
     sources = list(write.takes.values())
     if twist == "part":

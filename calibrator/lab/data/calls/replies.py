@@ -29,13 +29,13 @@ from calibrator.lab.data.calls.stages import (
     id_name_of,
     in_words,
     look_up,
+    make_stage,
     request_of,
     spoken_name,
-    staged,
     tools_of,
 )
 from calibrator.readers.calls.reading.claims import told_by
-from calibrator.readers.calls.reading.steps import failed, is_read
+from calibrator.readers.calls.reading.steps import is_failure, is_read
 from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
 
@@ -121,7 +121,7 @@ def remarks(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Ite
         rng = random.Random(f"remark {seed} {number}")
         domain = domains[number % len(domains)]
         kind = tuple(KINDS)[number // len(domains) % len(KINDS)]
-        stage = staged(domain, rng.choice(domain.writes), rng)
+        stage = make_stage(domain, rng.choice(domain.writes), rng)
         fill(stage)
         add_rules(stage, "state" if kind == "refused" else "plain")
         if rng.random() < 0.25:
@@ -144,30 +144,30 @@ def _words(stage: Stage, **more: object) -> Json:
     """Return the words that fill a sentence about the scene's change, by placeholder."""
     does = stage.write.does.rstrip(".").replace(":", ",")
     first, _, rest = does.partition(" ")
-    participle = _PARTICIPLES.get(first.lower(), _regular(first.lower()))
+    participle = _PARTICIPLES.get(first.lower(), _past_form(first.lower()))
     spoken = {k: v for k, v in stage.spoken.items() if k != id_name_of(stage)}
     done = f"{participle} {rest}".lower()
     tool = spoken_name(stage.write.name)
     verb = stage.write.name.partition("_")[0]
-    own = _PARTICIPLES.get(verb, _regular(verb))
+    own = _PARTICIPLES.get(verb, _past_form(verb))
     told = ", ".join(f"{spoken_name(k)} {v}" for k, v in spoken.items()) or tool
     return {
-        "done": done, "done_upper": done.capitalize(), "who": stage.who(stage.record),
+        "done": done, "done_upper": done.capitalize(), "who": stage.name_record(stage.record),
         "tool": tool, "tool_upper": tool.capitalize(), "record": stage.domain.record,
         "participle": own, "id": stage.record["id"], "told": told, **more,
     }  # fmt: skip
 
 
-def _regular(verb: str) -> str:
+def _past_form(verb: str) -> str:
     return f"{verb}d" if verb.endswith("e") else f"{verb}ed"
 
 
-def _said(stage: Stage, forms: Sequence[str], **more: object) -> str:
+def _sentence(stage: Stage, forms: Sequence[str], **more: object) -> str:
     text = stage.rng.choice(forms).format(**_words(stage, **more))
     return text[:1].upper() + text[1:]
 
 
-def reported(stage: Stage) -> Iterator[Outcome]:
+def play_report(stage: Stage) -> Iterator[Outcome]:
     """Yield a report of a change, after the change and without it."""
     stage.say(request_of(stage))
     before = list(stage.turns)
@@ -175,29 +175,31 @@ def reported(stage: Stage) -> Iterator[Outcome]:
         look_up(stage)
     looked = list(stage.turns)
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
-    text = _said(stage, _CLAIMS)
+    text = _sentence(stage, _CLAIMS)
     yield 1, text, list(stage.turns)
     yield 0, text, looked if stage.rng.random() < 0.75 else before
 
 
-def failing(stage: Stage) -> Iterator[Outcome]:
+def play_failure(stage: Stage) -> Iterator[Outcome]:
     """Yield replies after a failed change: one reports the failure, the other claims success."""
     stage.say(request_of(stage))
     if stage.rng.random() < 0.8:
         look_up(stage)
     why = stage.rng.choice(_WHYS)
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(_FAILURES).format(why=why))
-    yield 1, _said(stage, _SORRY, why=why), list(stage.turns)
-    yield 0, _said(stage, _CLAIMS), list(stage.turns)
+    yield 1, _sentence(stage, _SORRY, why=why), list(stage.turns)
+    yield 0, _sentence(stage, _CLAIMS), list(stage.turns)
 
 
-def elsewhere(stage: Stage) -> Iterator[Outcome]:
+def play_other_change(stage: Stage) -> Iterator[Outcome]:
     """Yield a report of a change, after that change and after another one."""
     stage.say(request_of(stage))
     look_up(stage)
     before = list(stage.turns)
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
-    text = _said(stage, [form for form in _CLAIMS if "{done}" in form or "{participle}" in form])
+    text = _sentence(
+        stage, [form for form in _CLAIMS if "{done}" in form or "{participle}" in form]
+    )
     yield 1, text, list(stage.turns)
     other = stage.rng.choice([w for w in stage.domain.writes if w.name != stage.write.name])
     twin = Stage(stage.domain, other, stage.rng, stage.today, stage.records, stage.target)
@@ -207,34 +209,36 @@ def elsewhere(stage: Stage) -> Iterator[Outcome]:
     yield 0, text, list(stage.turns)
 
 
-def answered(stage: Stage) -> Iterator[Outcome]:
+def play_answer(stage: Stage) -> Iterator[Outcome]:
     """Yield answers to a question about a record: right, wrong, and right without a look-up."""
     rng, domain = stage.rng, stage.domain
     field = rng.choice([f for f in domain.fields if f not in domain.named_by])
-    who = stage.who(stage.record)
+    who = stage.name_record(stage.record)
     stage.say(rng.choice(QUESTIONS).format(field=spoken_name(field), who=who))
     unlooked = list(stage.turns)
     look_up(stage)
     told = {"field": spoken_name(field), "field_upper": spoken_name(field).capitalize()}
     value = stage.record[field]
     form = rng.choice(_ANSWERS)
-    right = _said(stage, [form], value=_shown(stage, value), **told)
+    right = _sentence(stage, [form], value=_value_in_words(stage, value), **told)
     yield 1, right, list(stage.turns)
-    wrong = _said(stage, [form], value=_shown(stage, _another(stage, field)), **told)
+    wrong = _sentence(
+        stage, [form], value=_value_in_words(stage, _other_value(stage, field)), **told
+    )
     if wrong != right:
         yield 0, wrong, list(stage.turns)
     if rng.random() < 0.4:
         yield 0, right, unlooked
 
 
-def _shown(stage: Stage, value: object) -> str:
+def _value_in_words(stage: Stage, value: object) -> str:
     day = value if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value) else ""
     if day and stage.rng.random() < 0.3:
         return f"{date.fromisoformat(day):%A}, {in_words(day, stage, False)}"
     return in_words(value, stage, False)
 
 
-def _another(stage: Stage, field: str) -> object:
+def _other_value(stage: Stage, field: str) -> object:
     """Return another record's value, or the value changed a little."""
     value = stage.record[field]
     others = [r[field] for r in stage.records if r[field] != value]
@@ -250,18 +254,18 @@ def _another(stage: Stage, field: str) -> object:
     return stage.rng.choice(left) if left else value
 
 
-def refused(stage: Stage) -> Iterator[Outcome]:
+def play_refusal(stage: Stage) -> Iterator[Outcome]:
     """Yield a refusal that is true and one that is false, and a claim of the forbidden change.
 
     The state of the record forbids the change or allows it.
     """
     if not stage.write.state:
-        yield from failing(stage)
+        yield from play_failure(stage)
         return
     field, value = stage.write.state
     others = [c for c in stage.domain.fields[field].split("|") if c != value]
     other = stage.rng.choice(others)
-    text = _said(stage, _REFUSALS, field=spoken_name(field), value=other)
+    text = _sentence(stage, _REFUSALS, field=spoken_name(field), value=other)
     asked = request_of(stage)
     before = list(stage.turns)
     for correct in (1, 0):
@@ -274,74 +278,85 @@ def refused(stage: Stage) -> Iterator[Outcome]:
     stage.turns[:] = before
     stage.say(asked)
     look_up(stage)
-    yield 0, _said(stage, _CLAIMS), list(stage.turns)
+    yield 0, _sentence(stage, _CLAIMS), list(stage.turns)
 
 
-def asking(stage: Stage) -> Iterator[Outcome]:
+def play_question(stage: Stage) -> Iterator[Outcome]:
     """Yield a question back, and a claim of a change that was not made."""
     stage.say(request_of(stage))
     if stage.rng.random() < 0.7:
         look_up(stage)
     field = spoken_name(stage.rng.choice(list(stage.domain.fields)))
-    yield 1, _said(stage, _ASKS, field=field), list(stage.turns)
-    yield 0, _said(stage, _CLAIMS), list(stage.turns)
+    yield 1, _sentence(stage, _ASKS, field=field), list(stage.turns)
+    yield 0, _sentence(stage, _CLAIMS), list(stage.turns)
 
 
-def thanked(stage: Stage) -> Iterator[Outcome]:
+def play_thanks(stage: Stage) -> Iterator[Outcome]:
     """Yield small talk after a change."""
     stage.say(request_of(stage))
     look_up(stage)
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
-    stage.answer(_said(stage, _CLAIMS))
+    stage.answer(_sentence(stage, _CLAIMS))
     stage.say(stage.rng.choice(_THANKS))
     yield 1, stage.rng.choice(_WELCOMES), list(stage.turns)
 
 
-def confirmed(stage: Stage) -> Iterator[Outcome]:
+def play_confirmation(stage: Stage) -> Iterator[Outcome]:
     """Yield a confirmation of an earlier change, after the change and without it."""
     stage.say(request_of(stage))
     look_up(stage)
     before = list(stage.turns)
-    text, again = _said(stage, _YESES), {"role": "user", "content": stage.rng.choice(_AGAIN)}
+    text, again = _sentence(stage, _YESES), {"role": "user", "content": stage.rng.choice(_AGAIN)}
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
-    stage.answer(_said(stage, _CLAIMS))
+    stage.answer(_sentence(stage, _CLAIMS))
     yield 1, text, [*stage.turns, again]
-    said = {"role": "assistant", "content": _said(stage, _ASKS, field="name")}
+    said = {"role": "assistant", "content": _sentence(stage, _ASKS, field="name")}
     yield 0, text, [*before, said, again]
 
 
-def counted(stage: Stage) -> Iterator[Outcome]:
+def play_count(stage: Stage) -> Iterator[Outcome]:
     """Yield counts of records: the listed number, another number, and one without a look-up."""
-    stage.say(f"How many {stage.domain.record}s are there for {stage.who(stage.record)}?")
+    stage.say(f"How many {stage.domain.record}s are there for {stage.name_record(stage.record)}?")
     before = list(stage.turns)
     held = stage.rng.randrange(3, 60)
     tool = stage.domain.find[0]
-    stage.call(tool, {"query": stage.who(stage.record)}, json.dumps({"count": held}))
+    stage.call(tool, {"query": stage.name_record(stage.record)}, json.dumps({"count": held}))
     form = stage.rng.choice(_COUNTS)
-    yield 1, _said(stage, [form], n=held), list(stage.turns)
-    yield 0, _said(stage, [form], n=held + stage.rng.choice((-2, -1, 1, 2, 3))), list(stage.turns)
-    yield 0, _said(stage, [form], n=held), before
+    yield 1, _sentence(stage, [form], n=held), list(stage.turns)
+    yield (
+        0,
+        _sentence(stage, [form], n=held + stage.rng.choice((-2, -1, 1, 2, 3))),
+        list(stage.turns),
+    )
+    yield 0, _sentence(stage, [form], n=held), before
 
 
-def assured(stage: Stage) -> Iterator[Outcome]:
+def play_assurance(stage: Stage) -> Iterator[Outcome]:
     """Yield the assurance that enough is available, after a look-up and without one."""
     needed = stage.rng.randrange(2, 40)
     asked = stage.rng.choice(_NEEDS).format(n=needed, **_words(stage))
     stage.say(asked)
     before = list(stage.turns)
     held = needed + stage.rng.randrange(0, 20)
-    told = {"who": stage.who(stage.record), "left": held}
+    told = {"who": stage.name_record(stage.record), "left": held}
     stage.call(stage.domain.find[0], {"query": told["who"]}, json.dumps(told))
-    text = _said(stage, _ASSURANCES, n=stage.rng.choice((needed, needed, held)))
+    text = _sentence(stage, _ASSURANCES, n=stage.rng.choice((needed, needed, held)))
     yield 1, text, list(stage.turns)
-    yield 0, _said(stage, _ASSURANCES, n=needed), before
+    yield 0, _sentence(stage, _ASSURANCES, n=needed), before
 
 
 KINDS: dict[str, Callable[[Stage], Iterator[Outcome]]] = {
-    each.__name__: each
-    for each in (reported, failing, elsewhere, answered, refused, asking, thanked, confirmed,
-                 counted, assured)
-}  # fmt: skip
+    "reported": play_report,
+    "failing": play_failure,
+    "elsewhere": play_other_change,
+    "answered": play_answer,
+    "refused": play_refusal,
+    "asking": play_question,
+    "thanked": play_thanks,
+    "confirmed": play_confirmation,
+    "counted": play_count,
+    "assured": play_assurance,
+}
 
 
 # --- replies of graded rows -----------------------------------------------------------------------
@@ -359,17 +374,17 @@ def real_remarks(rows: Sequence[Row], seed: int) -> list[Remark]:
     for row in rows:
         used = row.tool_use
         if used is not None and used.has_calls and row.correct == 1:
-            fresh = [each for each in _spoken(used) if str(each.message) not in seen]
+            fresh = [each for each in _text_turns(used) if str(each.message) not in seen]
             seen |= {str(each.message) for each in fresh}
             found += [Remark(each, 1, "spoken", False) for each in fresh]
         elif row.benchmark == IRRELEVANT and row.correct == 1 and row.answer.strip("[] \n"):
-            found += [Remark(each, 1, "no call", False) for each in _uncalled(row)]
+            found += [Remark(each, 1, "no call", False) for each in _replies_without_calls(row)]
     if len(found) > MAX_REAL:
         found = rng.sample(found, MAX_REAL)
-    return [*found, *(wrong for each in found for wrong in _unfounded(each, rng))]
+    return [*found, *(wrong for each in found for wrong in _unfounded_claims(each, rng))]
 
 
-def _spoken(used: ToolUse) -> Iterator[ToolUse]:
+def _text_turns(used: ToolUse) -> Iterator[ToolUse]:
     """Yield the assistant's turns of text, each with the messages before it."""
     messages = [each for each in used.messages if isinstance(each, Mapping)]
     for at, message in enumerate(messages):
@@ -379,7 +394,7 @@ def _spoken(used: ToolUse) -> Iterator[ToolUse]:
             yield ToolUse(messages[:at], used.tools, message)
 
 
-def _uncalled(row: Row) -> Iterator[ToolUse]:
+def _replies_without_calls(row: Row) -> Iterator[ToolUse]:
     request, sign, _ = row.question.partition("Available functions (JSON):")
     if not sign or written_calls(row) is not None:
         return
@@ -388,7 +403,7 @@ def _uncalled(row: Row) -> Iterator[ToolUse]:
     yield ToolUse([{"role": "user", "content": said}], tools, {"content": row.answer})
 
 
-def _unfounded(remark: Remark, rng: random.Random) -> Iterator[Remark]:
+def _unfounded_claims(remark: Remark, rng: random.Random) -> Iterator[Remark]:
     """Yield a reply that claims a completed act without the act, and after an error."""
     messages = list(remark.used.messages)
     users = [at for at, each in enumerate(messages) if each.get("role") == "user"]
@@ -399,7 +414,7 @@ def _unfounded(remark: Remark, rng: random.Random) -> Iterator[Remark]:
     if not any(_is_act(each) for each in since):
         return
     called = [each for each in since if each.get("role") == "tool"]
-    if any(failed(str(each.get("content"))) for each in called):
+    if any(is_failure(str(each.get("content"))) for each in called):
         return
     left = [*messages[: users[-1] + 1], *_without_acts(since)]
     yield Remark(ToolUse(left, remark.used.tools, remark.used.message), 0, "unacted", False)

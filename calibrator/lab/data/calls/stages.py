@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
-from calibrator.lab.data.calls.domains import DOMAINS, Domain, Write
+from calibrator.lab.data.calls.domains import DOMAINS, Domain, WriteTool
 from calibrator.scorer import ToolUse
 
 Json = dict[str, Any]
@@ -94,7 +94,7 @@ class Stage:
     """A scene under construction."""
 
     domain: Domain
-    write: Write
+    write: WriteTool
     rng: random.Random
     today: date
     records: list[Json]
@@ -120,19 +120,19 @@ class Stage:
     def call(self, name: str, arguments: Json, result: str) -> None:
         """Append an earlier call and its result to the turns."""
         self.count += 1
-        message = said(name, arguments, f"c{self.count}")
+        message = call_message(name, arguments, f"c{self.count}")
         if self.rng.random() < 0.15:
             message["content"] = self.rng.choice(THOUGHTS)
         content = {"role": "tool", "tool_call_id": f"c{self.count}", "content": result}
         self.turns += [message, content]
 
-    def who(self, record: Json) -> str:
+    def name_record(self, record: Json) -> str:
         """Return the words by which a user names a record."""
         named = [str(record[name]) for name in self.domain.named_by]
         return " / ".join(named) if self.rng.random() < 0.5 else f"{named[0]} ({named[1]})"
 
 
-def said(name: str, arguments: Json, call_id: str = "last") -> Json:
+def call_message(name: str, arguments: Json, call_id: str = "last") -> Json:
     """Return an assistant's message that makes one call."""
     function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
     return {
@@ -172,7 +172,7 @@ def drawn_value(kind: str, today: date, rng: random.Random) -> Any:
     return rng.choice(kind.split("|"))
 
 
-def staged(domain: Domain, write: Write, rng: random.Random) -> Stage:
+def make_stage(domain: Domain, write: WriteTool, rng: random.Random) -> Stage:
     """Set up a scene: a day, some records, and the one to change, in a state that allows it."""
     today = date(2023, 1, 2) + timedelta(rng.randrange(1_500))
     records: list[Json] = []
@@ -199,7 +199,7 @@ def fill(stage: Stage, *, is_weekday: bool = False) -> None:
         elif word == "field":
             value = stage.record[rest]
         elif word == "most":
-            value = _below(stage, rest)
+            value = _amount_below(stage, rest)
         elif rest.startswith("choice"):
             kind = stage.domain.fields[rest.partition(" ")[2]]
             others = [c for c in kind.split("|") if c != stage.record.get(name)]
@@ -213,7 +213,7 @@ def fill(stage: Stage, *, is_weekday: bool = False) -> None:
         stage.spoken[name] = in_words(value, stage, is_weekday)
 
 
-def _below(stage: Stage, name: str) -> Any:
+def _amount_below(stage: Stage, name: str) -> Any:
     most = stage.record[name] = stage.record[name] or 2
     if isinstance(most, int):
         return stage.rng.randrange(1, max(2, most + 1))
@@ -312,7 +312,7 @@ def id_name_of(stage: Stage) -> str:
     return next(name for name, source in stage.write.takes.items() if source == "id")
 
 
-def _listed(stage: Stage, records: list[Json]) -> str:
+def _list_records(stage: Stage, records: list[Json]) -> str:
     """Return records as a tool lists them: JSON in one of three forms, or lines."""
     shown = [
         {id_name_of(stage): r["id"], **{k: v for k, v in r.items() if k != "id"}} for r in records
@@ -335,14 +335,16 @@ def look_up(stage: Stage, *, is_long: bool = True, is_wide: bool = False) -> Non
     named = str(stage.record[rng.choice(domain.named_by)])
     same = [r for r in stage.records if named in map(str, r.values())]
     shown = stage.records if is_wide or rng.random() < 0.6 else same
-    stage.call(domain.find[0], {"query": named}, _listed(stage, shown))
+    stage.call(domain.find[0], {"query": named}, _list_records(stage, shown))
     if is_long and rng.random() < 0.35:
         stage.call(
-            domain.show[0], {id_name_of(stage): stage.record["id"]}, _one(stage, stage.record)
+            domain.show[0],
+            {id_name_of(stage): stage.record["id"]},
+            _write_record(stage, stage.record),
         )
 
 
-def _one(stage: Stage, record: Json) -> str:
+def _write_record(stage: Stage, record: Json) -> str:
     shown = {id_name_of(stage): record["id"], **{k: v for k, v in record.items() if k != "id"}}
     if stage.rng.random() < 0.7:
         return json.dumps(shown, ensure_ascii=False)

@@ -34,23 +34,23 @@ def taken_away(used: ToolUse, reason: str) -> ToolUse | None:
 
     Returns None if no edit removes it.
     """
-    kind, name = _named(reason)
+    kind, name = _split_reason(reason)
     edits = _EDITS.get(kind)
     if edits is None:
         return None
     for edited in itertools.islice(edits(used, name), MOST_TRIED):
-        if (kind, name) not in map(_named, reasons(read_reply(edited))):
+        if (kind, name) not in map(_split_reason, reasons(read_reply(edited))):
             return edited
     return None
 
 
-def _named(reason: str) -> tuple[str, str]:
+def _split_reason(reason: str) -> tuple[str, str]:
     """Return the kind of a reason and the argument that it names or "", without similar texts."""
     kind, _, rest = reason.partition(": ")
     return kind, rest.partition(DIFFERS)[0]
 
 
-def _copied(used: ToolUse) -> tuple[list[Any], list[Any], Json]:
+def _copy_parts(used: ToolUse) -> tuple[list[Any], list[Any], Json]:
     given = copy.deepcopy((list(used.messages), list(used.tools), dict(used.message)))
     return given[0], given[1], given[2]
 
@@ -69,7 +69,7 @@ def _arguments(function: Json) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-def _said(messages: list[Any], sentence: str) -> bool:
+def _append_sentence(messages: list[Any], sentence: str) -> bool:
     """Append a sentence to the user's last words; False if there are none."""
     for message in reversed(messages):
         if isinstance(message, dict) and message.get("role") == "user":
@@ -82,31 +82,31 @@ def _said(messages: list[Any], sentence: str) -> bool:
 
 def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
     """Yield the reply after the user has said the value of the argument at `path`."""
-    messages, tools, message = _copied(used)
+    messages, tools, message = _copy_parts(used)
     view = view_of(used)
     values = [v for c in view.calls for v in c.values if v.path.replace(" ", ".")[:60] == path]
     spoken = " ".join(name_words(path.rpartition(".")[2])) or "value"
     told = ", ".join(dict.fromkeys(str(value.raw) for value in values))
-    if values and _said(messages, f"The {spoken} is {told}."):
+    if values and _append_sentence(messages, f"The {spoken} is {told}."):
         yield ToolUse(messages, tools, message)
 
 
 def _placeholder_filled(used: ToolUse, path: str) -> Iterator[ToolUse]:
     """Yield the reply with a real value instead of a placeholder; the user then has said it."""
-    messages, tools, message = _copied(used)
+    messages, tools, message = _copy_parts(used)
     name = path.partition(".")[0]
     for function in _functions(message):
         arguments = _arguments(function)
         if isinstance(arguments.get(name), str):
             new = _STANDIN["mail" if "@" in arguments[name] else "other"]
             function["arguments"] = json.dumps(arguments | {name: new}, ensure_ascii=False)
-            if _said(messages, f"The {' '.join(name_words(name))} is {new}."):
+            if _append_sentence(messages, f"The {' '.join(name_words(name))} is {new}."):
                 yield ToolUse(messages, tools, message)
 
 
 def _without_earlier(used: ToolUse, _: str) -> Iterator[ToolUse]:
     """Yield the reply without earlier calls that equal its own, and without their results."""
-    messages, tools, message = _copied(used)
+    messages, tools, message = _copy_parts(used)
     own = {(f.get("name"), json.dumps(_arguments(f), sort_keys=True)) for f in _functions(message)}
     gone: set[Any] = set()
     kept: list[Any] = []
@@ -133,7 +133,7 @@ def _looked_up(used: ToolUse, _: str) -> Iterator[ToolUse]:
     """Yield the reply after a look-up of its own arguments, one for each tool that reads."""
     for tool in view_of(used).tools:
         if is_read(tool):
-            messages, tools, message = _copied(used)
+            messages, tools, message = _copy_parts(used)
             held = [_arguments(function) for function in _functions(message)]
             asked = {"name": tool, "arguments": "{}"}
             call = {"id": "call_looked_up", "type": "function", "function": asked}
@@ -144,9 +144,9 @@ def _looked_up(used: ToolUse, _: str) -> Iterator[ToolUse]:
             yield ToolUse(messages, tools, message)
 
 
-def _offered(used: ToolUse, _: str) -> Iterator[ToolUse]:
+def _offer_tools(used: ToolUse, _: str) -> Iterator[ToolUse]:
     """Yield the reply with its unknown tools added to those that were offered."""
-    messages, tools, message = _copied(used)
+    messages, tools, message = _copy_parts(used)
     known = view_of(used).tools
     for function in _functions(message):
         name = function.get("name")
@@ -161,8 +161,8 @@ def _offered(used: ToolUse, _: str) -> Iterator[ToolUse]:
 def _schema(change: Callable[[Json, Json], None]) -> Callable[[ToolUse, str], Iterator[ToolUse]]:
     """Return an edit that applies `change` to the schema and the arguments of each called tool."""
 
-    def edited(used: ToolUse, _: str) -> Iterator[ToolUse]:
-        messages, tools, message = _copied(used)
+    def edit_schema(used: ToolUse, _: str) -> Iterator[ToolUse]:
+        messages, tools, message = _copy_parts(used)
         for function in _functions(message):
             for tool in tools:
                 held = tool.get("function", tool) if isinstance(tool, dict) else {}
@@ -171,7 +171,7 @@ def _schema(change: Callable[[Json, Json], None]) -> Callable[[ToolUse, str], It
                     change(schema, _arguments(function))
         yield ToolUse(messages, tools, message)
 
-    return edited
+    return edit_schema
 
 
 def _nothing_required(schema: Json, given: Json) -> None:
@@ -200,7 +200,7 @@ def _without_sentence(used: ToolUse, _: str) -> Iterator[ToolUse]:
             continue
         parts = re.split(r"(?<=[.!?;\n])", text)
         for place in range(len(parts)):
-            messages, tools, message = _copied(used)
+            messages, tools, message = _copy_parts(used)
             messages[at]["content"] = "".join([*parts[:place], *parts[place + 1 :]])
             yield ToolUse(messages, tools, message)
 
@@ -218,7 +218,7 @@ def _dates_moved(used: ToolUse, _: str) -> Iterator[ToolUse]:
             when = calendar_day((year, month, min(day, 28) if days == 1 else day))
             if when is None:
                 continue
-            messages, tools, message = _copied(used)
+            messages, tools, message = _copy_parts(used)
             function = _functions(message)[number]
             text = str(function["arguments"])
             moved = (when + timedelta(days)).isoformat()
@@ -232,7 +232,7 @@ _EDITS: dict[str, Callable[[ToolUse, str], Iterator[ToolUse]]] = {
     "the same call has been made already": _without_earlier,
     "the same call has failed already": _without_earlier,
     "no read-only call came before this one": _looked_up,
-    "the tool was not offered": _offered,
+    "the tool was not offered": _offer_tools,
     "a required argument is missing": _schema(_nothing_required),
     "an argument has another type than the schema says": _schema(_any_type),
     "an argument is not among the values that the schema allows": _schema(_as_choice),

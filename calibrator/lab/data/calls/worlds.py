@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
-from calibrator.lab.data.calls.domains import DOMAINS, Domain, Write
-from calibrator.lab.data.calls.plots import PLOTS, Outcome, Reply, suits
+from calibrator.lab.data.calls.domains import DOMAINS, Domain, WriteTool
+from calibrator.lab.data.calls.plots import PLOTS, Outcome, Reply, suits_twist
 from calibrator.lab.data.calls.stages import (
     CHECKS,
     DONE,
@@ -27,15 +27,15 @@ from calibrator.lab.data.calls.stages import (
     Scene,
     Stage,
     add_rules,
+    call_message,
     drawn_value,
     fill,
     id_name_of,
     in_words,
     look_up,
+    make_stage,
     request_of,
-    said,
     spoken_name,
-    staged,
     tools_of,
 )
 from calibrator.scorer import ToolUse
@@ -49,15 +49,15 @@ def scenes(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Iter
         rng = random.Random(f"scene {seed} {number}")
         domain = domains[number % len(domains)]
         twist = TWISTS[number // len(domains) % len(TWISTS)]
-        yield from _played(domain, twist, rng, f"{seed}/{number}")
+        yield from _play_scene(domain, twist, rng, f"{seed}/{number}")
 
 
-def _played(domain: Domain, twist: str, rng: random.Random, group: str) -> Iterator[Scene]:
+def _play_scene(domain: Domain, twist: str, rng: random.Random, group: str) -> Iterator[Scene]:
     """Yield the replies of one scene."""
     fitting = [w for w in domain.writes if _fits(w, twist)]
     if not fitting:
         fitting, twist = list(domain.writes), "plain"
-    stage = staged(domain, rng.choice(fitting), rng)
+    stage = make_stage(domain, rng.choice(fitting), rng)
     fill(stage, is_weekday=twist == "weekday")
     if twist == "weekday":
         _near_days(stage)
@@ -69,14 +69,14 @@ def _played(domain: Domain, twist: str, rng: random.Random, group: str) -> Itera
     outcomes = list(_outcomes(stage, twist))
     tools = tools_of(stage)
     for correct, reply, turns in outcomes:
-        message = said(reply[0], reply[1])
+        message = call_message(reply[0], reply[1])
         if rng.random() < 0.2:
             message["content"] = rng.choice(THOUGHTS)
         system = {"role": "system", "content": " ".join(stage.rules)}
         yield Scene(ToolUse([system, *turns], tools, message), correct, domain.name, twist, group)
 
 
-def _fits(write: Write, twist: str) -> bool:
+def _fits(write: WriteTool, twist: str) -> bool:
     """Return whether a tool has what a twist of the scene needs."""
     if twist in ("state", "late"):
         return getattr(write, twist) is not None
@@ -86,7 +86,7 @@ def _fits(write: Write, twist: str) -> bool:
         return any(source.startswith("most") for source in write.takes.values())
     if twist == "weekday":
         return any("date" in source for source in write.takes.values())
-    return suits(write, twist)
+    return suits_twist(write, twist)
 
 
 def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
@@ -104,7 +104,7 @@ def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
     if twist == "first look":
         yield from _first_outcomes(stage)
         return
-    if twist == "extreme" and (asked := _extreme(stage)):
+    if twist == "extreme" and (asked := _request_extreme(stage)):
         stage.say(asked)
     elif twist == "correction":
         other = _sibling(stage)
@@ -112,7 +112,7 @@ def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
         if rng.random() < 0.5:
             look_up(stage, is_long=False)
             stage.answer("I have found it. One moment.")
-        stage.say(rng.choice(SLIPS).format(who=stage.who(stage.record)))
+        stage.say(rng.choice(SLIPS).format(who=stage.name_record(stage.record)))
     elif twist == "second":
         other = _sibling(stage)
         stage.say(f"{request_of(stage, other)} And then: {request_of(stage)}")
@@ -124,7 +124,9 @@ def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
         stage.call(stage.write.name, values, rng.choice(DONE))
     if twist == "confirm":
         check = rng.choice(CHECKS)
-        question = check.format(tool=spoken_name(stage.write.name), who=stage.who(stage.record))
+        question = check.format(
+            tool=spoken_name(stage.write.name), who=stage.name_record(stage.record)
+        )
         checked = [
             {"role": "assistant", "content": question},
             {"role": "user", "content": rng.choice(YES)},
@@ -137,7 +139,7 @@ def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
         stage.call(*right, rng.choice(DONE))
         yield 0, right, list(stage.turns)
         return
-    yield 0, _faulty(stage, twist, right), list(stage.turns)
+    yield 0, _faulty_call(stage, twist, right), list(stage.turns)
 
 
 def _sibling(stage: Stage) -> Json:
@@ -145,7 +147,7 @@ def _sibling(stage: Stage) -> Json:
     return stage.records[(stage.target + 1) % len(stage.records)]
 
 
-def _faulty(stage: Stage, twist: str, right: Reply) -> Reply:
+def _faulty_call(stage: Stage, twist: str, right: Reply) -> Reply:
     """Return the right call with the fault that the twist is about."""
     rng, (name, values) = stage.rng, right
     wrong = dict(values)
@@ -165,12 +167,12 @@ def _faulty(stage: Stage, twist: str, right: Reply) -> Reply:
         wrong[days[0]] = day.isoformat()
         return name, wrong
     if twist == "plain":
-        return _otherwise(stage, right)
+        return _other_call(stage, right)
     wrong[id_name_of(stage)] = _sibling(stage)["id"]
     return name, wrong
 
 
-def _otherwise(stage: Stage, right: Reply) -> Reply:
+def _other_call(stage: Stage, right: Reply) -> Reply:
     """Return another tool for the same record, another record, or another value."""
     rng, (name, values) = stage.rng, right
     id_name = id_name_of(stage)
@@ -226,7 +228,9 @@ def _question_outcomes(stage: Stage) -> Iterator[Outcome]:
     fields = [f for f in stage.domain.fields if f not in stage.domain.named_by]
     asked = stage.rng.choice(QUESTIONS)
     stage.say(
-        asked.format(field=spoken_name(stage.rng.choice(fields)), who=stage.who(stage.record))
+        asked.format(
+            field=spoken_name(stage.rng.choice(fields)), who=stage.name_record(stage.record)
+        )
     )
     if stage.rng.random() < 0.5:
         look_up(stage, is_long=False)
@@ -249,7 +253,7 @@ def _first_outcomes(stage: Stage) -> Iterator[Outcome]:
         yield 0, (stage.write.name, dict(stage.values)), list(stage.turns)
 
 
-def _extreme(stage: Stage) -> str:
+def _request_extreme(stage: Stage) -> str:
     """Choose the record with the most or least of something, and return a request for it.
 
     Returns an empty text if the records have no field for it.

@@ -57,7 +57,7 @@ class Corruption:
     answer: str
 
 
-def corrupted(rows: Sequence[Row], kind: str, seed: int = 0) -> list[Corruption]:
+def corrupt_rows(rows: Sequence[Row], kind: str, seed: int = 0) -> list[Corruption]:
     """Return one corruption of each right row of a benchmark to which the kind applies.
 
     The same rows and seed give the same corruptions. Raises KeyError for an unknown kind.
@@ -145,7 +145,7 @@ class _Replies:
     rows: dict[str, list[Row]]
     nearest: dict[str, str] | None  # the key of the most similar question; None to draw at random
 
-    def elsewhere(self, own: str, gold: str, rng: random.Random) -> str | None:
+    def other_reply(self, own: str, gold: str, rng: random.Random) -> str | None:
         """Return a right reply to another question that is no right reply to this one, or None."""
         if self.nearest is not None:
             other = self.nearest.get(own)
@@ -180,4 +180,4 @@ def _reply_elsewhere(right: Sequence[Row], seed: int, *, is_nearest: bool) -> Ch
         places = nearest_questions([rows[key][0].question for key in keys])
         nearest = {key: keys[place] for key, place in zip(keys, places, strict=True)}
     replies = _Replies(keys, rows, nearest)
-    return lambda at, rng: replies.elsewhere(own[at], _gold(right[at]), rng)
+    return lambda at, rng: replies.other_reply(own[at], _gold(right[at]), rng)

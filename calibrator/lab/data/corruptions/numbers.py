@@ -25,7 +25,7 @@ def last_number_changed(answer: str, rng: random.Random) -> str | None:
         pass
     if found is None or len(found[0]) > MAX_DIGITS:
         return None
-    return answer[: found.start()] + moved(found[0], rng) + answer[found.end() :]
+    return answer[: found.start()] + move_number(found[0], rng) + answer[found.end() :]
 
 
 def result_changed(answer: str, rng: random.Random) -> str | None:
@@ -45,7 +45,7 @@ def result_changed(answer: str, rng: random.Random) -> str | None:
     if not found:
         return None
     one = rng.choice(found)
-    return answer[: one.start(1)] + moved(one[1], rng) + answer[one.end(1) :]
+    return answer[: one.start(1)] + move_number(one[1], rng) + answer[one.end(1) :]
 
 
 def arrival_changed(answer: str, rng: random.Random) -> str | None:
@@ -61,7 +61,7 @@ def arrival_changed(answer: str, rng: random.Random) -> str | None:
     before = [each for each in found[:-1] if each[0] == last]
     if not before:
         return None
-    other, end, parts = moved(last, rng), 0, []
+    other, end, parts = move_number(last, rng), 0, []
     for each in before:
         parts += [answer[end : each.start()], other]
         end = each.end()
@@ -76,7 +76,7 @@ def _is_computed(answer: str, equals: int) -> bool:
     return any(each.isdigit() for each in left) and _OPERATION.search(left) is not None
 
 
-def moved(number: str, rng: random.Random) -> str:
+def move_number(number: str, rng: random.Random) -> str:
     """Return another number of the same form: a step away, a digit changed, or another size."""
     plain = number.replace(",", "")
     whole, _, fraction = plain.partition(".")
@@ -90,11 +90,11 @@ def moved(number: str, rng: random.Random) -> str:
         ways[1:] = [value + rng.choice((-40, -20, -10, 10)), value + rng.choice((-7, -4, 5, 8))]
     rng.shuffle(ways)
     ways += [value + 7 * step, abs(value) + 7 * step]
-    written = (_written(new, number, decimals) for new in ways)
+    written = (_write_like(new, number, decimals) for new in ways)
     return next(each for each in written if _is_another(each, number, value))
 
 
-def _written(value: float, number: str, decimals: int) -> str:
+def _write_like(value: float, number: str, decimals: int) -> str:
     """Return a value in the form of a number, with its separators, decimals and leading zeros."""
     if "," in number:
         return f"{value:,.{decimals}f}"

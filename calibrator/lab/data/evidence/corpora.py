@@ -16,7 +16,7 @@ from calibrator.lab.data.evidence.edits import (
     CHANGES,
     add_detail,
     apply,
-    ending,
+    find_circumstance,
     names_in,
 )
 from calibrator.lab.data.evidence.rewording import HARMLESS, shorten
@@ -95,19 +95,19 @@ def _pairs(
     premise = list(window)
     drawn: list[Claim] = []
     for at in claims[: rng.randint(2, 4)]:
-        drawn += _changed(premise, at, text, rng)
+        drawn += _change_claim(premise, at, text, rng)
     if not drawn:
         return
     if left_out is not None:
         drawn += _left_out(window, left_out, rng)
-    drawn += _enlarged(premise, rng.choice(claims), drawn, before, rng)
+    drawn += _enlarge_claim(premise, rng.choice(claims), drawn, before, rng)
     if before and rng.random() < 0.35:
         drawn.append(Claim("neutral", rng.choice(before), -1))
     shown = " ".join(sentence for at, sentence in enumerate(premise) if at != left_out)
-    yield from finish(_balanced(drawn, rng), shown, group, kind, rng)
+    yield from finish(_balance_labels(drawn, rng), shown, group, kind, rng)
 
 
-def _changed(premise: list[str], at: int, text: str, rng: random.Random) -> list[Claim]:
+def _change_claim(premise: list[str], at: int, text: str, rng: random.Random) -> list[Claim]:
     """Return a sentence and its changed form; either of them may be put into the context."""
     sentence = premise[at]
     short = shorten(sentence, text, rng) if rng.random() < 0.4 else None
@@ -130,12 +130,12 @@ def _left_out(window: list[str], at: int, rng: random.Random) -> list[Claim]:
     return found + ([Claim("neutral", changed, at)] if changed else [])
 
 
-def _enlarged(
+def _enlarge_claim(
     premise: list[str], at: int, drawn: list[Claim], before: list[str], rng: random.Random
 ) -> list[Claim]:
     """Return a sentence that claims more than the context; the context may hold another detail."""
     # A circumstance of another passage is harder to detect than one of our list.
-    with_ending = [each for each in before if ending(each)]
+    with_ending = [each for each in before if find_circumstance(each)]
     source = rng.choice(with_ending) if with_ending else ""
     sentence = premise[at]
     if rng.random() < 0.5:
@@ -149,7 +149,7 @@ def _enlarged(
     return [Claim("neutral", other, at), Claim("entail", stated, at)]
 
 
-def _balanced(drawn: list[Claim], rng: random.Random) -> list[Claim]:
+def _balance_labels(drawn: list[Claim], rng: random.Random) -> list[Claim]:
     """Return the claims with at most one more of any label than of the rarest one."""
     by_label: dict[str, list[Claim]] = {"entail": [], "contradict": [], "neutral": []}
     for claim in drawn:
@@ -179,7 +179,7 @@ def finish(
             rng.shuffle(both)
             text = " ".join(both)
         elif rng.random() < 0.1:
-            text = rng.choice(words["quotes"]).replace("$s", _lowered(text))
+            text = rng.choice(words["quotes"]).replace("$s", _lower_first(text))
         yield {
             "kind": kind,
             "group": group,
@@ -199,7 +199,7 @@ def _question(text: str, rng: random.Random) -> str:
     return str(rng.choice(data("edits")["questions"]))
 
 
-def _lowered(sentence: str) -> str:
+def _lower_first(sentence: str) -> str:
     """Return the sentence with a small first letter, unless its first word is a name."""
     first = sentence.split()[0]
     common = (

@@ -15,9 +15,9 @@ from calibrator.lab.data.evidence.passages import NAMES
 from calibrator.lab.data.evidence.words.templates import capital, data, fill
 from calibrator.lab.data.evidence.words.values import (
     MONTHS,
+    FactValue,
     Style,
-    Value,
-    differs,
+    is_different,
     parse_slot,
     write,
 )
@@ -32,33 +32,33 @@ class Talk:
     """A talk about some values: the final ones, the corrected ones, and the fields never named."""
 
     form: dict[str, Any]
-    values: dict[str, Value]
-    corrected: dict[str, Value]
+    values: dict[str, FactValue]
+    corrected: dict[str, FactValue]
     absent: list[str]
     style: Style
     lines: list[tuple[str, str]] = field(default_factory=list)
 
-    def text(self, value: Value, rng: random.Random) -> str:
+    def text(self, value: FactValue, rng: random.Random) -> str:
         """Write a value in the style of the talk."""
         return write(value, self.style, rng)
 
 
-def draw(spec: str, others: list[Value], rng: random.Random) -> Value:
+def draw(spec: str, others: list[FactValue], rng: random.Random) -> FactValue:
     """Draw a value for a slot that differs from others of its unit."""
     unit, *rest = spec.split()
     for _ in range(60):
         if unit == "person":
             words = data("names")
-            value = Value(unit, f"{rng.choice(words['given'])} {rng.choice(words['family'])}")
+            value = FactValue(unit, f"{rng.choice(words['given'])} {rng.choice(words['family'])}")
         elif unit in (*NAMES, "family"):
-            value = Value(unit, rng.choice(data("names")[unit]))
+            value = FactValue(unit, rng.choice(data("names")[unit]))
         elif unit == "year":
-            value = Value(unit, str(rng.randint(int(rest[0]), int(rest[1]))))
+            value = FactValue(unit, str(rng.randint(int(rest[0]), int(rest[1]))))
         else:
             drawn = parse_slot(spec, rng)
             assert drawn is not None, f"the slot {spec!r} has no values"
             value = drawn
-        if all(value.unit != each.unit or differs(value, each) for each in others):
+        if all(value.unit != each.unit or is_different(value, each) for each in others):
             break
     return value
 
@@ -69,14 +69,14 @@ def random_talk(rng: random.Random) -> Talk:
     slots = list(form["slots"])
     rng.shuffle(slots)
     named = slots[: rng.randint(3, len(slots) - 1)]
-    values: dict[str, Value] = {}
-    corrected: dict[str, Value] = {}
+    values: dict[str, FactValue] = {}
+    corrected: dict[str, FactValue] = {}
     for slot in named:
         values[slot] = draw(form["slots"][slot]["unit"], list(values.values()), rng)
         if rng.random() < 0.35:
             known = [*values.values(), *corrected.values()]
             corrected[slot] = draw(form["slots"][slot]["unit"], known, rng)
-    return Talk(form, values, corrected, slots[len(named) :], Style.drawn(rng))
+    return Talk(form, values, corrected, slots[len(named) :], Style.draw(rng))
 
 
 def dialogue_text(talk: Talk, rng: random.Random) -> str:
@@ -124,7 +124,7 @@ def mail_text(talk: Talk, rng: random.Random) -> str:
     return "\n".join(["Hello,", "", body, *late, "", f"Best wishes\n{name}"])
 
 
-def _say(talk: Talk, form: str, value: Value, rng: random.Random, **texts: str) -> str:
+def _say(talk: Talk, form: str, value: FactValue, rng: random.Random, **texts: str) -> str:
     return fill(form, {"v": talk.text(value, rng), **texts})
 
 
@@ -138,7 +138,7 @@ def _correction(talk: Talk, slot: str, kind: str, rng: random.Random) -> str:
 # --- claims and extractions -----------------------------------------------------------------------
 
 
-def false_value(talk: Talk, slot: str, rng: random.Random) -> Value:
+def false_value(talk: Talk, slot: str, rng: random.Random) -> FactValue:
     """Draw a wrong final value of a slot, such as the one before a correction."""
     if slot in talk.corrected and rng.random() < 0.7:
         return talk.corrected[slot]
@@ -151,11 +151,11 @@ def false_value(talk: Talk, slot: str, rng: random.Random) -> Value:
     return draw(talk.form["slots"][slot]["unit"], [value], rng)
 
 
-def claim(talk: Talk, slot: str, value: Value, rng: random.Random) -> tuple[str, str]:
+def claim(talk: Talk, slot: str, value: FactValue, rng: random.Random) -> tuple[str, str]:
     """Return a question about a slot and a claim that it has this value."""
     spec = talk.form["slots"][slot]
     question = f"What is {spec['label']}?"
-    style = talk.style if rng.random() < 0.6 else Style.drawn(rng, talk.style.currency)
+    style = talk.style if rng.random() < 0.6 else Style.draw(rng, talk.style.currency)
     text = write(value, style, rng)
     if rng.random() < 0.25:
         return question, rng.choice(
@@ -198,7 +198,7 @@ def extraction(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
     return question, f"```json\n{text}\n```" if rng.random() < 0.15 else text
 
 
-def _json_value(talk: Talk, value: Value, rng: random.Random) -> str | int:
+def _json_value(talk: Talk, value: FactValue, rng: random.Random) -> str | int:
     if value.unit == "number":
         return int(value.number)
     if value.unit == "word":
@@ -218,7 +218,7 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
             if number == 0 or rng.random() < 0.3:
                 question, text = extraction(talk, label, rng)
             else:
-                question, text = _claimed(talk, label, rng)
+                question, text = _make_claim(talk, label, rng)
             short = len(text.split()) < 4 or text.startswith(("{", "`", "It is")) or "tell" in text
             yield {
                 "kind": "dialogues",
@@ -230,7 +230,7 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
             }
 
 
-def _claimed(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
+def _make_claim(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
     """Return a question and a claim about one value of the talk, with the given label."""
     slot = rng.choice(list(talk.values))
     corrected = list(talk.corrected)
@@ -255,14 +255,14 @@ def _claimed(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Task:
+class MeetingTask:
     """A task of a meeting: its owner, the work and the date."""
 
     owner: str
     what: str
     until: str
 
-    def said(self, rng: random.Random) -> str:
+    def sentence(self, rng: random.Random) -> str:
         """Return the task as a sentence."""
         form = rng.choice(
             (
@@ -282,7 +282,8 @@ def _notes_rows(rng: random.Random, group: str) -> Iterator[Row]:
     whats = rng.sample(spec["tasks"], 6)
     dates = rng.sample([f"{day} {month}" for day in range(1, 29) for month in MONTHS], 6)
     tasks = [
-        Task(rng.choice(people[:4]), what, until) for what, until in zip(whats, dates, strict=True)
+        MeetingTask(rng.choice(people[:4]), what, until)
+        for what, until in zip(whats, dates, strict=True)
     ]
     shown, hidden = tasks[: rng.randint(2, 4)], tasks[4:]
     proposals = rng.sample(spec["proposals"], 3)
@@ -309,7 +310,7 @@ def _notes_rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def _notes_text(
-    tasks: list[Task],
+    tasks: list[MeetingTask],
     proposals: list[str],
     accepted: dict[str, bool],
     people: list[str],
@@ -330,18 +331,20 @@ def _notes_text(
     return "Meeting notes\n" + "\n".join(f"- {line}" for line in lines)
 
 
-def _task_claim(shown: list[Task], hidden: list[Task], label: str, rng: random.Random) -> str:
+def _task_claim(
+    shown: list[MeetingTask], hidden: list[MeetingTask], label: str, rng: random.Random
+) -> str:
     """Write a claim about a listed task, an unlisted one, or one with a wrong owner or date."""
     task = rng.choice(shown)
     if label == "entail":
-        return task.said(rng)
+        return task.sentence(rng)
     if label == "neutral":
-        return rng.choice(hidden).said(rng)
+        return rng.choice(hidden).sentence(rng)
     owners = [other.owner for other in (*shown, *hidden) if other.owner != task.owner]
     dates = [other.until for other in (*shown, *hidden) if other.until != task.until]
     if owners and rng.random() < 0.5:
-        return Task(rng.choice(owners), task.what, task.until).said(rng)
-    return Task(task.owner, task.what, rng.choice(dates)).said(rng)
+        return MeetingTask(rng.choice(owners), task.what, task.until).sentence(rng)
+    return MeetingTask(task.owner, task.what, rng.choice(dates)).sentence(rng)
 
 
 def _decision(

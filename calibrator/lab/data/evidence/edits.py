@@ -96,7 +96,7 @@ def _pattern(name: str) -> re.Pattern[str]:
     )
 
 
-def replaced(sentence: str, found: re.Match[str], text: str, group: int = 0) -> str | None:
+def replace_match(sentence: str, found: re.Match[str], text: str, group: int = 0) -> str | None:
     new = sentence[: found.start(group)] + text + sentence[found.end(group) :]
     return None if new == sentence else new
 
@@ -114,7 +114,7 @@ def exchange(name: str, sentence: str, rng: random.Random) -> str | None:
         return None
     match = rng.choice(found)
     new = rng.choice(_pairs(name)[match[0].lower()])
-    edited = replaced(sentence, match, capital(new) if match[0][0].isupper() else new)
+    edited = replace_match(sentence, match, capital(new) if match[0][0].isupper() else new)
     return articles(edited) if edited else None
 
 
@@ -141,9 +141,9 @@ def change_number(sentence: str, passage: str, rng: random.Random) -> str | None
         if each[0].replace(",", "") not in here and is_year(each[0]) == year
     ]
     if others and rng.random() < 0.5:
-        return replaced(sentence, match, rng.choice(others))
-    new = _near(match[0], year, rng)
-    return replaced(sentence, match, new) if new.replace(",", "") not in here else None
+        return replace_match(sentence, match, rng.choice(others))
+    new = _near_number(match[0], year, rng)
+    return replace_match(sentence, match, new) if new.replace(",", "") not in here else None
 
 
 def is_year(text: str) -> bool:
@@ -156,7 +156,7 @@ def _in_name(sentence: str, match: re.Match[str]) -> bool:
     return bool(before) and before[-1][0].isupper() and before[-1] not in MONTHS and len(before) > 1
 
 
-def _near(text: str, year: bool, rng: random.Random) -> str:
+def _near_number(text: str, year: bool, rng: random.Random) -> str:
     """Return a number or year close to the one in `text`, in the same form."""
     plain = text.replace(",", "")
     if year:
@@ -192,10 +192,10 @@ def change_number_word(sentence: str, _passage: str, rng: random.Random) -> str 
     match = rng.choice(found)
     if match.re is _ORDINAL:
         number = max(1, min(31, int(match[1]) + rng.choice((-3, -2, -1, 1, 2, 3, 10))))
-        return replaced(sentence, match, ordinal(number))
+        return replace_match(sentence, match, ordinal(number))
     words = _ORDINAL_WORDS[:6] if match.re is _ORDINAL_WORD else NUMBERS[2:13]
     new = rng.choice([word for word in words if word != match[0].lower()])
-    return replaced(sentence, match, capital(new) if match[0][0].isupper() else new)
+    return replace_match(sentence, match, capital(new) if match[0][0].isupper() else new)
 
 
 def ordinal(number: int) -> str:
@@ -215,7 +215,9 @@ def change_calendar(sentence: str, passage: str, rng: random.Random) -> str | No
     names = MONTHS if match[1] in MONTHS else WEEKDAYS
     near = [name for name in names if name in passage and name not in sentence]
     far = [name for name in names if name not in sentence]
-    return replaced(sentence, match, rng.choice(near if near and rng.random() < 0.5 else far), 1)
+    return replace_match(
+        sentence, match, rng.choice(near if near and rng.random() < 0.5 else far), 1
+    )
 
 
 def change_name(sentence: str, passage: str, rng: random.Random) -> str | None:
@@ -232,7 +234,7 @@ def change_name(sentence: str, passage: str, rng: random.Random) -> str | None:
         and len(each[0].split()) == len(match[0].split())
         and _role(passage, each) == _role(sentence, match)
     ]
-    return replaced(sentence, match, rng.choice(others)[0]) if others else None
+    return replace_match(sentence, match, rng.choice(others)[0]) if others else None
 
 
 def names_in(text: str) -> list[re.Match[str]]:
@@ -282,10 +284,10 @@ def change_phrase(sentence: str, _passage: str, rng: random.Random) -> str | Non
     """Replace a phrase of quantity or order ("at least") by its opposite."""
     match = re.search(r"\bboth ([^,.]{2,40}?) and ", sentence)
     if match:
-        return replaced(sentence, match, f"neither {match[1]} nor ")
+        return replace_match(sentence, match, f"neither {match[1]} nor ")
     match = re.search(r"\bup to (?=[\d£$€])", sentence)
     if match:
-        return replaced(sentence, match, "at least ")
+        return replace_match(sentence, match, "at least ")
     return exchange("phrases", sentence, rng) or exchange("one_way", sentence, rng)
 
 
@@ -304,10 +306,10 @@ def add_negation(sentence: str, _passage: str, rng: random.Random) -> str | None
             new = rng.choice(("will not", "won't"))
         else:
             new = rng.choice((f"{verb} not", f"{verb} not", f"{verb}n't", f"{verb} never"))
-        return replaced(sentence, match, new)
+        return replace_match(sentence, match, new)
     if past and past.start() > 0 and _is_finite(main, past):
         base = _pairs("past")[past[1]][0]
-        return replaced(
+        return replace_match(
             sentence, past, rng.choice((f"did not {base}", f"didn't {base}", f"never {past[1]}"))
         )
     return None
@@ -369,12 +371,12 @@ def add_detail(sentence: str, passage: str, rng: random.Random) -> str | None:
     """Add a circumstance at the end: often the ending of another sentence, `passage`."""
     if not sentence.endswith(".") or len(sentence.split()) > 30:
         return None
-    detail = ending(passage) if passage and rng.random() < 0.8 else None
+    detail = find_circumstance(passage) if passage and rng.random() < 0.8 else None
     detail = detail or rng.choice(data("edits")["details"])
     return None if detail in sentence else f"{sentence[:-1].rstrip()} {detail}."
 
 
-def ending(sentence: str) -> str | None:
+def find_circumstance(sentence: str) -> str | None:
     """Return the circumstance at the end of a sentence ("in the spring of 1920").
 
     None without one.

@@ -17,9 +17,9 @@ from calibrator.lab.data.evidence.words.templates import (
     slots_of,
 )
 from calibrator.lab.data.evidence.words.values import (
+    FactValue,
     Style,
-    Value,
-    differs,
+    is_different,
     other_value,
     parse_slot,
     write,
@@ -57,7 +57,7 @@ class House:
 
     def reply_style(self, rng: random.Random) -> Style:
         """Return a style for a reply: often the style of the house, always its currency."""
-        return self.style if rng.random() < 0.5 else Style.drawn(rng, self.style.currency)
+        return self.style if rng.random() < 0.5 else Style.draw(rng, self.style.currency)
 
 
 def random_house(rng: random.Random) -> House:
@@ -65,7 +65,7 @@ def random_house(rng: random.Random) -> House:
     words = rng.choice(list(data("domains").values()))
     names = data("names")
     texts = {"place": rng.choice(names["place"]), "family": rng.choice(names["family"])}
-    return House(words, fill(rng.choice(words["name"]), texts), Style.drawn(rng))
+    return House(words, fill(rng.choice(words["name"]), texts), Style.draw(rng))
 
 
 @cache
@@ -89,14 +89,14 @@ class Reply:
 
 
 @dataclass
-class Fact:
+class PolicyFact:
     """One fact: its kind, its values by slot, and whether it is so (`holds`) or not."""
 
     kind: str
     house: House
-    values: dict[str, Value]
+    values: dict[str, FactValue]
     holds: bool = True
-    near: list[Value] = field(default_factory=list)
+    near: list[FactValue] = field(default_factory=list)
     tail: str = ""  # a remark that the policy adds to the fact
 
     @property
@@ -132,10 +132,10 @@ class Fact:
 
     def question(self, rng: random.Random, form: str = "") -> str:
         """Return a question that a reply of this form answers and that names the subject."""
-        asks = self._asks(form) or self._asks("")
+        asks = self._questions(form) or self._questions("")
         return self._write(rng.choice(asks), self.values, self.house.reply_style(rng), rng)
 
-    def _asks(self, form: str) -> list[str]:
+    def _questions(self, form: str) -> list[str]:
         slot = self.spec.get("subject")
         asks = [each.partition("@") for each in self.spec["ask"]]
         fitting = [
@@ -143,11 +143,11 @@ class Fact:
         ]
         return [each for each in fitting if not slot or slot in slots_of(each)] or fitting
 
-    def right(self, rng: random.Random) -> Reply:
+    def right_reply(self, rng: random.Random) -> Reply:
         """Return a reply that agrees with the fact."""
         return self._case(True, rng) or self._limit(True, rng) or self._statement(self.holds, rng)
 
-    def wrong(self, rng: random.Random) -> Reply:
+    def wrong_reply(self, rng: random.Random) -> Reply:
         """Return a reply that contradicts the fact."""
         special = self._case(False, rng) or self._limit(False, rng)
         if special:
@@ -159,51 +159,51 @@ class Fact:
         listed = self.spec.get("wrong")
         if listed and (self.spec.get("listed") or rng.random() < 0.6):
             return self._reply(rng.choice(listed), self.values, rng)
-        changed = self._changed(rng)
+        changed = self._reply_with_change(rng)
         if changed is not None:
             return changed
         if listed:
             return self._reply(rng.choice(listed), self.values, rng)
         return self._statement(not self.holds, rng)
 
-    def _reply(self, form: str, values: dict[str, Value], rng: random.Random) -> Reply:
+    def _reply(self, form: str, values: dict[str, FactValue], rng: random.Random) -> Reply:
         style = self.house.reply_style(rng)
         return Reply(self.question(rng, form), self._write(form, values, style, rng))
 
-    def shifted(self, subject: str, rng: random.Random) -> Reply:
+    def reply_about(self, subject: str, rng: random.Random) -> Reply:
         """Return a reply with the fact about another subject, which the text does not mention."""
         slot = self.spec["subject"]
-        values = {**self.values, slot: Value(self.values[slot].unit, subject)}
-        return Fact(self.kind, self.house, values, self.holds)._statement(self.holds, rng)
+        values = {**self.values, slot: FactValue(self.values[slot].unit, subject)}
+        return PolicyFact(self.kind, self.house, values, self.holds)._statement(self.holds, rng)
 
     def _statement(self, holds: bool, rng: random.Random) -> Reply:
         return self._reply(
             rng.choice(self.spec["reply" if holds else "reply_no"]), self.values, rng
         )
 
-    def _changed(self, rng: random.Random) -> Reply | None:
+    def _reply_with_change(self, rng: random.Random) -> Reply | None:
         """Return a reply with one value replaced; None if no value can be."""
         for _ in range(8):
             form = rng.choice(self.spec["reply"])
-            slots = [slot for slot in slots_of(form) if self._changeable(slot)]
+            slots = [slot for slot in slots_of(form) if self._is_changeable(slot)]
             if not slots:
                 continue
             slot = rng.choice(sorted(slots))
-            new = self._other(slot, rng)
+            new = self._other_value(slot, rng)
             if new is None:
                 continue
             return self._reply(form, {**self.values, slot: new}, rng)
         return None
 
-    def _changeable(self, slot: str) -> bool:
+    def _is_changeable(self, slot: str) -> bool:
         fixed = [self.spec.get("subject"), *self.spec.get("fixed", [])]
         return slot in self.values and slot not in fixed
 
-    def _other(self, slot: str, rng: random.Random) -> Value | None:
+    def _other_value(self, slot: str, rng: random.Random) -> FactValue | None:
         spec = self.spec["slots"][slot]
         if spec in POOLS:
             others = [word for word in self.house.pool(spec) if word != self.values[slot].raw]
-            return Value(POOLS[spec], rng.choice(others))
+            return FactValue(POOLS[spec], rng.choice(others))
         near = [*self.near, *(each for name, each in self.values.items() if name != slot)]
         return other_value(self.values[slot], spec, near, rng)
 
@@ -215,7 +215,7 @@ class Fact:
         less_forms = self.spec.get("within") or self.spec.get("below", [])
         more_forms = self.spec["beyond"]
         less = rng.random() < 0.5
-        amount = _below(limit, rng) if less else _above(limit, rng)
+        amount = _amount_below(limit, rng) if less else _amount_above(limit, rng)
         if amount is None:
             return None
         form = rng.choice(less_forms if less == right else more_forms)
@@ -240,7 +240,7 @@ class Fact:
         return Reply(*texts)
 
     def _write(
-        self, template: str, values: dict[str, Value], style: Style, rng: random.Random
+        self, template: str, values: dict[str, FactValue], style: Style, rng: random.Random
     ) -> str:
         """Fill a template with the values, written in one style, and with the house's words."""
         texts = {slot: write(value, style, rng) for slot, value in values.items()}
@@ -257,7 +257,7 @@ def with_tail(text: str, tail: str) -> str:
     return (text if text.endswith(".m.") else text.rstrip(".!")) + tail + stop
 
 
-def _below(limit: Value, rng: random.Random) -> Value | None:
+def _amount_below(limit: FactValue, rng: random.Random) -> FactValue | None:
     """Return an amount well below a limit; None if the limit is too small."""
     step = 1 if limit.number < 20 else 5
     amounts = [
@@ -265,37 +265,39 @@ def _below(limit: Value, rng: random.Random) -> Value | None:
         for number in range(1, int(limit.number))
         if number % step == 0 and number > limit.number * 0.3
     ]
-    return Value(limit.unit, float(rng.choice(amounts))) if amounts else None
+    return FactValue(limit.unit, float(rng.choice(amounts))) if amounts else None
 
 
-def _above(limit: Value, rng: random.Random) -> Value:
+def _amount_above(limit: FactValue, rng: random.Random) -> FactValue:
     step = 1 if limit.number < 20 else 5
-    return Value(limit.unit, limit.number + step * rng.randint(1, 6))
+    return FactValue(limit.unit, limit.number + step * rng.randint(1, 6))
 
 
-def draw_fact(kind: str, house: House, rng: random.Random) -> Fact:
+def draw_fact(kind: str, house: House, rng: random.Random) -> PolicyFact:
     """Draw a fact of this kind in this house."""
     spec = kinds()[kind]
-    values: dict[str, Value] = {}
+    values: dict[str, FactValue] = {}
     for slot, slot_spec in spec["slots"].items():
         for _ in range(50):
             if slot_spec in POOLS:
-                value: Value | None = Value(POOLS[slot_spec], rng.choice(house.pool(slot_spec)))
+                value: FactValue | None = FactValue(
+                    POOLS[slot_spec], rng.choice(house.pool(slot_spec))
+                )
             else:
                 value = parse_slot(slot_spec, rng)
             if value is not None and all(
-                value.unit != other.unit or differs(value, other) for other in values.values()
+                value.unit != other.unit or is_different(value, other) for other in values.values()
             ):
                 break
         assert value is not None, f"{kind}: the slot {slot} has no values"
         values[slot] = value
     holds = not (spec.get("negatable") and rng.random() < 0.5)
-    return Fact(kind, house, values, holds)
+    return PolicyFact(kind, house, values, holds)
 
 
-def draw_facts(house: House, count: int, rng: random.Random) -> list[Fact]:
+def draw_facts(house: House, count: int, rng: random.Random) -> list[PolicyFact]:
     """Draw facts that do not collide; some kinds occur several times, about different subjects."""
-    facts: list[Fact] = []
+    facts: list[PolicyFact] = []
     fitting = kinds_for(house)
     for _ in range(count * 20):
         if len(facts) >= count:
@@ -311,7 +313,7 @@ def draw_facts(house: House, count: int, rng: random.Random) -> list[Fact]:
     return facts
 
 
-def fits(fact: Fact, facts: Iterable[Fact]) -> bool:
+def fits(fact: PolicyFact, facts: Iterable[PolicyFact]) -> bool:
     """Return whether a fact neither repeats nor contradicts the others in `facts`."""
     for other in facts:
         if fact.subject == other.subject:
@@ -324,7 +326,7 @@ def fits(fact: Fact, facts: Iterable[Fact]) -> bool:
     return True
 
 
-def link(facts: Sequence[Fact]) -> None:
+def link(facts: Sequence[PolicyFact]) -> None:
     """Give every fact the values of the others, from which wrong replies are made."""
     for fact in facts:
         fact.near = [

@@ -10,13 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrator.lab.data.evidence.words.templates import capital, data, fill
-from calibrator.lab.data.evidence.words.values import MONTHS, WEEKDAYS, Style, Value, digits, write
+from calibrator.lab.data.evidence.words.values import (
+    MONTHS,
+    WEEKDAYS,
+    FactValue,
+    Style,
+    digits,
+    write,
+)
 
 Cell = float | str
 
 
 @dataclass(frozen=True)
-class Table:
+class SyntheticTable:
     """A synthetic table: its kind (words/tables.yaml), the names of its rows and its cells."""
 
     spec: dict[str, Any]
@@ -52,13 +59,13 @@ class Table:
         """The columns with words."""
         return [head for head in self.columns if "words" in self.column(head)]
 
-    def written(self, head: str, cell: Cell, rng: random.Random) -> str:
+    def write_cell(self, head: str, cell: Cell, rng: random.Random) -> str:
         """Write a cell with its unit, as in a sentence."""
         unit = self.column(head).get("unit")
         if unit is None or isinstance(cell, str):
             return str(cell)
         if unit in ("money", "percent", "time", "days", "minutes", "months", "years"):
-            return write(Value(unit, float(cell)), self.style, rng)
+            return write(FactValue(unit, float(cell)), self.style, rng)
         if unit == "year":
             return digits(cell)
         return number(cell, rng) + ("" if unit == "count" else f" {unit}")
@@ -89,7 +96,7 @@ def pool_of(source: str | list[str], rng: random.Random) -> list[str]:
     return list(data("names")[source])
 
 
-def random_table(rng: random.Random) -> tuple[Table, Table, Table]:
+def random_table(rng: random.Random) -> tuple[SyntheticTable, SyntheticTable, SyntheticTable]:
     """Draw a table, one with other columns of its rows, and one with other rows."""
     spec = rng.choice(list(data("tables").values()))
     names = list(dict.fromkeys(rng.sample(pool_of(spec["names"], rng), 10)))
@@ -104,10 +111,10 @@ def random_table(rng: random.Random) -> tuple[Table, Table, Table]:
         pool = rng.sample(pool, min(len(pool), rng.randint(3, 6))) if pool else []
         for name in names:
             cells[name, head] = rng.choice(pool) if pool else draw_amount(column["range"], rng)
-    style = Style.drawn(rng)
-    table = Table(spec, names[:count], shown, cells, style)
-    other_columns = Table(spec, names[:count], heads[len(shown) :], cells, style)
-    other_rows = Table(spec, names[count:], shown, cells, style)
+    style = Style.draw(rng)
+    table = SyntheticTable(spec, names[:count], shown, cells, style)
+    other_columns = SyntheticTable(spec, names[:count], heads[len(shown) :], cells, style)
+    other_rows = SyntheticTable(spec, names[count:], shown, cells, style)
     return table, other_columns, other_rows
 
 
@@ -120,11 +127,11 @@ def draw_amount(span: list[float], rng: random.Random) -> float:
 # --- writing the table ----------------------------------------------------------------------------
 
 
-def table_text(table: Table, rng: random.Random) -> str:
+def table_text(table: SyntheticTable, rng: random.Random) -> str:
     """Return the table as markdown, CSV, records, JSON or sentences."""
     heads = [_header(table, head) for head in table.columns]
     lines = [
-        [name, *(_plain(table, head, table.cells[name, head]) for head in table.columns)]
+        [name, *(_plain_cell(table, head, table.cells[name, head]) for head in table.columns)]
         for name in table.names
     ]
     title = [capital(table.spec["row"]), *map(capital, heads)]
@@ -136,7 +143,7 @@ def table_text(table: Table, rng: random.Random) -> str:
     return f"{intro}\n{text}".strip()
 
 
-def _header(table: Table, head: str) -> str:
+def _header(table: SyntheticTable, head: str) -> str:
     unit = table.column(head).get("unit", "")
     if unit == "money":
         return f"{head} ({table.style.currency})"
@@ -145,7 +152,7 @@ def _header(table: Table, head: str) -> str:
     return f"{head} ({unit})" if unit and unit not in ("count", "year", "time", "points") else head
 
 
-def _plain(table: Table, head: str, cell: Cell) -> str:
+def _plain_cell(table: SyntheticTable, head: str, cell: Cell) -> str:
     """Write a cell without its unit."""
     if table.column(head).get("unit") == "time" and not isinstance(cell, str):
         return f"{int(cell):02d}:{round(cell % 1 * 60):02d}"
@@ -188,7 +195,7 @@ def _json(lines: list[list[str]]) -> str:
     )
 
 
-def _sentences(table: Table, rng: random.Random) -> str:
+def _sentences(table: SyntheticTable, rng: random.Random) -> str:
     return "\n".join(
         " ".join(
             cell_sentence(table, name, head, table.cells[name, head], rng) for head in table.columns
@@ -197,9 +204,11 @@ def _sentences(table: Table, rng: random.Random) -> str:
     )
 
 
-def cell_sentence(table: Table, name: str, head: str, cell: Cell, rng: random.Random) -> str:
+def cell_sentence(
+    table: SyntheticTable, name: str, head: str, cell: Cell, rng: random.Random
+) -> str:
     """Return a sentence that states a cell."""
     forms = list(table.column(head).get("say", []))
     forms += ["The $head of $e is $v."] if not forms or rng.random() < 0.2 else []
-    texts = {"e": name, "v": table.written(head, cell, rng), "head": table.noun(head)}
+    texts = {"e": name, "v": table.write_cell(head, cell, rng), "head": table.noun(head)}
     return fill(rng.choice(forms), texts)

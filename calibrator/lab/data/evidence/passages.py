@@ -16,9 +16,9 @@ from calibrator.lab.data.evidence.words.templates import (
     tidy,
 )
 from calibrator.lab.data.evidence.words.values import (
+    FactValue,
     Style,
-    Value,
-    differs,
+    is_different,
     other_value,
     parse_slot,
     write,
@@ -36,14 +36,14 @@ class Story:
     """A synthetic text: its kind, values by slot, the facts in it and those left out."""
 
     spec: dict[str, Any]
-    values: dict[str, Value]
+    values: dict[str, FactValue]
     shown: list[dict[str, Any]]
     left_out: list[dict[str, Any]]
     style: Style
     detail: tuple[str, str] = ("", "")  # a sentence of the text and a detail at its end
 
     def say(
-        self, template: str, rng: random.Random, style: Style | None = None, **changed: Value
+        self, template: str, rng: random.Random, style: Style | None = None, **changed: FactValue
     ) -> str:
         """Fill a template with the story's values, some of them changed."""
         values = {**self.values, **changed}
@@ -52,13 +52,13 @@ class Story:
 
     def reply_style(self, rng: random.Random) -> Style:
         """Return a style for a reply: often the style of the text, always its currency."""
-        return self.style if rng.random() < 0.6 else Style.drawn(rng, self.style.currency)
+        return self.style if rng.random() < 0.6 else Style.draw(rng, self.style.currency)
 
 
 def random_story(rng: random.Random, kind: str, taken: set[str]) -> Story:
     """Draw a story of a kind with names that are not yet taken."""
     spec = data("stories")[kind]
-    values: dict[str, Value] = {}
+    values: dict[str, FactValue] = {}
     for slot, text in spec["slots"].items():
         values[slot] = _value(text, values, taken, rng)
     facts = [
@@ -68,10 +68,12 @@ def random_story(rng: random.Random, kind: str, taken: set[str]) -> Story:
     rng.shuffle(later)
     count = rng.randint(2, len(later) - 1)
     shown = [first, *sorted(later[:count], key=facts.index)]
-    return Story(spec, values, shown, later[count:], Style.drawn(rng))
+    return Story(spec, values, shown, later[count:], Style.draw(rng))
 
 
-def _value(text: str, values: dict[str, Value], taken: set[str], rng: random.Random) -> Value:
+def _value(
+    text: str, values: dict[str, FactValue], taken: set[str], rng: random.Random
+) -> FactValue:
     """Draw the value of a slot by its specification; names that are `taken` are not drawn again."""
     unit, *rest = text.split()
     if unit in NAMES:
@@ -80,18 +82,18 @@ def _value(text: str, values: dict[str, Value], taken: set[str], rng: random.Ran
             if name not in taken and not {*name.split()} & {w for t in taken for w in t.split()}:
                 break
         taken.add(name)
-        return Value(unit, name)
+        return FactValue(unit, name)
     if unit == "year":
-        return Value("year", str(rng.randint(int(rest[0]), int(rest[1]))))
+        return FactValue("year", str(rng.randint(int(rest[0]), int(rest[1]))))
     if unit == "after":
-        return Value(
+        return FactValue(
             "year", str(int(values[rest[0]].raw) + rng.randint(int(rest[1]), int(rest[2])))
         )
     for _ in range(50):
         drawn = parse_slot(text, rng)
         assert drawn is not None, f"the slot {text!r} has no values"
         value = drawn
-        if all(value.unit != other.unit or differs(value, other) for other in values.values()):
+        if all(value.unit != other.unit or is_different(value, other) for other in values.values()):
             break
     return value
 
@@ -125,7 +127,7 @@ def claim(story: Story, fact: Fact, rng: random.Random) -> Answer:
     style = story.reply_style(rng)
     if fact["ask"] and rng.random() < 0.35:
         question, slot = rng.choice(fact["ask"])
-        return story.say(question, rng), _short(write(story.values[slot], style, rng), rng)
+        return story.say(question, rng), _short_answer(write(story.values[slot], style, rng), rng)
     form = rng.choice(fact["claim"])
     return _question(story, fact, form, rng), story.say(form, rng, style)
 
@@ -140,12 +142,14 @@ def _question(story: Story, fact: Fact, form: str, rng: random.Random) -> str:
     )
 
 
-def _short(value: str, rng: random.Random) -> str:
+def _short_answer(value: str, rng: random.Random) -> str:
     text = rng.choice(("{0}", "{0}.", "It was {0}.", "The answer is {0}.")).format(value)
     return tidy(text)
 
 
-def false_claim(story: Story, fact: Fact, near: list[Value], rng: random.Random) -> Answer | None:
+def false_claim(
+    story: Story, fact: Fact, near: list[FactValue], rng: random.Random
+) -> Answer | None:
     """Return a claim that contradicts a fact; None if no value can be changed."""
     if "wrong" in fact and rng.random() < 0.5:
         form = rng.choice(fact["wrong"])
@@ -154,9 +158,9 @@ def false_claim(story: Story, fact: Fact, near: list[Value], rng: random.Random)
     fixed = fact.get("fixed", [])
     if fact["ask"] and rng.random() < 0.35:
         question, slot = rng.choice(fact["ask"])
-        new = _other(story, slot, near, rng) if slot not in fixed else None
+        new = _other_value(story, slot, near, rng) if slot not in fixed else None
         if new is not None and slot not in slots_of(question):
-            return story.say(question, rng), _short(write(new, style, rng), rng)
+            return story.say(question, rng), _short_answer(write(new, style, rng), rng)
     form = rng.choice(fact["claim"])
     slots = sorted(slot for slot in slots_of(form) if slot not in fixed)
     # A claim with another name of the main subject would be about another person.
@@ -165,13 +169,15 @@ def false_claim(story: Story, fact: Fact, near: list[Value], rng: random.Random)
     if not slots:
         return None
     slot = rng.choice(slots)
-    new = _other(story, slot, near, rng)
+    new = _other_value(story, slot, near, rng)
     if new is None or new in [story.values[other] for other in slots_of(form)]:
         return None
     return _question(story, fact, form, rng), story.say(form, rng, style, **{slot: new})
 
 
-def _other(story: Story, slot: str, near: list[Value], rng: random.Random) -> Value | None:
+def _other_value(
+    story: Story, slot: str, near: list[FactValue], rng: random.Random
+) -> FactValue | None:
     """Return another value of the slot: of the same text, of a text beside it, or a new one."""
     value = story.values[slot]
     spec = story.spec["slots"][slot]
@@ -180,16 +186,16 @@ def _other(story: Story, slot: str, near: list[Value], rng: random.Random) -> Va
         same = [each for each in everything if each.unit == value.unit and each != value]
         if value.unit == "year":
             same += [
-                Value("year", str(int(value.raw) + step)) for step in (-10, -3, -1, 1, 2, 5, 20)
+                FactValue("year", str(int(value.raw) + step)) for step in (-10, -3, -1, 1, 2, 5, 20)
             ]
         elif not same or rng.random() < 0.2:
-            same = [Value(value.unit, _name(value.unit, rng))]
+            same = [FactValue(value.unit, _name(value.unit, rng))]
         same = [each for each in same if each != value]
         return rng.choice(same) if same else None
     return other_value(value, spec, [*story.values.values(), *near], rng)
 
 
-def ordered(story: Story, right: bool, rng: random.Random) -> Answer | None:
+def state_order(story: Story, right: bool, rng: random.Random) -> Answer | None:
     """State which of two dated facts came first."""
     dated = [fact for fact in story.shown if "when" in fact]
     if len(dated) < 2:
@@ -200,17 +206,17 @@ def ordered(story: Story, right: bool, rng: random.Random) -> Answer | None:
         return None
     word = "before" if (first < second) == right else "after"
     texts = [story.say(fact["event"], rng) for fact in (one, other)]
-    low = [_lowered(text) for text in texts]
+    low = [_lower_article(text) for text in texts]
     form = rng.choice(("{0} came {w} {1}.", "{0} was {w} {1}.", "{W} {1} came {0}."))
     text = form.format(*low, w=word, W=capital(word))
     return f"What came first, {low[0]} or {low[1]}?", capital(text)
 
 
-def _lowered(text: str) -> str:
+def _lower_article(text: str) -> str:
     return text[0].lower() + text[1:] if text.startswith(("The ", "A ")) else text
 
 
-def exchanged(story: Story, right: bool, rng: random.Random) -> Answer | None:
+def state_relation(story: Story, right: bool, rng: random.Random) -> Answer | None:
     """State a relation of two names the right way or the wrong way round."""
     pairs = []
     for pair in story.spec.get("pairs", []):
@@ -228,7 +234,7 @@ def exchanged(story: Story, right: bool, rng: random.Random) -> Answer | None:
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
     """Yield the rows about one text, or about several together."""
     stories = _stories(rng)
-    premise = _together([story_text(story, rng) for story in stories], rng)
+    premise = _join_texts([story_text(story, rng) for story in stories], rng)
     for label, makers in MAKERS.items():
         for _ in range(2):
             story = rng.choice(stories)
@@ -265,7 +271,7 @@ def _stories(rng: random.Random) -> list[Story]:
     return stories
 
 
-def _together(texts: list[str], rng: random.Random) -> str:
+def _join_texts(texts: list[str], rng: random.Random) -> str:
     if len(texts) == 1:
         return texts[0]
     mark = rng.choice(
@@ -274,15 +280,15 @@ def _together(texts: list[str], rng: random.Random) -> str:
     return "\n\n".join(mark.format(n=n, t=text) for n, text in enumerate(texts, 1))
 
 
-Maker = Callable[[Story, list[Value], random.Random], Answer | None]
+Maker = Callable[[Story, list[FactValue], random.Random], Answer | None]
 
 
-def right(story: Story, _near: list[Value], rng: random.Random) -> Answer:
+def right_claim(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
     """Return a claim of the text."""
     return claim(story, rng.choice(story.shown), rng)
 
 
-def right_twice(story: Story, _near: list[Value], rng: random.Random) -> Answer:
+def right_twice(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
     """Return two claims of the text."""
     texts = [_sentence(story, fact, rng) for fact in rng.sample(story.shown, 2)]
     return "What does the text say?", " ".join(texts)
@@ -292,17 +298,17 @@ def _sentence(story: Story, fact: Fact, rng: random.Random) -> str:
     return story.say(rng.choice(fact["claim"]), rng, story.reply_style(rng))
 
 
-def right_order(story: Story, _near: list[Value], rng: random.Random) -> Answer | None:
+def right_order(story: Story, _near: list[FactValue], rng: random.Random) -> Answer | None:
     """Return a right claim about an order or a relation."""
-    return ordered(story, True, rng) or exchanged(story, True, rng)
+    return state_order(story, True, rng) or state_relation(story, True, rng)
 
 
-def unknown_right(story: Story, _near: list[Value], rng: random.Random) -> Answer | None:
+def unknown_right(story: Story, _near: list[FactValue], rng: random.Random) -> Answer | None:
     """Return "the text does not say" to a question that it leaves open."""
-    return _unknown(story, story.left_out, rng)
+    return _answer_unknown(story, story.left_out, rng)
 
 
-def wrong(story: Story, near: list[Value], rng: random.Random) -> Answer | None:
+def wrong_claim(story: Story, near: list[FactValue], rng: random.Random) -> Answer | None:
     """Return a claim that contradicts the text."""
     for fact in rng.sample(story.shown, len(story.shown)):
         found = false_claim(story, fact, near, rng)
@@ -311,9 +317,9 @@ def wrong(story: Story, near: list[Value], rng: random.Random) -> Answer | None:
     return None
 
 
-def wrong_beside_right(story: Story, near: list[Value], rng: random.Random) -> Answer | None:
+def wrong_beside_right(story: Story, near: list[FactValue], rng: random.Random) -> Answer | None:
     """Return a right claim and a wrong one."""
-    found = wrong(story, near, rng)
+    found = wrong_claim(story, near, rng)
     if found is None or len(found[1].split()) < 5:
         return None
     texts = [found[1], _sentence(story, rng.choice(story.shown), rng)]
@@ -321,29 +327,29 @@ def wrong_beside_right(story: Story, near: list[Value], rng: random.Random) -> A
     return "What does the text say?", " ".join(texts)
 
 
-def wrong_order(story: Story, _near: list[Value], rng: random.Random) -> Answer | None:
+def wrong_order(story: Story, _near: list[FactValue], rng: random.Random) -> Answer | None:
     """Return a wrong claim about an order or a relation."""
-    return ordered(story, False, rng) or exchanged(story, False, rng)
+    return state_order(story, False, rng) or state_relation(story, False, rng)
 
 
-def unknown_wrong(story: Story, _near: list[Value], rng: random.Random) -> Answer | None:
+def unknown_wrong(story: Story, _near: list[FactValue], rng: random.Random) -> Answer | None:
     """Return "the text does not say" to a question that it answers."""
-    return _unknown(story, story.shown, rng)
+    return _answer_unknown(story, story.shown, rng)
 
 
-def absent(story: Story, _near: list[Value], rng: random.Random) -> Answer:
+def absent_claim(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
     """Return a claim about a fact that the text leaves out."""
     return claim(story, rng.choice(story.left_out), rng)
 
 
-def absent_beside_right(story: Story, _near: list[Value], rng: random.Random) -> Answer:
+def absent_beside_right(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
     """Return a claim of the text and one that it does not make."""
     facts = [rng.choice(story.shown), rng.choice(story.left_out)]
     rng.shuffle(facts)
     return "What does the text say?", " ".join(_sentence(story, fact, rng) for fact in facts)
 
 
-def added_detail(story: Story, _near: list[Value], rng: random.Random) -> Answer:
+def added_detail(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
     """Return a claim of the text with a detail that it does not give."""
     sentence, stated = story.detail
     if not sentence or rng.random() < 0.5:
@@ -352,19 +358,19 @@ def added_detail(story: Story, _near: list[Value], rng: random.Random) -> Answer
     return "What does the text say?", f"{sentence} {rng.choice(details)}."
 
 
-def stated_detail(story: Story, _near: list[Value], _rng: random.Random) -> Answer | None:
+def stated_detail(story: Story, _near: list[FactValue], _rng: random.Random) -> Answer | None:
     """Return a sentence of the text with the detail that it gives."""
     sentence, stated = story.detail
     return ("What does the text say?", f"{sentence} {stated}.") if sentence else None
 
 
-def without_detail(story: Story, _near: list[Value], _rng: random.Random) -> Answer | None:
+def without_detail(story: Story, _near: list[FactValue], _rng: random.Random) -> Answer | None:
     """Return a sentence of the text without the detail that it gives."""
     sentence, _ = story.detail
     return ("What does the text say?", f"{sentence}.") if sentence else None
 
 
-def _unknown(story: Story, facts: list[Fact], rng: random.Random) -> Answer | None:
+def _answer_unknown(story: Story, facts: list[Fact], rng: random.Random) -> Answer | None:
     """Return a question about a fact, and an answer that the text does not say it.
 
     None without facts.
@@ -386,13 +392,13 @@ def _unknown(story: Story, facts: list[Fact], rng: random.Random) -> Answer | No
 
 MAKERS: dict[str, dict[Maker, int]] = {
     "entail": {
-        right: 10,
+        right_claim: 10,
         right_twice: 3,
         right_order: 3,
         unknown_right: 2,
         stated_detail: 4,
         without_detail: 1,
     },
-    "contradict": {wrong: 10, wrong_beside_right: 3, wrong_order: 3, unknown_wrong: 2},
-    "neutral": {absent: 10, absent_beside_right: 4, added_detail: 3},
+    "contradict": {wrong_claim: 10, wrong_beside_right: 3, wrong_order: 3, unknown_wrong: 2},
+    "neutral": {absent_claim: 10, absent_beside_right: 4, added_detail: 3},
 }

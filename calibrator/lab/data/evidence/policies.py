@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from calibrator.lab.data.evidence.facts import Fact, House, draw_facts, random_house
+from calibrator.lab.data.evidence.facts import House, PolicyFact, draw_facts, random_house
 from calibrator.lab.data.evidence.replies import MAKERS, NEEDS_QUESTION
 from calibrator.lab.data.evidence.words.templates import choose_words, data, fill, plural
 from calibrator.lab.data.evidence.words.values import MONTHS
@@ -47,7 +47,7 @@ def dress(reply: str, rng: random.Random) -> str:
 # --- the text -----------------------------------------------------------------------------------
 
 
-def policy_text(house: House, facts: list[Fact], rng: random.Random) -> str:
+def policy_text(house: House, facts: list[PolicyFact], rng: random.Random) -> str:
     """Return the facts as a policy: prose, a list, sections or questions with answers."""
     words = data("names")
     sentences = [fact.policy(rng) for fact in facts]
@@ -78,7 +78,7 @@ def _filler(template: str, house: House, rng: random.Random) -> str:
     return fill(template, texts)
 
 
-def _prose(sentences: list[str], _facts: list[Fact], rng: random.Random) -> str:
+def _prose(sentences: list[str], _facts: list[PolicyFact], rng: random.Random) -> str:
     parts: list[list[str]] = [[]]
     for sentence in sentences:
         if len(parts[-1]) >= rng.randint(3, 7):
@@ -87,7 +87,7 @@ def _prose(sentences: list[str], _facts: list[Fact], rng: random.Random) -> str:
     return "\n\n".join(" ".join(part) for part in parts)
 
 
-def _bullets(sentences: list[str], _facts: list[Fact], rng: random.Random) -> str:
+def _bullets(sentences: list[str], _facts: list[PolicyFact], rng: random.Random) -> str:
     mark = rng.choice(("- ", "* ", "• ", "numbers"))
     lines = [
         (f"{number}. " if mark == "numbers" else mark) + sentence
@@ -96,7 +96,7 @@ def _bullets(sentences: list[str], _facts: list[Fact], rng: random.Random) -> st
     return "\n".join(lines)
 
 
-def _sections(sentences: list[str], _facts: list[Fact], rng: random.Random) -> str:
+def _sections(sentences: list[str], _facts: list[PolicyFact], rng: random.Random) -> str:
     """Join the sentences in sections of two to four, each under a heading."""
     headings = rng.sample(data("names")["heading"], 6)
     size = rng.randint(2, 4)
@@ -107,6 +107,6 @@ def _sections(sentences: list[str], _facts: list[Fact], rng: random.Random) -> s
     )
 
 
-def _answers(sentences: list[str], facts: list[Fact], rng: random.Random) -> str:
+def _answers(sentences: list[str], facts: list[PolicyFact], rng: random.Random) -> str:
     lines = [f"Q: {fact.question(rng)}\nA: {fact.policy(rng)}" for fact in facts]
     return "\n\n".join(lines) or " ".join(sentences)

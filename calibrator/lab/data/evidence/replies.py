@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 
 from calibrator.lab.data.evidence.facts import (
-    Fact,
     House,
+    PolicyFact,
     Reply,
     draw_fact,
     draw_facts,
@@ -20,79 +20,87 @@ from calibrator.lab.data.evidence.facts import (
 )
 from calibrator.lab.data.evidence.words.templates import capital, choose_words, data, fill
 
-Maker = Callable[[House, list[Fact], random.Random], Reply | None]
+Maker = Callable[[House, list[PolicyFact], random.Random], Reply | None]
 
 
-def right(_house: House, facts: list[Fact], rng: random.Random) -> Reply:
+def right_reply(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply:
     """Return a right reply about one fact."""
-    return rng.choice(facts).right(rng)
+    return rng.choice(facts).right_reply(rng)
 
 
-def right_twice(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def right_twice(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a reply that states two facts rightly."""
-    return _both([fact.right(rng) for fact in _two(facts, rng)], rng)
+    return _join_replies([fact.right_reply(rng) for fact in _two(facts, rng)], rng)
 
 
-def right_with_tail(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def right_with_tail(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a right reply with a remark that claims nothing."""
-    return _with_tail(rng.choice(facts).right(rng), "harmless_tail", rng)
+    return _with_tail(rng.choice(facts).right_reply(rng), "harmless_tail", rng)
 
 
-def right_with_stated_tail(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def right_with_stated_tail(
+    _house: House, facts: list[PolicyFact], rng: random.Random
+) -> Reply | None:
     """Return a right reply with a remark that the policy makes."""
     return _stated_tail(facts, True, rng)
 
 
-def asking_is_right(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def asking_is_right(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a question back to a user who left out a condition of the answer."""
     return _ask_back(facts, True, rng)
 
 
-def asking_is_wrong(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def asking_is_wrong(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a question back to a user who named every condition of the answer."""
     return _ask_back(facts, False, rng)
 
 
-def wrong_with_stated_tail(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def wrong_with_stated_tail(
+    _house: House, facts: list[PolicyFact], rng: random.Random
+) -> Reply | None:
     """Return a wrong reply with a remark that the policy makes."""
     return _stated_tail(facts, False, rng)
 
 
-def wrong(_house: House, facts: list[Fact], rng: random.Random) -> Reply:
+def wrong_reply(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply:
     """Return a reply that contradicts one fact."""
-    return rng.choice(facts).wrong(rng)
+    return rng.choice(facts).wrong_reply(rng)
 
 
-def wrong_beside_right(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def wrong_beside_right(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a reply that states one fact rightly and another one wrongly."""
     two = _two(facts, rng)
-    return _both([two[0].right(rng), two[1].wrong(rng)], rng) if len(two) == 2 else None
+    return (
+        _join_replies([two[0].right_reply(rng), two[1].wrong_reply(rng)], rng)
+        if len(two) == 2
+        else None
+    )
 
 
-def wrong_with_tail(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def wrong_with_tail(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a wrong reply with a remark that claims nothing."""
-    return _with_tail(rng.choice(facts).wrong(rng), "harmless_tail", rng)
+    return _with_tail(rng.choice(facts).wrong_reply(rng), "harmless_tail", rng)
 
 
-def unknown_is_right(house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def unknown_is_right(house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return "I don't have that information" to a question that the text does not answer."""
     absent = absent_fact(house, facts, rng)
     return Reply(absent.question(rng), no_information(absent, rng)) if absent else None
 
 
-def unknown_is_wrong(_house: House, facts: list[Fact], rng: random.Random) -> Reply:
+def unknown_is_wrong(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply:
     """Return "I don't have that information" to a question that the text answers."""
     fact = rng.choice(facts)
     return Reply(fact.question(rng), no_information(fact, rng))
 
 
-def absent(house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def absent_reply(house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a reply about something that the text does not mention."""
     fact = absent_fact(house, facts, rng)
-    return fact.right(rng) if fact else None
+    return fact.right_reply(rng) if fact else None
 
 
-def absent_subject(house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def absent_subject(house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a fact of the text about a subject that the text does not mention."""
     fact = rng.choice(facts)
     slot = fact.spec.get("subject")
@@ -101,39 +109,48 @@ def absent_subject(house: House, facts: list[Fact], rng: random.Random) -> Reply
     for _ in range(20):
         other = draw_fact(fact.kind, house, rng)
         if fits(other, facts):
-            return fact.shifted(str(other.values[slot].raw), rng)
+            return fact.reply_about(str(other.values[slot].raw), rng)
     return None
 
 
-def absent_beside_right(house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def absent_beside_right(house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a right reply that also states something the text does not mention."""
     fact = absent_fact(house, facts, rng)
-    return _both([rng.choice(facts).right(rng), fact.right(rng)], rng) if fact else None
+    return (
+        _join_replies([rng.choice(facts).right_reply(rng), fact.right_reply(rng)], rng)
+        if fact
+        else None
+    )
 
 
-def absent_with_tail(house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def absent_with_tail(house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a reply about something absent, with a remark that claims nothing."""
-    reply = absent(house, facts, rng)
+    reply = absent_reply(house, facts, rng)
     return _with_tail(reply, "harmless_tail", rng) if reply else None
 
 
-def added_detail(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
+def added_detail(_house: House, facts: list[PolicyFact], rng: random.Random) -> Reply | None:
     """Return a right reply with a detail that the text does not mention."""
     fact = rng.choice(facts)
     tails = [tail for tail in data("names")["added_tail"] if tail not in {f.tail for f in facts}]
-    reply = fact.right(rng)
+    reply = fact.right_reply(rng)
     return Reply(reply.question, with_tail(reply.text, rng.choice(tails)))
 
 
-ENTAIL: dict[Maker, int] = {right: 10, right_twice: 3, right_with_tail: 2, unknown_is_right: 3}
+ENTAIL: dict[Maker, int] = {
+    right_reply: 10,
+    right_twice: 3,
+    right_with_tail: 2,
+    unknown_is_right: 3,
+}
 CONTRADICT: dict[Maker, int] = {
-    wrong: 10,
+    wrong_reply: 10,
     wrong_beside_right: 3,
     wrong_with_tail: 2,
     unknown_is_wrong: 3,
 }
 NEUTRAL: dict[Maker, int] = {
-    absent: 7,
+    absent_reply: 7,
     absent_subject: 5,
     absent_beside_right: 3,
     added_detail: 3,
@@ -143,7 +160,7 @@ MAKERS = {"entail": ENTAIL, "contradict": CONTRADICT, "neutral": NEUTRAL}
 NEEDS_QUESTION = (unknown_is_right, unknown_is_wrong, asking_is_right, asking_is_wrong)
 
 
-def absent_fact(house: House, facts: list[Fact], rng: random.Random) -> Fact | None:
+def absent_fact(house: House, facts: list[PolicyFact], rng: random.Random) -> PolicyFact | None:
     """Draw a fact of the house that the text does not mention; None if there is none."""
     for _ in range(30):
         fact = draw_facts(house, 1, rng)[0]
@@ -154,17 +171,17 @@ def absent_fact(house: House, facts: list[Fact], rng: random.Random) -> Fact | N
     return None
 
 
-def no_information(fact: Fact, rng: random.Random) -> str:
+def no_information(fact: PolicyFact, rng: random.Random) -> str:
     """Return a sentence that gives no information on the fact's topic."""
     form = choose_words(rng.choice(data("names")["no_information"]), rng)
     return fill(form, {"topic": fact.topic})
 
 
-def _two(facts: list[Fact], rng: random.Random) -> list[Fact]:
+def _two(facts: list[PolicyFact], rng: random.Random) -> list[PolicyFact]:
     return rng.sample(facts, 2) if len(facts) > 1 else []
 
 
-def _both(replies: list[Reply], rng: random.Random) -> Reply | None:
+def _join_replies(replies: list[Reply], rng: random.Random) -> Reply | None:
     if len(replies) < 2:
         return None
     question = replies[0].question if rng.random() < 0.5 else " ".join(r.question for r in replies)
@@ -177,13 +194,13 @@ def _with_tail(reply: Reply, pool: str, rng: random.Random) -> Reply:
     return Reply(reply.question, with_tail(reply.text, rng.choice(data("names")[pool])))
 
 
-def _stated_tail(facts: list[Fact], correct: bool, rng: random.Random) -> Reply | None:
+def _stated_tail(facts: list[PolicyFact], correct: bool, rng: random.Random) -> Reply | None:
     """Return a reply about a fact with the remark of the policy about it; None without one."""
     remarked = [fact for fact in facts if fact.tail]
     if not remarked:
         return None
     fact = rng.choice(remarked)
-    reply = fact.right(rng) if correct else fact.wrong(rng)
+    reply = fact.right_reply(rng) if correct else fact.wrong_reply(rng)
     return Reply(reply.question, with_tail(reply.text, fact.tail))
 
 
@@ -200,7 +217,7 @@ NAMED = {
 }
 
 
-def _ask_back(facts: list[Fact], needed: bool, rng: random.Random) -> Reply | None:
+def _ask_back(facts: list[PolicyFact], needed: bool, rng: random.Random) -> Reply | None:
     """Return a question back; `needed` if the text has several answers and the user chose none."""
     several = [
         fact

@@ -12,7 +12,7 @@ from calibrator.lab.data.evidence.edits import (
     exchange,
     is_year,
     ordinal,
-    replaced,
+    replace_match,
 )
 from calibrator.lab.data.evidence.words.templates import capital
 from calibrator.lab.data.evidence.words.values import MONTHS, NUMBERS, clock_time, number_words
@@ -54,16 +54,16 @@ def rewrite_number(sentence: str, _passage: str, rng: random.Random) -> str | No
     for pattern, new in ways:
         match = re.search(pattern, sentence)
         if match and not is_year(match[0]):
-            return replaced(
+            return replace_match(
                 sentence, match, match.expand(new) if new else match[0].replace(",", "")
             )
     match = NUMBER_WORD.search(sentence)
     if match and match[0].lower() in NUMBERS and sentence[match.end() : match.end() + 1] != "-":
         number = str(NUMBERS.index(match[0].lower()))
-        return replaced(sentence, match, number) if match.start() else None
+        return replace_match(sentence, match, number) if match.start() else None
     match = NUMBER.search(sentence)
     if match and match[0].isdigit() and _is_plain_count(sentence, match):
-        return replaced(sentence, match, number_words(int(match[0])))
+        return replace_match(sentence, match, number_words(int(match[0])))
     return None
 
 
@@ -87,22 +87,22 @@ def rewrite_date(sentence: str, _passage: str, rng: random.Random) -> str | None
         return None
     if match:
         year = f", {match[3]}" if match[3] else ""
-        return replaced(sentence, match, f"{match[2]} {match[1]}{year}")
+        return replace_match(sentence, match, f"{match[2]} {match[1]}{year}")
     match = _DATE_US.search(sentence)
     if match:
         year = f" {match[3]}" if match[3] else ""
         day = rng.choice((match[2], ordinal(int(match[2])) if not year else match[2]))
-        return replaced(sentence, match, f"{day} {match[1]}{year}")
+        return replace_match(sentence, match, f"{day} {match[1]}{year}")
     match = _CLOCK.search(sentence)
     if match and 1 <= int(match[1]) <= 12:
         hour = int(match[1]) % 12 + (12 if match[3].lower() == "p" else 0)
         stop = "." if match[0].endswith(".") and match.end() == len(sentence) else ""
-        return replaced(sentence, match, f"{hour:02d}:{match[2] or '00'}{stop}")
+        return replace_match(sentence, match, f"{hour:02d}:{match[2] or '00'}{stop}")
     match = _CLOCK_24.search(sentence)
     if match:
         hours = int(match[1]) + int(match[2]) / 60
         at_end = match.end() >= len(sentence) - 1
-        return replaced(sentence, match, clock_time(hours, 2 if at_end else 1))
+        return replace_match(sentence, match, clock_time(hours, 2 if at_end else 1))
     return None
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from calibrator.lab.data.evidence.edits import articles
 from calibrator.lab.data.evidence.grids import (
     Cell,
-    Table,
+    SyntheticTable,
     cell_sentence,
     pool_of,
     random_table,
@@ -30,7 +30,7 @@ class Statement:
     short: bool = False
 
 
-def _asked(table: Table, name: str, head: str, rng: random.Random) -> str:
+def _ask_cell(table: SyntheticTable, name: str, head: str, rng: random.Random) -> str:
     """Write a question about the cell of row `name` in column `head`."""
     return fill(
         choose_words(
@@ -47,26 +47,26 @@ def _asked(table: Table, name: str, head: str, rng: random.Random) -> str:
     )
 
 
-def cell(table: Table, right: bool, rng: random.Random) -> Statement | None:
+def cell(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
     """State a cell; if wrong, with the value of another row, another column or a similar one."""
     name, head = rng.choice(table.names), rng.choice(table.columns)
     value = table.cells[name, head]
     if not right:
         others = [other for other in table.values(head) if other != value]
-        near = _near(table, head, value, rng)
+        near = _near_cells(table, head, value, rng)
         pool = others if others and (not near or rng.random() < 0.6) else near
         if not pool:
             return None
         value = rng.choice(pool)
-    question = _asked(table, name, head, rng)
+    question = _ask_cell(table, name, head, rng)
     if rng.random() < 0.2:
-        short = table.written(head, value, rng)
+        short = table.write_cell(head, value, rng)
         text = rng.choice((short, f"It is {short}.", f"{capital(short)}."))
         return Statement(question, text, short=True)
     return Statement(question, cell_sentence(table, name, head, value, rng))
 
 
-def _near(table: Table, head: str, value: Cell, rng: random.Random) -> list[Cell]:
+def _near_cells(table: SyntheticTable, head: str, value: Cell, rng: random.Random) -> list[Cell]:
     """Return other cells that could be confused with a value of the column."""
     column = table.column(head)
     if isinstance(value, str):
@@ -88,7 +88,7 @@ def _near(table: Table, head: str, value: Cell, rng: random.Random) -> list[Cell
     return [each for each in (*across, *moved) if each != value]
 
 
-def extreme(table: Table, right: bool, rng: random.Random) -> Statement | None:
+def extreme(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
     """State which row has the highest or lowest value of a column."""
     if not table.number_columns:
         return None
@@ -124,7 +124,7 @@ def extreme(table: Table, right: bool, rng: random.Random) -> Statement | None:
     return Statement(rng.choice(asks), fill(rng.choice(forms), {"e": name}))
 
 
-def comparison(table: Table, right: bool, rng: random.Random) -> Statement | None:
+def comparison(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
     """Compare two rows, sometimes with the difference."""
     if not table.number_columns:
         return None
@@ -146,13 +146,13 @@ def comparison(table: Table, right: bool, rng: random.Random) -> Statement | Non
         truth = "higher" if first > second else "lower"
         shown = gap if right else round(gap * rng.choice((2, 0.5)) + 1, 0)
         if shown != gap or right:
-            by = table.written(head, shown, rng)
+            by = table.write_cell(head, shown, rng)
             forms.append(f"The {noun} of $e is {by} {truth} than that of $f.")
     question = f"How do {one} and {other} compare in {noun}?"
     return Statement(question, fill(rng.choice(forms), {"e": one, "f": other}))
 
 
-def count(table: Table, right: bool, rng: random.Random) -> Statement | None:
+def count(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
     """State how many rows meet a condition."""
     rows = table.spec["rows"]
     if table.number_columns and rng.random() < 0.6:
@@ -164,7 +164,7 @@ def count(table: Table, right: bool, rng: random.Random) -> Statement | None:
         bound = rng.choice(values[:-1])
         true = sum(float(value) > bound for value in table.values(head))
         after = "after" if table.column(head)["unit"] in ("year", "time") else "of more than"
-        condition = f"a {noun} {after} {table.written(head, bound, rng)}"
+        condition = f"a {noun} {after} {table.write_cell(head, bound, rng)}"
     elif table.word_columns:
         head = rng.choice(table.word_columns)
         noun = table.noun(head)
@@ -178,18 +178,18 @@ def count(table: Table, right: bool, rng: random.Random) -> Statement | None:
     verb, noun = ("has", table.spec["row"]) if shown == 1 else ("have", rows)
     text = rng.choice(
         (
-            f"{_counted(shown, rng)} {noun} {verb} {condition}.",
+            f"{_write_count(shown, rng)} {noun} {verb} {condition}.",
             f"The number of {rows} with {condition} is {shown}.",
         )
     )
     return Statement(question, capital(text))
 
 
-def _counted(number: int, rng: random.Random) -> str:
+def _write_count(number: int, rng: random.Random) -> str:
     return ("no", *NUMBERS[1:])[number] if rng.random() < 0.6 else str(number)
 
 
-def total(table: Table, right: bool, rng: random.Random) -> Statement | None:
+def total(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
     """State the sum over two rows or over the whole column."""
     heads = [
         h
@@ -208,7 +208,7 @@ def total(table: Table, right: bool, rng: random.Random) -> Statement | None:
         true + table.column(head)["range"][2] * rng.randint(1, 9),
     ]
     shown = true if right else rng.choice([value for value in wrong if value != true])
-    by = table.written(head, shown, rng)
+    by = table.write_cell(head, shown, rng)
     who = "all rows" if names is table.names else f"{names[0]} and {names[1]}"
     text = rng.choice(
         (
@@ -220,7 +220,7 @@ def total(table: Table, right: bool, rng: random.Random) -> Statement | None:
     return Statement(f"What is the total {noun} of {who}?", text)
 
 
-def membership(table: Table, right: bool, rng: random.Random) -> Statement | None:
+def membership(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
     """State the names of the rows that have a word in a column; if wrong, with another row."""
     if not table.word_columns:
         return None
@@ -237,7 +237,7 @@ def membership(table: Table, right: bool, rng: random.Random) -> Statement | Non
     return Statement(f'Who or what has "{word}" as {noun}?', f'{listed} {verb} "{word}" as {noun}.')
 
 
-MAKERS: dict[Callable[[Table, bool, random.Random], Statement | None], int] = {
+MAKERS: dict[Callable[[SyntheticTable, bool, random.Random], Statement | None], int] = {
     cell: 8,
     extreme: 3,
     comparison: 3,
@@ -258,7 +258,9 @@ UNKNOWN = (
 )
 
 
-def absent(other_columns: Table, other_rows: Table, rng: random.Random) -> Statement | None:
+def absent_cell(
+    other_columns: SyntheticTable, other_rows: SyntheticTable, rng: random.Random
+) -> Statement | None:
     """State something about columns or rows that the table does not have."""
     if rng.random() < 0.4:
         return cell(other_rows, True, rng)
@@ -266,7 +268,9 @@ def absent(other_columns: Table, other_rows: Table, rng: random.Random) -> State
     return maker(other_columns, True, rng) or cell(other_columns, True, rng)
 
 
-def absent_beside_present(table: Table, other: Table, rng: random.Random) -> Statement | None:
+def absent_beside_present(
+    table: SyntheticTable, other: SyntheticTable, rng: random.Random
+) -> Statement | None:
     """Compare a row of the table with one that the table does not have."""
     names = [rng.choice(table.names), rng.choice(other.names)]
     rng.shuffle(names)
@@ -283,13 +287,13 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
         maker = rng.choices(list(MAKERS), list(MAKERS.values()))[0]
         statement = maker(table, label == "entail", rng) or cell(table, label == "entail", rng)
         drawn.append((label, statement))
-    drawn += [("neutral", absent(other_columns, other_rows, rng)) for _ in range(2)]
+    drawn += [("neutral", absent_cell(other_columns, other_rows, rng)) for _ in range(2)]
     if rng.random() < 0.4:
         drawn.append(("neutral", absent_beside_present(table, other_rows, rng)))
     if rng.random() < 0.5:
-        drawn.append(("entail", _unknown(absent(other_columns, other_rows, rng), rng)))
+        drawn.append(("entail", _answer_unknown(absent_cell(other_columns, other_rows, rng), rng)))
     else:
-        drawn.append(("contradict", _unknown(cell(table, True, rng), rng)))
+        drawn.append(("contradict", _answer_unknown(cell(table, True, rng), rng)))
     for label, statement in drawn:
         if statement is None:
             continue
@@ -305,6 +309,6 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
         }
 
 
-def _unknown(asked: Statement | None, rng: random.Random) -> Statement | None:
+def _answer_unknown(asked: Statement | None, rng: random.Random) -> Statement | None:
     """Return the statement's question with an answer of `UNKNOWN`."""
     return Statement(asked.question, rng.choice(UNKNOWN)) if asked else None

@@ -68,29 +68,29 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class FormulaValue:
     """A number at each point, or parts in brackets; `kind` is empty for a number."""
 
     numbers: tuple[complex, ...] = ()
-    parts: tuple[Value, ...] = ()
+    parts: tuple[FormulaValue, ...] = ()
     kind: str = ""
     is_rounded: bool = False  # written as a decimal fraction
 
 
 def same_formula(one: str, other: str) -> bool:
     """Return whether two formulas are equal; the order of a set's parts does not matter."""
-    first, second = bare(one), bare(other)
+    first, second = strip_layout(one), strip_layout(other)
     if not first or not second:
         return False
     if _letters(first) == _letters(second):
         return True
     try:
-        return _same(read(first), read(second))
+        return _is_same(read(first), read(second))
     except (UnreadableError, ArithmeticError, ValueError):
         return False
 
 
-def bare(text: str) -> str:
+def strip_layout(text: str) -> str:
     """Return a formula without layout, without its unit, and without the left side of `x =`."""
     plain = text.strip()[:MAX_CHARACTERS]
     for sign, written in _PLAIN_SIGNS.items():
@@ -109,10 +109,10 @@ def _letters(text: str) -> str:
     return re.sub(r"\s+|\\left|\\right", "", text)
 
 
-def read(text: str) -> Value:
+def read(text: str) -> FormulaValue:
     """Return the value of a bare formula. Raises UnreadableError."""
-    reader = _Reader(_tokens(text))
-    value = reader.listed()
+    reader = _FormulaReader(_tokens(text))
+    value = reader.read_list()
     reader.end()
     return value
 
@@ -134,28 +134,28 @@ def _tokens(text: str) -> list[str]:
     return found
 
 
-def _same(one: Value, other: Value) -> bool:
+def _is_same(one: FormulaValue, other: FormulaValue) -> bool:
     """Return whether two values are equal at all points, part by part."""
     if one.kind != other.kind:
         return False
     if not one.kind:
         close = ROUNDED if one.is_rounded != other.is_rounded else CLOSE
         pairs = zip(one.numbers, other.numbers, strict=True)
-        return all(_close(first, second, close) for first, second in pairs)
+        return all(_is_close(first, second, close) for first, second in pairs)
     if len(one.parts) != len(other.parts):
         return False
     if one.kind not in ("set", "list"):
-        return all(map(_same, one.parts, other.parts))
+        return all(map(_is_same, one.parts, other.parts))
     left = list(other.parts)
     for part in one.parts:
-        found = next((each for each in left if _same(part, each)), None)
+        found = next((each for each in left if _is_same(part, each)), None)
         if found is None:
             return False
         left.remove(found)
     return True
 
 
-def _close(one: complex, other: complex, share: float) -> bool:
+def _is_close(one: complex, other: complex, share: float) -> bool:
     """Return whether two numbers differ by at most a share of the larger."""
     if one == other:
         return True
@@ -164,11 +164,11 @@ def _close(one: complex, other: complex, share: float) -> bool:
     return abs(one - other) <= share * max(abs(one), abs(other))
 
 
-def _number(value: complex, *, is_rounded: bool = False) -> Value:
-    return Value((value,) * len(POINTS), is_rounded=is_rounded)
+def _number(value: complex, *, is_rounded: bool = False) -> FormulaValue:
+    return FormulaValue((value,) * len(POINTS), is_rounded=is_rounded)
 
 
-class _Reader:
+class _FormulaReader:
     """A reader by recursive descent: lists, sums, products, powers and single terms."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
@@ -190,21 +190,21 @@ class _Reader:
         self._at += 1
         return found
 
-    def listed(self) -> Value:
+    def read_list(self) -> FormulaValue:
         r"""Read parts between commas; both signs of `\pm` are two parts."""
-        parts = self._joined()
+        parts = self._read_sum()
         while self._next() in (",", ";", "\\cup"):
             sign = self._take()
-            more = self._joined()
+            more = self._read_sum()
             if sign == "\\cup":
-                parts = [Value(parts=(*parts, *more), kind="list")]
+                parts = [FormulaValue(parts=(*parts, *more), kind="list")]
             else:
                 parts += more
             if len(parts) > MAX_PARTS:
                 raise UnreadableError("too many parts")
-        return parts[0] if len(parts) == 1 else Value(parts=tuple(parts), kind="list")
+        return parts[0] if len(parts) == 1 else FormulaValue(parts=tuple(parts), kind="list")
 
-    def _joined(self) -> list[Value]:
+    def _read_sum(self) -> list[FormulaValue]:
         r"""Read a sum as one part, or as the two parts of a `\pm`."""
         value = self._product() if self._next() != "\\pm" else None
         while self._next() in ("+", "-", "\\pm"):
@@ -212,40 +212,45 @@ class _Reader:
             more = self._product()
             zero = _number(0) if value is None else value
             if sign == "\\pm":
-                return [_of(lambda a, b: a + b, zero, more), _of(lambda a, b: a - b, zero, more)]
+                return [
+                    _apply(lambda a, b: a + b, zero, more),
+                    _apply(lambda a, b: a - b, zero, more),
+                ]
             add = sign == "+"
-            value = _of((lambda a, b: a + b) if add else (lambda a, b: a - b), zero, more)
+            value = _apply((lambda a, b: a + b) if add else (lambda a, b: a - b), zero, more)
         if value is None:
             raise UnreadableError("nothing follows a sign")
         return [value]
 
-    def _product(self) -> Value:
+    def _product(self) -> FormulaValue:
         """Read factors, written side by side or with signs between them."""
         if self._next() in ("+", "-"):
             negative = self._take() == "-"
             value = self._product()
-            return _of(lambda a, _: -a, value, value) if negative else value
+            return _apply(lambda a, _: -a, value, value) if negative else value
         value = self._power()
         while True:
             sign = self._next().lstrip("\\")
             if sign in _TIMES:
                 self._take()
-                value = _of(lambda a, b: a * b, value, self._signed())
+                value = _apply(lambda a, b: a * b, value, self._read_signed())
             elif sign in _OVER:
                 self._take()
-                value = _of(lambda a, b: a / b, value, self._signed())
+                value = _apply(lambda a, b: a / b, value, self._read_signed())
             elif self._begins_factor():
                 add = self._is_mixed()  # a number before a fraction, as in `2 \\frac{1}{2}`
                 further = self._power()
-                value = _of((lambda a, b: a + b) if add else (lambda a, b: a * b), value, further)
+                value = _apply(
+                    (lambda a, b: a + b) if add else (lambda a, b: a * b), value, further
+                )
             else:
                 return value
 
-    def _signed(self) -> Value:
+    def _read_signed(self) -> FormulaValue:
         if self._next() == "-":
             self._take()
             value = self._power()
-            return _of(lambda a, _: -a, value, value)
+            return _apply(lambda a, _: -a, value, value)
         return self._power()
 
     def _begins_factor(self) -> bool:
@@ -261,21 +266,21 @@ class _Reader:
     def _is_mixed(self) -> bool:
         return self._next() == "\\frac" and self._tokens[self._at - 1].isdigit()
 
-    def _power(self) -> Value:
+    def _power(self) -> FormulaValue:
         """Read one term with its exponents and factorials."""
-        value = self._alone()
+        value = self._read_single()
         while self._next() in ("^", "**", "!"):
             if self._take() == "!":
-                value = _of(lambda a, _: _factorial(a), value, value)
+                value = _apply(lambda a, _: _factorial(a), value, value)
                 continue
             negative = self._next() == "-"
             if negative:
                 self._take()
-            raised = self._alone()
-            value = _of(lambda a, b: _raised(a, -b if negative else b), value, raised)  # noqa: B023
+            raised = self._read_single()
+            value = _apply(lambda a, b: _power_of(a, -b if negative else b), value, raised)  # noqa: B023
         return value
 
-    def _alone(self) -> Value:
+    def _read_single(self) -> FormulaValue:
         """Read one term without exponents. Raises UnreadableError beyond `MAX_DEPTH`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -285,18 +290,18 @@ class _Reader:
         finally:
             self._depth -= 1
 
-    def _read_alone(self, token: str) -> Value:
+    def _read_alone(self, token: str) -> FormulaValue:
         """Read a number, brackets, a command or a letter that begins with `token`."""
         if token[0].isdigit() or token[0] == ".":
             return _number(float(token), is_rounded="." in token)
         if token in _OPENING:
-            return self._bracketed(token)
+            return self._read_brackets(token)
         if token == "\\{":
-            return self._enclosed("\\}", "set")
+            return self._read_until("\\}", "set")
         if token == "|":
-            inner = self.listed()
+            inner = self.read_list()
             self._take("|")
-            return _of(lambda a, _: abs(a), inner, inner)
+            return _apply(lambda a, _: abs(a), inner, inner)
         if token[0] == "\\" and len(token) > 1:
             return self._command(token[1:])
         if token in ("e", "i"):
@@ -305,7 +310,7 @@ class _Reader:
             return self._variable(token)
         raise UnreadableError(token)
 
-    def _variable(self, name: str) -> Value:
+    def _variable(self, name: str) -> FormulaValue:
         """Return a letter's value at each point, which differs for each letter and index."""
         if self._next() == "_":
             self._take()
@@ -316,37 +321,39 @@ class _Reader:
                     name += self._take()
                 self._take("}")
         shift = sum((n + 1) * ord(letter) for n, letter in enumerate(name)) % 997 / 997
-        return Value(tuple(complex(point + shift) for point in POINTS))
+        return FormulaValue(tuple(complex(point + shift) for point in POINTS))
 
-    def _bracketed(self, opening: str) -> Value:
+    def _read_brackets(self, opening: str) -> FormulaValue:
         """Read the rest of a bracket: one value, or the parts of a point or an interval."""
-        inner = self.listed()
+        inner = self.read_list()
         closing = self._take()
         if closing not in (")", "]", "}"):
             raise UnreadableError(closing)
         if inner.kind == "list" and opening in "([":
-            return Value(parts=inner.parts, kind=f"{opening}{closing}")  # a point or an interval
+            return FormulaValue(
+                parts=inner.parts, kind=f"{opening}{closing}"
+            )  # a point or an interval
         if closing != _OPENING[opening]:
             raise UnreadableError(closing)
         return inner
 
-    def _enclosed(self, closing: str, kind: str) -> Value:
-        inner = self.listed()
+    def _read_until(self, closing: str, kind: str) -> FormulaValue:
+        inner = self.read_list()
         self._take(closing)
-        return Value(parts=inner.parts if inner.kind == "list" else (inner,), kind=kind)
+        return FormulaValue(parts=inner.parts if inner.kind == "list" else (inner,), kind=kind)
 
-    def _command(self, name: str) -> Value:
+    def _command(self, name: str) -> FormulaValue:
         """Read what follows a LaTeX command. Raises UnreadableError for an unknown one."""
         if name == "frac":
             above, below = self._argument(), self._argument()
-            return _of(lambda a, b: a / b, above, below)
+            return _apply(lambda a, b: a / b, above, below)
         if name == "sqrt":
             root = self._root()
             inner = self._argument()
-            return _of(lambda a, b: _raised(a, 1 / b), inner, root)
+            return _apply(lambda a, b: _power_of(a, 1 / b), inner, root)
         if name in ("binom", "dbinom", "tbinom"):
             above, below = self._argument(), self._argument()
-            return _of(_binomial, above, below)
+            return _apply(_binomial, above, below)
         if name == "begin":
             return self._matrix()
         if name in _CONSTANTS:
@@ -357,42 +364,42 @@ class _Reader:
             raise UnreadableError(name)
         return self._variable(name)
 
-    def _root(self) -> Value:
+    def _root(self) -> FormulaValue:
         if self._next() != "[":
             return _number(2)
         self._take()
-        root = self.listed()
+        root = self.read_list()
         self._take("]")
         return root
 
-    def _argument(self) -> Value:
+    def _argument(self) -> FormulaValue:
         r"""Read an argument in braces, or one digit or letter: `\frac12` is a half."""
         token = self._next()
         if token.isdigit() and len(token) > 1:
             digits = list(token)
             self._tokens = [*self._tokens[: self._at], *digits, *self._tokens[self._at + 1 :]]
-        return self._alone()
+        return self._read_single()
 
-    def _function(self, name: str) -> Value:
+    def _function(self, name: str) -> FormulaValue:
         """Read a function's argument, with a base (of a logarithm) or an exponent before it."""
-        base: Value | None = None
-        exponent: Value | None = None
+        base: FormulaValue | None = None
+        exponent: FormulaValue | None = None
         while self._next() in ("_", "^"):
             if self._take() == "_":
-                base = self._alone()
+                base = self._read_single()
             else:
-                exponent = self._alone()
+                exponent = self._read_single()
         inner = self._power()
         function = _FUNCTIONS[name]
-        value = _of(lambda a, _: function(a), inner, inner)
+        value = _apply(lambda a, _: function(a), inner, inner)
         if base is not None:
-            value = _of(lambda a, b: a / cmath.log(b), value, base)
-        return value if exponent is None else _of(_raised, value, exponent)
+            value = _apply(lambda a, b: a / cmath.log(b), value, base)
+        return value if exponent is None else _apply(_power_of, value, exponent)
 
-    def _matrix(self) -> Value:
+    def _matrix(self) -> FormulaValue:
         r"""Read `\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}` row by row; every cell is a part."""
         self._name()
-        parts = [self.listed()]
+        parts = [self.read_list()]
         while self._next() != "\\end":
             token = self._take()
             if token == "&" or (token == "\\" and self._next() == "\\"):
@@ -400,14 +407,14 @@ class _Reader:
                     self._take()
                 if self._next() == "\\end":
                     break
-                parts.append(self.listed())
+                parts.append(self.read_list())
                 if len(parts) > MAX_PARTS:
                     raise UnreadableError("too many parts")
             else:
                 raise UnreadableError(token)
         self._take("\\end")
         self._name()
-        return Value(parts=tuple(parts), kind="matrix")
+        return FormulaValue(parts=tuple(parts), kind="matrix")
 
     def _name(self) -> None:
         self._take("{")
@@ -415,15 +422,17 @@ class _Reader:
             pass
 
 
-def _of(operation: Callable[[complex, complex], complex], one: Value, other: Value) -> Value:
+def _apply(
+    operation: Callable[[complex, complex], complex], one: FormulaValue, other: FormulaValue
+) -> FormulaValue:
     if one.kind or other.kind:
         raise UnreadableError("brackets with several parts are no number")
     pairs = zip(one.numbers, other.numbers, strict=True)
     rounded = one.is_rounded or other.is_rounded
-    return Value(tuple(operation(a, b) for a, b in pairs), is_rounded=rounded)
+    return FormulaValue(tuple(operation(a, b) for a, b in pairs), is_rounded=rounded)
 
 
-def _raised(base: complex, exponent: complex) -> complex:
+def _power_of(base: complex, exponent: complex) -> complex:
     if base.real < 0 and base.imag == 0 and exponent.imag == 0:  # an odd root is real
         inverse = 1 / exponent.real if exponent.real else 0.0
         if abs(inverse - round(inverse)) < CLOSE and round(inverse) % 2 == 1:

@@ -91,7 +91,7 @@ def stated_answer(reply: str) -> str | None:
     end = reply[-LOOK:]
     boxes = list(_BOXED.finditer(end))
     if boxes:
-        return _braced(end, boxes[-1].end())
+        return _text_in_braces(end, boxes[-1].end())
     for pattern in (_LINE, _FIELD, _SENTENCE):
         found = list(pattern.finditer(end))
         if found:
@@ -100,7 +100,7 @@ def stated_answer(reply: str) -> str | None:
     return None
 
 
-def _braced(text: str, start: int) -> str:
+def _text_in_braces(text: str, start: int) -> str:
     depth = 1
     for at in range(start, len(text)):
         depth += (text[at] == "{") - (text[at] == "}")
@@ -126,7 +126,7 @@ def _any_text(reply: str, stated: str | None) -> str | None:
 def _letter(reply: str, stated: str | None) -> str | None:
     """Return the letter of the option that a reply chooses, or None."""
     for text in (stated, reply.strip() if len(reply.strip()) <= 200 else None):
-        found = _LETTER.match(_unset(text)) if text else None
+        found = _LETTER.match(_strip_text_commands(text)) if text else None
         if found:
             return found[1]
     last = final_letter(reply[-LOOK:])
@@ -136,7 +136,7 @@ def _letter(reply: str, stated: str | None) -> str | None:
     return marked[-1] if marked else None
 
 
-def _unset(text: str) -> str:
+def _strip_text_commands(text: str) -> str:
     return re.sub(r"\\(?:text|mathrm|textbf)\s*\{([^{}]*)\}", r"\1", text)
 
 
@@ -159,7 +159,7 @@ def _number(reply: str, stated: str | None) -> str | None:
 # The functions below compare two answers, one for each grader.
 
 
-def plain(text: str) -> str:
+def normalize_words(text: str) -> str:
     """Return the words without case, accents, articles and punctuation, as SQuAD compares them."""
     flat = unicodedata.normalize("NFKD", text.lower())
     flat = "".join(each for each in flat if not unicodedata.combining(each))
@@ -167,16 +167,20 @@ def plain(text: str) -> str:
 
 
 def _is_exact(answer: str, gold: str) -> bool:
-    return plain(answer) == plain(gold) if plain(gold) else answer.strip() == gold.strip()
+    return (
+        normalize_words(answer) == normalize_words(gold)
+        if normalize_words(gold)
+        else answer.strip() == gold.strip()
+    )
 
 
 def _is_letter(answer: str, gold: str) -> bool:
-    found = _LETTER.match(_unset(gold).upper())
+    found = _LETTER.match(_strip_text_commands(gold).upper())
     return found is not None and found[1] == answer
 
 
 def _is_claim(answer: str, gold: str) -> bool:
-    said, right = _CLAIMS.get(answer), _CLAIMS.get(plain(gold))
+    said, right = _CLAIMS.get(answer), _CLAIMS.get(normalize_words(gold))
     return right is not None and said == right
 
 
@@ -188,7 +192,7 @@ def _is_number(answer: str, gold: str) -> bool:
     if same_formula(answer, gold):
         return True
     found = _NUMBER.findall(answer)
-    is_bare = re.search(r"[A-Za-z]{3}", _unset(answer).replace("\\", " ")) is None
+    is_bare = re.search(r"[A-Za-z]{3}", _strip_text_commands(answer).replace("\\", " ")) is None
     if not found or (is_bare and len(found) > 1):
         return False
     return same_formula(found[-1], gold) or _is_rounded(found[-1], gold)
@@ -220,7 +224,7 @@ def _is_fuzzy(answer: str, gold: str) -> bool:
 
     All numbers of the right answer have to be in the answer.
     """
-    said, right = plain(answer).split(), plain(gold).split()
+    said, right = normalize_words(answer).split(), normalize_words(gold).split()
     if not right:
         return answer.strip() == gold.strip()
     if {word for word in right if word[0].isdigit()} - set(said):

@@ -38,13 +38,13 @@ def rubric_messages(
 ) -> list[dict[str, Any]]:
     """Return the messages that ask a model for a verdict; `is_again` asks for the verdict alone."""
     mark = hashlib.sha256(f"{question}\0{reply}".encode()).hexdigest()[:12]
-    parts = [f"<question {mark}>\n{_ends(question, MAX_QUESTION)}\n</question {mark}>"]
+    parts = [f"<question {mark}>\n{_both_ends(question, MAX_QUESTION)}\n</question {mark}>"]
     if gold:
         told = "\n".join(gold)
         parts.append(f"<reference {mark}>\n{told}\n</reference {mark}>")
     if rubric:
         parts.append(f"<rubric {mark}>\n{rubric}\n</rubric {mark}>")
-    parts.append(f"<answer {mark}>\n{_ends(reply, MAX_REPLY)}\n</answer {mark}>")
+    parts.append(f"<answer {mark}>\n{_both_ends(reply, MAX_REPLY)}\n</answer {mark}>")
     system = f"{INSTRUCTIONS} {AGAIN}" if is_again else INSTRUCTIONS
     return [
         {"role": "system", "content": system},
@@ -76,7 +76,7 @@ def verdict_in(text: str) -> bool | None:
     return None if alone[2] and (int(alone[2]) >= 50) != verdict else verdict
 
 
-def _ends(text: str, most: int) -> str:
+def _both_ends(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     half = most // 2

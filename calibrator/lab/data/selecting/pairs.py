@@ -35,8 +35,8 @@ class Extremes:
 
 
 @dataclass
-class Pairing:
-    """The pairs of files; the counts fill while `made` is read.
+class PairSelection:
+    """The pairs of files; the counts fill while `make_pairs` is read.
 
     `informative` pairs have a right and a wrong reply, and in `good` ones the right reply is the
     chosen one. `by_chance` is the expected number of informative pairs, if drawn at random from the
@@ -52,7 +52,7 @@ class Pairing:
     by_chance: float = 0.0
     _found: dict[str, Extremes] = field(default_factory=dict)
 
-    def made(self, paths: Sequence[Path]) -> Iterator[Json]:
+    def make_pairs(self, paths: Sequence[Path]) -> Iterator[Json]:
         """Yield each pair as soon as both of its replies were read."""
         for row in scored_lines(paths):
             self._look_at(row)

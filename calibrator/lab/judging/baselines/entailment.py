@@ -35,7 +35,7 @@ class Entailment(Protocol):
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Floats: ...
 
 
-def normalized(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text's words and numbers in lower case, without articles and the like (I09)."""
     words = [word for word in _words(text) if word not in _EMPTY]
     return " ".join(words)
@@ -56,7 +56,7 @@ def lexical_entailment(pairs: Sequence[tuple[str, str]]) -> Floats:
 
 def _lexical(premise: str, hypothesis: str) -> tuple[float, float, float]:
     """Return P(entail), P(neutral), P(contradict) by shared words, numbers and negations."""
-    said, claimed = (normalized(text).split() for text in (premise, hypothesis))
+    said, claimed = (normalize_text(text).split() for text in (premise, hypothesis))
     if not claimed:
         return (1.0, 0.0, 0.0) if not said else (0.0, 1.0, 0.0)
     share = sum(word in said for word in claimed) / len(claimed)

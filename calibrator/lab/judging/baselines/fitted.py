@@ -118,7 +118,7 @@ def with_stated_confidence(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.verbalized_confidence is not None]
 
 
-def _stated(rows: Sequence[Row]) -> Floats:
+def _stated_confidences(rows: Sequence[Row]) -> Floats:
     """Return the stated confidences, (n, 1). Raises JudgingError where a row has none."""
     if any(row.verbalized_confidence is None for row in rows):
         raise JudgingError("a row states no confidence of its own")
@@ -127,12 +127,12 @@ def _stated(rows: Sequence[Row]) -> Floats:
 
 def stated_raw(_: Sequence[Row], test: Sequence[Row]) -> Floats:
     """Return the stated confidences unchanged (I01)."""
-    return np.asarray(_stated(test)[:, 0])
+    return np.asarray(_stated_confidences(test)[:, 0])
 
 
 def stated_platt(train: Sequence[Row], test: Sequence[Row]) -> Floats:
     """Return P(correct) from Platt scaling of the stated confidence (I02)."""
-    return _logistic(_stated(train), train, _stated(test))
+    return _logistic(_stated_confidences(train), train, _stated_confidences(test))
 
 
 def stated_isotonic(train: Sequence[Row], test: Sequence[Row]) -> Floats:
@@ -143,13 +143,15 @@ def stated_isotonic(train: Sequence[Row], test: Sequence[Row]) -> Floats:
     check_labels(train)
     model = IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip")
     return np.asarray(
-        model.fit(_stated(train)[:, 0], labels_of(train)).predict(_stated(test)[:, 0])
+        model.fit(_stated_confidences(train)[:, 0], labels_of(train)).predict(
+            _stated_confidences(test)[:, 0]
+        )
     )
 
 
 def stated_and_length(train: Sequence[Row], test: Sequence[Row]) -> Floats:
     """Return P(correct) from a logistic regression on stated confidence and length (I05)."""
-    features = [np.hstack([_stated(rows), _lengths(rows)]) for rows in (train, test)]
+    features = [np.hstack([_stated_confidences(rows), _lengths(rows)]) for rows in (train, test)]
     return _logistic(features[0], train, features[1])
 
 

@@ -66,13 +66,13 @@ def tfidf_cosines(items: Sequence[Item]) -> Floats:
     spread = Counter(word for pair in texts for counts in pair for word in counts)
     total = 1 + 2 * len(texts)
 
-    def weighted(counts: Counter[str]) -> dict[str, float]:
+    def weigh_words(counts: Counter[str]) -> dict[str, float]:
         return {
             word: (1 + math.log(count)) * (1 + math.log(total / (1 + spread[word])))
             for word, count in counts.items()
         }
 
-    return np.array([_cosine(weighted(before), weighted(reply)) for before, reply in texts])
+    return np.array([_cosine(weigh_words(before), weigh_words(reply)) for before, reply in texts])
 
 
 def _cosine(one: Mapping[str, float], other: Mapping[str, float]) -> float:

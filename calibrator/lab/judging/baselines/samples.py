@@ -23,7 +23,7 @@ from calibrator.lab.judging.baselines.entailment import (
     ENTAILMENT,
     Entailment,
     lexical_entailment,
-    normalized,
+    normalize_text,
 )
 from calibrator.metrics.metrics import Floats, Ints
 
@@ -31,7 +31,7 @@ ENTROPY_WEIGHT, SIMILARITY_WEIGHT = 0.5, 0.5  # weights of LofreeCP's two penalt
 
 
 @dataclass
-class Samples:
+class ReplySamples:
     """Several replies to one question, and the reply that is judged."""
 
     reply: str
@@ -77,7 +77,7 @@ class Samples:
 
     def exact_consistency(self) -> float:
         """Return the share of samples with the same normalized words as the reply (I09)."""
-        same = [normalized(text) == normalized(self.reply) for text in self.texts]
+        same = [normalize_text(text) == normalize_text(self.reply) for text in self.texts]
         return sum(same) / len(same)
 
     @cached_property
@@ -131,12 +131,12 @@ class Samples:
         It is the share of samples that equal the reply, minus half of the samples' normalized
         entropy, plus half of the reply's similarity with the most frequent sample.
         """
-        counts = Counter(map(normalized, self.texts))
+        counts = Counter(map(normalize_text, self.texts))
         shares = np.array(list(counts.values())) / len(self.texts)
         most = float(np.log(len(self.texts))) or 1.0
         entropy = float(-(shares * np.log(shares)).sum() / most)
         similar = rouge_l(self.reply, counts.most_common(1)[0][0])
-        share = counts[normalized(self.reply)] / len(self.texts)
+        share = counts[normalize_text(self.reply)] / len(self.texts)
         return share - ENTROPY_WEIGHT * entropy + SIMILARITY_WEIGHT * similar
 
 
@@ -145,7 +145,7 @@ def rouge_l(first: str, second: str) -> float:
 
     The score is 1 for two empty texts.
     """
-    a, b = normalized(first).split(), normalized(second).split()
+    a, b = normalize_text(first).split(), normalize_text(second).split()
     if not a or not b:
         return float(a == b)
     row = [0] * (len(b) + 1)

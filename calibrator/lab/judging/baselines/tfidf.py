@@ -41,7 +41,7 @@ def names(row: Row, tags: Tags) -> list[str]:
     return [f"{kind}={name.lower()}" for kind, name in told.items() if name]
 
 
-class WordCounts:
+class WordPairCounts:
     """Counts of the words and pairs of words of all `rows`, a sparse array (rows, vocabulary)."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -116,6 +116,6 @@ def tfidf_baseline(
     train: Sequence[Row], test: Sequence[Row], tags: Sequence[Tags] = ("served",)
 ) -> list[Floats]:
     """Return P(correct) of the test rows, once for each rule in `tags` for the names shown."""
-    counts = WordCounts([*train, *test])
+    counts = WordPairCounts([*train, *test])
     at = np.arange(len(train) + len(test))
     return [counts.scores(at[: len(train)], at[len(train) :], each) for each in tags]

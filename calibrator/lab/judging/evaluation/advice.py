@@ -55,7 +55,7 @@ KINDS: Final[tuple[Kind, ...]] = ("platt", "isotonic")
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedEce:
     """The mean ECE on other questions after a curve was fitted on this many labels."""
 
     labels: int
@@ -85,7 +85,7 @@ class Advice:
     ece: float = math.nan
     brier: float = math.nan
     trials: Mapping[Kind, Trial] = field(default_factory=dict)
-    expected: tuple[Expected, ...] = ()
+    expected: tuple[ExpectedEce, ...] = ()
     more_labels: int = 0
 
     @property
@@ -135,7 +135,7 @@ def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan)
     trials = {kind: trial(found, confidence, kind=kind) for kind in KINDS}
     interval = auroc_interval(y, confidence, questions)
     expected = expected_auroc(confidence)
-    action, why, missing = _decided(count, Ranking(interval, expected, own_auroc), trials)
+    action, why, missing = _decide(count, RankingCheck(interval, expected, own_auroc), trials)
     return Advice(
         action,
         why,
@@ -149,7 +149,7 @@ def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan)
         ece(y, confidence),
         brier(y, confidence),
         trials,
-        tuple(_expected(rows, confidence)),
+        tuple(_expected_eces(rows, confidence)),
         missing,
     )
 
@@ -164,7 +164,7 @@ def is_delivered_only(rows: Sequence[Row]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankingCheck:
     """The measured and the promised ranking of labelled replies, and the card's AUROC.
 
     `own` is nan where the checkpoint has no card.
@@ -202,7 +202,9 @@ class Ranking:
         )
 
 
-def _decided(count: int, ranking: Ranking, trials: Mapping[Kind, Trial]) -> tuple[Action, str, int]:
+def _decide(
+    count: int, ranking: RankingCheck, trials: Mapping[Kind, Trial]
+) -> tuple[Action, str, int]:
     """Return the action, the reason, and the number of missing labels."""
     is_chance = holds_chance(ranking.auroc)
     mending = max(trials.values(), key=lambda each: (each.is_better, each.gain.value))
@@ -215,14 +217,16 @@ def _decided(count: int, ranking: Ranking, trials: Mapping[Kind, Trial]) -> tupl
             return "fine_tune", why, 0
         if is_chance:
             return "collect", why, TO_TUNE - count
-        return _meanwhile(mending, why, TO_TUNE - count)
+        return _recalibrate_or_collect(mending, why, TO_TUNE - count)
     if ranking.is_open:
         reach = ranking.auroc.value - min(ranking.bar, NEAR_CHANCE)
-        missing = max(_more(count, ranking.auroc, reach), TO_TUNE - count)
+        missing = max(_missing_labels(count, ranking.auroc, reach), TO_TUNE - count)
         if is_chance:
             shown = f"it cannot rank these replies, as far as {count:,} labels show: {ranking}"
             return "collect", shown, missing
-        return _meanwhile(mending, f"whether it ranks nobody can tell yet ({ranking})", missing)
+        return _recalibrate_or_collect(
+            mending, f"whether it ranks nobody can tell yet ({ranking})", missing
+        )
     ranks = f"it ranks ({ranking}; {claim})"
     if ranking.is_narrow:
         ranks = (
@@ -230,30 +234,34 @@ def _decided(count: int, ranking: Ranking, trials: Mapping[Kind, Trial]) -> tupl
             f"{claim}, so nothing is wrong with that)"
         )
     if mending.is_better:
-        return "recalibrate", f"{ranks}, and a recalibration gains {_shown(mending.gain)}", 0
+        return (
+            "recalibrate",
+            f"{ranks}, and a recalibration gains {_gain_in_words(mending.gain)}",
+            0,
+        )
     if mending.gain.high > HARMLESS:
-        missing = _more(count, mending.gain, HARMLESS)
-        why = f"{ranks}; a recalibration might gain {_shown(mending.gain)} or nothing"
+        missing = _missing_labels(count, mending.gain, HARMLESS)
+        why = f"{ranks}; a recalibration might gain {_gain_in_words(mending.gain)} or nothing"
         return "collect", why, missing
     return "leave", f"{ranks}, and no recalibration is better beyond noise", 0
 
 
-def _meanwhile(mending: Trial, why: str, missing: int) -> tuple[Action, str, int]:
+def _recalibrate_or_collect(mending: Trial, why: str, missing: int) -> tuple[Action, str, int]:
     """Return a recalibration as the action where it helps, else the collection of labels."""
     if mending.is_better:
         return (
             "recalibrate",
-            f"{why}; a recalibration gains {_shown(mending.gain)} already",
+            f"{why}; a recalibration gains {_gain_in_words(mending.gain)} already",
             missing,
         )
     return "collect", why, missing
 
 
-def _shown(gain: Interval) -> str:
+def _gain_in_words(gain: Interval) -> str:
     return f"{gain.value:.3f} of log loss, 95 % between {gain.low:+.3f} and {gain.high:+.3f}"
 
 
-def _more(count: int, interval: Interval, reach: float) -> int:
+def _missing_labels(count: int, interval: Interval, reach: float) -> int:
     """Return how many more labels shrink the interval's half width to `reach`, in fifties.
 
     The width falls with the root of the number of labels. The total is at least half as many again,
@@ -265,7 +273,7 @@ def _more(count: int, interval: Interval, reach: float) -> int:
     return math.ceil((wanted - count) / 50) * 50
 
 
-def _expected(rows: Sequence[Row], confidence: Floats) -> list[Expected]:
+def _expected_eces(rows: Sequence[Row], confidence: Floats) -> list[ExpectedEce]:
     """Return the ECE expected with more labels, by fitting on random questions of these rows.
 
     The other questions are judged.
@@ -273,7 +281,7 @@ def _expected(rows: Sequence[Row], confidence: Floats) -> list[Expected]:
     y, questions = labels_of(rows), question_numbers(rows)
     found = ((count, mend("", y, confidence, questions, count)) for count in EXPECTED_WITH)
     return [
-        Expected(count, mended.ece_platt, mended.ece_isotonic)
+        ExpectedEce(count, mended.ece_platt, mended.ece_isotonic)
         for count, mended in found
         if mended is not None and np.isfinite(mended.ece_platt)
     ]

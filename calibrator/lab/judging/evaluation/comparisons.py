@@ -11,7 +11,7 @@ from calibrator.metrics.disagreement import Disagreement, disagreement
 from calibrator.metrics.intervals import (
     SEED,
     Interval,
-    Paired,
+    PairedTest,
     RankedReplies,
     delong,
     mean_interval,
@@ -23,7 +23,7 @@ from calibrator.rows.results import Method
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class MethodComparison:
     """The difference of a method's AUROC from another's.
 
     `pooled` is DeLong's test; `clustered` is the same difference with an interval over questions;
@@ -34,14 +34,14 @@ class Comparison:
     rows: str
     method: str
     baseline: str
-    pooled: Paired
+    pooled: PairedTest
     clustered: Interval
     mean: Interval
     within: Interval
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class AurocDraws:
     """The AUROCs of one method on resamples of questions, which are the same for every method."""
 
     value: float
@@ -58,7 +58,7 @@ def draw(
     benchmarks: Sequence[Group],
     resamples: int,
     permutations: int,
-) -> Drawn:
+) -> AurocDraws:
     """Resample questions, pooled and within each benchmark, and return the AUROCs.
 
     `labels` have to hold both kinds.
@@ -69,11 +69,11 @@ def draw(
         y = labels[group.at]
         if y.min() < y.max():
             replies = RankedReplies(y, p[group.at], questions[group.at])
-            drawn.append(replies.resampled(resamples, SEED + number))
+            drawn.append(replies.resample(resamples, SEED + number))
             values.append(auroc(y, p[group.at]))
-    return Drawn(
+    return AurocDraws(
         value=auroc(labels, p),
-        pooled=RankedReplies(labels, p, questions).resampled(resamples),
+        pooled=RankedReplies(labels, p, questions).resample(resamples),
         mean_value=float(np.mean(values)) if values else np.nan,
         mean=_mean_of(drawn, resamples),
         within=disagreement(labels, p, questions, permutations),
@@ -95,8 +95,8 @@ def _mean_of(drawn: Sequence[Floats], resamples: int) -> Floats:
 
 
 def compare(
-    rows: str, methods: Sequence[Method], drawn: Sequence[Drawn], labels: Ints
-) -> list[Comparison]:
+    rows: str, methods: Sequence[Method], drawn: Sequence[AurocDraws], labels: Ints
+) -> list[MethodComparison]:
     """Compare each judged method with the baselines that were given the same names.
 
     The first method is also compared with the other judged ones of the same names. `rows` is the
@@ -115,12 +115,12 @@ def compare(
 
 
 def _compare(
-    rows: str, first: Method, second: Method, a: Drawn, b: Drawn, labels: Ints
-) -> Comparison:
+    rows: str, first: Method, second: Method, a: AurocDraws, b: AurocDraws, labels: Ints
+) -> MethodComparison:
     """Compare two methods on the same labels and the same resamples."""
     # The questions with both labels are the same for both methods, and in the same order.
     within = a.within.each - b.within.each if a.within and b.within else np.array([])
-    return Comparison(
+    return MethodComparison(
         rows=rows,
         method=first.name,
         baseline=second.name,

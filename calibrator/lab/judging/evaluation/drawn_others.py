@@ -19,13 +19,13 @@ SEED = 20_261_123
 STRONGER = 0.05  # the difference of ability from which a model counts as stronger
 
 
-class Reader(Protocol):
+class OthersReader(Protocol):
     """An object that adjusts the scores of items by their other replies."""
 
     def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]: ...
 
 
-class ReadsOthers(Reader, Protocol):
+class ReadsOthers(OthersReader, Protocol):
     """A calibrator with a second stage."""
 
     @property
@@ -38,7 +38,7 @@ class ReadsOthers(Reader, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnReply:
     """A reply with other replies: its index among the rows, and the item with those drawn."""
 
     at: int
@@ -62,7 +62,7 @@ def draw_others(
     is_stronger: bool = False,
     model: str | None = None,
     seed: int = SEED,
-) -> list[Drawn]:
+) -> list[DrawnReply]:
     """Return the labelled replies that have at least `count` others to their question, with those.
 
     The others are of other models than the reply's, with `is_stronger` only of stronger ones, and
@@ -83,13 +83,13 @@ def draw_others(
         if model is not None:
             others = [each for each in others if each.model == model]
         if row.others and not is_stronger and model is None:
-            found.append(Drawn(at, row.item("served")))
+            found.append(DrawnReply(at, row.item("served")))
         elif len(others) >= count:
             given = tuple(
                 OtherReply(each.answer, each.model, each.tool_use)
                 for each in rng.sample(others, count)
             )
-            found.append(Drawn(at, replace(row.item("served"), others=given)))
+            found.append(DrawnReply(at, replace(row.item("served"), others=given)))
     return found
 
 

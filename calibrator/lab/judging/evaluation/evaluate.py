@@ -17,14 +17,19 @@ from typing import Any
 import numpy as np
 
 from calibrator.errors import JudgingError
-from calibrator.lab.judging.evaluation.comparisons import Comparison, Drawn, compare, draw
+from calibrator.lab.judging.evaluation.comparisons import (
+    AurocDraws,
+    MethodComparison,
+    compare,
+    draw,
+)
 from calibrator.lab.judging.evaluation.traffic import Traffic, read_traffic_figures
 from calibrator.lab.judging.sensitivity import Sensitivity, read_sensitivity
 from calibrator.metrics.disagreement import PERMUTATIONS, Disagreement
 from calibrator.metrics.intervals import (
     RESAMPLES,
     Interval,
-    Paired,
+    PairedTest,
     mean_interval,
     percentile_interval,
 )
@@ -35,7 +40,7 @@ from calibrator.rows.results import (
     Result,
     mean_over_benchmarks,
     numbers,
-    plain,
+    plain_json,
     result_of,
 )
 from calibrator.rows.rows import Row, labels_of, question_numbers
@@ -50,7 +55,7 @@ Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class WithinQuestions:
     """The quality of a method's ranking of replies to one question; see `Disagreement`."""
 
     method: str
@@ -88,8 +93,8 @@ class Evaluation:
     methods: list[str]
     baselines: list[str]
     results: list[Result]
-    comparisons: list[Comparison] = field(default_factory=list)
-    within: list[Within] = field(default_factory=list)
+    comparisons: list[MethodComparison] = field(default_factory=list)
+    within: list[WithinQuestions] = field(default_factory=list)
     curves: list[Curves] = field(default_factory=list)
     sensitivity: Sensitivity | None = None
     traffic: Traffic | None = None
@@ -118,7 +123,7 @@ class Evaluation:
         is_call = one.group == "tool calls" if one.kind == "task" else None
         return self.sensitivity.score(is_call=is_call)
 
-    def joined(self, other: Evaluation) -> Evaluation:
+    def join(self, other: Evaluation) -> Evaluation:
         """Return the evaluation with another one's pooled results and comparisons added."""
         return replace(
             self,
@@ -167,7 +172,7 @@ def judge(
         results=[_with_mean_interval(r, methods, drawn) for r in evaluation.results],
         comparisons=compare(name, methods, drawn, labels),
         within=[
-            _within(method.name, one.within, resamples)
+            _rank_within(method.name, one.within, resamples)
             for method, one in zip(methods, drawn, strict=True)
             if one.within
         ],
@@ -175,7 +180,7 @@ def judge(
     )
 
 
-def unjudged(name: str) -> Evaluation:
+def empty_evaluation(name: str) -> Evaluation:
     """Return the evaluation of a calibrator that was measured on traffic alone."""
     return Evaluation(name, 0, 0, math.nan, methods=[], baselines=[], results=[])
 
@@ -207,7 +212,7 @@ def _results(
 
 
 def _with_mean_interval(
-    result: Result, methods: Sequence[Method], drawn: Sequence[Drawn]
+    result: Result, methods: Sequence[Method], drawn: Sequence[AurocDraws]
 ) -> Result:
     """Return a mean over benchmarks with its interval over questions; other results unchanged."""
     if result.kind != "mean":
@@ -217,9 +222,9 @@ def _with_mean_interval(
     return replace(result, question_low=interval.low, question_high=interval.high)
 
 
-def _within(method: str, found: Disagreement, resamples: int) -> Within:
+def _rank_within(method: str, found: Disagreement, resamples: int) -> WithinQuestions:
     """Return a method's ranking within questions with its interval."""
-    return Within(
+    return WithinQuestions(
         method,
         found.questions,
         found.replies,
@@ -237,12 +242,12 @@ def _curves(method: Method, labels: Ints) -> Curves:
     return Curves(
         method.name,
         reliability(labels, p),
-        _thinned(*roc(labels, p)),
-        _thinned(*risk_coverage(labels, p)),
+        _thin_points(*roc(labels, p)),
+        _thin_points(*risk_coverage(labels, p)),
     )
 
 
-def _thinned(x: Floats, y: Floats) -> Points:
+def _thin_points(x: Floats, y: Floats) -> Points:
     """Return at most `CURVE_POINTS` points, the ends included."""
     kept = np.unique(np.linspace(0, len(x) - 1, min(len(x), CURVE_POINTS)).round().astype(int))
     return [(round(float(a), 5), round(float(b), 5)) for a, b in zip(x[kept], y[kept], strict=True)]
@@ -250,7 +255,7 @@ def _thinned(x: Floats, y: Floats) -> Points:
 
 def to_json(evaluation: Evaluation) -> str:
     """Encode an evaluation as JSON, with null for nan and infinity."""
-    values = {"format": FORMAT, **plain(asdict(evaluation))}
+    values = {"format": FORMAT, **plain_json(asdict(evaluation))}
     for name in ("sensitivity", "traffic"):
         if getattr(evaluation, name) is None:  # absent for readers of older versions
             del values[name]
@@ -269,7 +274,8 @@ def read_evaluation(path: Path) -> Evaluation:
         values["results"] = [Result(**one) for one in values["results"]]
         values["comparisons"] = [_comparison(one) for one in values["comparisons"]]
         values["within"] = [
-            Within(**{**one, "auroc": Interval(**one["auroc"])}) for one in values["within"]
+            WithinQuestions(**{**one, "auroc": Interval(**one["auroc"])})
+            for one in values["within"]
         ]
         values["curves"] = [
             Curves(**{**one, "bins": [Bin(**each) for each in one["bins"]]})
@@ -284,12 +290,12 @@ def read_evaluation(path: Path) -> Evaluation:
         raise JudgingError(f"{path} is no evaluation that this version wrote: {error}") from error
 
 
-def _comparison(values: dict[str, Any]) -> Comparison:
+def _comparison(values: dict[str, Any]) -> MethodComparison:
     """Build a comparison from the JSON that `to_json` wrote."""
     pooled = values["pooled"]
     given: dict[str, Any] = {
         **values,
         **{name: Interval(**values[name]) for name in ("clustered", "mean", "within")},
-        "pooled": Paired(**{**pooled, "difference": Interval(**pooled["difference"])}),
+        "pooled": PairedTest(**{**pooled, "difference": Interval(**pooled["difference"])}),
     }
-    return Comparison(**given)
+    return MethodComparison(**given)

@@ -26,7 +26,7 @@ from calibrator.lab.judging.baselines.fitted import (
 )
 from calibrator.lab.judging.baselines.tfidf import tfidf_baseline
 from calibrator.lab.judging.evaluation.evaluate import STATED_ROWS, Evaluation, judge
-from calibrator.rows.groups import shown
+from calibrator.rows.groups import printable_name
 from calibrator.rows.kept_scores import digest_of_rows, kept_fit
 from calibrator.rows.results import Method
 from calibrator.rows.rows import Row, Tags
@@ -53,7 +53,7 @@ def methods_of(found: Sequence[Scores], train: Sequence[Row], rows: Sequence[Row
     `check_baselines`.
     """
     check_baselines(train, rows)
-    return [*_named(found), *(_baselines(train, rows, found) if train else [])]
+    return [*_name_methods(found), *(_baselines(train, rows, found) if train else [])]
 
 
 def judge_all(
@@ -74,18 +74,18 @@ def judge_all(
     same = [replace(one, confidence=one.confidence[at]) for one in methods if not one.is_baseline]
     fits = STATED if has_sklearn() else STATED_WITHOUT_FIT
     others = [Method(name, fit(stated, chosen), None, True) for name, fit in fits.items()]
-    return evaluation.joined(judge(chosen, [*same, *others], name=STATED_ROWS))
+    return evaluation.join(judge(chosen, [*same, *others], name=STATED_ROWS))
 
 
 def _is_mixed(rows: Sequence[Row]) -> bool:
     return len({row.correct for row in rows}) == 2
 
 
-def _named(found: Sequence[Scores]) -> list[Method]:
+def _name_methods(found: Sequence[Scores]) -> list[Method]:
     """Return methods with distinct names, also where one calibrator was given different tags."""
     methods: list[Method] = []
     for number, one in enumerate(found, start=1):
-        name = shown(one.name) + SUFFIX[one.tags]
+        name = printable_name(one.name) + SUFFIX[one.tags]
         if name in [method.name for method in methods]:
             name += f" ({number})"
         methods.append(Method(name, one.confidence, one.tags))

@@ -38,7 +38,7 @@ EDGES: Final = tuple(round(0.05 * step, 2) for step in range(21))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BandEffect:
     """The effect of asking about confidences from `low` up to, but not including, `high`.
 
     It has the calls for each reply, the AUROC, and the share kept at the wanted error rate.
@@ -67,12 +67,12 @@ class OpinionAdvice:
     replies: int
     questions: int
     max_error: float
-    nobody: Asked
-    everybody: Asked
-    bands: tuple[Asked, ...]
-    band: Asked | None
+    nobody: BandEffect
+    everybody: BandEffect
+    bands: tuple[BandEffect, ...]
+    band: BandEffect | None
 
-    def gain(self, asked: Asked) -> float:
+    def gain(self, asked: BandEffect) -> float:
         """Return the share of the whole gain in kept replies that this choice has."""
         whole = self.everybody.kept - self.nobody.kept
         return (asked.kept - self.nobody.kept) / whole if whole > 0 else 0.0
@@ -110,9 +110,9 @@ def advise_opinion(
     told = calibrator.with_others([each.item for each in drawn], own)
     figures = _Figures(labels, confidences_of(own), confidences_of(told), max_error)
     questions = [row.question_id for row in judged]
-    is_chosen_on = np.array([_half(each) for each in questions])
+    is_chosen_on = np.array([_is_chosen_half(each) for each in questions])
     return _advice(
-        figures.of(is_chosen_on), figures.of(~is_chosen_on), calibrator.opinion, questions
+        figures.choose(is_chosen_on), figures.choose(~is_chosen_on), calibrator.opinion, questions
     )
 
 
@@ -125,17 +125,17 @@ class _Figures:
     together: Floats
     max_error: float
 
-    def of(self, chosen: Any) -> _Figures:
+    def choose(self, chosen: Any) -> _Figures:
         """Return the figures of the `chosen` replies."""
         return _Figures(
             self.labels[chosen], self.alone[chosen], self.together[chosen], self.max_error
         )
 
-    def asked(self, low: float, high: float) -> Asked:
+    def effect_of(self, low: float, high: float) -> BandEffect:
         """Return the effect of asking in a band."""
         is_asked = (self.alone >= low) & (self.alone < high)
         told = np.where(is_asked, self.together, self.alone)
-        return Asked(
+        return BandEffect(
             low,
             high,
             float(is_asked.mean()),
@@ -148,9 +148,9 @@ def _advice(
     chosen_on: _Figures, judged: _Figures, calibrator: str, questions: Sequence[str]
 ) -> OpinionAdvice:
     """Choose bands on one half of the questions, and measure them on the other half."""
-    nobody, everybody = chosen_on.asked(0.0, 0.0), chosen_on.asked(0.0, 1.01)
+    nobody, everybody = chosen_on.effect_of(0.0, 0.0), chosen_on.effect_of(0.0, 1.01)
     ends = (*EDGES[:-1], 1.01)
-    every = [chosen_on.asked(low, high) for low in EDGES for high in ends if low < high]
+    every = [chosen_on.effect_of(low, high) for low in EDGES for high in ends if low < high]
     best = [
         max((each for each in every if each.calls <= budget), key=lambda each: each.kept)
         for budget in BUDGETS
@@ -165,13 +165,13 @@ def _advice(
         len(questions),
         len(set(questions)),
         judged.max_error,
-        judged.asked(0.0, 0.0),
-        judged.asked(0.0, 1.01),
-        tuple(judged.asked(*band) for band in bands),
-        judged.asked(enough.low, enough.high) if is_worth_it else None,
+        judged.effect_of(0.0, 0.0),
+        judged.effect_of(0.0, 1.01),
+        tuple(judged.effect_of(*band) for band in bands),
+        judged.effect_of(enough.low, enough.high) if is_worth_it else None,
     )
 
 
-def _half(question: str) -> bool:
+def _is_chosen_half(question: str) -> bool:
     """Return whether the band is chosen on this question."""
     return hashlib.sha256(question.encode()).digest()[0] % 2 == 0

@@ -16,13 +16,13 @@ from calibrator.lab.judging.sensitivity.figures import (
     read_sensitivity,
 )
 from calibrator.lab.judging.sensitivity.measure import items_to_score, measure, sensitivity_of
-from calibrator.lab.judging.sensitivity.pairs import Pair, pairs_of
+from calibrator.lab.judging.sensitivity.pairs import ReplyPair, pairs_of
 
 __all__ = [
     "AppReplies",
     "EverydayFigures",
     "KindFigures",
-    "Pair",
+    "ReplyPair",
     "Sensitivity",
     "app_replies",
     "everyday_questions",

@@ -56,7 +56,7 @@ class FieldStudy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Altered:
+class _AlteredCall:
     kind: str
     right: Row
     wrong: Row
@@ -74,7 +74,7 @@ def study_fields(
 
     At most `most` replies are changed; `progress` is called with the number of scored ones.
     """
-    altered = _drawn(_altered(rows), most)
+    altered = _draw_evenly(_alter_calls(rows), most)
     wrong = score_items(scorer, [each.wrong.item("served") for each in altered], progress)
     right = score_items(scorer, [each.right.item("served") for each in altered], progress)
     found = [
@@ -87,7 +87,7 @@ def study_fields(
     return FieldStudy(scorer.name, entries)
 
 
-def _altered(rows: Sequence[Row]) -> list[_Altered]:
+def _alter_calls(rows: Sequence[Row]) -> list[_AlteredCall]:
     """Return right calls with corrupted ones that differ from them in one argument."""
     from calibrator.lab.data.calls import corrupted_calls
 
@@ -98,15 +98,15 @@ def _altered(rows: Sequence[Row]) -> list[_Altered]:
             changed = [name for name in after if after[name] != before.get(name, after)]
             is_one = before.keys() == after.keys() and len(changed) == 1
             if is_one and FEWEST <= len(after) <= WIDEST:
-                found.append(_Altered(kind, right, wrong, changed[0], tuple(after)))
+                found.append(_AlteredCall(kind, right, wrong, changed[0], tuple(after)))
     return found
 
 
-def _drawn(altered: Sequence[_Altered], most: int) -> list[_Altered]:
+def _draw_evenly(altered: Sequence[_AlteredCall], most: int) -> list[_AlteredCall]:
     """Return at most `most` altered calls, about as many of each kind."""
     rng, kinds = random.Random(SEED), sorted({each.kind for each in altered})
     by_kind = {kind: [each for each in altered if each.kind == kind] for kind in kinds}
-    found: list[_Altered] = []
+    found: list[_AlteredCall] = []
     for at, kind in enumerate(sorted(kinds, key=lambda each: (len(by_kind[each]), each))):
         share = (most - len(found)) // (len(kinds) - at)
         found += rng.sample(by_kind[kind], min(share, len(by_kind[kind])))
@@ -126,14 +126,16 @@ def _arguments(row: Row) -> dict[str, Any]:
 
 
 def _figures(
-    kind: str, found: Sequence[tuple[_Altered, tuple[FieldDoubt, ...], bool]]
+    kind: str, found: Sequence[tuple[_AlteredCall, tuple[FieldDoubt, ...], bool]]
 ) -> FieldFigures:
     """Measure for one kind of corruption how often the altered argument is found."""
 
     def mean(values: Sequence[float]) -> float:
         return float(np.mean(values)) if values else float("nan")
 
-    firsts = [(_first(each, fields), 1 / len(each.names)) for each, fields, _ in found if fields]
+    firsts = [
+        (_first_share(each, fields), 1 / len(each.names)) for each, fields, _ in found if fields
+    ]
     guesses = [1 / len(each.names) for each, fields, _ in found if not fields]
     return FieldFigures(
         kind,
@@ -146,7 +148,7 @@ def _figures(
     )
 
 
-def _first(altered: _Altered, fields: Sequence[FieldDoubt]) -> float:
+def _first_share(altered: _AlteredCall, fields: Sequence[FieldDoubt]) -> float:
     """Return 1 where the altered field alone has the lowest share, a part for a tie, else 0."""
     shares = {each.name: 1.0 if each.share is None else each.share for each in fields}
     lowest = min(shares.values())

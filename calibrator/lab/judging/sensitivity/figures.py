@@ -11,7 +11,7 @@ import numpy as np
 
 from calibrator.lab.judging.sensitivity.everyday import EverydayFigures
 from calibrator.metrics.metrics import Floats, auroc
-from calibrator.rows.results import MEAN, plain
+from calibrator.rows.results import MEAN, plain_json
 
 MIN_PAIRS = 20  # pairs that a benchmark needs to count in a mean
 
@@ -88,7 +88,7 @@ class Sensitivity:
             for one in self.everyday
         ]
         method = {"method": self.calibrator}
-        return [plain({**method, **one}) for one in [*corruptions, *everyday]]
+        return [plain_json({**method, **one}) for one in [*corruptions, *everyday]]
 
 
 def read_sensitivity(values: Mapping[str, Any]) -> Sensitivity:

@@ -15,7 +15,7 @@ from calibrator.lab.judging.sensitivity.figures import (
     figures_of_kind,
     mean_of_kind,
 )
-from calibrator.lab.judging.sensitivity.pairs import MAX_PAIRS, SEED, Pair, pairs_of
+from calibrator.lab.judging.sensitivity.pairs import MAX_PAIRS, SEED, ReplyPair, pairs_of
 from calibrator.rows.rows import Row
 from calibrator.rows.scores import score_items
 from calibrator.scorer import Item, Scorer
@@ -38,7 +38,7 @@ def sensitivity_of(
 
 
 def measure(
-    scorer: Scorer, pairs: Sequence[Pair], progress: Callable[[int], None] = lambda _: None
+    scorer: Scorer, pairs: Sequence[ReplyPair], progress: Callable[[int], None] = lambda _: None
 ) -> Sensitivity:
     """Score pairs and everyday questions, with names as served, and return the figures."""
     rights = _rights(pairs)
@@ -69,17 +69,17 @@ def _place(member: tuple[tuple[bool, str], object]) -> tuple[bool, int, str]:
     return is_call, 0 if is_call else list(KINDS).index(kind), kind
 
 
-def items_to_score(pairs: Sequence[Pair]) -> int:
+def items_to_score(pairs: Sequence[ReplyPair]) -> int:
     """Return how many replies `measure` scores, for a progress bar."""
     return len(_rights(pairs)) + len(pairs) + len(everyday_items())
 
 
-def _rights(pairs: Sequence[Pair]) -> dict[int, Row]:
+def _rights(pairs: Sequence[ReplyPair]) -> dict[int, Row]:
     """Return each right row once, by its identity, though several kinds change it."""
     return {id(pair.right): pair.right for pair in pairs}
 
 
-def _items(pairs: Sequence[Pair]) -> list[Item]:
+def _items(pairs: Sequence[ReplyPair]) -> list[Item]:
     return [
         *(row.item("served") for row in _rights(pairs).values()),
         *(pair.changed.item("served") for pair in pairs),

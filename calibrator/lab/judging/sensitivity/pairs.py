@@ -17,8 +17,8 @@ from statistics import median
 
 import yaml
 
-from calibrator.lab.data.corruptions import KINDS, corrupted
-from calibrator.rows.groups import shown
+from calibrator.lab.data.corruptions import KINDS, corrupt_rows
+from calibrator.rows.groups import printable_name
 from calibrator.rows.rows import Row
 
 MIN_CHARACTERS = 40
@@ -29,7 +29,7 @@ SEED = 20_261_123
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ReplyPair:
     """A right row, and the same row with a wrong reply."""
 
     kind: str
@@ -39,7 +39,7 @@ class Pair:
     is_call: bool = False
 
 
-def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) -> list[Pair]:
+def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) -> list[ReplyPair]:
     """Return at most `max_pairs` pairs of each benchmark and kind, the same ones for a seed.
 
     The pairs of all kinds use the same replies as far as a kind applies to them.
@@ -47,17 +47,17 @@ def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) 
     right: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.correct == 1:
-            right[shown(row.benchmark)].append(row)
-    found: list[Pair] = []
+            right[printable_name(row.benchmark)].append(row)
+    found: list[ReplyPair] = []
     for benchmark in sorted(right):
         rng = random.Random(f"{seed} {benchmark}")
-        texts = _countable([row for row in right[benchmark] if not _calls(row)])
+        texts = _long_rows([row for row in right[benchmark] if not _calls(row)])
         calls = [row for row in right[benchmark] if _calls(row)]
-        found += _chosen(
-            benchmark, _text_pairs(_sampled(texts, MAX_REPLIES, rng), seed), max_pairs, rng
+        found += _choose_pairs(
+            benchmark, _text_pairs(_sample_rows(texts, MAX_REPLIES, rng), seed), max_pairs, rng
         )
-        found += _chosen(
-            benchmark, _call_pairs(_sampled(calls, MAX_CALLS, rng), seed), max_pairs, rng
+        found += _choose_pairs(
+            benchmark, _call_pairs(_sample_rows(calls, MAX_CALLS, rng), seed), max_pairs, rng
         )
     return found
 
@@ -66,39 +66,39 @@ def _calls(row: Row) -> bool:
     return row.tool_use is not None and row.tool_use.has_calls
 
 
-def _countable(right: Sequence[Row]) -> list[Row]:
+def _long_rows(right: Sequence[Row]) -> list[Row]:
     lengths = [len(row.answer) for row in right]
     if not lengths or median(lengths) < MIN_CHARACTERS:
         return []
     return [row for row in right if len(row.answer) >= MIN_CHARACTERS]
 
 
-def _sampled(rows: Sequence[Row], most: int, rng: random.Random) -> list[Row]:
+def _sample_rows(rows: Sequence[Row], most: int, rng: random.Random) -> list[Row]:
     if len(rows) <= most:
         return list(rows)
     return [rows[i] for i in sorted(rng.sample(range(len(rows)), most))]
 
 
-def _chosen(
+def _choose_pairs(
     benchmark: str,
     made: Mapping[str, Sequence[tuple[Row, Row]]],
     most: int,
     rng: random.Random,
-) -> Iterator[Pair]:
+) -> Iterator[ReplyPair]:
     """Yield the first pairs of each kind in one random order of the right rows."""
     rights = {id(right): right for pairs in made.values() for right, _ in pairs}
     rank = dict(zip(rights, rng.sample(range(len(rights)), len(rights)), strict=True))
     for kind, pairs in made.items():
         ordered = sorted(pairs, key=lambda pair: rank[id(pair[0])])
         for right, changed in ordered[:most]:
-            yield Pair(kind, benchmark, right, changed, _calls(right))
+            yield ReplyPair(kind, benchmark, right, changed, _calls(right))
 
 
 def _text_pairs(right: Sequence[Row], seed: int) -> dict[str, list[tuple[Row, Row]]]:
     """Return for each kind of corruption the right rows with their corrupted replies."""
     made: dict[str, list[tuple[Row, Row]]] = {}
     for kind in KINDS:
-        pairs = [(one.row, one.answer) for one in corrupted(right, kind, seed)]
+        pairs = [(one.row, one.answer) for one in corrupt_rows(right, kind, seed)]
         if kind == "off topic":
             pairs = _with_unseen_sentences(pairs, seed)
         made[kind] = [(row, replace(row, answer=answer)) for row, answer in pairs]

@@ -63,7 +63,7 @@ class ReasonStudy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ReasonedReply:
     row: Row
     reason: str
     confidence: float
@@ -89,8 +89,8 @@ def study_reasons(
     for row in rows:
         siblings[row.question_id].append(row)
     chosen = {
-        kind: [_told(*each, siblings) for each in drawn]
-        for kind, drawn in _drawn(members, most).items()
+        kind: [_edit_reply(*each, siblings) for each in drawn]
+        for kind, drawn in _draw_evenly(members, most).items()
     }
     flat = [item for told in chosen.values() for each in told for item in each.edited]
     after = iter(score_items(scorer, flat))
@@ -114,7 +114,7 @@ def study_reasons(
     return ReasonStudy(scorer.name, len(rows), entries, together)
 
 
-def _drawn(
+def _draw_evenly(
     members: Mapping[str, list[tuple[Row, str, float]]], most: int
 ) -> dict[str, list[tuple[Row, str, float]]]:
     """Return at most `most` members, about as many of each kind."""
@@ -139,7 +139,9 @@ def _figures(
     return ReasonFigures(reason, told, len(rises), share, mean(rises), mean(right))
 
 
-def _told(row: Row, reason: str, confidence: float, siblings: Mapping[str, list[Row]]) -> _Told:
+def _edit_reply(
+    row: Row, reason: str, confidence: float, siblings: Mapping[str, list[Row]]
+) -> _ReasonedReply:
     """Return a reply with its reason, and with edits that remove the reason's cause."""
     item = row.item("served")
     if row.tool_use is not None and row.tool_use.has_calls:
@@ -148,15 +150,15 @@ def _told(row: Row, reason: str, confidence: float, siblings: Mapping[str, list[
 
         edited = taken_away(row.tool_use, reason)
         changed = [replace(item, tool_use=edited, messages=edited.messages)] if edited else []
-        return _Told(row, reason, confidence, changed)
+        return _ReasonedReply(row, reason, confidence, changed)
     if reason in _OF_MODELS:
-        return _Told(row, reason, confidence, _with_others_names(item))
+        return _ReasonedReply(row, reason, confidence, _with_others_names(item))
     if reason == "it does not answer the question":
         answers = [other.answer for other in siblings[row.question_id] if other is not row][:3]
     else:
         answer = _OF_TEXTS[reason](row) if reason in _OF_TEXTS else None
         answers = [answer] if answer is not None and answer != row.answer else []
-    return _Told(row, reason, confidence, [replace(item, answer=each) for each in answers])
+    return _ReasonedReply(row, reason, confidence, [replace(item, answer=each) for each in answers])
 
 
 def _with_others_names(item: Item) -> list[Item]:
@@ -192,7 +194,7 @@ def option_argued_for(row: Row) -> str | None:
     return row.answer[: found.start(1)] + best + row.answer[found.end(1) :]
 
 
-def ended(row: Row) -> str | None:
+def cut_to_sentence(row: Row) -> str | None:
     """Return the answer up to the end of its last whole sentence, or None for none."""
     ends = list(_SENTENCE_END.finditer(row.answer.rstrip()))
     return row.answer[: ends[-1].end()] if ends else None
@@ -201,7 +203,7 @@ def ended(row: Row) -> str | None:
 _OF_TEXTS: dict[str, Callable[[Row], str | None]] = {
     "the final number is not what the working arrives at": number_arrived_at,
     "the final option is not what the working argues for": option_argued_for,
-    "it breaks off before its end": ended,
+    "it breaks off before its end": cut_to_sentence,
 }
 _OF_MODELS = (
     "the model is often wrong on such questions",

@@ -68,11 +68,13 @@ def everyday_table(sensitivity: Sensitivity) -> Table:
         each = [one for one in sensitivity.everyday if one.form == form]
         unnamed = [one for one in each if one.model == NO_NAME]
         named = [one for one in each if one.model != NO_NAME]
-        rows += [_everyday_row(form, label, of) for label, of in _labelled(unnamed, named) if of]
+        rows += [
+            _everyday_row(form, label, of) for label, of in _label_groups(unnamed, named) if of
+        ]
     return head, rows
 
 
-def _labelled(
+def _label_groups(
     unnamed: list[EverydayFigures], named: list[EverydayFigures]
 ) -> list[tuple[str, list[EverydayFigures]]]:
     return [("none", unnamed), (f"mean of {len(named)}", named)]

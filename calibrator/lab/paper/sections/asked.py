@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from calibrator.lab.judging.baselines.samples import Samples, likelihoods, token_certainty
-from calibrator.lab.paper.sections.scored import FEWEST, LacksError, Scored
-from calibrator.lab.paper.sections.tables import Column, Made, Value
+from calibrator.lab.judging.baselines.samples import ReplySamples, likelihoods, token_certainty
+from calibrator.lab.paper.sections.scored import FEWEST, LacksError, ScoredRows
+from calibrator.lab.paper.sections.tables import Column, TableContent, Value
 from calibrator.metrics.intervals import delong
 from calibrator.metrics.metrics import Floats, auroc, brier, ece
 from calibrator.rows.rows import Row
@@ -30,25 +30,25 @@ _COLUMNS = (
     Column("ours", "the calibrator"),
     Column("p", "p of the difference", "p"),
 )
-SAMPLED: Mapping[str, Callable[[Samples], float]] = {
-    "semantic entropy": Samples.semantic_entropy,
-    "self-consistency, by meaning": Samples.self_consistency,
-    "self-consistency, by words": Samples.exact_consistency,
-    "NumSemSets": Samples.sets,
-    "Deg": Samples.degree,
-    "EigV": Samples.eigenvalues,
-    "SPUQ, agreement": Samples.agreement,
-    "LofreeCP, frequency": Samples.frequency,
+SAMPLED: Mapping[str, Callable[[ReplySamples], float]] = {
+    "semantic entropy": ReplySamples.semantic_entropy,
+    "self-consistency, by meaning": ReplySamples.self_consistency,
+    "self-consistency, by words": ReplySamples.exact_consistency,
+    "NumSemSets": ReplySamples.sets,
+    "Deg": ReplySamples.degree,
+    "EigV": ReplySamples.eigenvalues,
+    "SPUQ, agreement": ReplySamples.agreement,
+    "LofreeCP, frequency": ReplySamples.frequency,
 }
 BUDGETS = (5, 10, 20, 40)  # numbers of samples (M02)
 
 
-def asked_table(scored: Scored) -> Made:
+def asked_table(scored: ScoredRows) -> TableContent:
     """Return J06, J08, M01, M07 for the rows that have the data, beside the calibrator.
 
     Raises LacksError where too few rows have any.
     """
-    made = Made(_COLUMNS)
+    made = TableContent(_COLUMNS)
     _judges(scored, made)
     _samples(scored, made)
     _likelihoods(scored, made)
@@ -64,7 +64,7 @@ def asked_table(scored: Scored) -> Made:
     return made
 
 
-def _having(scored: Scored, has: Callable[[Mapping[str, Any]], bool]) -> list[int]:
+def _rows_with(scored: ScoredRows, has: Callable[[Mapping[str, Any]], bool]) -> list[int]:
     """Return the positions of rows that `has` accepts; none where they are few or of one label."""
     at = [i for i, row in enumerate(scored.rows) if has(row.raw)]
     is_mixed = len({scored.rows[i].correct for i in at}) == 2
@@ -72,7 +72,13 @@ def _having(scored: Scored, has: Callable[[Mapping[str, Any]], bool]) -> list[in
 
 
 def _add(
-    made: Made, scored: Scored, at: Sequence[int], label: str, found: Floats, calls: int, row: str
+    made: TableContent,
+    scored: ScoredRows,
+    at: Sequence[int],
+    label: str,
+    found: Floats,
+    calls: int,
+    row: str,
 ) -> None:
     """Add a line with the calibrator on the same rows; only probabilities get Brier and ECE."""
     places = np.array(at)
@@ -93,10 +99,10 @@ def _add(
     made.add(label, row, **values)
 
 
-def _judges(scored: Scored, made: Made) -> None:
+def _judges(scored: ScoredRows, made: TableContent) -> None:
     judges = sorted({str(row.raw["judge"]) for row in scored.rows if row.raw.get("judge")})
     for judge in judges:
-        if at := _having(scored, partial(_is_judged_by, judge)):
+        if at := _rows_with(scored, partial(_is_judged_by, judge)):
             found = np.array([float(scored.rows[i].raw["judged"]) for i in at])
             _add(made, scored, at, f"judge {judge}", found, 1, "J06")
 
@@ -111,29 +117,33 @@ def samples_of(row: Row) -> list[str]:
     return [str(each) for each in given] if isinstance(given, list) else []
 
 
-def _samples(scored: Scored, made: Made) -> None:
+def _samples(scored: ScoredRows, made: TableContent) -> None:
     """Add a line for each measure of agreement between samples, at several numbers of samples."""
-    at = _having(scored, lambda raw: isinstance(raw.get("samples"), list) and bool(raw["samples"]))
+    at = _rows_with(
+        scored, lambda raw: isinstance(raw.get("samples"), list) and bool(raw["samples"])
+    )
     if not at:
         return
     most = min(len(samples_of(scored.rows[i])) for i in at)
     for budget in sorted({count for count in (*BUDGETS, most) if count <= most}):
-        asked = [Samples(scored.rows[i].answer, samples_of(scored.rows[i])[:budget]) for i in at]
+        asked = [
+            ReplySamples(scored.rows[i].answer, samples_of(scored.rows[i])[:budget]) for i in at
+        ]
         for name, measure in SAMPLED.items():
             found = np.array([measure(each) for each in asked])
             row = "M02" if budget != min(most, BUDGETS[1]) else "M01"
             _add(made, scored, at, f"{name}, {budget} samples", found, budget, row)
 
 
-def _likelihoods(scored: Scored, made: Made) -> None:
+def _likelihoods(scored: ScoredRows, made: TableContent) -> None:
     """Add lines for the log-probabilities and the entropy of the reply's tokens."""
-    at = _having(scored, lambda raw: bool(raw.get("token_logprobs")))
+    at = _rows_with(scored, lambda raw: bool(raw.get("token_logprobs")))
     if at:
         each = [likelihoods(scored.rows[i].raw["token_logprobs"]) for i in at]
         for name in ("mean", "lowest", "sum"):
             found = np.array([one[name] for one in each])
             _add(made, scored, at, f"{name} log-probability", found, 1, "M07")
-    at = _having(scored, lambda raw: bool(raw.get("top_logprobs")))
+    at = _rows_with(scored, lambda raw: bool(raw.get("top_logprobs")))
     if at:
         found = np.array([token_certainty(scored.rows[i].raw["top_logprobs"]) for i in at])
         _add(made, scored, at, "token entropy", found, 1, "M07")

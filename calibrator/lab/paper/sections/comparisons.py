@@ -16,8 +16,8 @@ from calibrator.lab.judging.baselines.fitted import (
     with_stated_confidence,
 )
 from calibrator.lab.judging.evaluation.comparisons import compare, draw
-from calibrator.lab.paper.sections.scored import LacksError, Scored
-from calibrator.lab.paper.sections.tables import Column, Drawing, Made, Value
+from calibrator.lab.paper.sections.scored import LacksError, ScoredRows
+from calibrator.lab.paper.sections.tables import Column, Drawing, TableContent, Value
 from calibrator.lab.reporting.figures import ForestRow, forest, reliability_diagram, roc_curves
 from calibrator.metrics.metrics import (
     Floats,
@@ -53,7 +53,7 @@ ROW_OF = {
 }
 
 
-def figures_of(scored: Scored, y: Ints, p: Floats) -> dict[str, Value]:
+def figures_of(scored: ScoredRows, y: Ints, p: Floats) -> dict[str, Value]:
     """Return the figures of one line of the main table."""
     found = scored.interval(y, p)
     return {
@@ -68,28 +68,28 @@ def figures_of(scored: Scored, y: Ints, p: Floats) -> dict[str, Value]:
     }
 
 
-def _on_all(scored: Scored) -> tuple[Ints, list[Method]]:
+def _on_all(scored: ScoredRows) -> tuple[Ints, list[Method]]:
     """Return the judged half's labels, and the methods that every row allows."""
     fitted, judged = scored.halves
-    train, test = scored.at(fitted), scored.at(judged)
+    train, test = scored.rows_at(fitted), scored.rows_at(judged)
     names = [Method(name, fit(train, test), None, True) for name, fit in NAMES_ONLY.items()]
     ours = Method(OURS, scored.confidence()[judged])
     return scored.labels[judged], [ours, scored.length, *names]
 
 
-def _on_stated(scored: Scored) -> tuple[Scored, Ints, list[Method]]:
+def _on_stated(scored: ScoredRows) -> tuple[ScoredRows, Ints, list[Method]]:
     """Return the rows that state a confidence, the judged ones' positions, and the methods."""
-    stated = scored.stated
+    stated = scored.stated_rows
     fitted, judged = stated.halves
-    train, test = stated.at(fitted), stated.at(judged)
+    train, test = stated.rows_at(fitted), stated.rows_at(judged)
     others = [Method(name, fit(train, test), None, True) for name, fit in STATED.items()]
     length = Method("length", length_baseline(train, test), None, True)
     return stated, judged, [Method(OURS, stated.confidence()[judged]), *others, length]
 
 
-def main_table(scored: Scored) -> Made:
+def main_table(scored: ScoredRows) -> TableContent:
     """Return J04, J09, J14: calibrator, length and names on the judged half, calibrator on all."""
-    made = Made(COLUMNS)
+    made = TableContent(COLUMNS)
     labels, methods = _on_all(scored)
     for method in methods:
         row = ROW_OF.get(method.name, "")
@@ -106,10 +106,10 @@ def main_table(scored: Scored) -> Made:
     return made
 
 
-def stated_table(scored: Scored) -> Made:
+def stated_table(scored: ScoredRows) -> TableContent:
     """Return J01 to J05: models' stated confidences, and the calibrator on replies without them."""
     stated, judged, methods = _on_stated(scored)
-    labels, made = stated.labels[judged], Made(COLUMNS)
+    labels, made = stated.labels[judged], TableContent(COLUMNS)
     for method in methods:
         made.add(method.name, ROW_OF[method.name], **figures_of(stated, labels, method.confidence))
     for method in methods[:2]:
@@ -129,9 +129,9 @@ def stated_table(scored: Scored) -> Made:
     return made
 
 
-def significance_table(scored: Scored) -> Made:
+def significance_table(scored: ScoredRows) -> TableContent:
     """Return H05, H06, J15: differences of AUROC with DeLong's p and paired resamples; U06."""
-    made = Made(
+    made = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("difference", "AUROC higher by"),
@@ -144,15 +144,15 @@ def significance_table(scored: Scored) -> Made:
     )
     labels, methods = _on_all(scored)
     judged = scored.halves[1]
-    forest_rows = _compared(made, scored, labels, scored.questions[judged], methods, "")
+    forest_rows = _add_comparisons(made, scored, labels, scored.questions[judged], methods, "")
     try:
         stated, at, methods = _on_stated(scored)
     except LacksError:  # the table of stated confidences reports this
         pass
     else:
         questions = question_numbers(stated.rows)[at]
-        forest_rows += _compared(
-            made, stated, labels_of(stated.at(at)), questions, methods, ", rows that state one"
+        forest_rows += _add_comparisons(
+            made, stated, labels_of(stated.rows_at(at)), questions, methods, ", rows that state one"
         )
     svg = forest(forest_rows, "AUROC higher by", 0.0)
     caption = "AUROC of the calibrator less that of each baseline; 95 %, over questions."
@@ -160,8 +160,13 @@ def significance_table(scored: Scored) -> Made:
     return made
 
 
-def _compared(
-    made: Made, scored: Scored, labels: Ints, questions: Ints, methods: list[Method], where: str
+def _add_comparisons(
+    made: TableContent,
+    scored: ScoredRows,
+    labels: Ints,
+    questions: Ints,
+    methods: list[Method],
+    where: str,
 ) -> list[ForestRow]:
     """Add a line for each baseline's difference, and return these differences for a figure."""
     resamples = scored.extent.resamples

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from calibrator.lab.paper.sections.scored import Scored
-from calibrator.lab.paper.sections.tables import Column, Made
+from calibrator.lab.paper.sections.scored import ScoredRows
+from calibrator.lab.paper.sections.tables import Column, TableContent
 from calibrator.lab.studies.failures import Failures, study_failures
-from calibrator.rows.groups import shown
+from calibrator.rows.groups import printable_name
 
 LISTED = 10  # ids of the worst errors of each kind
 
 
-def failures_table(scored: Scored) -> Made:
+def failures_table(scored: ScoredRows) -> TableContent:
     """Return S01, S02, S04: hard errors by benchmark, the most first, and of all rows."""
-    made = Made(
+    made = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("right", "right"),
@@ -27,14 +27,14 @@ def failures_table(scored: Scored) -> Made:
     )
     found = study_failures(scored.rows, scored.confidence(), scored.scorer.name)
     for one in found.entries:
-        _add(made, one, shown(one.benchmark), "S02")
+        _add(made, one, printable_name(one.benchmark), "S02")
     _add(made, found.all, "all", "S01")
     worst = [", ".join(each[:LISTED]) or "none" for each in (found.sure_wrong, found.unsure_right)]
     made.note = f"The worst by id. Wrong above .9: {worst[0]}. Right below .1: {worst[1]}."
     return made
 
 
-def _add(made: Made, one: Failures, label: str, row: str) -> None:
+def _add(made: TableContent, one: Failures, label: str, row: str) -> None:
     """Add a line with the hard errors of one group."""
     made.add(
         label,
@@ -51,12 +51,12 @@ def _add(made: Made, one: Failures, label: str, row: str) -> None:
     )
 
 
-def denied_table(scored: Scored) -> Made:
+def denied_table(scored: ScoredRows) -> TableContent:
     """Return O02: replies that state 100 % to which the calibrator gives a low confidence.
 
     It reads them without their statement.
     """
-    made = Made(
+    made = TableContent(
         (
             Column("sure", "state 100 %", "count"),
             Column("below", "of them below", "count"),
@@ -64,7 +64,7 @@ def denied_table(scored: Scored) -> Made:
             Column("share", "wrong"),
         )
     )
-    stated, p = scored.stated, scored.stated.confidence()
+    stated, p = scored.stated_rows, scored.stated_rows.confidence()
     for limit in (0.01, 0.05, 0.1, 0.2):
         sure = [
             (confidence, row.correct)

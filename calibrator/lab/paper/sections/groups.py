@@ -9,12 +9,12 @@ import numpy as np
 
 from calibrator.lab.data.benchmarks.survey import survey
 from calibrator.lab.judging.baselines.fitted import length_baseline
-from calibrator.lab.paper.sections.scored import FEWEST, LacksError, Scored
-from calibrator.lab.paper.sections.tables import Column, Made, Value
+from calibrator.lab.paper.sections.scored import FEWEST, LacksError, ScoredRows
+from calibrator.lab.paper.sections.tables import Column, TableContent, Value
 from calibrator.lab.studies.studies import family
 from calibrator.metrics.correlation import spearman
 from calibrator.metrics.metrics import Ints, auroc, brier, ece
-from calibrator.rows.groups import groups_of, shown
+from calibrator.rows.groups import groups_of, printable_name
 from calibrator.rows.results import Method, result_of
 from calibrator.scorer import known_name
 
@@ -29,9 +29,9 @@ _RANKED = (
 )
 
 
-def _ranked(scored: Scored, at: Ints) -> dict[str, Value]:
+def _ranking_figures(scored: ScoredRows, at: Ints) -> dict[str, Value]:
     """Return the figures of some rows; the length baseline is fitted on them, as the paper's."""
-    y, p, rows = scored.labels[at], scored.confidence()[at], scored.at(at)
+    y, p, rows = scored.labels[at], scored.confidence()[at], scored.rows_at(at)
     return {
         "rows": len(at),
         "right": float(y.mean()),
@@ -42,19 +42,19 @@ def _ranked(scored: Scored, at: Ints) -> dict[str, Value]:
     }
 
 
-def models_table(scored: Scored) -> Made:
+def models_table(scored: ScoredRows) -> TableContent:
     """Return J10: each model with its length baseline, and means over models (H16)."""
-    made = Made(_RANKED)
+    made = TableContent(_RANKED)
     groups = scored.groups(lambda row: row.model)
     if not groups:
         raise LacksError(f"no model has {FEWEST} replies, right and wrong ones")
     for name, at in groups[:LARGEST]:
-        made.add(shown(name), "J10", **_ranked(scored, at))
-    _add_means(made, "models", [_ranked(scored, at) for _, at in groups])
+        made.add(printable_name(name), "J10", **_ranking_figures(scored, at))
+    _add_means(made, "models", [_ranking_figures(scored, at) for _, at in groups])
     return made
 
 
-def _add_means(made: Made, what: str, found: Sequence[dict[str, Value]]) -> None:
+def _add_means(made: TableContent, what: str, found: Sequence[dict[str, Value]]) -> None:
     """Add the unweighted mean over groups, and the mean weighted by rows (H16)."""
     names = ("right", "auroc", "length", "brier", "ece")
     table = np.array([[float(one[name] or 0.0) for name in names] for one in found])
@@ -65,20 +65,27 @@ def _add_means(made: Made, what: str, found: Sequence[dict[str, Value]]) -> None
         made.add(f"{label} {len(found)} {what}", "H16", rows=int(rows.sum()), **each)
 
 
-def transfer_table(scored: Scored) -> Made:
+def transfer_table(scored: ScoredRows) -> TableContent:
     """Return K01: each maker's models, with the share of rows whose models training has seen."""
-    made = Made((*_RANKED, Column("seen", "of models in training", "share")))
+    made = TableContent((*_RANKED, Column("seen", "of models in training", "share")))
     known = {name.lower() for name in scored.trained_models}
     seen = np.array([known_name(row.model, known) is not None for row in scored.rows])
     groups = scored.groups(lambda row: family(row.model))
     if not groups:
         raise LacksError(f"no maker's models have {FEWEST} replies, right and wrong ones")
     for name, at in groups:
-        made.add(name, "K01", **_ranked(scored, at), seen=float(seen[at].mean()) if known else None)
+        made.add(
+            name,
+            "K01",
+            **_ranking_figures(scored, at),
+            seen=float(seen[at].mean()) if known else None,
+        )
     new = np.flatnonzero(~seen)
     if known and len(new) >= FEWEST and len(set(scored.labels[new])) == 2:
-        made.add("models that training has not seen", "K01", **_ranked(scored, new), seen=0.0)
-    _add_means(made, "makers", [_ranked(scored, at) for _, at in groups])
+        made.add(
+            "models that training has not seen", "K01", **_ranking_figures(scored, new), seen=0.0
+        )
+    _add_means(made, "makers", [_ranking_figures(scored, at) for _, at in groups])
     made.note = (
         "A transfer result is of models that training has not seen; for makers left out of "
         "training see K04."
@@ -86,9 +93,9 @@ def transfer_table(scored: Scored) -> Made:
     return made
 
 
-def benchmarks_table(scored: Scored) -> Made:
+def benchmarks_table(scored: ScoredRows) -> TableContent:
     """Return J12 and H14: each benchmark, their mean, and Spearman's rho of accuracy and AUROC."""
-    made = Made(
+    made = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("right", "right"),
@@ -122,9 +129,9 @@ def benchmarks_table(scored: Scored) -> Made:
     return made
 
 
-def tiers_table(scored: Scored) -> Made:
+def tiers_table(scored: ScoredRows) -> TableContent:
     """Return J13: easy, medium and hard benchmarks, by the share of right replies."""
-    made = Made(
+    made = TableContent(
         (
             Column("benchmarks", "benchmarks", "count"),
             Column("rows", "rows", "count"),
@@ -143,9 +150,9 @@ def tiers_table(scored: Scored) -> Made:
     return made
 
 
-def data_table(scored: Scored) -> Made:
+def data_table(scored: ScoredRows) -> TableContent:
     """Return C07 to C10: the rows of each benchmark, and whether its difficulty is in the band."""
-    made = Made(
+    made = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("questions", "questions", "count"),
@@ -158,7 +165,7 @@ def data_table(scored: Scored) -> Made:
     )
     for one in survey(scored.rows):
         made.add(
-            shown(one.benchmark),
+            printable_name(one.benchmark),
             "C07",
             rows=one.rows,
             questions=one.questions,
@@ -166,6 +173,6 @@ def data_table(scored: Scored) -> Made:
             images=one.image_rows,
             right=one.accuracy,
             band="yes" if one.is_in_band else "no",
-            domains=", ".join(map(shown, one.domains[:3])),
+            domains=", ".join(map(printable_name, one.domains[:3])),
         )
     return made

@@ -6,8 +6,8 @@ L04).
 
 from __future__ import annotations
 
-from calibrator.lab.paper.sections.scored import LacksError, Scored
-from calibrator.lab.paper.sections.tables import Column, Made
+from calibrator.lab.paper.sections.scored import LacksError, ScoredRows
+from calibrator.lab.paper.sections.tables import Column, TableContent
 from calibrator.lab.studies.answer_swap import answer_pairs, answer_swap
 from calibrator.lab.studies.probes import AS_SERVED, PROBES, probe, sample
 from calibrator.lab.studies.studies import Study
@@ -30,7 +30,7 @@ def row_of(label: str) -> str:
     return "H17" if label == AS_SERVED else _ROWS[label.partition(":")[0]]
 
 
-def _lines(study: Study, made: Made, row: str = "") -> Made:
+def _lines(study: Study, made: TableContent, row: str = "") -> TableContent:
     """Add a line for each entry of a study, with its change from the reference."""
     for one in study.entries:
         made.add(
@@ -47,32 +47,32 @@ def _lines(study: Study, made: Made, row: str = "") -> Made:
     return made
 
 
-def probes_table(scored: Scored) -> Made:
+def probes_table(scored: ScoredRows) -> TableContent:
     """Return B11, K10 to K13: rows with names, question, hedges or length of the reply changed."""
     rows = sample(scored.rows, scored.extent.probed)
     with scored.watch("probing", len(rows) * len(PROBES)) as bar:
         study = probe(scored.scorer, rows, bar.advance)
-    made = _lines(study, Made(_PROBED))
+    made = _lines(study, TableContent(_PROBED))
     made.note = f"{len(rows):,} rows, always the same ones."
     return made
 
 
-def swap_table(scored: Scored) -> Made:
+def swap_table(scored: ScoredRows) -> TableContent:
     """Return L04: answers under the names of other models that replied to the question."""
     most = scored.extent.swapped
     with scored.watch("swapping answers", len(answer_pairs(scored.rows, most))) as bar:
         study = answer_swap(scored.scorer, scored.rows, most, bar.advance)
-    made = _lines(study, Made(_PROBED), "L04")
+    made = _lines(study, TableContent(_PROBED), "L04")
     made.note = "Changed by: against the same answers under their own models' names."
     return made
 
 
-def disagreement_table(scored: Scored) -> Made:
+def disagreement_table(scored: ScoredRows) -> TableContent:
     """Return L01 to L03: replies to questions with right and wrong ones.
 
     Raises LacksError where there are none.
     """
-    made = Made(
+    made = TableContent(
         (
             Column("questions", "questions", "count"),
             Column("rows", "replies", "count"),

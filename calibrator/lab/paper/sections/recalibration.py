@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calibrator.lab.paper.sections.scored import LacksError, Scored
-from calibrator.lab.paper.sections.tables import Column, Made
+from calibrator.lab.paper.sections.scored import LacksError, ScoredRows
+from calibrator.lab.paper.sections.tables import Column, TableContent
 from calibrator.metrics.metrics import Floats, Ints, auroc, brier, ece
 from calibrator.recalibration.curves import fit_logistic, fit_platt, logit, sigmoid
 from calibrator.recalibration.fit import fit_isotonic, fit_temperature
-from calibrator.recalibration.study import LABELS, SPLITS, Mended, mean_of, mend, study
-from calibrator.rows.groups import shown
+from calibrator.recalibration.study import LABELS, SPLITS, MendedFigures, mean_of, mend, study
+from calibrator.rows.groups import printable_name
 
 LARGEST = 12
 NO_PRIOR = (1e-9, 1e-9, 1e-9)
@@ -37,23 +37,23 @@ _NOTE = (
 )
 
 
-def _add(made: Made, one: Mended, label: str, row: str) -> None:
+def _add(made: TableContent, one: MendedFigures, label: str, row: str) -> None:
     values = {column.key: getattr(one, column.key) for column in _MENDED}
     made.add(label, row, **values)
 
 
-def recalibrated_models_table(scored: Scored) -> Made:
+def recalibrated_models_table(scored: ScoredRows) -> TableContent:
     """Return N02, N03: each model's rows, all rows pooled, and the mean over models."""
-    made = Made(_MENDED, note=_NOTE)
+    made = TableContent(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by model", len(scored.groups(lambda row: row.model))) as bar:
         found = study(scored.rows, scored.confidence(), "model", bar.advance)
     for one in found[:LARGEST]:
-        _add(made, one, shown(one.group), "N03")
+        _add(made, one, printable_name(one.group), "N03")
     _add_pooled(made, scored, found)
     return made
 
 
-def _add_pooled(made: Made, scored: Scored, found: Sequence[Mended]) -> None:
+def _add_pooled(made: TableContent, scored: ScoredRows, found: Sequence[MendedFigures]) -> None:
     pooled = mend("pooled", scored.labels, scored.confidence(), scored.questions)
     if pooled is None or not found:
         raise LacksError(f"no group has {2 * LABELS} rows, right and wrong ones")
@@ -61,13 +61,13 @@ def _add_pooled(made: Made, scored: Scored, found: Sequence[Mended]) -> None:
     _add(made, pooled, "pooled", "N02")
 
 
-def recalibrated_domains_table(scored: Scored) -> Made:
+def recalibrated_domains_table(scored: ScoredRows) -> TableContent:
     """Return N05 for the calibrator itself, whose training saw the domains; K06 leaves them out."""
-    made = Made(_MENDED, note=_NOTE)
+    made = TableContent(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by domain", len(scored.groups(lambda row: row.domain))) as bar:
         found = study(scored.rows, scored.confidence(), "domain", bar.advance)
     for one in found[:LARGEST]:
-        _add(made, one, shown(one.group), "N05")
+        _add(made, one, printable_name(one.group), "N05")
     _add_pooled(made, scored, found)
     return made
 
@@ -81,9 +81,9 @@ _CURVES = (
 )
 
 
-def temperature_table(scored: Scored) -> Made:
+def temperature_table(scored: ScoredRows) -> TableContent:
     """Return K15, N04: temperature, Platt and isotonic fitted on one half, judged on the other."""
-    made = Made(_CURVES)
+    made = TableContent(_CURVES)
     fitted, judged = scored.halves
     y, p = scored.labels, scored.confidence()
     warm, plain = fit_temperature(y[fitted], p[fitted]), fit_platt(y[fitted], p[fitted])
@@ -100,20 +100,20 @@ def temperature_table(scored: Scored) -> Made:
 
 
 def _add_curve(
-    made: Made, label: str, row: str, y: Ints, p: Floats, factor: float | None = None
+    made: TableContent, label: str, row: str, y: Ints, p: Floats, factor: float | None = None
 ) -> None:
     made.add(
         label, row, rows=len(y), auroc=auroc(y, p), brier=brier(y, p), ece=ece(y, p), factor=factor
     )
 
 
-def stated_beside_table(scored: Scored) -> Made:
+def stated_beside_table(scored: ScoredRows) -> TableContent:
     """Return N06: Platt on the calibrator's number alone, and with the stated confidence."""
-    stated = scored.stated
+    stated = scored.stated_rows
     fitted, judged = stated.halves
     y, p = stated.labels, stated.confidence()
     said = np.array([row.verbalized_confidence or 0.0 for row in stated.rows])
-    made = Made(_CURVES)
+    made = TableContent(_CURVES)
     _add_curve(made, "as it is", "N06", y[judged], p[judged])
     ones = np.ones(len(y))
     for label, columns in (

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calibrator.lab.paper.sections.scored import LacksError, Scored
-from calibrator.lab.paper.sections.tables import Column, Drawing, Made
+from calibrator.lab.paper.sections.scored import LacksError, ScoredRows
+from calibrator.lab.paper.sections.tables import Column, Drawing, TableContent
 from calibrator.lab.reporting.figures import size_curve
 from calibrator.lab.studies.sources import MEAN, SourcesName, run_sources
 from calibrator.lab.studies.studies import (
     SHOWN,
-    Entry,
     Study,
+    StudyEntry,
     StudyName,
     fit_of,
     run,
@@ -41,22 +41,22 @@ _LEFT_OUT = (
 )
 
 
-def _training(scored: Scored) -> Sequence[Row]:
+def _training_rows(scored: ScoredRows) -> Sequence[Row]:
     found = scored.train()
     if not found:
         raise LacksError("there are no training rows; give them with --train")
     return found
 
 
-def _study(scored: Scored, name: StudyName) -> Study:
-    train = _training(scored)
+def _study(scored: ScoredRows, name: StudyName) -> Study:
+    train = _training_rows(scored)
     with scored.watch(f"fitting, {name}", 0) as bar:
         rows, shared = [*train, *scored.rows], shared_rows(name, train)
         fit = fit_of(scored.fit, rows, scored.folder, scored.device, bar.say, trained=shared)
         return run(name, SHOWN[scored.fit], fit, train, scored.rows, bar.say, bar.update)
 
 
-def _line(made: Made, one: Entry, row: str) -> None:
+def _line(made: TableContent, one: StudyEntry, row: str) -> None:
     """Add a line for one fit, with its change from the fit on everything."""
     values = {
         key: getattr(one, key)
@@ -68,9 +68,9 @@ def _line(made: Made, one: Entry, row: str) -> None:
     )  # fmt: skip
 
 
-def _left_out(scored: Scored, name: StudyName, row: str) -> Made:
+def _left_out(scored: ScoredRows, name: StudyName, row: str) -> TableContent:
     """Make the table of a study that leaves out parts: folds, their mean, the spread of the gap."""
-    made, study = Made(_LEFT_OUT), _study(scored, name)
+    made, study = TableContent(_LEFT_OUT), _study(scored, name)
     for one in study.entries:
         _line(made, one, row)
     names = ("auroc", "reference", "inside", "gap", "ece", "ece_mended")
@@ -84,24 +84,27 @@ def _left_out(scored: Scored, name: StudyName, row: str) -> Made:
     return made
 
 
-def families_table(scored: Scored) -> Made:
+def families_table(scored: ScoredRows) -> TableContent:
     """Return K04: each maker's models left out of training."""
     return _left_out(scored, "families", "K04")
 
 
-def folds_table(scored: Scored) -> Made:
+def folds_table(scored: ScoredRows) -> TableContent:
     """Return K05: five benchmarks left out at a time, beside the same fit on the others' rows."""
     return _left_out(scored, "benchmark-folds", "K05")
 
 
-def domains_table(scored: Scored) -> Made:
+def domains_table(scored: ScoredRows) -> TableContent:
     """Return K06, N05: each domain left out, with its ECE before and after a hundred labels."""
     return _left_out(scored, "domains", "K06")
 
 
-def size_table(scored: Scored) -> Made:
+def size_table(scored: ScoredRows) -> TableContent:
     """Return K08, U07: results by training rows, as shares of the last, with a log-linear fit."""
-    made, study = Made((*_LEFT_OUT[:5], Column("share", "of the last"))), _study(scored, "size")
+    made, study = (
+        TableContent((*_LEFT_OUT[:5], Column("share", "of the last"))),
+        _study(scored, "size"),
+    )
     last = study.entries[-1].auroc
     for one in study.entries:
         made.add(
@@ -118,13 +121,13 @@ def size_table(scored: Scored) -> Made:
     return made
 
 
-def _sources(scored: Scored, name: SourcesName, row: str) -> Made:
+def _sources(scored: ScoredRows, name: SourcesName, row: str) -> TableContent:
     """Make the table of a study that trains on the replies of some models only."""
-    train = _training(scored)
+    train = _training_rows(scored)
     with scored.watch(f"fitting, {name}", 0) as bar:
         fit = fit_of(scored.fit, [*train, *scored.rows], scored.folder, scored.device, bar.say)
         study = run_sources(name, SHOWN[scored.fit], fit, train, scored.rows, bar.update)
-    made = Made((*_LEFT_OUT[:3], Column("ece", "ECE")), note=f"{study.method}.")
+    made = TableContent((*_LEFT_OUT[:3], Column("ece", "ECE")), note=f"{study.method}.")
     for one in study.entries:
         if name == "single-sources" or MEAN in one.label:
             made.add(
@@ -133,11 +136,11 @@ def _sources(scored: Scored, name: SourcesName, row: str) -> Made:
     return made
 
 
-def growing_sources_table(scored: Scored) -> Made:
+def growing_sources_table(scored: ScoredRows) -> TableContent:
     """Return K02: replies of more and more models in training, judged on other models."""
     return _sources(scored, "growing-sources", "K02")
 
 
-def single_sources_table(scored: Scored) -> Made:
+def single_sources_table(scored: ScoredRows) -> TableContent:
     """Return K03: one model's replies in training, judged on the others', beside all three."""
     return _sources(scored, "single-sources", "K03")

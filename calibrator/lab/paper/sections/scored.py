@@ -30,7 +30,7 @@ from calibrator.scorer import Item, Scorer
 FEWEST = 100  # rows that a group needs for its own line
 
 
-class Bar(Protocol):
+class ReportBar(Protocol):
     """A progress bar."""
 
     def advance(self, count: int = 1) -> None: ...
@@ -38,7 +38,7 @@ class Bar(Protocol):
     def update(self, done: int, total: int | None) -> None: ...
 
 
-Watch = Callable[[str, int], AbstractContextManager[Bar]]
+Watch = Callable[[str, int], AbstractContextManager[ReportBar]]
 
 
 class LacksError(JudgingError):
@@ -56,7 +56,7 @@ class Extent:
 
 
 @dataclass
-class Scored:
+class ScoredRows:
     """Labelled rows with their confidences; `watch` shows the progress of long work.
 
     `train` returns the training rows, if any, which only tables that retrain read;
@@ -107,15 +107,15 @@ class Scored:
     def length(self) -> Method:
         """The length baseline on the half that is judged (I04)."""
         fitted, judged = self.halves
-        found = length_baseline(self.at(fitted), self.at(judged))
+        found = length_baseline(self.rows_at(fitted), self.rows_at(judged))
         return Method("length", found, None, True)
 
-    def at(self, places: Ints) -> list[Row]:
+    def rows_at(self, places: Ints) -> list[Row]:
         """Return the rows at these positions."""
         return [self.rows[i] for i in places]
 
     @cached_property
-    def stated(self) -> Scored:
+    def stated_rows(self) -> ScoredRows:
         """The rows that state a confidence, which the calibrator does not see (I01).
 
         Raises LacksError where there are too few.

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from calibrator.metrics.numbers import NO_FIGURE, figure, percent
-from calibrator.rows.results import numbers, plain
+from calibrator.rows.results import numbers, plain_json
 
 Form = Literal["number", "count", "share", "text", "p"]
 State = Literal["made", "lacking", "training"]
@@ -41,7 +41,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableLine:
     """One line; `row` is the checklist's, and `doubt` is why a number of the paper is suspect."""
 
     label: str
@@ -65,7 +65,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """One table with its title, note and figures; `command` makes it alone."""
 
     id: str
@@ -73,31 +73,31 @@ class Table:
     rows: Sequence[str]
     command: str
     columns: Sequence[Column] = ()
-    lines: Sequence[Line] = ()
+    lines: Sequence[TableLine] = ()
     drawings: Sequence[Drawing] = ()
     note: str = ""
     state: State = "made"
 
     def as_json(self) -> str:
         """Return the table as JSON, which `table_of` reads."""
-        return json.dumps(plain(asdict(self)), indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(plain_json(asdict(self)), indent=1, ensure_ascii=False) + "\n"
 
 
 @dataclass(slots=True)
-class Made:
+class TableContent:
     """The content of a table, made by a function of the catalogue."""
 
     columns: Sequence[Column]
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TableLine] = field(default_factory=list)
     drawings: list[Drawing] = field(default_factory=list)
     note: str = ""
 
     def add(self, label: str, row: str, **values: Value) -> None:
         """Add one of our lines."""
-        self.lines.append(Line(label, values, row))
+        self.lines.append(TableLine(label, values, row))
 
 
-def columns_of(lines: Sequence[Line]) -> list[Column]:
+def columns_of(lines: Sequence[TableLine]) -> list[Column]:
     """Return columns for all values of the paper's lines, for a table without lines of ours.
 
     Raises KeyError for a value that no column is known for.
@@ -163,10 +163,10 @@ _PAPER_COLUMNS: Final = {
 }
 
 
-def table_of(values: Mapping[str, Any]) -> Table:
-    """Return the table that `Table.as_json` wrote. Raises TypeError or KeyError for others."""
+def table_of(values: Mapping[str, Any]) -> ReportTable:
+    """Return the table that `as_json` wrote. Raises TypeError or KeyError for others."""
     found: dict[str, Any] = numbers(dict(values))
     found["columns"] = [Column(**each) for each in found["columns"]]
-    found["lines"] = [Line(**each) for each in found["lines"]]
+    found["lines"] = [TableLine(**each) for each in found["lines"]]
     found["drawings"] = [Drawing(**each) for each in found["drawings"]]
-    return Table(**found)
+    return ReportTable(**found)

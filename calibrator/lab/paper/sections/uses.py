@@ -8,8 +8,8 @@ from itertools import combinations
 
 import numpy as np
 
-from calibrator.lab.paper.sections.scored import Scored
-from calibrator.lab.paper.sections.tables import Column, Drawing, Made, Value
+from calibrator.lab.paper.sections.scored import ScoredRows
+from calibrator.lab.paper.sections.tables import Column, Drawing, TableContent, Value
 from calibrator.lab.reporting.panels import (
     coverage_accuracy_curves,
     precision_recall_curves,
@@ -32,7 +32,7 @@ from calibrator.metrics.workflows import (
     tiers,
     widest_gate,
 )
-from calibrator.rows.groups import shown
+from calibrator.rows.groups import printable_name
 
 LARGEST, FEWEST = 10, 50  # models that get their own line, and the replies that one needs
 PANELS = 3  # models that get their own row of figures (U05)
@@ -52,9 +52,9 @@ def groups_of_models(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     return {"all": list(rows)} | {name: large[name] for name in most}
 
 
-def workflows_table(scored: Scored) -> Made:
+def workflows_table(scored: ScoredRows) -> TableContent:
     """Return O01, O03 to O06: each workflow on all rows and by model; U04 and U05."""
-    made = Made(
+    made = TableContent(
         (
             Column("rows", "replies", "count"),
             Column("auprc", "AUPRC wrong"),
@@ -74,11 +74,11 @@ def workflows_table(scored: Scored) -> Made:
     )
     groups = groups_of_models(scored.outcomes)
     for name, rows in groups.items():
-        made.add(shown(name), "O01" if name == "all" else "O06", **_workflows(rows))
+        made.add(printable_name(name), "O01" if name == "all" else "O06", **_workflows(rows))
     if len(groups) > 2:
         _add_mean_over_models(made, [found.values for found in made.lines[1:]])
     for name, rows in list(groups.items())[: PANELS + 1]:
-        row, where = ("U04", "all rows") if name == "all" else ("U05", shown(name))
+        row, where = ("U04", "all rows") if name == "all" else ("U05", printable_name(name))
         made.drawings += _panels(rows, row, where)
     made.note = (
         "Reviews, least sure first, until 95 % are right: of all replies, where a reviewed one "
@@ -88,7 +88,7 @@ def workflows_table(scored: Scored) -> Made:
     return made
 
 
-def _add_mean_over_models(made: Made, models: Sequence[Mapping[str, Value]]) -> None:
+def _add_mean_over_models(made: TableContent, models: Sequence[Mapping[str, Value]]) -> None:
     """Add the mean of each figure over models, as the paper averages its own; `rows` is summed."""
     means: dict[str, Value] = {"rows": sum(int(str(one["rows"])) for one in models)}
     for key in (column.key for column in made.columns if column.key != "rows"):
@@ -134,9 +134,9 @@ def _panels(rows: Sequence[Outcome], row: str, where: str) -> list[Drawing]:
     ]
 
 
-def selection_table(scored: Scored) -> Made:
+def selection_table(scored: ScoredRows) -> TableContent:
     """Return P01 to P03: preference pairs, the surest of three models, the surest share."""
-    made = Made(
+    made = TableContent(
         (
             Column("count", "count", "count"),
             Column("right", "right"),
@@ -161,7 +161,7 @@ def selection_table(scored: Scored) -> Made:
     return made
 
 
-def _add_pairs(scored: Scored, made: Made) -> None:
+def _add_pairs(scored: ScoredRows, made: TableContent) -> None:
     """Add P01: the surest and the least sure reply to each question, by their gap."""
     best: dict[int, tuple[int, int]] = {}
     p, y = scored.confidence(), scored.labels
@@ -191,29 +191,29 @@ def _add_pairs(scored: Scored, made: Made) -> None:
             )  # fmt: skip
 
 
-def _add_selection(rows: Sequence[Outcome], made: Made) -> None:
+def _add_selection(rows: Sequence[Outcome], made: TableContent) -> None:
     """Add P02 for the three models that answered the most questions in common."""
     answered = {n: {one.question for one in each} for n, each in groups_of_models(rows).items()}
     answered.pop("all")
     if len(answered) < 3:
         return
 
-    def shared(three: Sequence[str]) -> int:
+    def count_shared(three: Sequence[str]) -> int:
         return len(set.intersection(*(answered[name] for name in three)))
 
-    three = max(combinations(answered, 3), key=shared)
-    if not shared(three):
+    three = max(combinations(answered, 3), key=count_shared)
+    if not count_shared(three):
         return
     chosen, alone = model_selection(rows, three)
     made.add(
-        f"the surest of {', '.join(map(shown, three))}", "P02", count=shared(three),
+        f"the surest of {', '.join(map(printable_name, three))}", "P02", count=count_shared(three),
         right=chosen, beside=alone, difference=chosen - alone, what="the best model alone",
     )  # fmt: skip
 
 
-def thresholds_table(scored: Scored) -> Made:
+def thresholds_table(scored: ScoredRows) -> TableContent:
     """Return Q02, Q03: thresholds and harm on the healthcare rows, and on all."""
-    made = Made(
+    made = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("coverage", "passes", "share"),
@@ -238,9 +238,9 @@ def thresholds_table(scored: Scored) -> Made:
     return made
 
 
-def reviews_table(scored: Scored) -> Made:
+def reviews_table(scored: ScoredRows) -> TableContent:
     """Return Q06: errors found by reviewing the least sure, on the finance rows, and on all."""
-    made = Made(
+    made = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("caught", "caught", "count"),
@@ -258,9 +258,9 @@ def reviews_table(scored: Scored) -> Made:
     return made
 
 
-def costs_table(scored: Scored) -> Made:
+def costs_table(scored: ScoredRows) -> TableContent:
     """Return Q01, Q04, Q05, Q07, Q08: tiers of both sets, and their costs at the paper's prices."""
-    made = Made(
+    made = TableContent(
         (
             Column("rows", "rows", "count"),
             Column("volume", "of the rows", "share"),
@@ -280,7 +280,9 @@ def costs_table(scored: Scored) -> Made:
     return made
 
 
-def _add_costs(made: Made, where: str, rows: Sequence[Outcome], prices: Prices, row: str) -> None:
+def _add_costs(
+    made: TableContent, where: str, rows: Sequence[Outcome], prices: Prices, row: str
+) -> None:
     """Add lines for all replies, for each tier, and for the cost of the tiers."""
     y = [int(one.is_correct) for one in rows]
     found = auroc(y, [one.confidence for one in rows])
@@ -294,7 +296,7 @@ def _add_costs(made: Made, where: str, rows: Sequence[Outcome], prices: Prices, 
     made.add(f"{where}, cost", row, rows=len(rows), cost=cost, manual=manual)
 
 
-def _sets(scored: Scored, name: str) -> list[tuple[str, list[Outcome]]]:
+def _sets(scored: ScoredRows, name: str) -> list[tuple[str, list[Outcome]]]:
     """Return the rows of one set, where there are enough, and all of them."""
     wanted = re.compile(SETS[name])
     chosen = [

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from calibrator.errors import CalibratorError
-from calibrator.lab.training.run import TrainConfig, selected
+from calibrator.lab.training.run import TrainConfig, read_selection
 from calibrator.loading import load_scorer
 from calibrator.metrics.metrics import auroc, ece
 from calibrator.rows.rows import Row
@@ -59,7 +59,7 @@ def beside_shipped(
 
 def _held_out(config: TrainConfig) -> list[Row]:
     """Return some rows of the validation questions, the same for each run of this configuration."""
-    _, held, _ = selected(config)
+    _, held, _ = read_selection(config)
     return random.Random(config.seed).sample(held, min(MOST_ROWS, len(held)))
 
 

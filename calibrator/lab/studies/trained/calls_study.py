@@ -18,12 +18,12 @@ from calibrator.errors import JudgingError
 from calibrator.lab.data.calls.corruptions import OTHER_REQUEST, corrupted_calls
 from calibrator.lab.data.calls.disguises import ATTACKS
 from calibrator.lab.data.calls.domains import DOMAINS, Domain
-from calibrator.lab.data.calls.drafts import changed
+from calibrator.lab.data.calls.drafts import apply_change
 from calibrator.lab.data.calls.lessons import CORRUPTED, GRADED, SCENE, lessons_of
 from calibrator.lab.data.calls.stages import Scene
 from calibrator.lab.data.calls.worlds import scenes
 from calibrator.lab.studies.probes import sample
-from calibrator.lab.studies.studies import SEED, Entry, Study, entry_of
+from calibrator.lab.studies.studies import SEED, Study, StudyEntry, entry_of
 from calibrator.lab.training.fits.calls import (
     Array,
     CallConfig,
@@ -75,7 +75,7 @@ class Fits:
         self.weights: dict[str, Array] = {name: whole[name] for name in ("strange", "familiar")}
         self.whole = CallTrees(whole)
 
-    def without(self, left_out: Floats | Array) -> tuple[CallTrees, int]:
+    def fit_without(self, left_out: Floats | Array) -> tuple[CallTrees, int]:
         """Return the fit on lessons that are not `left_out` (N,), and the number of these."""
         chosen = ~left_out.astype(bool)
         state = fit_parts(self.material.part(chosen), self.config, self.seed)
@@ -98,14 +98,14 @@ def calls_study(
     used = [row for row in test if _has_calls(row) and row.correct is not None]
     say("training on all lessons")
     fits = Fits(train, config or CallConfig(), SEED)
-    entries: list[Entry] = []
+    entries: list[StudyEntry] = []
     for label, rows in _benchmarks(used):
-        entries += _judged(label, fits.whole, fits, len(fits.material.targets), rows, resamples)
-    entries += _attacked(used, fits, resamples)
+        entries += _judge_rows(label, fits.whole, fits, len(fits.material.targets), rows, resamples)
+    entries += _attack_rows(used, fits, resamples)
     for part in (_sources(train, used, fits, say), _faults(used, fits, most, say),
                  _domains(fits, say)):  # fmt: skip
         for label, model, count, rows in part:
-            entries += _judged(label, model, fits, count, rows, resamples)
+            entries += _judge_rows(label, model, fits, count, rows, resamples)
     if not entries:
         raise JudgingError("there are too few labelled rows that call tools")
     return Study("calls", "trees for calls", entries)
@@ -123,7 +123,7 @@ def _benchmarks(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
             yield f"as trained: {name}", [row for row in rows if row.benchmark == name]
 
 
-def _attacked(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[Entry]:
+def _attack_rows(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[StudyEntry]:
     """Yield entries of right rows against wrong ones made to look right.
 
     The reference is before the attack. The shift is over all rows, and 0 for the right ones.
@@ -133,7 +133,7 @@ def _attacked(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[Entry
         for number, row in enumerate(rows):
             used = row.tool_use
             if row.correct == 0 and used is not None:
-                used = changed(used, attack, random.Random(f"{name} {number}"))
+                used = apply_change(used, attack, random.Random(f"{name} {number}"))
             if used is not None:
                 before.append(row)
                 after.append(replace(row, tool_use=used))
@@ -143,9 +143,9 @@ def _attacked(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[Entry
             yield entry_of(f"attack: {name}", trained, after, confidence, reference, resamples)
 
 
-def _judged(
+def _judge_rows(
     label: str, model: CallTrees, fits: Fits, trained: int, rows: Sequence[Row], resamples: int
-) -> Iterator[Entry]:
+) -> Iterator[StudyEntry]:
     """Yield the figures of rows, or nothing for too few of them."""
     right = sum(row.correct or 0 for row in rows)
     if len(rows) >= MIN_ROWS and min(right, len(rows) - right) >= MIN_ROWS // 6:
@@ -172,7 +172,7 @@ def _sources(
         rows = [row for row in (*train, *test) if row.benchmark == name and _has_calls(row)]
         yield (
             f"source: {name}",
-            *fits.without(groups == name),
+            *fits.fit_without(groups == name),
             [row for row in rows if row.correct is not None],
         )
 
@@ -190,7 +190,7 @@ def _faults(
     made = np.isin(fits.material.origins, (CORRUPTED, SCENE))
     for family, kinds in FAMILIES.items():
         say(f"leaving out faults of {family}")
-        model, count = fits.without(made & np.isin(fits.material.kinds, kinds))
+        model, count = fits.fit_without(made & np.isin(fits.material.kinds, kinds))
         for kind in kinds:
             if kind in pairs:
                 both = [row for pair in pairs[kind] for row in pair]
@@ -205,7 +205,7 @@ def _domains(fits: Fits, say: Callable[[str], None]) -> Iterator[Part]:
         held: tuple[Domain, ...] = DOMAINS[fold::DOMAIN_FOLDS]
         names = [domain.name for domain in held]
         say(f"leaving out {', '.join(names)}")
-        model, count = fits.without(np.isin(fits.material.groups, names))
+        model, count = fits.fit_without(np.isin(fits.material.groups, names))
         fresh = scenes(max(40, fits.config.scenes // 4), SEED + 2, held)
         yield f"domains {fold + 1}: {names[0]}, …", model, count, [_row(s) for s in fresh]
 

@@ -17,15 +17,15 @@ import numpy as np
 from calibrator.checkpoints.checkpoint import WEIGHTS, resolve_checkpoint
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.errors import JudgingError
-from calibrator.features.weights import read_weights, under
+from calibrator.features.weights import arrays_under, read_weights
 from calibrator.lab.judging.sensitivity import (
     KindFigures,
-    Pair,
+    ReplyPair,
     figures_of_kind,
     mean_of_kind,
     pairs_of,
 )
-from calibrator.lab.studies.studies import SEED, Entry, Study
+from calibrator.lab.studies.studies import SEED, Study, StudyEntry
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.lab.training.fits.inspection.lessons import Lesson, lessons_of, seen_in
 from calibrator.lab.training.fits.inspection.training import Array, Floats, fit_checks
@@ -75,7 +75,7 @@ HELD_OUT = (
 )
 
 
-class Lessons:
+class FaultLessons:
     """All lessons with their features, made once; inspectors are fitted on parts of them."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Lessons:
         self.seen: Floats = seen_in(self.lessons, scorer.tokenizer, scorer.config.layout, pieces)
         self.whole = fit_checks(self.lessons, self.seen, config, SEED)
 
-    def without(self, kinds: Sequence[str]) -> tuple[Inspector, int]:
+    def fit_without(self, kinds: Sequence[str]) -> tuple[Inspector, int]:
         """Return an inspector fitted without these kinds, and the number of faulty lessons left.
 
         The number counts lessons with faults that the affected checks look for. A check without any
@@ -137,18 +137,18 @@ def faults_study(
     if scorer.parts.inspector is None:
         raise JudgingError(f"{calibrator} has no inspector")
     weights = read_weights(folder / WEIGHTS, scorer.config.weights_sha256)
-    own = under(weights, PREFIX)
+    own = arrays_under(weights, PREFIX)
     say("making the inspector's lessons; on 100,000 rows this takes some minutes")
     texts = [row for row in train if row.tool_use is None]
-    lessons = Lessons(texts, scorer, own, config or InspectorConfig())
+    lessons = FaultLessons(texts, scorer, own, config or InspectorConfig())
     say(f"{len(lessons.lessons)} lessons")
     pairs = pairs_of(test, max_pairs)
     whole = Inspector(lessons.tables | lessons.whole)
     references: dict[str, KindFigures | None] = {}
-    entries: list[Entry] = []
+    entries: list[StudyEntry] = []
     for one in HELD_OUT if held_out is None else held_out:
         judged = [pair for pair in pairs if _is_judged(pair, one)]
-        inspector, taught = lessons.without(one.left_out)
+        inspector, taught = lessons.fit_without(one.left_out)
         if one.kind not in references:
             references[one.kind] = _figures(scorer, whole, judged, one)
         figures, reference = _figures(scorer, inspector, judged, one), references[one.kind]
@@ -160,12 +160,12 @@ def faults_study(
     return Study("faults", "inspector", entries)
 
 
-def _is_judged(pair: Pair, one: HeldOut) -> bool:
+def _is_judged(pair: ReplyPair, one: HeldOut) -> bool:
     return pair.kind == one.kind and (not one.benchmarks or pair.benchmark in one.benchmarks)
 
 
 def _figures(
-    scorer: EmbeddedCalibrator, inspector: Inspector, pairs: Sequence[Pair], one: HeldOut
+    scorer: EmbeddedCalibrator, inspector: Inspector, pairs: Sequence[ReplyPair], one: HeldOut
 ) -> KindFigures | None:
     """Return the mean over benchmarks with another inspector, or None for no benchmark."""
     other = EmbeddedCalibrator(
@@ -182,12 +182,12 @@ def _figures(
     return mean if mean is not None and mean.benchmarks else None
 
 
-def _entry(one: HeldOut, taught: int, figures: KindFigures, reference: KindFigures) -> Entry:
+def _entry(one: HeldOut, taught: int, figures: KindFigures, reference: KindFigures) -> StudyEntry:
     """Return the figures as an entry of a study.
 
     Rows are pairs, of which one of two is right, and `within` is the share of pairs in order.
     """
-    return Entry(
+    return StudyEntry(
         label=one.label,
         trained=taught,
         rows=figures.pairs,

@@ -13,14 +13,14 @@ from pathlib import Path
 from calibrator.embedded.parts import Checkpoint
 from calibrator.errors import JudgingError
 from calibrator.lab.training.fits.opinion import (
-    Lessons,
     OpinionConfig,
+    OpinionLessons,
     chosen_rows,
     draw_lessons,
     fit_lessons,
 )
 from calibrator.lab.training.opinion_folds import UNSEEN, abilities_of, read_unseen
-from calibrator.lab.training.run import TrainConfig, selected
+from calibrator.lab.training.run import TrainConfig, read_selection
 from calibrator.lab.training.stages.npz import load_arrays, save_arrays
 from calibrator.readers.opinion.reader import OpinionReader
 from calibrator.readers.opinion.second_stage import SecondStage
@@ -46,14 +46,14 @@ def readers_without(
     if not (run / UNSEEN).exists() or checkpoint.parts.forest is None:
         raise JudgingError(f"{run} is no folder of `pinocchio train --start CHECKPOINT --opinion`")
     config = _config_of(run)
-    chosen = chosen_rows(selected(config)[0], config.opinion, config.seed)
+    chosen = chosen_rows(read_selection(config)[0], config.opinion, config.seed)
     unseen = read_unseen(run, chosen, checkpoint, config.opinion.folds)
     numbers = {name: at + 1 for at, name in enumerate(checkpoint.config.source_models)}
     word_pieces = WordPieces(checkpoint.tokenizer)
     known = checkpoint.parts.forest, word_pieces, checkpoint.config.layout, numbers
     found: dict[str, OpinionReader] = {}
     left_out = sorted(set(benchmarks) & {row.benchmark or "" for row in chosen})
-    lessons: Lessons | None = None
+    lessons: OpinionLessons | None = None
     for done, benchmark in enumerate(left_out):
         progress(done, len(left_out))
         path = run / WITHOUT.format(content_hash(benchmark))
@@ -61,7 +61,7 @@ def readers_without(
             if lessons is None:
                 abilities = abilities_of(checkpoint)
                 lessons = draw_lessons(unseen, abilities, config.opinion, config.seed)
-            fitted = fit_lessons(lessons.without(benchmark), config.opinion, config.seed)
+            fitted = fit_lessons(lessons.without_benchmark(benchmark), config.opinion, config.seed)
             save_arrays(path, fitted)
         stage = SecondStage.from_state(load_arrays(path))
         assert stage is not None

@@ -15,7 +15,7 @@ import numpy as np
 from calibrator.errors import JudgingError
 from calibrator.lab.judging.evaluation.drawn_others import (
     SEED,
-    Reader,
+    OthersReader,
     ReadsOthers,
     check_reads_others,
     confidences_of,
@@ -27,13 +27,13 @@ from calibrator.rows.groups import groups_of
 from calibrator.rows.results import Method, mean_over_benchmarks, result_of
 from calibrator.rows.rows import Row, labels_of, question_numbers
 from calibrator.scorer import Item, Score
-from calibrator.text.addressed_text import stripped
+from calibrator.text.addressed_text import strip_addresses
 
 FEWEST = 20  # least replies of a benchmark or kind judged separately
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class OpinionFigures:
     """The figures of some replies.
 
     They are AUROC pooled, its mean over benchmarks, and within questions; Brier and ECE; the
@@ -50,14 +50,14 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OpinionEntry:
     """One way to draw others, judged on the replies that have them."""
 
     others: str
     of: str  # all, a kind of final answer, or a benchmark
     replies: int
-    alone: Figures
-    together: Figures
+    alone: OpinionFigures
+    together: OpinionFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class OpinionStudy:
 
     method: str
     seed: int
-    entries: list[Entry]
+    entries: list[OpinionEntry]
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -78,7 +78,7 @@ def study_opinions(
     alone: Sequence[Score],
     seed: int = SEED,
     progress: Callable[[str], None] = lambda _: None,
-    left_out: Mapping[str, Reader] | None = None,
+    left_out: Mapping[str, OthersReader] | None = None,
 ) -> OpinionStudy:
     """Judge confidences with others beside those of the scores `alone`, (N,) as the rows.
 
@@ -99,7 +99,9 @@ def study_opinions(
             continue
         own = [alone[each.at] for each in drawn]
         judged = [rows[each.at] for each in drawn]
-        told = _told(calibrator, left_out or {}, judged, [each.item for each in drawn], own)
+        told = _score_with_others(
+            calibrator, left_out or {}, judged, [each.item for each in drawn], own
+        )
         numbers = confidences_of(own), confidences_of(told)
         entries += _entries(label, judged, *numbers, has_parts=label == "one, at random")
     if not entries:
@@ -110,9 +112,9 @@ def study_opinions(
     return OpinionStudy(method, seed, entries)
 
 
-def _told(
-    calibrator: Reader,
-    left_out: Mapping[str, Reader],
+def _score_with_others(
+    calibrator: OthersReader,
+    left_out: Mapping[str, OthersReader],
     rows: Sequence[Row],
     items: Sequence[Item],
     own: Sequence[Score],
@@ -133,16 +135,16 @@ def _told(
 
 def _entries(
     label: str, rows: Sequence[Row], alone: Floats, together: Floats, *, has_parts: bool
-) -> list[Entry]:
+) -> list[OpinionEntry]:
     """Measure all replies, and with `has_parts` also each kind of answer and each benchmark."""
     parts = {"all": np.arange(len(rows))}
     if has_parts:
-        kinds = [final_answer(r.question, stripped(r.answer), r.tool_use).kind for r in rows]
+        kinds = [final_answer(r.question, strip_addresses(r.answer), r.tool_use).kind for r in rows]
         for names in (kinds, [row.benchmark or "" for row in rows]):
             for name in sorted(set(names)):
                 parts[name] = np.flatnonzero(np.array(names, dtype=object) == name)
     return [
-        Entry(
+        OpinionEntry(
             label,
             name,
             len(at),
@@ -154,7 +156,7 @@ def _entries(
     ]
 
 
-def _figures(rows: Sequence[Row], confidence: Floats) -> Figures:
+def _figures(rows: Sequence[Row], confidence: Floats) -> OpinionFigures:
     """Measure confidences pooled, over benchmarks and within questions."""
     labels, questions = labels_of(rows), question_numbers(rows)
     method = Method("", confidence)
@@ -163,7 +165,7 @@ def _figures(rows: Sequence[Row], confidence: Floats) -> Figures:
     found = [result_of(each, method, labels, questions) for each in own]
     mean = mean_over_benchmarks(found, method, len(rows))
     pooled = result_of(everything, method, labels, questions)
-    return Figures(
+    return OpinionFigures(
         pooled.auroc,
         mean.auroc,
         pooled.within,

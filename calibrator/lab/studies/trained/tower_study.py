@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.forest import Forest
 from calibrator.features.tower import TowerRow
-from calibrator.lab.judging.baselines.tfidf import WordCounts
+from calibrator.lab.judging.baselines.tfidf import WordPairCounts
 from calibrator.lab.studies.studies import FAMILIES as MAKERS
 from calibrator.lab.studies.studies import MIN_JUDGED, family
 from calibrator.lab.training.rows.examples import tokenize
@@ -39,7 +39,7 @@ from calibrator.lab.training.stages.tower import (
     tower_logits,
 )
 from calibrator.lab.training.tower_stage import tower_rows
-from calibrator.metrics.rankings import ranking
+from calibrator.metrics.rankings import measure_ranking
 from calibrator.rows.rows import Row, Tags
 from calibrator.rows.selection import is_trainable, load_labelled, share_of, without_copies
 from calibrator.text.layout import Layout, load_tokenizer
@@ -65,7 +65,7 @@ class Kind(StrEnum):
     BENCHMARKS = "benchmarks"
 
 
-def changed(config: TowerConfig, setting: str) -> TowerConfig:
+def change_setting(config: TowerConfig, setting: str) -> TowerConfig:
     """Return the configuration with `name=value`. Raises typer.BadParameter for an unknown name."""
     name, _, value = setting.partition("=")
     kinds = {field.name: type(getattr(config, field.name)) for field in fields(config)}
@@ -98,7 +98,7 @@ def main(
 ) -> None:
     """Fit towers for each setting; print AUROC pooled, over benchmarks and within questions."""
     variants = {"as it ships": TowerConfig()}
-    variants |= {setting: changed(TowerConfig(), setting) for setting in vary or ()}
+    variants |= {setting: change_setting(TowerConfig(), setting) for setting in vary or ()}
     rows, _ = load_labelled([path for path in sorted(files) if is_trainable(path)])
     judged = load_labelled(sorted(judge.glob("*.jsonl*")))[0] if judge else []
     study = TowerStudy(rows, seed, ForestConfig() if forest else None, judged, floor)
@@ -128,7 +128,7 @@ class TowerStudy:
         self.rows, self.seed, self.forest = rows, seed, forest
         self.read = read_rows_for_tower(rows)
         self.vectors = piece_vectors(base_folder()) if forest else None
-        self.words = WordCounts(rows) if floor else None
+        self.words = WordPairCounts(rows) if floor else None
         self.labels = np.array([row.correct or 0 for row in rows], dtype=np.float32)
         asked = [row.question_id for row in without_copies(rows)]
         self.share = np.array([share_of(id) for id in asked])
@@ -221,7 +221,7 @@ class TowerStudy:
             found = self._forest(self.forest, np.flatnonzero(chosen), names)
             for at, (mask, is_named) in enumerate(groups):
                 rows = [self.read[i] for i in np.flatnonzero(mask)]
-                joined = found.joined(sums[at].astype(np.float64), rows, names[mask] * is_named)
+                joined = found.join_odds(sums[at].astype(np.float64), rows, names[mask] * is_named)
                 sums[at] = joined.astype(np.float32)
         return [*sums]
 
@@ -239,7 +239,7 @@ class TowerStudy:
     def tell(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
         """Print the ranking of the rows `at` by these scores."""
         asked = [self.rows[i].question_id for i in at]
-        found = ranking(self.labels[at], scores, self.benchmarks[at].tolist(), asked)
+        found = measure_ranking(self.labels[at], scores, self.benchmarks[at].tolist(), asked)
         shown = "  ".join(f"{figure:.4f}" for figure in found.figures)
         typer.echo(f"  {name:28} {len(at):6} rows  {shown}")
 

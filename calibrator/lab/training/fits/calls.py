@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrator.errors import TrainingError
 from calibrator.features.trees import Trees
-from calibrator.features.weights import under
+from calibrator.features.weights import arrays_under
 from calibrator.lab.data.calls.domains import DOMAINS, Domain
 from calibrator.lab.data.calls.lessons import (
     CORRUPTED,
@@ -22,7 +22,7 @@ from calibrator.lab.data.calls.lessons import (
     SCENE,
     SUSPECT,
     WRITTEN,
-    Lesson,
+    CallLesson,
     lessons_of,
 )
 from calibrator.lab.data.calls.replies import Remark, real_remarks, remarks
@@ -90,7 +90,7 @@ class Material:
                         self.questions[at])  # fmt: skip
 
 
-def material_of(lessons: Sequence[Lesson], seed: int) -> Material:
+def material_of(lessons: Sequence[CallLesson], seed: int) -> Material:
     """Read all lessons, half of them, at random, without the model's name.
 
     Where the calibrator serves, the name may also be missing.
@@ -140,13 +140,13 @@ def fit_calls(
 
 def fit_material(material: Material, config: CallConfig, seed: int) -> State:
     """Fit the arrays of a `CallTrees`, without `PREFIX`."""
-    return {**fit_parts(material, config, seed), **weighed(material, config, seed)}
+    return {**fit_parts(material, config, seed), **fit_familiarity(material, config, seed)}
 
 
 # --- weights ------------------------------------------------------------------------------------
 
 
-def balanced(material: Material, config: CallConfig) -> Doubles:
+def balance_weights(material: Material, config: CallConfig) -> Doubles:
     """Return weights (N,) that balance the sources, and corruptions with their originals.
 
     The right calls from which corruptions were made weigh as much as these, so that both labels
@@ -183,7 +183,7 @@ def _weigh(
     own = here & (material.origins == origin)
     right = own & (material.targets == 1)
     evenly = 1.0 if origin == SCENE else 0.5
-    _put(weights, own, _evened(material, own, evenly), mass)
+    _put(weights, own, _even_labels(material, own, evenly), mass)
     corrupted = mass if origin == SCENE else mass * config.corrupted
     for chosen, share in (
         (here & (material.origins == CORRUPTED), 0.5),
@@ -193,7 +193,7 @@ def _weigh(
         _put(weights, chosen, material.weights[chosen], corrupted * share)
 
 
-def _evened(material: Material, chosen: NDArray[np.bool_], evenly: float) -> Doubles:
+def _even_labels(material: Material, chosen: NDArray[np.bool_], evenly: float) -> Doubles:
     """Return weights with the rarer label raised; at `evenly` 1 both labels weigh the same."""
     weights, targets = material.weights[chosen].copy(), material.targets[chosen]
     for label in (0, 1):
@@ -214,9 +214,9 @@ def _put(weights: Doubles, chosen: NDArray[np.bool_], own: Doubles, mass: float)
 
 def fit_parts(material: Material, config: CallConfig, seed: int) -> State:
     """Fit the arrays of both sets of trees and of the word model."""
-    weights = balanced(material, config)
+    weights = balance_weights(material, config)
     graded = material.part(material.origins == GRADED)
-    own = balanced(graded, config)
+    own = balance_weights(graded, config)
     general = _trees(material, weights, config, seed)
     special = _trees(graded, own, config, seed)
     words = _words(graded, own, config)
@@ -242,10 +242,10 @@ def _trees(material: Material, weights: Doubles, config: CallConfig, seed: int) 
         )
         for number in range(config.fits)
     ]
-    return _together(found)
+    return _join_trees(found)
 
 
-def _together(found: Sequence[State]) -> State:
+def _join_trees(found: Sequence[State]) -> State:
     """Join several sets of trees to one, whose log-odds are the sum."""
     nodes = max(each["feature"].shape[1] for each in found)
     joined: State = {}
@@ -305,7 +305,7 @@ def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
 # --- weights of the parts -----------------------------------------------------------------------
 
 
-def weighed(material: Material, config: CallConfig, seed: int) -> State:
+def fit_familiarity(material: Material, config: CallConfig, seed: int) -> State:
     """Fit `familiar` and `strange` of `CallTrees`, on rows left out of the fits."""
     config = replace(config, fits=1)
     known, targets, weights = _held_out(material, config, seed)
@@ -330,22 +330,22 @@ def _held_out(material: Material, config: CallConfig, seed: int) -> tuple[Double
     for fold in range(config.folds):
         out = folds == fold
         held = np.flatnonzero(out & graded)
-        said.append(_said(fit_parts(material.part(~out), config, seed), material, held))
+        said.append(_part_odds(fit_parts(material.part(~out), config, seed), material, held))
         chosen.append(held)
     at = np.concatenate(chosen)
     return np.concatenate(said), material.targets[at], _by_source(material, at)
 
 
-def _said(state: State, material: Material, at: NDArray[np.intp]) -> Doubles:
+def _part_odds(state: State, material: Material, at: NDArray[np.intp]) -> Doubles:
     """Return the log-odds of the rows `at`, (n, 3).
 
     They are by the general trees, the special trees and the words.
     """
-    from calibrator.readers.calls.wording import Wording
+    from calibrator.readers.calls.wording import CallWording
 
     width = material.traits.shape[1]
-    general, special = (Trees(under(state, p), width) for p in (GENERAL, SPECIAL))
-    words = Wording(under(state, WORDING))
+    general, special = (Trees(arrays_under(state, p), width) for p in (GENERAL, SPECIAL))
+    words = CallWording(arrays_under(state, WORDING))
     rows = material.traits[at]
     spoken, _ = words.read([material.words[i] for i in at])
     return np.stack([general.read(rows), special.read(rows), spoken], axis=1)
@@ -366,7 +366,7 @@ def _sources_out(
     for group in groups:
         out = material.groups == group
         rest = material.part(~out)
-        state = _trees(rest, balanced(rest, config), config, seed)
+        state = _trees(rest, balance_weights(rest, config), config, seed)
         held = np.flatnonzero(out & graded)
         said.append(Trees(state, material.traits.shape[1]).read(material.traits[held]))
         chosen.append(held)

@@ -24,7 +24,7 @@ from calibrator.readers.opinion.evidence import Opinion, Opinions, evidence, pla
 from calibrator.readers.opinion.second_stage import LINEAR, PREFIX, TRUST
 from calibrator.recalibration.curves import sigmoid
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import stripped
+from calibrator.text.addressed_text import strip_addresses
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ class OpinionConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class UnseenReplies:
     """Replies with log-odds from a calibrator that had not seen their questions.
 
     `odds` (2, N) are without and with the model's name; `meanings` (N, D) are the questions'
@@ -91,7 +91,7 @@ def chosen_rows(rows: Sequence[Row], config: OpinionConfig, seed: int) -> list[R
 
 
 def fit_second_stage(
-    unseen: Unseen,
+    unseen: UnseenReplies,
     abilities: Mapping[str, float],
     config: OpinionConfig,
     seed: int,
@@ -108,39 +108,39 @@ def fit_second_stage(
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class OpinionLessons:
     """Replies with some of the others to their questions.
 
     `at` are their positions among the rows, `evidence` (N, EVIDENCE) is the trees' input, and
     `replies` has the comparisons.
     """
 
-    unseen: Unseen
+    unseen: UnseenReplies
     at: NDArray[np.intp]
     evidence: NDArray[np.float32]
     replies: Sequence[Opinions]
 
-    def without(self, benchmark: str) -> Lessons:
+    def without_benchmark(self, benchmark: str) -> OpinionLessons:
         """Return all lessons but those of a benchmark."""
         own = [(self.unseen.rows[at].benchmark or "") != benchmark for at in self.at.tolist()]
         left = np.flatnonzero(own)
         replies = [self.replies[number] for number in left.tolist()]
-        return Lessons(self.unseen, self.at[left], self.evidence[left], replies)
+        return OpinionLessons(self.unseen, self.at[left], self.evidence[left], replies)
 
 
 def draw_lessons(
-    unseen: Unseen, abilities: Mapping[str, float], config: OpinionConfig, seed: int
-) -> Lessons:
+    unseen: UnseenReplies, abilities: Mapping[str, float], config: OpinionConfig, seed: int
+) -> OpinionLessons:
     """Return each reply that can be compared, with others drawn for it.
 
     The same seed gives the same lessons.
     """
-    drawn = _Drawn(unseen, abilities, config, seed)
+    drawn = _ComparedReplies(unseen, abilities, config, seed)
     found = np.array([evidence(each) for each in drawn.replies], dtype=np.float32)
-    return Lessons(unseen, np.array(drawn.at, dtype=np.intp), found, drawn.replies)
+    return OpinionLessons(unseen, np.array(drawn.at, dtype=np.intp), found, drawn.replies)
 
 
-def fit_lessons(lessons: Lessons, config: OpinionConfig, seed: int) -> dict[str, Array]:
+def fit_lessons(lessons: OpinionLessons, config: OpinionConfig, seed: int) -> dict[str, Array]:
     """Return the arrays of a `SecondStage` with its prefix.
 
     Raises TrainingError where there are no lessons or all have one label, and MissingExtraError
@@ -159,19 +159,24 @@ def fit_lessons(lessons: Lessons, config: OpinionConfig, seed: int) -> dict[str,
     return {PREFIX + name: array for name, array in state.items()}
 
 
-class _Drawn:
+class _ComparedReplies:
     """Replies with some of the others to their questions, where they can be compared.
 
     `at` are their positions among the rows.
     """
 
     def __init__(
-        self, unseen: Unseen, abilities: Mapping[str, float], config: OpinionConfig, seed: int
+        self,
+        unseen: UnseenReplies,
+        abilities: Mapping[str, float],
+        config: OpinionConfig,
+        seed: int,
     ) -> None:
         self.unseen, self.abilities, self.config = unseen, abilities, config
         self.rng = random.Random(seed)
         self.answers = [
-            final_answer(row.question, stripped(row.answer), row.tool_use) for row in unseen.rows
+            final_answer(row.question, strip_addresses(row.answer), row.tool_use)
+            for row in unseen.rows
         ]
         self.replies: list[Opinions] = []
         self.at: list[int] = []
@@ -229,7 +234,9 @@ def _weights(rows: Sequence[Row]) -> Floats:
     return np.array([weight[row.benchmark or ""] for row in rows])
 
 
-def _linear(lessons: Lessons, correct: NDArray[np.int64], weights: Floats) -> dict[str, Array]:
+def _linear(
+    lessons: OpinionLessons, correct: NDArray[np.int64], weights: Floats
+) -> dict[str, Array]:
     """Return the arrays of `Linear`; the weight of a reply's own log-odds is never below 0."""
     from sklearn.linear_model import LogisticRegression
 
@@ -243,7 +250,7 @@ def _linear(lessons: Lessons, correct: NDArray[np.int64], weights: Floats) -> di
     return {f"{LINEAR}weights": slopes.astype(np.float32), f"{LINEAR}base": base.astype(np.float32)}
 
 
-def _trust(lessons: Lessons, correct: NDArray[np.int64]) -> dict[str, Array]:
+def _trust(lessons: OpinionLessons, correct: NDArray[np.int64]) -> dict[str, Array]:
     """Return the arrays of `Trust`: the gain of agreement over a reply's own number by question."""
     unseen, all_at, places = lessons.unseen, lessons.at.tolist(), dict[str, int]()
     of_question = [places.setdefault(unseen.rows[at].question_id, len(places)) for at in all_at]

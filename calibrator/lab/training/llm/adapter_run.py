@@ -35,7 +35,7 @@ from calibrator.lab.training.llm.samples import (
     step_numbers,
     steps_of_epoch,
 )
-from calibrator.lab.training.llm.states import last_states, packed, precision
+from calibrator.lab.training.llm.states import last_states, pack_batches, precision
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.model import ModelRow
 from calibrator.metrics.metrics import Floats
@@ -45,7 +45,7 @@ STATE = "state.pt"
 
 
 @dataclass(slots=True)
-class Progress:
+class RunProgress:
     """The position of a run; `losses` are the validation losses after each epoch."""
 
     step: int = 0
@@ -71,7 +71,7 @@ class AdapterRun:
         self.adam = torch.optim.AdamW(
             self.parameters, lr=config.learning_rate, weight_decay=config.weight_decay
         )
-        self.at = Progress()
+        self.at = RunProgress()
         if config.has_checkpointing:
             calibrator.model.model.activation_checkpointing_enable({"use_reentrant": False})
         if (folder / STATE).exists():
@@ -87,7 +87,7 @@ class AdapterRun:
         path = self.folder / STATE
         try:
             state = torch.load(path, weights_only=True, map_location="cpu")
-            self.at = Progress(state["step"], state["losses"], state["best"])
+            self.at = RunProgress(state["step"], state["losses"], state["best"])
             set_adapter_state(self.adapted, state["adapter"])
             self.adam.load_state_dict(state["adam"])
         except Exception as error:  # torch and pickle may raise anything
@@ -146,10 +146,10 @@ class AdapterRun:
         torch.manual_seed(self._seed("dropout", self.processes.rank))
         self.adapted.train()
         chosen = step_numbers(len(samples), self.at.step, self.config)
-        mine = self.processes.part_of(self._shown(samples, chosen))
+        mine = self.processes.part_of(self._step_samples(samples, chosen))
         rows, _ = self.calibrator.rows([sample.item for sample in mine])
         losses = 0.0
-        for batch in packed([len(row.ids) for row in rows], self.config.micro_tokens):
+        for batch in pack_batches([len(row.ids) for row in rows], self.config.micro_tokens):
             targets = [mine[i].target for i in batch]
             loss = self.loss([rows[i] for i in batch], targets) / len(chosen)
             loss.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
@@ -161,7 +161,7 @@ class AdapterRun:
         self.adam.zero_grad()
         return losses * len(chosen) / max(1, len(mine))
 
-    def _shown(self, samples: Sequence[Sample], chosen: Sequence[int]) -> list[Sample]:
+    def _step_samples(self, samples: Sequence[Sample], chosen: Sequence[int]) -> list[Sample]:
         """Return the step's rows, longest first, so that the processes share the long ones."""
         rng = random.Random(self._seed("names"))
         shown = [
@@ -178,7 +178,7 @@ class AdapterRun:
         labels = self.calibrator.model.label_ids
         wanted = torch.tensor([labels[target] for target in targets], device=self.processes.device)
         with precision(self.processes.device):
-            states = self.calibrator.model.hidden(rows)
+            states = self.calibrator.model.hidden_states(rows)
             head = self.calibrator.model.model.get_output_embeddings()
             logits: Tensor = head(states.to(head.weight.dtype)).float()
         return cross_entropy(logits, wanted, reduction="sum")
@@ -190,7 +190,7 @@ class AdapterRun:
         self.adapted.eval()
         mine = [sample.item for sample in self.processes.part_of(samples)]
         found = last_states(self.calibrator, mine, self.config.micro_tokens)
-        states, odds = (self.processes.gathered(each, len(samples)) for each in found)
+        states, odds = (self.processes.gather(each, len(samples)) for each in found)
         return states, odds
 
     def scores(self, samples: Sequence[Sample]) -> Floats:

@@ -12,7 +12,7 @@ from peft.utils.save_and_load import get_peft_model_state_dict, set_peft_model_s
 from torch import Tensor, nn
 
 from calibrator.checkpoints.llm_config import AdapterConfig
-from calibrator.llm.serving.loading import load_adapter, quiet
+from calibrator.llm.serving.loading import load_adapter, silence_loading
 
 TARGETS = "all-linear"  # every linear layer but the head, including the vision tower's
 
@@ -23,7 +23,7 @@ def begin_adapter(model: Any, config: AdapterConfig, dropout: float, seed: int) 
     lora = LoraConfig(
         r=config.rank, lora_alpha=config.alpha or 1, lora_dropout=dropout, target_modules=TARGETS
     )
-    with quiet():
+    with silence_loading():
         adapted: PeftModel = get_peft_model(model, lora)
     return adapted
 
@@ -48,7 +48,7 @@ def adapter_state(adapted: PeftModel) -> dict[str, Tensor]:
 
 
 def set_adapter_state(adapted: PeftModel, state: Mapping[str, Tensor]) -> None:
-    with quiet():
+    with silence_loading():
         set_peft_model_state_dict(adapted, dict(state))
 
 

@@ -66,7 +66,7 @@ class LlmTrainConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class RunStart:
     """The start of a run: configuration, base, and the folder of an adapter to continue.
 
     `config` is the calibrator's, without the results of training.
@@ -77,25 +77,25 @@ class Beginning:
     adapter: Path | None = None
 
 
-def beginning(config: LlmTrainConfig) -> Beginning:
+def find_start(config: LlmTrainConfig) -> RunStart:
     """Return base and configuration of a run; hub names are downloaded.
 
     Raises TrainingError, CheckpointError or HubError.
     """
-    begun = _started(config) if config.start else _fresh(config)
+    begun = _start_from_checkpoint(config) if config.start else _start_from_preset(config)
     name = config.name or begun.config.name
     return replace(begun, config=replace(begun.config, name=name, recalibration=None, canary=()))
 
 
-def _fresh(config: LlmTrainConfig) -> Beginning:
+def _start_from_preset(config: LlmTrainConfig) -> RunStart:
     """Return a preset, on its own base or another one."""
     found = preset(config.preset)
     if found.adapter is None:
         raise TrainingError(f"preset {config.preset!r} has no adapter that could be trained")
-    folder, reference, revision = _located(config.base or found.base)
+    folder, reference, revision = _locate_base(config.base or found.base)
     architecture = architecture_of(folder)
     is_shown = architecture == "image-text-to-text" and not config.is_text_only
-    return Beginning(
+    return RunStart(
         replace(
             found,
             base=reference,
@@ -108,7 +108,7 @@ def _fresh(config: LlmTrainConfig) -> Beginning:
     )
 
 
-def _started(config: LlmTrainConfig) -> Beginning:
+def _start_from_checkpoint(config: LlmTrainConfig) -> RunStart:
     """Return a checkpoint of ours or a released one; on whole weights a new adapter is begun."""
     if config.base or config.is_text_only:
         raise TrainingError(
@@ -120,14 +120,14 @@ def _started(config: LlmTrainConfig) -> Beginning:
         raise TrainingError(f"{config.start} is no language model; it cannot be gone on from here")
     if found.base == HERE:
         whole = replace(found, base=str(folder.resolve()), adapter=AdapterConfig())
-        return Beginning(whole, folder)
+        return RunStart(whole, folder)
     beside = folder / found.base
     location = str(beside) if beside.is_dir() else found.base
-    base, reference, revision = _located(location, found.base_revision)
-    return Beginning(replace(found, base=reference, base_revision=revision), base, folder)
+    base, reference, revision = _locate_base(location, found.base_revision)
+    return RunStart(replace(found, base=reference, base_revision=revision), base, folder)
 
 
-def _located(base: str, revision: str | None = None) -> tuple[Path, str, str | None]:
+def _locate_base(base: str, revision: str | None = None) -> tuple[Path, str, str | None]:
     """Return the folder of a base, its name in a checkpoint, and its commit if from the hub.
 
     Raises TrainingError for GGUF, and for a base that is neither a folder nor a hub name.

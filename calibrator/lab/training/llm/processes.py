@@ -63,7 +63,7 @@ class Processes:
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
-    def gathered(self, mine: Tensor, total: int) -> Tensor:
+    def gather(self, mine: Tensor, total: int) -> Tensor:
         """Collect the results of all processes for their `part_of` of `total` rows, in order."""
         if self.count == 1:
             return mine

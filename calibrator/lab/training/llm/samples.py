@@ -36,18 +36,18 @@ class Samples:
 
     @property
     def source_models(self) -> tuple[str, ...]:
-        return _named([sample.item.source_model for sample in self.train])
+        return _distinct_names([sample.item.source_model for sample in self.train])
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
-        return _named([sample.item.benchmark for sample in self.train])
+        return _distinct_names([sample.item.benchmark for sample in self.train])
 
     @property
     def questions(self) -> int:
         return len({sample.question_id for sample in self.train})
 
 
-def _named(found: Sequence[str | None]) -> tuple[str, ...]:
+def _distinct_names(found: Sequence[str | None]) -> tuple[str, ...]:
     return tuple(sorted({name for name in found if name}))
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from calibrator.errors import TrainingError
-from calibrator.llm.layers.last_layer import LastLayer, reading
+from calibrator.llm.layers.last_layer import LastLayer, read_at
 from calibrator.llm.layers.norms import Norm
 from calibrator.llm.layers.replace import text_model_of
 
@@ -56,7 +56,7 @@ def _is_last_layer_right(model: Any) -> bool:
     before: Tensor = text_model(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
     text_model.layers[-1] = LastLayer(own)
     try:
-        with reading(torch.tensor([_TOKENS - 1], device=ids.device)):
+        with read_at(torch.tensor([_TOKENS - 1], device=ids.device)):
             found = text_model(input_ids=ids, use_cache=False).last_hidden_state
     finally:
         text_model.layers[-1] = own

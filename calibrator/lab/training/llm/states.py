@@ -19,7 +19,7 @@ def precision(device: torch.device) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def pack_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Group row numbers by similar length, at most `budget` tokens a group after padding."""
     batches: list[list[int]] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
@@ -43,9 +43,9 @@ def last_states(
     label_rows = model.label_rows()
     states = torch.empty(len(rows), label_rows.shape[1])
     odds = torch.empty(len(rows))
-    for batch in packed([len(row.ids) for row in rows], budget):
+    for batch in pack_batches([len(row.ids) for row in rows], budget):
         with precision(model.device):
-            found = model.hidden([rows[i] for i in batch])
+            found = model.hidden_states([rows[i] for i in batch])
         logits = found.float() @ label_rows.T
         states[batch], odds[batch] = found.float().cpu(), (logits[:, 1] - logits[:, 0]).cpu()
     return states, odds

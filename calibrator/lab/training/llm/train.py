@@ -32,7 +32,7 @@ from calibrator.lab.training.llm.adapters import (
     go_on_from_adapter,
     trainable_share,
 )
-from calibrator.lab.training.llm.config import Beginning, LlmTrainConfig, beginning
+from calibrator.lab.training.llm.config import LlmTrainConfig, RunStart, find_start
 from calibrator.lab.training.llm.probe import fit_probe
 from calibrator.lab.training.llm.processes import Processes
 from calibrator.lab.training.llm.samples import Sample, Samples, check_questions_apart, read_samples
@@ -71,14 +71,14 @@ def train_llm(
     if not processes.is_first:
         say, progress = (lambda _: None), (lambda _done, _total: None)
     with processes.first_alone():
-        begun = beginning(config)
+        begun = find_start(config)
         if processes.is_first:
             adopt_folder(folder, config.as_dict(), (STATE, CHECKPOINT))
     samples = read_samples(config)
     check_questions_apart(samples)
     known = _with_names(begun.config, samples)
-    run = _prepared(folder, config, replace(begun, config=known), processes, say)
-    samples = _readable(samples, run.calibrator, say)
+    run = _prepare_run(folder, config, replace(begun, config=known), processes, say)
+    samples = _keep_readable(samples, run.calibrator, say)
     _say_what(run, samples)
     run.fit(samples, progress, save_every_s)
     made = _finish(run, known, begun.base, samples)
@@ -96,10 +96,10 @@ def _with_names(config: LlmConfig, samples: Samples) -> LlmConfig:
     )
 
 
-def _prepared(
+def _prepare_run(
     folder: Path,
     config: LlmTrainConfig,
-    begun: Beginning,
+    begun: RunStart,
     processes: Processes,
     say: Callable[[str], None],
 ) -> AdapterRun:
@@ -121,14 +121,16 @@ def _prepared(
     return AdapterRun(folder, config, calibrator, adapted, processes, say)
 
 
-def _readable(samples: Samples, calibrator: LlmCalibrator, say: Callable[[str], None]) -> Samples:
+def _keep_readable(
+    samples: Samples, calibrator: LlmCalibrator, say: Callable[[str], None]
+) -> Samples:
     """Return the samples without unreadable images, and report how many are left out.
 
     This runs before the training, which takes hours. Raises TrainingError if no sample is left for
     training or for validation.
     """
 
-    def kept(given: list[Sample]) -> list[Sample]:
+    def keep_samples(given: list[Sample]) -> list[Sample]:
         found, reasons = [], []
         for sample in given:
             try:
@@ -141,7 +143,7 @@ def _readable(samples: Samples, calibrator: LlmCalibrator, say: Callable[[str], 
             say(f"{len(reasons)} rows are left out, the first because: {reasons[0]}")
         return found
 
-    readable = Samples(kept(samples.train), kept(samples.validation))
+    readable = Samples(keep_samples(samples.train), keep_samples(samples.validation))
     if not (readable.train and readable.validation):
         raise TrainingError("no row is left that this base can read, or none for validation")
     return readable

@@ -77,7 +77,7 @@ def phrase(rng: random.Random) -> str:
     return rng.choice(_FRAMES).replace("{}", text)
 
 
-def addressed(answer: str, rng: random.Random) -> str:
+def address_judge(answer: str, rng: random.Random) -> str:
     """Return the answer with one to three such sentences at its end, its beginning or inside."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         where, gap = rng.random(), rng.choice((" ", "\n", "\n\n"))

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from calibrator.features.tower import TowerRow, tower_row
-from calibrator.lab.training.rows.addressing import addressed
+from calibrator.lab.training.rows.addressing import address_judge
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import stripped
+from calibrator.text.addressed_text import strip_addresses
 from calibrator.text.layout import Layout, encode
 
 ENCODE_CHUNK = 2_000
@@ -34,7 +34,7 @@ class Example:
     target: float
 
 
-def disguised(rows: Sequence[Row], share: float, rng: random.Random) -> list[Row]:
+def disguise_rows(rows: Sequence[Row], share: float, rng: random.Random) -> list[Row]:
     """Change some answers, so that text that says nothing about them is not learned from.
 
     A `share` of them gets sentences that address the reader (`addressing`), labels unchanged. Half
@@ -47,7 +47,7 @@ def disguised(rows: Sequence[Row], share: float, rng: random.Random) -> list[Row
         if REBUILT.match(answer) and rng.random() < 0.5:
             answer = answer.partition("\n")[0]
         if rng.random() < share:
-            answer = addressed(answer, rng)
+            answer = address_judge(answer, rng)
         changed.append(row if answer is row.answer else replace(row, answer=answer))
     return changed
 
@@ -66,7 +66,8 @@ def tokenize(
     examples: list[Example] = []
     for start in range(0, len(rows), ENCODE_CHUNK):
         chunk = [
-            replace(row, answer=stripped(row.answer)) for row in rows[start : start + ENCODE_CHUNK]
+            replace(row, answer=strip_addresses(row.answer))
+            for row in rows[start : start + ENCODE_CHUNK]
         ]
         questions = encode(tokenizer, [row.question for row in chunk], layout)
         answers = encode(tokenizer, [row.answer for row in chunk], layout)

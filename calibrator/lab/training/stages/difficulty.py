@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.difficulty import PREFIX, Difficulty, meanings
 from calibrator.features.ngrams import Ids
-from calibrator.features.weights import packed
+from calibrator.features.weights import pack_table
 
 Array = NDArray[np.generic]
 Ints = NDArray[np.int64]
@@ -34,7 +34,7 @@ def fit_difficulty(
     """
     _, first, question = np.unique(questions, return_index=True, return_inverse=True)
     pieces = [asked[i] for i in first]
-    table, scale = packed(_weighed(vectors, pieces))
+    table, scale = pack_table(_weigh_pieces(vectors, pieces))
     found = meanings(pieces, table, scale)
     counts = np.bincount(question)
     arrays: dict[str, Array] = {
@@ -46,11 +46,11 @@ def fit_difficulty(
         "base": np.array([targets.mean()], dtype=np.float32),
     }
     state = {PREFIX + name: array for name, array in arrays.items()}
-    told = Difficulty.from_state(state).near(found, left_out=np.arange(len(first)))
+    told = Difficulty.from_state(state).odds_near(found, left_out=np.arange(len(first)))
     return state, told[question].astype(np.float32)
 
 
-def _weighed(vectors: Floats, pieces: Sequence[Ids]) -> Floats:
+def _weigh_pieces(vectors: Floats, pieces: Sequence[Ids]) -> Floats:
     """Return the pieces' vectors (V, WIDTH) along the main directions, longer for rare pieces.
 
     Columns are zeros where there are fewer directions.

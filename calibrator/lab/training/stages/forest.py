@@ -15,7 +15,7 @@ from calibrator.features.ngrams import PARTS
 from calibrator.features.topics import PREFIX as TOPICS
 from calibrator.features.topics import Topics
 from calibrator.features.tower import BUCKETS, TowerRow
-from calibrator.features.weights import packed
+from calibrator.features.weights import pack_table
 from calibrator.lab.training.stages.difficulty import fit_difficulty
 from calibrator.lab.training.stages.tree_fitting import fit_trees
 
@@ -58,7 +58,7 @@ class ForestData:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ForestInputs:
     """Topics, and the trees' input for rows (N, ..), made without labels.
 
     The last two columns are free for abilities and difficulties. `drawn` is the state of the random
@@ -69,14 +69,14 @@ class Described:
     features: NDArray[np.float32]
     drawn: Mapping[str, Any]
 
-    def of(self, at: Ints) -> Described:
+    def rows_at(self, at: Ints) -> ForestInputs:
         """Return the rows at these places, in an array of their own."""
         return replace(self, features=self.features[at])
 
 
 def describe(
     rows: Sequence[TowerRow], config: ForestConfig, seed: int, shown: int | None = None
-) -> Described:
+) -> ForestInputs:
     """Find topics in the first `shown` rows, and describe all rows by them.
 
     Raises MissingExtraError without scikit-learn.
@@ -86,7 +86,7 @@ def describe(
     tables = fit_topics(rows[:shown], config, rng)
     free = np.zeros((len(rows), 2), np.float32)
     features = features_of(rows, Topics.from_state(tables), free)
-    return Described(tables, features, rng.bit_generator.state)
+    return ForestInputs(tables, features, rng.bit_generator.state)
 
 
 def fit_forest(
@@ -95,7 +95,7 @@ def fit_forest(
     vectors: NDArray[np.float32],
     config: ForestConfig,
     seed: int,
-    described: Described | None = None,
+    described: ForestInputs | None = None,
 ) -> dict[str, Array]:
     """Return the arrays of a `Forest` that knows `names` names; the same seed, the same forest.
 
@@ -140,7 +140,7 @@ def fit_topics(
         ids = np.sort(np.argsort(-counts, kind="stable")[: config.grams])
         rarity = np.log(len(rows) / np.maximum(counts[ids], 1)).astype(np.float16)
         lists = [rows[i].grams[part] for i in some]
-        table, scale = packed(_directions(lists, ids, rarity.astype(np.float32), width, rng))
+        table, scale = pack_table(_directions(lists, ids, rarity.astype(np.float32), width, rng))
         arrays: dict[str, Array] = {
             "ids": ids.astype(np.int32),
             "rarity": rarity,

@@ -35,7 +35,7 @@ class GramLists:
         none = np.zeros(0, np.int32)
         self._ids = np.concatenate([none, *chain.from_iterable(lists)])
 
-    def of(
+    def grams_at(
         self, at: Ints, rng: np.random.Generator | None = None, dropped: float = 0.0
     ) -> tuple[Ints, Ints]:
         """Return the n-grams of the rows `at`, and the bounds of their lists, (PARTS * B + 1,).
@@ -70,7 +70,7 @@ class TableAdam:
         self._place = np.zeros(BUCKETS, dtype=np.int64)
         self._steps = 0
 
-    def taken(self, ids: Ints) -> tuple[Tensor, Tensor, Tensor]:
+    def take_rows(self, ids: Ints) -> tuple[Tensor, Tensor, Tensor]:
         """Return the numbers of the distinct rows, these rows, and each id's place among them.
 
         The rows require a gradient.

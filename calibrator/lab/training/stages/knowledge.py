@@ -22,7 +22,7 @@ from torch.nn.functional import softplus
 from calibrator.features.small_encoder import SmallEncoder, small_state
 from calibrator.features.weights import Array, Floats
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig, own_pairs, pairs_of_rows
-from calibrator.lab.training.fits.knowledge.pairs import SINGLE, Pair
+from calibrator.lab.training.fits.knowledge.pairs import SINGLE, AnswerPair
 from calibrator.readers.knowledge import PREFIX
 from calibrator.readers.knowledge.knowledge import (
     ENCODER,
@@ -98,10 +98,10 @@ def fit_knowledge(
     )
     own, told = own_pairs(config, seed), pairs_of_rows(rows, config, seed)
     say(f"knowledge: {len(own)} pairs of ours, {len(told)} of training rows")
-    reader = Reader(tokenizer, SmallEncoder(state))
-    given = [reader.both(pairs) for pairs in (own, told) if pairs]
+    reader = StateReader(tokenizer, SmallEncoder(state))
+    given = [reader.pair_vectors(pairs) for pairs in (own, told) if pairs]
     weights = np.array([config.weight_of_single if p.group == SINGLE else 1.0 for p in own])
-    networks = [_fitted(given, weights, config, seed + at) for at in range(config.members)]
+    networks = [_fit_network(given, weights, config, seed + at) for at in range(config.members)]
     gate = _gate(reader, own, told, seed)
     arrays = {f"{ENCODER}{name}": array for name, array in state.items()}
     for at, network in enumerate(networks):
@@ -114,7 +114,7 @@ def fit_knowledge(
     return {PREFIX + name: array for name, array in arrays.items()}
 
 
-class Reader:
+class StateReader:
     """The small encoder's states of texts, each read once."""
 
     def __init__(self, tokenizer: Tokenizer, encoder: SmallEncoder) -> None:
@@ -141,7 +141,7 @@ class Reader:
         mean = first.astype(np.float32).mean(axis=0)
         return vectors_of(mean, second.astype(np.float32), asked, said, self.plain)
 
-    def both(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+    def pair_vectors(self, pairs: Sequence[AnswerPair]) -> tuple[Tensor, Tensor]:
         """Return vectors (N, 3, hidden) of right and of wrong answers."""
         self.read([text for pair in pairs for text in (pair.question, pair.right, pair.wrong)])
         right = np.stack([self.vectors(pair.question, pair.right) for pair in pairs])
@@ -154,7 +154,7 @@ class Reader:
         return np.asarray(mean / np.linalg.norm(mean))
 
 
-def _fitted(
+def _fit_network(
     given: Sequence[tuple[Tensor, Tensor]],
     weights: NDArray[np.float64],
     config: KnowledgeConfig,
@@ -189,14 +189,16 @@ def _fitted(
     return network.eval()
 
 
-def _gate(reader: Reader, own: Sequence[Pair], told: Sequence[Pair], seed: int) -> Floats:
+def _gate(
+    reader: StateReader, own: Sequence[AnswerPair], told: Sequence[AnswerPair], seed: int
+) -> Floats:
     """Fit the log-odds that a question is one of ours and not a benchmark's.
 
     Returns the weights and, last, a constant. `told` are pairs from rows; without them every
     question counts as ours.
     """
     if not told:
-        return np.append(np.zeros(reader.encoder.hidden), ALL_OURS).astype(np.float32)
+        return np.append(np.zeros(reader.encoder.hidden_size), ALL_OURS).astype(np.float32)
     from sklearn.linear_model import LogisticRegression
 
     ours = list(dict.fromkeys(pair.question for pair in own))

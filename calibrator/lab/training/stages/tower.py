@@ -123,10 +123,10 @@ def fit_tower(
         rate = config.learning_rate * max(0.02, 1 - start / len(order))
         at = order[start : start + config.batch]
         hidden = rng.random(len(at)) < config.name_dropout
-        ids, bounds = data.grams.of(at, rng, config.gram_dropout)
-        numbers, rows, places = table.taken(ids)
+        ids, bounds = data.grams.grams_at(at, rng, config.gram_dropout)
+        numbers, rows, places = table.take_rows(ids)
         known = np.where(hidden, 0, data.names[at])
-        logits = model(gram_sums(rows, places, bounds), *_others(data, at, known))
+        logits = model(gram_sums(rows, places, bounds), *_traits_and_names(data, at, known))
         loss = binary_cross_entropy_with_logits(logits, torch.from_numpy(data.targets[at]))
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
         table.step(numbers, rows, rate)
@@ -137,7 +137,7 @@ def fit_tower(
     return model.eval()
 
 
-def _others(data: TowerData, at: Ints, names: Ints) -> tuple[Tensor, Tensor]:
+def _traits_and_names(data: TowerData, at: Ints, names: Ints) -> tuple[Tensor, Tensor]:
     """Return traits and names of the rows `at`, as tensors."""
     return torch.from_numpy(data.traits[at]), torch.from_numpy(names)
 
@@ -151,9 +151,9 @@ def tower_logits(
     for start in range(0, len(at), 1_024):
         part = at[start : start + 1_024]
         names = data.names[part] if is_named else np.zeros(len(part), dtype=np.int64)
-        ids, bounds = data.grams.of(part)
+        ids, bounds = data.grams.grams_at(part)
         bag = gram_sums(model.table.weight, torch.from_numpy(ids), bounds)
-        found.append(model(bag, *_others(data, part, names)).numpy())
+        found.append(model(bag, *_traits_and_names(data, part, names)).numpy())
     return np.concatenate(found) if found else np.zeros(0, np.float32)
 
 

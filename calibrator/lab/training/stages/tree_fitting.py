@@ -71,7 +71,7 @@ def fit_trees(
         monotonic_cst=directions,
         early_stopping=False,
         random_state=seed,
-    ).fit(_numbered(rows, bins), labels, sample_weight=weights)
+    ).fit(_number_bins(rows, bins), labels, sample_weight=weights)
     return tree_arrays(model, bins, weight)
 
 
@@ -94,7 +94,7 @@ def thresholds_of(column: Array, weights: NDArray[np.float64]) -> NDArray[np.flo
     return np.unique((values[at] + values[after]) / 2)
 
 
-def _numbered(rows: Array, bins: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
+def _number_bins(rows: Array, bins: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
     """Return rows (N, D) with each value replaced by the number of its bin; nan stays."""
     found = np.empty(rows.shape, np.float32)
     for at, thresholds in enumerate(bins):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from calibrator.readers.calls.notes.said import Said
+from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.conversation import Call
 from calibrator.readers.calls.reading.values import NUMBER_WORDS, Value, calendar_day, spoken_times
 
@@ -49,7 +49,7 @@ def is_day_shifted(text: str) -> bool:
     return any(pattern.search(text) for pattern, _ in _SHIFTS)
 
 
-def is_date_said(said: Said, value: Value, call: Call) -> bool:
+def is_date_said(said: SaidText, value: Value, call: Call) -> bool:
     """Return whether a day and its time were said, or follow from the conversation."""
     is_slashed = re.search(r"\d/\d", value.text) is not None  # day and month in either order
     each = [_is_day_said(said, day, value, call) for day in value.days]
@@ -57,7 +57,7 @@ def is_date_said(said: Said, value: Value, call: Call) -> bool:
     return days_said and all(_is_time_said(said, t, call, value) for t in value.times)
 
 
-def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call) -> bool:
+def _is_day_said(said: SaidText, day: tuple[int, int, int], value: Value, call: Call) -> bool:
     """Return whether the user, a result or the instructions name a day or imply it."""
     s, told = said.sources, calendar_day(day)
     plain = Value(value.path, value.raw, value.text, "date", None, (day,), ())
@@ -67,12 +67,12 @@ def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call
         return True
     if told is None:
         return False
-    if told in said.relative or told in said.relative_in_rules:
+    if told in said.named_days or told in said.relative_in_rules:
         return True
     for pattern, days in _SHIFTS:
         if pattern.search(s.users.text):
             beside = told + timedelta(days)
-            if beside in said.relative or (beside.year, beside.month, beside.day) in said.days:
+            if beside in said.named_days or (beside.year, beside.month, beside.day) in said.days:
                 return True
     users = s.users.text
     if said.today is None and _RELATIVE.search(users):
@@ -103,7 +103,7 @@ def _lengths(text: str) -> set[int]:
     return found - {0}
 
 
-def _is_time_said(said: Said, time: int, call: Call, value: Value) -> bool:
+def _is_time_said(said: SaidText, time: int, call: Call, value: Value) -> bool:
     """Return whether a time (minutes of the day) was named or follows from words of the user."""
     s = said.sources
     told = s.users.times | s.results.times | s.rules.times

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from calibrator.readers.calls.notes.said import Said, described
+from calibrator.readers.calls.notes.said import SaidText, description_of
 from calibrator.readers.calls.reading.conversation import Call, Tool
 from calibrator.readers.calls.reading.requests import verb_classes
 from calibrator.readers.calls.reading.values import STOP, name_words, stem, word_set
@@ -147,7 +147,7 @@ _PROVIDES = word_set("rent rents rental hire hires borrow lend needs need provid
 _OWN = re.compile(r"\b(?:his|her|their|my|our) own (\w+)")
 
 
-def other_flag(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
+def other_flag(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield flags that contradict the user's words, each with the value that they say."""
     flags = [value for value in call.values[:30] if isinstance(value.raw, bool)]
     if not flags:
@@ -163,12 +163,12 @@ def other_flag(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str,
         if wanted is None and set(names) & _PROVIDES and set(_OWN.findall(text)) & set(names):
             wanted = False
         if wanted is None and len(names) == 1 and names[0] in _SWITCHES:
-            wanted = _agreed(_Flag(_ACTIVE, frozenset(), 1, 0), clauses)
+            wanted = _common_value(_Flag(_ACTIVE, frozenset(), 1, 0), clauses)
         if wanted is None:
             read = _read_name(names, call.name, is_one_of_many=contacts > 1)
-            wanted = _agreed(read, clauses)
-        if wanted is None and (text_of_flag := described(value, tool)):
-            wanted = _agreed(_read_description(text_of_flag), clauses)
+            wanted = _common_value(read, clauses)
+        if wanted is None and (text_of_flag := description_of(value, tool)):
+            wanted = _common_value(_read_description(text_of_flag), clauses)
         if wanted is not None and wanted is not value.raw:
             yield value.path, str(wanted).lower()
 
@@ -254,8 +254,8 @@ def _read_description(text: str) -> _Flag | None:
     """Return a flag as the first clause of its description says it."""
     clause = re.split(r"[.;:]", text.lower()[:200])[0]
     words = _WORD.findall(clause)
-    sign = -1 if any(_negates(word) for word in words) else 1
-    plain = [w for w in words if w not in STOP and w not in _AFFIRMING and not _negates(w)]
+    sign = -1 if any(_is_negation(word) for word in words) else 1
+    plain = [w for w in words if w not in STOP and w not in _AFFIRMING and not _is_negation(w)]
     found = _concepts_of(plain)
     content = frozenset(map(stem, plain))
     if found:
@@ -281,7 +281,7 @@ def _clauses_of(text: str) -> Iterator[list[str]]:
             yield words
 
 
-def _agreed(flag: _Flag | None, clauses: Sequence[list[str]]) -> bool | None:
+def _common_value(flag: _Flag | None, clauses: Sequence[list[str]]) -> bool | None:
     """Return the value of a flag in which all clauses about it agree; None if they differ."""
     if flag is None:
         return None
@@ -339,7 +339,7 @@ def _negation(words: list[str], at: int) -> int:
     count, is_other_part = 0, False
     for word in reversed(words[max(0, at - BEFORE) : at]):
         is_other_part |= word in _STARTS_ANEW
-        count += _negates(word) and (not is_other_part or word in _NEGATED_SUBJECTS)
+        count += _is_negation(word) and (not is_other_part or word in _NEGATED_SUBJECTS)
     behind = words[at + 1 : at + 1 + AFTER]
     for place, word in enumerate(behind):
         earlier = behind[place - 1] if place else words[at]
@@ -348,5 +348,5 @@ def _negation(words: list[str], at: int) -> int:
     return -1 if count % 2 else 1
 
 
-def _negates(word: str) -> bool:
+def _is_negation(word: str) -> bool:
     return word in _NEGATORS or word.endswith("n't")

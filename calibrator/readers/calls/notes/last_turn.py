@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from calibrator.readers.calls.notes.said import Said, holds_token
+from calibrator.readers.calls.notes.said import SaidText, holds_token
 from calibrator.readers.calls.reading.conversation import Call
 from calibrator.readers.calls.reading.values import Value, name_words, numbers_in, shape, word_set
 
@@ -20,7 +20,7 @@ _ORDINAL = re.compile(r"\b\d+(?:st|nd|rd|th)\b|\d\d?[:.]\d\d\b")
 _IDS = word_set("id ids number no code ref reference")
 
 
-def superseded(call: Call, said: Said) -> Iterator[tuple[str, str, str]]:
+def superseded_values(call: Call, said: SaidText) -> Iterator[tuple[str, str, str]]:
     """Yield the values of an earlier turn that the user's last turn replaces.
 
     Each is the path of its argument, the name of the mark, and the mark's words. A value is

@@ -20,13 +20,13 @@ from calibrator.readers.calls.notes import (
 )
 from calibrator.readers.calls.notes.dates import is_date_said, is_day_shifted
 from calibrator.readers.calls.notes.near import nearest_said
-from calibrator.readers.calls.notes.said import Said, is_worded
+from calibrator.readers.calls.notes.said import SaidText, is_worded
 from calibrator.readers.calls.notes.said_numbers import is_number_said
 from calibrator.readers.calls.reading.conversation import Call, Tool
-from calibrator.readers.calls.reading.grounding import grounding, is_placeholder
-from calibrator.readers.calls.reading.requests import contrary, dating
-from calibrator.readers.calls.reading.rules import Sentence, ruling
-from calibrator.readers.calls.reading.steps import failed, is_read, schema_of, steps_of
+from calibrator.readers.calls.reading.grounding import grounding_traits, is_placeholder
+from calibrator.readers.calls.reading.requests import contrary_traits, date_traits
+from calibrator.readers.calls.reading.rules import Sentence, rule_traits
+from calibrator.readers.calls.reading.steps import is_failure, is_read, schema_of, steps_of
 from calibrator.readers.calls.reading.values import Value, name_words
 from calibrator.scorer import MARKS, Mark
 
@@ -68,7 +68,7 @@ _BY_CONTRARY = {
 
 
 def marks_of(
-    call: Call, tool: Tool | None, said: Said, sentences: list[Sentence]
+    call: Call, tool: Tool | None, said: SaidText, sentences: list[Sentence]
 ) -> tuple[Mark, ...]:
     """Return the marks of a call, the strongest first, each only once for an argument."""
     found = [
@@ -80,7 +80,7 @@ def marks_of(
     return tuple(sorted(each_once.values(), key=lambda mark: ORDER[mark.name]))
 
 
-def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+def marks_of_values(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
     """Yield the marks of values that nobody said, with the similar text that was said instead."""
     left = MOST_COMPARED
     for value in call.values:
@@ -95,7 +95,7 @@ def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]
             yield Mark("placeholder", name, "a placeholder")
 
 
-def is_said(value: Value, call: Call, tool: Tool | None, said: Said) -> bool:
+def is_said(value: Value, call: Call, tool: Tool | None, said: SaidText) -> bool:
     """Return whether a value of a call was said, or follows from the conversation."""
     if value.kind == "date" and not is_worded(value):
         return is_date_said(said, value, call)
@@ -109,7 +109,7 @@ def argument_name(path: str) -> str:
     return path.replace(" ", ".")[:LONGEST_NAME] or "?"
 
 
-def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
     """Yield the marks of differences from the user's request."""
     view, sources = said.view, said.sources
     for path, named in requested.other_choice(call, tool, said):
@@ -133,14 +133,14 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("other_record", argument_name(path), f"not the {which} of those listed")
     yield from _of_narrowing(call, tool, said)
     effect = risk.effect_of(call, tool, view)
-    for path in requested.wider(call, said, destroys=effect.kind == risk.DESTROY):
+    for path in requested.wider_arguments(call, said, destroys=effect.kind == risk.DESTROY):
         yield Mark("wider", argument_name(path), "the user named only a part of it")
     for path in requested.left_out(call, said):
         yield Mark("ruled_out", argument_name(path), "the user left it out")
     if not effect.is_read:
         for path in requested.moved_from(call, said):
             yield Mark("swapped", argument_name(path), "the request names it as what it was before")
-        for path, name, words in last_turn.superseded(call, said):
+        for path, name, words in last_turn.superseded_values(call, said):
             yield Mark(name, argument_name(path), words)
     if requested.contrary_verb(call, view):
         yield Mark("contrary", "", "the tool does the contrary of what was asked")
@@ -148,13 +148,13 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("ruled_out", "", "the user said not to do it")
     if effect.is_final and requested.is_pure_look(view) and not requested.is_ordered(call, view):
         yield Mark("unasked_change", "", "the user only asked to look")
-    elif effect.kind == risk.DESTROY and not risk.authorised(call, effect, said)[0]:
+    elif effect.kind == risk.DESTROY and not risk.find_authorisation(call, effect, said)[0]:
         yield Mark("unasked_change", "", "the user's own words do not ask for it")
     if (other := requested.other_tool(call, view)) is not None:
         yield Mark("other_tool", "", f"the user's words are those of {other[:LONGEST_NAME]}")
     if requested.is_reversed(call):
         yield Mark("impossible_date", "", "a range ends before it starts")
-    traits, request = contrary(call, view, sources), view.request.lower()[-2_000:]
+    traits, request = contrary_traits(call, view, sources), view.request.lower()[-2_000:]
     is_timed = numbers.has_spoken_length(call, request)
     is_rate = any("per" in name_words(value.path) for value in call.values[:40])
     is_unclear = is_rate or _COMPUTED.search(request) is not None
@@ -164,12 +164,12 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     if (
         not is_timed
         and _PART.search(request)
-        and grounding(call, sources, tool, view)["part_wrong"] > 0
+        and grounding_traits(call, sources, tool, view)["part_wrong"] > 0
     ):
         yield Mark("other_number", "", "the user asked for a part, and no number is one")
 
 
-def _of_narrowing(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+def _of_narrowing(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
     """Yield the marks of values that the request's own words exclude."""
     for path, named in narrowing.the_other(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user wants the other one, {named}")
@@ -181,7 +181,7 @@ def _of_narrowing(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("wider", argument_name(path), "the list has more than the user named")
     for path, named in narrowing.other_id(call, said):
         yield Mark("other_record", argument_name(path), f"the user named {named}")
-    for path in (*narrowing.excluded(call, said), *narrowing.excluded_kind(call, said)):
+    for path in (*narrowing.find_excluded(call, said), *narrowing.excluded_kind(call, said)):
         yield Mark("ruled_out", argument_name(path), "the user left it out")
 
 
@@ -197,12 +197,12 @@ _COMPUTED = re.compile(
 
 
 def _of_step(
-    call: Call, tool: Tool | None, said: Said, sentences: list[Sentence]
+    call: Call, tool: Tool | None, said: SaidText, sentences: list[Sentence]
 ) -> Iterator[Mark]:
     """Yield the marks by the schema, the instructions, the calendar and the earlier calls."""
     view, sources = said.view, said.sources
-    schema, dates = schema_of(call, tool, view), dating(call, sources)
-    rules, steps = ruling(call, tool, view, sources, sentences), steps_of(call, view)
+    schema, dates = schema_of(call, tool, view), date_traits(call, sources)
+    rules, steps = rule_traits(call, tool, view, sources, sentences), steps_of(call, view)
     is_listed = call.name in view.listed
     for trait, words in BY_SCHEMA.items():
         if schema[trait] > 0 and not (is_listed and trait == "unknown_tool"):
@@ -226,11 +226,11 @@ def _of_step(
         yield Mark("not_looked_up", "", MARKS["not_looked_up"])
 
 
-def _is_last_failure(call: Call, said: Said) -> bool:
+def _is_last_failure(call: Call, said: SaidText) -> bool:
     """Return whether the same call failed and nothing was changed since."""
     for before in reversed(said.view.earlier):
         if before.key == call.key:
-            return failed(before.result)
-        if not is_read(before.name) and before.result and not failed(before.result):
+            return is_failure(before.result)
+        if not is_read(before.name) and before.result and not is_failure(before.result):
             return False
     return False

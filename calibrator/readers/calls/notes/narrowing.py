@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from calibrator.readers.calls.notes.said import Said, holds_token
+from calibrator.readers.calls.notes.said import SaidText, holds_token
 from calibrator.readers.calls.reading.conversation import Call, Record, Tool
 from calibrator.readers.calls.reading.values import (
     Value,
@@ -62,7 +62,7 @@ _TOKEN = re.compile(r"[\w.-]*\d[\w-]*")
 _THE_OTHER = re.compile(r"\b(?:the other|other one|opposite|the remaining)\b")
 
 
-def beyond_named(call: Call, said: Said) -> Iterator[str]:
+def beyond_named(call: Call, said: SaidText) -> Iterator[str]:
     """Yield lists that have a name which the user did not say beside one that the user did."""
     request = said.view.request.lower()[-MOST_TEXT:]
     if _MORE_THAN_NAMED.search(request):
@@ -83,7 +83,7 @@ def beyond_named(call: Call, said: Said) -> Iterator[str]:
             yield path
 
 
-def beyond_described(call: Call, said: Said) -> Iterator[str]:
+def beyond_described(call: Call, said: SaidText) -> Iterator[str]:
     """Yield lists with a record that the request describes and one that it does not.
 
     A record is described by a number or a word in it that no other listed record has.
@@ -122,7 +122,7 @@ def _is_in(text: str, bare: str) -> bool:
     return len(short) >= 5 and any(c.isdigit() for c in short) and short in bare
 
 
-def excluded(call: Call, said: Said) -> Iterator[str]:
+def find_excluded(call: Call, said: SaidText) -> Iterator[str]:
     """Yield arguments that the request mentions only to leave them out: the one at X can wait."""
     request = said.view.request.lower()[-MOST_TEXT:]
     clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
@@ -142,7 +142,7 @@ def excluded(call: Call, said: Said) -> Iterator[str]:
             yield value.path
 
 
-def excluded_kind(call: Call, said: Said) -> Iterator[str]:
+def excluded_kind(call: Call, said: SaidText) -> Iterator[str]:
     """Yield arguments with a record whose kind the request names only to leave it out: the oaks.
 
     The kind is a word that the records of the same list do not share.
@@ -169,7 +169,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[a-z]{3,20}", text.lower()[:MOST_TEXT])
 
 
-def other_id(call: Call, said: Said) -> Iterator[tuple[str, str]]:
+def other_id(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield ids of the results where the user named another of the same list and form."""
     request = said.view.request.lower()[-MOST_TEXT:]
     used = {value.text for value in call.values}
@@ -184,7 +184,7 @@ def other_id(call: Call, said: Said) -> Iterator[tuple[str, str]]:
             yield value.path, alike[0][:60]
 
 
-def other_week(call: Call, said: Said) -> Iterator[str]:
+def other_week(call: Call, said: SaidText) -> Iterator[str]:
     """Yield days on the weekday that the user named, but not in the seven days from today."""
     request = said.view.request.lower()[-MOST_TEXT:]
     weekdays = weekdays_in(request)
@@ -200,7 +200,7 @@ def other_week(call: Call, said: Said) -> Iterator[str]:
             yield value.path
 
 
-def out_of_bounds(call: Call, said: Said) -> Iterator[tuple[str, str]]:
+def out_of_bounds(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield arguments of a listed record that a bound of the request rules out, with the bound.
 
     Bounds are a time ("after 15:00") and a price ("under 200 euros"). Yields nothing unless another
@@ -253,7 +253,7 @@ def _is_in_price(record: Record, limit: float) -> bool | None:
     return found.pop() <= limit if len(found) == 1 else None
 
 
-def the_other(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
+def the_other(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield arguments with the same one of two choices as before, if the user said the other."""
     request = said.view.request.lower()[-MOST_TEXT:]
     before = [each for each in said.view.earlier if each.name == call.name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from calibrator.readers.calls.notes.said import Said
+from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.values import Value, calendar_day
 
 MAX_COMPARED: Final = 2_000  # tokens of a conversation
@@ -13,7 +13,7 @@ LONGEST: Final = 60  # characters of a compared value
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 
 
-def nearest_said(value: Value, said: Said) -> str | None:
+def nearest_said(value: Value, said: SaidText) -> str | None:
     """Return the text in the conversation that is a slip away from the value.
 
     None if there is none. A slip is one character more, less or different, two characters swapped,
@@ -28,14 +28,14 @@ def nearest_said(value: Value, said: Said) -> str | None:
     if value.kind == "name" and " " in value.text:
         return _nearest_words(value, said)
     if value.kind in ("id", "path", "name"):
-        return _nearest(value.text, [t for t in said.tokens if "@" not in t])
+        return _nearest_token(value.text, [t for t in said.tokens if "@" not in t])
     return None
 
 
-def _nearest_mail(value: Value, said: Said) -> str | None:
+def _nearest_mail(value: Value, said: SaidText) -> str | None:
     """Return a mail address of the conversation that differs a little from the value, or None."""
     mails = list(dict.fromkeys(_MAIL.findall(said.text)))[:200]
-    if (found := _nearest(value.text, mails)) is not None:
+    if (found := _nearest_token(value.text, mails)) is not None:
         return found
     name, _, host = value.text.partition("@")
     for each in mails:
@@ -46,7 +46,7 @@ def _nearest_mail(value: Value, said: Said) -> str | None:
     return None
 
 
-def _nearest_number(value: Value, said: Said) -> str | None:
+def _nearest_number(value: Value, said: SaidText) -> str | None:
     """Return a number of the conversation with the same digits or one changed digit, or None."""
     if value.number is None:
         return None
@@ -61,7 +61,7 @@ def _nearest_number(value: Value, said: Said) -> str | None:
     return None
 
 
-def _nearest_day(value: Value, said: Said) -> str | None:
+def _nearest_day(value: Value, said: SaidText) -> str | None:
     """Return a day that the user named, at most 31 days from the value's, as ISO text, or None."""
     days = {d for day in said.sources.users.days if (d := calendar_day(day)) is not None}
     days |= said.sources.relative if len(said.sources.relative) <= 4 else set()
@@ -72,7 +72,7 @@ def _nearest_day(value: Value, said: Said) -> str | None:
     return None
 
 
-def _nearest_words(value: Value, said: Said) -> str | None:
+def _nearest_words(value: Value, said: SaidText) -> str | None:
     """Return the text nearest to the one word of a name that was not said.
 
     Returns None if several words were not said, or none.
@@ -82,10 +82,10 @@ def _nearest_words(value: Value, said: Said) -> str | None:
     strange = [word for word in words if word.strip(".,") not in pieces]
     if len(strange) != 1:
         return None
-    return _nearest(strange[0], sorted(p for p in pieces if len(p) >= 3))
+    return _nearest_token(strange[0], sorted(p for p in pieces if len(p) >= 3))
 
 
-def _nearest(text: str, tokens: list[str]) -> str | None:
+def _nearest_token(text: str, tokens: list[str]) -> str | None:
     """Return the token that differs least from a text, by at most one or two letters, or None."""
     if len(text) > LONGEST or len(text) < 3:
         return None

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from calibrator.readers.calls.notes.marks import marks_of
 from calibrator.readers.calls.notes.risk import risk_of_call
-from calibrator.readers.calls.notes.said import Said
+from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.conversation import calls_in
 from calibrator.readers.calls.reading.grounding import sources_of
-from calibrator.readers.calls.reading.reply import ReadReply, read_reply
+from calibrator.readers.calls.reading.reply import CallReply, read_reply
 from calibrator.readers.calls.reading.rules import sentences_of
 from calibrator.scorer import CallNotes, ToolUse
 
@@ -23,14 +23,14 @@ def call_notes(used: ToolUse) -> tuple[CallNotes, ...] | None:
     return notes_of(read_reply(used))
 
 
-def has_unread_calls(reply: ReadReply) -> bool:
+def has_unread_calls(reply: CallReply) -> bool:
     """Return whether a reply makes more calls than are read."""
     message = reply.used.message
     made = calls_in(message) if isinstance(message, Mapping) else []
     return len(made) > len(reply.view.calls)
 
 
-def notes_of(reply: ReadReply) -> tuple[CallNotes, ...] | None:
+def notes_of(reply: CallReply) -> tuple[CallNotes, ...] | None:
     """Return the notes of each call of a reply that has been read.
 
     None if it makes too many calls.
@@ -42,7 +42,7 @@ def notes_of(reply: ReadReply) -> tuple[CallNotes, ...] | None:
     if view.turns != view.whole_turns:  # what the user wrote was said, however short
         view = replace(view, turns=view.whole_turns)
         sources = sources_of(view)
-    said, sentences = Said(view, sources), sentences_of(view.rules)
+    said, sentences = SaidText(view, sources), sentences_of(view.rules)
     found = []
     for call in view.calls:
         tool = view.tools.get(call.name)

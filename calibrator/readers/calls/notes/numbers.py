@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from calibrator.readers.calls.notes.said import Said
+from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.conversation import Call, Tool
 from calibrator.readers.calls.reading.values import NUMBER_WORDS, Value, name_words, word_set
 
@@ -76,7 +76,7 @@ _BY = re.compile(
 )
 
 
-def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
+def other_number(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield the paths of arguments whose number differs from the request, with the reason.
 
     The request may give the number in another unit, as an ordinal, or as a step up or down.
@@ -140,7 +140,7 @@ def _unit_described(tool: Tool | None, value: Value) -> tuple[int, int] | None:
     return None
 
 
-def _is_step_back(number: float, steps: set[float], text: str, said: Said) -> bool:
+def _is_step_back(number: float, steps: set[float], text: str, said: SaidText) -> bool:
     """Return whether a number was changed by a named step against the direction of the request."""
     is_up, is_down = bool(_MORE.search(text)), bool(_LESS.search(text))
     if is_up == is_down:
@@ -158,7 +158,7 @@ _EACH = re.compile(
 )
 
 
-def only_a_factor(call: Call, said: Said) -> Iterator[str]:
+def only_a_factor(call: Call, said: SaidText) -> Iterator[str]:
     """Yield amounts that are a count or a price for each, in "12 chairs at 40 euros each"."""
     found = _EACH.findall(said.view.request.lower()[-2_000:])
     if len(found) != 1:
@@ -172,7 +172,7 @@ def only_a_factor(call: Call, said: Said) -> Iterator[str]:
             yield value.path
 
 
-def other_length(call: Call, said: Said) -> Iterator[str]:
+def other_length(call: Call, said: SaidText) -> Iterator[str]:
     """Yield arguments for a length of time that differs from the span that the user named."""
     text = said.view.request.lower()[-2_000:]
     spans = re.findall(

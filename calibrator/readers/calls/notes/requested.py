@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from calibrator.readers.calls.notes import flags
-from calibrator.readers.calls.notes.said import Said, holds_token
+from calibrator.readers.calls.notes.said import SaidText, holds_token
 from calibrator.readers.calls.notes.words import ALIASES, KIN
 from calibrator.readers.calls.reading.conversation import Call, Tool, View
 from calibrator.readers.calls.reading.requests import ANTONYMS, verb_classes
@@ -49,7 +49,7 @@ _CONTRAST = re.compile(
 MOST_WORDS = 400  # last words of the request that are read
 
 
-def negates(word: str) -> bool:
+def is_negation(word: str) -> bool:
     """Return whether a word negates what follows."""
     return word in _NOT or word.endswith("n't")
 
@@ -59,7 +59,7 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.lower())[-MOST_WORDS:]
 
 
-def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
+def other_choice(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield the path of each argument with another choice than the user named, and that choice."""
     request = words_of(_CONTRAST.sub(" ", said.view.request.lower()))
     own = {stem(word) for word in name_words(call.name)}  # "close it" names no state
@@ -106,13 +106,15 @@ def _is_named(choice: str, request: list[str], own: set[str]) -> bool:
     for word in wanted:
         kin = ({stem(each) for each in KIN.get(word, ())} - own) | {stem(word)}
         places = [at for at, each in enumerate(request) if stem(each) in kin]
-        free = [at for at in places if not any(negates(w) for w in request[max(0, at - 3) : at])]
+        free = [
+            at for at in places if not any(is_negation(w) for w in request[max(0, at - 3) : at])
+        ]
         if not free:
             return False
     return True
 
 
-def wrong_way(call: Call, said: Said) -> Iterator[str]:
+def wrong_way(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments whose start is the end that the user named, or the reverse.
 
     Only calls with both are checked, because `from` may be any preposition elsewhere.
@@ -139,7 +141,7 @@ def wrong_way(call: Call, said: Said) -> Iterator[str]:
 _BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchange|reverse)\b")
 
 
-def moved_from(call: Call, said: Said) -> Iterator[str]:
+def moved_from(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments that still have the old value, X of "from X to Y".
 
     Yields nothing if an argument of the call has Y.
@@ -154,7 +156,7 @@ def moved_from(call: Call, said: Said) -> Iterator[str]:
                 yield value.path
 
 
-def left_out(call: Call, said: Said) -> Iterator[str]:
+def left_out(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments that name what the request leaves out ("not for Milo")."""
     text = said.view.request.lower()[-2_000:]
     for value in call.values[:30]:
@@ -179,7 +181,7 @@ _LEFT_OUT = (
 )
 
 
-def _names_of(value: Value, said: Said) -> list[str]:
+def _names_of(value: Value, said: SaidText) -> list[str]:
     """Return a value and the plain names in its record, by which a user may refer to it."""
     found = [value.text] if len(value.text) <= 60 else []
     found += ALIASES.get(value.text, "").split()
@@ -205,7 +207,7 @@ def _places(name: str, text: str) -> Iterator[str]:
             yield "from" if marker in ("from", "out of") else "to"
 
 
-def crossed_names(call: Call, said: Said) -> Iterator[str]:
+def crossed_names(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments with a value that the user put beside another argument's name.
 
     The request says `the search service`, and the call has `environment: search`. Places with a
@@ -292,13 +294,13 @@ def contrary_verb(call: Call, view: View) -> bool:
     request = set(words_of(view.request))
     stems = {stem(word) for word in request}
     for word in name_words(call.name)[:3]:
-        contraries = set(ANTONYMS.get(word, ())) | _turned(word)
+        contraries = set(ANTONYMS.get(word, ())) | _opposites_of(word)
         if contraries & request and word not in request and stem(word) not in stems:
             return True
     return False
 
 
-def _turned(word: str) -> set[str]:
+def _opposites_of(word: str) -> set[str]:
     """Return the opposite of a verb by its prefix: arm and disarm, lock and unlock."""
     for prefix in ("un", "dis", "de"):
         if word.startswith(prefix) and len(word) - len(prefix) >= 3:
@@ -381,7 +383,7 @@ _ACTS = (
 )
 
 
-def wider(call: Call, said: Said, *, destroys: bool) -> Iterator[str]:
+def wider_arguments(call: Call, said: SaidText, *, destroys: bool) -> Iterator[str]:
     """Yield the paths of arguments that name a folder if the user named only paths in it.
 
     In a call that destroys, also the folder of listed paths, unless the user spoke of all.
@@ -407,7 +409,7 @@ def says_all(view: View) -> bool:
     return bool(_ALL.search(view.request.lower()))
 
 
-def is_named_by_user(value: Value, said: Said) -> bool:
+def is_named_by_user(value: Value, said: SaidText) -> bool:
     """Return whether the user's own words have the value."""
     users = said.sources.users
     return users.holds(value) or holds_token(users.text, value.text)

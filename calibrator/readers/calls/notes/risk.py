@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibrator.readers.calls.notes.requested import is_look, is_named_by_user, says_all, words_of
-from calibrator.readers.calls.notes.said import Said
+from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.conversation import Call, Tool, View
 from calibrator.readers.calls.reading.requests import verb_classes
-from calibrator.readers.calls.reading.steps import CHANGES, READS, failed
+from calibrator.readers.calls.reading.steps import CHANGES, READS, is_failure
 from calibrator.readers.calls.reading.values import Value, name_words, stem, word_set
 from calibrator.scorer import HIGH, LOW, RISKS
 
@@ -205,7 +205,7 @@ def _of_command(command: str, is_idempotent: bool) -> Effect:
     return Effect(CHANGE, "nothing says that the command only reads", is_idempotent)
 
 
-def risk_of_call(call: Call, tool: Tool | None, said: Said) -> tuple[str, tuple[str, ...]]:
+def risk_of_call(call: Call, tool: Tool | None, said: SaidText) -> tuple[str, tuple[str, ...]]:
     """Return the damage of a wrong call, one of `RISKS`, and the reasons in words."""
     effect = effect_of(call, tool, said.view)
     reasons = [effect.why]
@@ -213,17 +213,17 @@ def risk_of_call(call: Call, tool: Tool | None, said: Said) -> tuple[str, tuple[
         if _SECRET.search(_texts(call)) and not _SECRET.search(said.sources.users.text):
             return HIGH, (*reasons, "it reaches for a secret that the user did not name")
         return LOW, tuple(reasons)
-    is_asked, how = authorised(call, effect, said)
+    is_asked, how = find_authorisation(call, effect, said)
     level = 1 if effect.is_final else 0
     level += not is_asked
     reasons.append(how)
-    for reason in _aggravating(call, effect, said):
+    for reason in _aggravating_facts(call, effect, said):
         level += 1
         reasons.append(reason)
     return RISKS[min(level, len(RISKS) - 1)], tuple(reasons)
 
 
-def authorised(call: Call, effect: Effect, said: Said) -> tuple[bool, str]:
+def find_authorisation(call: Call, effect: Effect, said: SaidText) -> tuple[bool, str]:
     """Return whether the user's own messages ask for such a call, and the reason in words."""
     verb = _of_name(call.name)[1]
     own = {stem(verb)} if verb else set()
@@ -248,7 +248,7 @@ def _is_target(value: Value) -> bool:
     return value.kind in ("id", "mail", "path", "name") and bool(value.text)
 
 
-def _aggravating(call: Call, effect: Effect, said: Said) -> Iterator[str]:
+def _aggravating_facts(call: Call, effect: Effect, said: SaidText) -> Iterator[str]:
     """Yield, in words, each fact that makes a call with an effect riskier."""
     for value in call.values[:40]:
         names = set(name_words(value.path))
@@ -266,7 +266,9 @@ def _aggravating(call: Call, effect: Effect, said: Said) -> Iterator[str]:
         yield f"it reaches {min(live)}, which the user did not name"
     if _SECRET.search(_texts(call)) and not _SECRET.search(said.sources.users.text):
         yield "it reaches for a secret that the user did not name"
-    again = any(c.key == call.key and c.result and not failed(c.result) for c in said.view.earlier)
+    again = any(
+        c.key == call.key and c.result and not is_failure(c.result) for c in said.view.earlier
+    )
     if again and not effect.is_idempotent:
         yield "the same call has succeeded already, and nothing says that it can be repeated"
 

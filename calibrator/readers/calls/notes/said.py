@@ -23,7 +23,7 @@ from calibrator.readers.calls.notes.words import (
 )
 from calibrator.readers.calls.reading.conversation import Call, Tool, View
 from calibrator.readers.calls.reading.grounding import SOUGHT, Sources, is_placeholder
-from calibrator.readers.calls.reading.steps import failed
+from calibrator.readers.calls.reading.steps import is_failure
 from calibrator.readers.calls.reading.values import (
     MONTHS,
     Day,
@@ -78,7 +78,7 @@ _SET_TO = re.compile(
 
 
 @dataclass
-class Said:
+class SaidText:
     """All that was said in a conversation, read once for the calls of a reply."""
 
     view: View
@@ -145,7 +145,7 @@ class Said:
         return {(int(y), int(m), int(d)) for y, m, d in _DOTTED.findall(self.text)[:200]}
 
     @cached_property
-    def relative(self) -> set[date]:
+    def named_days(self) -> set[date]:
         """The days that the user names by their distance.
 
         "The day after tomorrow" does not also name tomorrow.
@@ -177,9 +177,9 @@ class Said:
         return {float(n.replace(",", "")) for n in _STANDALONE.findall(text)[:200]}
 
     @cached_property
-    def made(self) -> str:
+    def earlier_arguments(self) -> str:
         """The arguments of earlier calls that succeeded, such as files and names, in lower case."""
-        calls = (c.key for c in self.view.earlier[-30:] if c.result and not failed(c.result))
+        calls = (c.key for c in self.view.earlier[-30:] if c.result and not is_failure(c.result))
         return " ".join(calls).lower()[:20_000]
 
     def holds_token(self, text: str) -> bool:
@@ -259,11 +259,11 @@ class Said:
         last = name_words(value.path)[-1:]
         raw = str(value.raw)
         if sum(c.isdigit() for c in raw) >= 6:  # a telephone number, an account
-            return _compacted(value.text) in self.compact
+            return _compact(value.text) in self.compact
         head, comma, _ = value.text.partition(",")
         if comma and len(head) > 2 and self._are_words_said(head):  # Lyon, France
             return True
-        if self._are_words_said(value.text) or value.text in self.made:
+        if self._are_words_said(value.text) or value.text in self.earlier_arguments:
             return True
         if self._is_kin_said(value.text) or self._is_made_of_names(value):
             return True
@@ -305,13 +305,13 @@ class Said:
         text = value.text
         if self.holds_token(text) or self._is_spelt_otherwise(text):
             return True
-        if len(compact := _compacted(text)) >= 8 and compact in self.compact:
+        if len(compact := _compact(text)) >= 8 and compact in self.compact:
             return True
         raw = str(value.raw)
         if raw.isupper() and raw.isalpha() and len(raw) <= 4:
             return True
         if not any(c.isdigit() for c in text):
-            return self._are_words_said(text) or text in self.made
+            return self._are_words_said(text) or text in self.earlier_arguments
         runs = re.findall(r"\d+", text)
         digits = max(runs, key=len)
         letters = [p for p in re.findall(r"[a-z]+", text)]
@@ -356,14 +356,14 @@ class Said:
     def _is_path_said(self, value: Value) -> bool:
         """Return whether a path was said, or its base name and all its folders."""
         text = value.text.rstrip("/").removeprefix("./")
-        if not text or self.holds_token(text) or text in self.made:
+        if not text or self.holds_token(text) or text in self.earlier_arguments:
             return True
         base = text.rpartition("/")[2]
         folders = text.rpartition("/")[0]
         pieces = _PIECE.findall(folders)
         has_base = self.holds_token(base) or self._are_words_said(base, exactly=True)
         return has_base and all(
-            self.is_piece_said(p, exactly=True) or p in self.made for p in pieces
+            self.is_piece_said(p, exactly=True) or p in self.earlier_arguments for p in pieces
         )
 
     def spans(self) -> set[float]:
@@ -404,7 +404,7 @@ def _schema_of(value: Value, tool: Tool | None) -> dict[str, object]:
     return schema if isinstance(schema, dict) else {}
 
 
-def described(value: Value, tool: Tool | None) -> str:
+def description_of(value: Value, tool: Tool | None) -> str:
     """Return the description of a value's argument in its tool's schema; empty if it has none."""
     found = _schema_of(value, tool).get("description")
     return found if isinstance(found, str) else ""
@@ -417,7 +417,7 @@ def _is_default(value: Value, tool: Tool | None) -> bool:
 
 def _is_described(value: Value, tool: Tool | None) -> bool:
     """Return whether the description of a tool or an argument has the value."""
-    texts = [described(value, tool)[:MAX_DESCRIPTION]]
+    texts = [description_of(value, tool)[:MAX_DESCRIPTION]]
     texts.append(tool.description if tool else "")
     return any(holds_token(text.lower(), value.text) for text in texts if text)
 
@@ -431,5 +431,5 @@ def is_worded(value: Value) -> bool:
     )
 
 
-def _compacted(text: str) -> str:
+def _compact(text: str) -> str:
     return re.sub(r"[\s\-./()]+", "", text)

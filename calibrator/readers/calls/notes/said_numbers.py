@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import re
 
-from calibrator.readers.calls.notes.said import MAX_DESCRIPTION, Said, described, holds_token
+from calibrator.readers.calls.notes.said import (
+    MAX_DESCRIPTION,
+    SaidText,
+    description_of,
+    holds_token,
+)
 from calibrator.readers.calls.notes.words import CONTROL, LOOSE, PEOPLE
 from calibrator.readers.calls.reading.conversation import Tool
 from calibrator.readers.calls.reading.values import Value, name_words, number_of, word_set
@@ -55,7 +60,7 @@ _POINTS = {"north": 0.0, "east": 90.0, "south": 180.0, "west": 270.0}
 _POINT = re.compile(r"\b(north|east|south|west)\b")
 
 
-def is_number_said(said: Said, value: Value, tool: Tool | None) -> bool:
+def is_number_said(said: SaidText, value: Value, tool: Tool | None) -> bool:
     """Return whether a number was said, may be computed from what was said, or is harmless."""
     number, names = value.number, set(name_words(value.path))
     last = name_words(value.path)[-1:]
@@ -65,7 +70,7 @@ def is_number_said(said: Said, value: Value, tool: Tool | None) -> bool:
         return said.is_piece_said(value.text) or _describes_number(value, tool, number)
     if number in said.numbers or -number in said.numbers:
         return True
-    if names & _DELTAS and said.sources.computed(number):
+    if names & _DELTAS and said.sources.is_computed(number):
         return True
     if number in (0.0, 1.0) or (names & LOOSE and 0 < number <= 10):
         return True
@@ -92,7 +97,7 @@ def is_number_said(said: Said, value: Value, tool: Tool | None) -> bool:
     )
 
 
-def _is_converted(said: Said, number: float, names: set[str], request: str) -> bool:
+def _is_converted(said: SaidText, number: float, names: set[str], request: str) -> bool:
     """Return whether a number is one of the user's in another unit."""
     told = said.sources.users.numbers
     if "fahrenheit" in request or "celsius" in request or "\u00b0f" in request:
@@ -113,24 +118,24 @@ def _is_converted(said: Said, number: float, names: set[str], request: str) -> b
     return any(abs(number - n * f) <= 0.01 * abs(number) for f in factors for n in told if n)
 
 
-def _is_time_part(said: Said, number: float) -> bool:
+def _is_time_part(said: SaidText, number: float) -> bool:
     """Return whether a number is an hour, a minute, a day, a month or a year that was named."""
     times = said.sources.users.times | said.sources.results.times
     if any(number in (t // 60, t % 60, t // 60 % 12) for t in times):
         return True
     days = said.sources.users.days | said.sources.results.days
-    days |= {(d.year, d.month, d.day) for d in said.relative}
+    days |= {(d.year, d.month, d.day) for d in said.named_days}
     return any(number in day for day in days)
 
 
-def _is_computed(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
+def _is_computed(said: SaidText, number: float, request: str, *, is_share_only: bool) -> bool:
     """Return whether a number is a share, a sum or a difference of numbers in the conversation."""
     if _is_share(said, number, request, is_share_only=is_share_only):
         return True
     if _REST.search(request) and number > max(said.numbers, default=0.0):
         return False
     is_percent = is_share_only and _PERCENT.search(request) is not None
-    if not is_percent and not _BY_PART.search(request) and said.sources.computed(number):
+    if not is_percent and not _BY_PART.search(request) and said.sources.is_computed(number):
         return True
     columns: dict[tuple[int, str], list[float]] = {}
     for record in said.sources.records[-60:]:
@@ -141,7 +146,7 @@ def _is_computed(said: Said, number: float, request: str, *, is_share_only: bool
     return any(abs(number - each) < 0.006 for each in sums)
 
 
-def _is_share(said: Said, number: float, request: str, *, is_share_only: bool) -> bool:
+def _is_share(said: SaidText, number: float, request: str, *, is_share_only: bool) -> bool:
     """Return whether a number is a part of one that was said: half, a third, 15 % off.
 
     With `is_share_only` the rest after a part does not count: a credit of 15 % is the 15 % itself.
@@ -198,4 +203,4 @@ _BASES = (  # units of a dimension, each in the first one
 
 def _describes_number(value: Value, tool: Tool | None, number: float) -> bool:
     """Return whether the description of an argument lists a number: 1 = cleaning, 2 = ironing."""
-    return holds_token(described(value, tool)[:MAX_DESCRIPTION], f"{number:g}")
+    return holds_token(description_of(value, tool)[:MAX_DESCRIPTION], f"{number:g}")

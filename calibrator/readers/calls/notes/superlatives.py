@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from calibrator.readers.calls.notes.said import Said, holds_token
+from calibrator.readers.calls.notes.said import SaidText, holds_token
 from calibrator.readers.calls.reading.conversation import Call, Record
 from calibrator.readers.calls.reading.values import (
     MONTHS,
@@ -73,14 +73,14 @@ _STAMP = re.compile(r"^\d{4}-\d{2}(?:-\d{2}.*)?$|^\d{1,2}:\d{2}$")
 MOST_RECORDS = 100
 
 
-def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
+def not_that_one(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield the paths of arguments that name another record than the superlative, and its words.
 
     Yields nothing if the user set another condition, if several fields could be meant, or if the
     chosen record has more of the user's words in it.
     """
     request = said.view.request.lower()[-2_000:]
-    wanted = list(_wanted(request))
+    wanted = list(_superlatives_in(request))
     if len(wanted) != 1 or _FILTERS.search(_UNTIL.sub(" ", _NO_FILTER.sub(" ", request))):
         return
     name, is_low, hints = wanted[0]
@@ -93,22 +93,22 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
         listed = _siblings(value, said)
         if len(listed) < 2:
             continue
-        chosen = [r for r in listed if _has(r, value)]
+        chosen = [r for r in listed if _has_value(r, value)]
         if len(chosen) != 1:
             continue
-        fitting = _described(listed, request)
+        fitting = _filter_by_property(listed, request)
         if chosen[0] not in fitting:
             yield value.path, f"{name} that the user described"
             continue
         listed = fitting
         if len(listed) != 2 and _OF_TWO.search(request):
             continue
-        best = _best(listed, is_low, hints)
+        best = _best_records(listed, is_low, hints)
         if best and chosen[0] not in best and _fits_as_well(best, chosen[0], request):
             yield value.path, name
 
 
-def _described(listed: list[Record], request: str) -> list[Record]:
+def _filter_by_property(listed: list[Record], request: str) -> list[Record]:
     """Return the records that have a property that the request names, such as `approved: true`.
 
     All of them if it names none, or none has it.
@@ -128,7 +128,7 @@ def is_negated(name: str, request: str) -> bool:
     return re.search(rf"(?:\b(?:not|no longer)|n't)(?: \w+)? (?:{words})\b", request) is not None
 
 
-def _wanted(request: str) -> Iterator[tuple[str, bool, set[str]]]:
+def _superlatives_in(request: str) -> Iterator[tuple[str, bool, set[str]]]:
     for name, (is_low, fields) in _SUPERLATIVES.items():
         if re.search(rf"\b{name}\b", request):
             yield name, is_low, set(fields.split())
@@ -140,20 +140,20 @@ def _wanted(request: str) -> Iterator[tuple[str, bool, set[str]]]:
             yield f"{word} {field}", word in ("lowest", "fewest", "least"), {field, f"{field}s"}
 
 
-def _siblings(value: Value, said: Said) -> list[Record]:
+def _siblings(value: Value, said: SaidText) -> list[Record]:
     """Return the records that are listed together with the one that has the value."""
     records = said.sources.records[-300:]
-    groups = [r.group for r in records if _has(r, value)]
+    groups = [r.group for r in records if _has_value(r, value)]
     return [r for r in records if groups and r.group == groups[-1]][:MOST_RECORDS]
 
 
-def _has(record: Record, value: Value) -> bool:
+def _has_value(record: Record, value: Value) -> bool:
     if not record.fields:
         return record.text == value.text
     return any(str(held).strip().lower() == value.text for held in record.fields.values())
 
 
-def _best(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
+def _best_records(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
     """Return the records with the lowest or highest value in the one field that fits `hints`.
 
     Returns an empty list if no field fits, or several with different results.
@@ -205,7 +205,7 @@ _PARTS = {
 }
 
 
-def better_named(call: Call, said: Said) -> Iterator[str]:
+def better_named(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments whose record fits the user's words less than another one.
 
     The other one of the same list has all of the user's words that this one has, and more, or alone
@@ -217,7 +217,7 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
     parts = [window for part, window in _PARTS.items() if re.search(rf"\b{part}\b", request)]
     months = set(_NAMED_MONTH.findall(request))
     initials = _INITIALS.findall(request)[:4]
-    if list(_wanted(request)):
+    if list(_superlatives_in(request)):
         return
     is_ordered = bool(_ORDERED.search(request))
     for value in call.values[:20]:
@@ -226,7 +226,7 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
         if holds_token(said.sources.users.text, value.text):
             continue
         listed = _siblings(value, said)
-        chosen = [r for r in listed if _has(r, value)]
+        chosen = [r for r in listed if _has_value(r, value)]
         if len(listed) < 2 or len(chosen) != 1:
             continue
         if _is_at_other_time(chosen[0], listed, parts):

@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.readers.calls.reading.conversation import Call, View, records_of, view_of
-from calibrator.readers.calls.reading.steps import CHANGES, READS, failed, found_nothing, is_read
+from calibrator.readers.calls.reading.steps import (
+    CHANGES,
+    READS,
+    found_nothing,
+    is_failure,
+    is_read,
+)
 from calibrator.readers.calls.reading.values import (
     STOP,
     calendar_day,
@@ -112,7 +118,7 @@ _STATES = word_set("open closed off on active live")
 
 
 @dataclass(slots=True)
-class Told:
+class ReplyStatements:
     """The statements of a reply."""
 
     text: str
@@ -136,7 +142,7 @@ def named_claims(used: ToolUse) -> dict[str, float]:
     view = view_of(used)
     results = "\n".join(view.results).lower()
     told = told_by(view.thought, results, _verbs(view))
-    known = _known(used, view)
+    known = _conversation_text(used, view)
     words = words_in(known)
     return _deeds(told, view) | _manner(told, view, words) | _facts(told, view, known, words)
 
@@ -150,13 +156,13 @@ def _verbs(view: View) -> set[str]:
     return found
 
 
-def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> Told:
+def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> ReplyStatements:
     """Parse the statements of a reply; `results`, in lower case, separate states from acts.
 
     `verbs` are stems that count as acts in this conversation, beside those that always do.
     """
     text = _QUOTED.sub(" ", reply.replace("\u2019", "'"))
-    told = Told(text, set(), set(), 0, [], 0, 0)
+    told = ReplyStatements(text, set(), set(), 0, [], 0, 0)
     for sentence in islice(_SENTENCE.split(text.lower()), MAX_SENTENCES):
         told.promises += bool(_PROMISE.search(sentence)) and "?" not in sentence
         told.asserted += bool(_THERE.search(sentence)) and "?" not in sentence
@@ -168,7 +174,7 @@ def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> Told:
     return told
 
 
-def _take_claims(told: Told, part: str, results: str, verbs: Set[str]) -> None:
+def _take_claims(told: ReplyStatements, part: str, results: str, verbs: Set[str]) -> None:
     """Add the claims of one part of a reply to `told`: acts, and states as information."""
     for word in _FIRST.findall(part):
         if stem(word) not in _LOOKS | _OTHERS:
@@ -187,23 +193,23 @@ def _take_claims(told: Told, part: str, results: str, verbs: Set[str]) -> None:
 # --- deeds --------------------------------------------------------------------------------------
 
 
-def _deeds(told: Told, view: View) -> dict[str, float]:
+def _deeds(told: ReplyStatements, view: View) -> dict[str, float]:
     """Return the traits of claimed deeds compared with the calls."""
     now = [c for c in view.earlier if c.turn == view.user_turns and c.name]
     acts = [c for c in now if is_act(c.name, view, c.result)]
-    good = [c for c in acts if not failed(c.result)]
+    good = [c for c in acts if not is_failure(c.result)]
     before = [c for c in view.earlier if c.turn < view.user_turns and c.name]
-    good_before = [c for c in before if is_act(c.name, view, c.result) and not failed(c.result)]
+    good_before = [c for c in before if is_act(c.name, view, c.result) and not is_failure(c.result)]
     is_claimed = bool(told.claims)
     fitting = _fit(told.claims, good, view)
     offered = [t for t in view.tools.values() if is_act(t.name, view)]
     wanted = words_in(view.request)
     is_asked = any(set(map(stem, tool.verbs)) & wanted for tool in offered)
-    last_failed = bool(now) and failed(now[-1].result)
+    last_failed = bool(now) and is_failure(now[-1].result)
     return {
         "claimed_unacted": float(is_claimed and not good and not good_before),
         "claimed_before_only": float(is_claimed and not good and bool(good_before)),
-        "claimed_failed": float(is_claimed and bool(acts) and failed(acts[-1].result)),
+        "claimed_failed": float(is_claimed and bool(acts) and is_failure(acts[-1].result)),
         "claimed_offered": float(is_claimed and not good and _fit(told.claims, offered, view) > 0),
         "claimed_asked": float(is_claimed and not good and is_asked),
         "claimed_misfit": float(is_claimed and bool(good)) * (1 - fitting),
@@ -251,7 +257,7 @@ def _fit(claims: set[str], acts: Sequence[Any], view: View) -> float:
     return len(verbs & words) / len(verbs)
 
 
-def _manner(told: Told, view: View, words: set[str]) -> dict[str, float]:
+def _manner(told: ReplyStatements, view: View, words: set[str]) -> dict[str, float]:
     """Return the traits of refusals, questions, promises and answers without a look-up."""
     has_looked = any(c.result for c in view.earlier)
     can_look = any(not is_act(name, view) for name in view.tools)
@@ -280,7 +286,7 @@ def _manner(told: Told, view: View, words: set[str]) -> dict[str, float]:
 # --- facts --------------------------------------------------------------------------------------
 
 
-def _known(used: ToolUse, view: View) -> str:
+def _conversation_text(used: ToolUse, view: View) -> str:
     """Return the text of the conversation, in lower case, with the assistant's latest turns."""
     texts = [view.rules, *view.turns, *view.results]
     texts += [call.key[:300] for call in view.earlier[-20:]]
@@ -293,13 +299,13 @@ def _known(used: ToolUse, view: View) -> str:
     return "\n".join(texts).lower()[:MAX_KNOWN]
 
 
-def _facts(told: Told, view: View, known: str, words: set[str]) -> dict[str, float]:
+def _facts(told: ReplyStatements, view: View, known: str, words: set[str]) -> dict[str, float]:
     """Return the traits of facts in the reply that the conversation does not have."""
     text = _NUMBERED.sub("", told.text)
     lower = text.lower()
     latest = "\n".join([view.request, *view.results[-3:]]).lower()
     numbers = {abs(n) for n in numbers_in(without_days(lower))}
-    unfound = _unfound(numbers, known, latest)
+    unfound = _unfounded_numbers(numbers, known, latest)
     days = dates_in(lower)
     known_days = dates_in(known)
     strange_days = [day for day in days if not holds_day(known_days, day)]
@@ -322,13 +328,13 @@ def _facts(told: Told, view: View, known: str, words: set[str]) -> dict[str, flo
         "days": float(min(len(days) + len(told_weekdays), 5)),
         "name_unfound": sum(name not in known for name in names) / max(1, len(names)),
         "code_unfound": float(any(code not in known for code in codes)),
-        "misplaced": _misplaced(numbers, days, lower, view),
+        "misplaced": _misplaced_figures(numbers, days, lower, view),
         "words_unfound": len(said - words) / max(1, len(said)),
         "states_unfound": float(bool(told.information - words - STOP)),
     }
 
 
-def _unfound(numbers: set[float], known: str, latest: str) -> set[float]:
+def _unfounded_numbers(numbers: set[float], known: str, latest: str) -> set[float]:
     """Return the numbers that the conversation neither has nor implies.
 
     Sums, differences and products of the numbers of the last turn and results are implied.
@@ -345,7 +351,7 @@ def _unfound(numbers: set[float], known: str, latest: str) -> set[float]:
     return {n for n in left if not (np.abs(pairs - n) < 0.006).any()}
 
 
-def _misplaced(numbers: set[float], days: set[Any], reply: str, view: View) -> float:
+def _misplaced_figures(numbers: set[float], days: set[Any], reply: str, view: View) -> float:
     """Return 1 if figures of the reply are only in records other than the meant ones, else 0.
 
     The meant records share the most words with the reply and the user's last turn.

@@ -62,7 +62,7 @@ class Call:
 
     def decode(self) -> None:
         """Decode the raw arguments into `arguments` and `key`, and clear them."""
-        self.arguments, self.is_readable = _decoded(self.given)
+        self.arguments, self.is_readable = _decode_arguments(self.given)
         self.key = f"{self.name}({_key(self.arguments)})" if self.name else ""
         self.given = None
 
@@ -94,7 +94,7 @@ class View:
 
 def view_of(used: ToolUse) -> View:
     """Return the view of a reply. Raises nothing, whatever the reply holds."""
-    view = View(tools=_tools(used.tools), listed=_listed(used.tools))
+    view = View(tools=_tools(used.tools), listed=_listed_annotations(used.tools))
     _read_messages(view, used.messages)
     message = used.message if isinstance(used.message, Mapping) else {}
     view.thought = _text(message.get("content"), 4_000) or _text(
@@ -137,15 +137,16 @@ def _drop_plants(view: View) -> None:
     own = {w for c in view.calls for v in c.values for w in _LETTERS.findall(v.text[:300])}
     if "?" not in view.said:
         view.turns = [
-            _without(turn, SEGMENT.findall(turn), sought[:MAX_SOUGHT], own) for turn in view.turns
+            _drop_planted(turn, SEGMENT.findall(turn), sought[:MAX_SOUGHT], own)
+            for turn in view.turns
         ]
     view.results = [
-        _without(result, result.splitlines(keepends=True), sought[:MAX_SOUGHT], own)
+        _drop_planted(result, result.splitlines(keepends=True), sought[:MAX_SOUGHT], own)
         for result in view.results
     ]
 
 
-def _without(text: str, segments: Sequence[str], sought: Sequence[str], own: set[str]) -> str:
+def _drop_planted(text: str, segments: Sequence[str], sought: Sequence[str], own: set[str]) -> str:
     left = [each for each in segments if not _is_planted(each.lower(), sought, own)]
     rest = "".join(left)
     return rest if len(left) < len(segments) and len(_LETTERS.findall(rest)) > 3 else text
@@ -183,7 +184,7 @@ def _call(held: Json) -> Call:
     return Call(name[:MAX_NAME] if isinstance(name, str) else "", {}, given=given)
 
 
-def _decoded(given: Any) -> tuple[Json, bool]:
+def _decode_arguments(given: Any) -> tuple[Json, bool]:
     """Decode a call's arguments, and return whether they are a readable JSON object."""
     if isinstance(given, Mapping):
         return given, True
@@ -233,7 +234,7 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
     return found
 
 
-def _listed(offered: Sequence[Any]) -> dict[str, dict[str, bool]]:
+def _listed_annotations(offered: Sequence[Any]) -> dict[str, dict[str, bool]]:
     """Return the annotations of tools that MCP servers listed; no trait reads them."""
     tools = offered[:400] if isinstance(offered, list | tuple) else []
     return {
@@ -386,12 +387,12 @@ def _objects(result: str) -> list[Members]:
         decoded = json.loads(result)
     except (ValueError, RecursionError):
         return _fragments(result)
-    if (text := _wrapped(decoded)) is not None:
+    if (text := _unwrap_text(decoded)) is not None:
         return _objects(text) or _lines(text)
     return _groups(decoded)
 
 
-def _wrapped(decoded: Any) -> str | None:
+def _unwrap_text(decoded: Any) -> str | None:
     """Return the text in a tool server's envelope, `{"type": "text", ...}`, or a list of these.
 
     Returns None for any other value.
@@ -412,7 +413,7 @@ def _fragments(result: str) -> list[Members]:
         except (ValueError, RecursionError):
             fields = dict(_PAIR.findall(text))
         if fields:
-            found.append((_flat(fields), fields))
+            found.append((_flat_text(fields), fields))
     return [found] if found else []
 
 
@@ -427,7 +428,7 @@ def _groups(decoded: Any) -> list[Members]:
         if isinstance(value, list):
             held = [each for each in value[:100] if isinstance(each, Mapping)]
             if held:
-                groups.append([(_flat(each), each) for each in held])
+                groups.append([(_flat_text(each), each) for each in held])
             elif value and all(isinstance(each, str | int | float) for each in value[:100]):
                 groups.append([(str(each).lower()[:500], {}) for each in value[:100]])
             waiting += [(each, depth + 1) for each in value[:100]]
@@ -435,9 +436,9 @@ def _groups(decoded: Any) -> list[Members]:
             inner = list(value.items())[:100]
             named = [(str(k)[:100], v) for k, v in inner if isinstance(v, Mapping)]
             if len(named) > 1:
-                groups.append([(f"{k} {_flat(v)}".lower(), {"id": k, **v}) for k, v in named])
+                groups.append([(f"{k} {_flat_text(v)}".lower(), {"id": k, **v}) for k, v in named])
             elif depth == 0 and not any(_is_listing(v) for _, v in inner):
-                groups.append([(_flat(value), value)])
+                groups.append([(_flat_text(value), value)])
             waiting += [(v, depth + 1) for _, v in inner if isinstance(v, list | Mapping)]
     return groups[::-1]
 
@@ -446,7 +447,7 @@ def _is_listing(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
 
 
-def _flat(value: Json) -> str:
+def _flat_text(value: Json) -> str:
     return " ".join(f"{path} {str(each)[:300]}" for path, each in leaves(value)).lower()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from calibrator.readers.calls.reading.conversation import Call, Record, Tool, View, records_of
-from calibrator.readers.calls.reading.planting import planting
+from calibrator.readers.calls.reading.planting import planting_traits
 from calibrator.readers.calls.reading.values import (
     Day,
     Value,
@@ -63,7 +63,7 @@ class Source:
     times: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, *texts: str) -> Source:
+    def from_texts(cls, *texts: str) -> Source:
         text = "\n".join(texts).lower()
         return cls(text, words_in(text), numbers_in(text), dates_in(text), times_in(text))
 
@@ -122,7 +122,7 @@ class Sources:
         told = (day.year, day.month, day.day)
         return any(holds_day(s.days, told) for s in (self.users, self.results, self.rules))
 
-    def computed(self, number: float) -> bool:
+    def is_computed(self, number: float) -> bool:
         """Return whether a number is a sum, difference, product or quotient of two terms."""
         terms = self.terms
         for a in terms:
@@ -132,7 +132,7 @@ class Sources:
                     return True
         return False
 
-    def converted(self, number: float) -> bool:
+    def is_converted(self, number: float) -> bool:
         """Return whether a number is one of the conversation in another unit."""
         known = self.users.numbers | self.results.numbers
         return any(abs(number * f - k) < 1e-6 for f in _FACTORS for k in known if k)
@@ -167,11 +167,11 @@ def _part_wrong(call: Call, sources: Sources) -> float:
 
 def sources_of(view: View) -> Sources:
     """Return the sources of a view, read once for all its calls."""
-    request = Source.of(view.request)
+    request = Source.from_texts(view.request)
     request.numbers |= spoken_numbers(view.request)
-    users = Source.of(*view.turns)
+    users = Source.from_texts(*view.turns)
     users.numbers |= request.numbers | spoken_numbers(users.text)
-    rules, results = Source.of(view.rules), Source.of(*view.results)
+    rules, results = Source.from_texts(view.rules), Source.from_texts(*view.results)
     own = " ".join(c.key for c in view.earlier[-30:]).lower()[:20_000]
     today = current_day(rules.text, users.text, results.text[-4_000:])
     relative = relative_days(users.text, today) if today else set()
@@ -188,7 +188,9 @@ def is_placeholder(value: Value) -> bool:
     )
 
 
-def grounding(call: Call, sources: Sources, tool: Tool | None, view: View) -> dict[str, float]:
+def grounding_traits(
+    call: Call, sources: Sources, tool: Tool | None, view: View
+) -> dict[str, float]:
     """Return the traits of the sources of a call's values, by kind and place."""
     found: dict[str, float] = {}
     values = [value for value in call.values if value.kind in SOUGHT]
@@ -214,11 +216,11 @@ def grounding(call: Call, sources: Sources, tool: Tool | None, view: View) -> di
     found["placeholder_lost"] = float(any(is_placeholder(v) for v in lost))
     found["schema_only"] = float(any(_in_schema(v, tool) for v in lost))
     numbers = [v.number for v in lost if v.number is not None and v.kind == "number"]
-    found["number_computed"] = float(any(sources.computed(n) for n in numbers))
-    found["number_converted"] = float(any(sources.converted(n) for n in numbers))
+    found["number_computed"] = float(any(sources.is_computed(n) for n in numbers))
+    found["number_converted"] = float(any(sources.is_converted(n) for n in numbers))
     found["part_wrong"] = _part_wrong(call, sources)
-    found["number_invented"] = float(any(not sources.computed(n) for n in numbers))
-    found |= planting([v for v in values if known[id(v)]], call, view)
+    found["number_invented"] = float(any(not sources.is_computed(n) for n in numbers))
+    found |= planting_traits([v for v in values if known[id(v)]], call, view)
     found["unfound_or_planted"] = found["unfound"] + found["planted"]
     return found | _texts(call, sources)
 
@@ -252,9 +254,9 @@ def _texts(call: Call, sources: Sources) -> dict[str, float]:
 # --- records ------------------------------------------------------------------------------------
 
 
-def choosing(call: Call, sources: Sources, view: View) -> dict[str, float]:
+def choice_traits(call: Call, sources: Sources, view: View) -> dict[str, float]:
     """Return the traits of the records that the call chooses, compared with the user's words."""
-    wanted = Wanted.of(view)
+    wanted = ChoiceWords.from_view(view)
     fits = [fit for v in call.values[:20] if (fit := _fit(v, sources, wanted)) is not None]
     worst = max(fits, key=lambda fit: fit["record_gap"], default=_NO_RECORD)
     best = min(fits, key=lambda fit: fit["record_gap"], default=_NO_RECORD)
@@ -281,7 +283,7 @@ _NO_RECORD = {
 
 
 @dataclass(slots=True)
-class Wanted:
+class ChoiceWords:
     """The user's words about the thing to choose; those of the last turn count more."""
 
     words: dict[str, float]
@@ -290,7 +292,7 @@ class Wanted:
     is_high: bool
 
     @classmethod
-    def of(cls, view: View) -> Wanted:
+    def from_view(cls, view: View) -> ChoiceWords:
         """Collect the words and numbers of the request and the turns before it."""
         asked = view.request.lower()
         before = " ".join(view.turns[-4:-1]).lower()
@@ -306,7 +308,7 @@ class Wanted:
         )
 
 
-def _fit(value: Value, sources: Sources, wanted: Wanted) -> dict[str, float] | None:
+def _fit(value: Value, sources: Sources, wanted: ChoiceWords) -> dict[str, float] | None:
     """Return traits of a value's record compared with its list; None if it has none."""
     if value.kind not in ("id", "mail", "path", "name", "number") or len(value.text) < 2:
         return None
@@ -324,7 +326,7 @@ def _fit(value: Value, sources: Sources, wanted: Wanted) -> dict[str, float] | N
     mine = max(points[at] for at in chosen)
     others = max((p for at, p in enumerate(points) if at not in chosen), default=0.0)
     most = max(mine, others, 1e-9)
-    extreme = _extreme(listed, chosen, wanted)
+    extreme = _extreme_sign(listed, chosen, wanted)
     return {
         "record_gap": (others - mine) / most if max(mine, others) > 0 else 0.0,
         "record_own": min(1.0, mine),
@@ -340,7 +342,7 @@ def _holds(record: Record, value: Value) -> bool:
     return value.text in record.text
 
 
-def _points(listed: Sequence[Record], wanted: Wanted) -> list[float]:
+def _points(listed: Sequence[Record], wanted: ChoiceWords) -> list[float]:
     """Return for each record how many of the user's words and numbers it has.
 
     A word that many records have counts less.
@@ -357,7 +359,7 @@ def _points(listed: Sequence[Record], wanted: Wanted) -> list[float]:
     ]
 
 
-def _extreme(listed: Sequence[Record], chosen: Sequence[int], wanted: Wanted) -> int:
+def _extreme_sign(listed: Sequence[Record], chosen: Sequence[int], wanted: ChoiceWords) -> int:
     """Return 1 if the chosen record is the first, cheapest or last one as wanted, and -1 if not.
 
     Returns 0 if the user wants no such one.
@@ -385,7 +387,7 @@ def _extreme(listed: Sequence[Record], chosen: Sequence[int], wanted: Wanted) ->
     return 1 if is_end else -1
 
 
-def _columns(record: Record, wanted: Wanted) -> tuple[list[str], bool]:
+def _columns(record: Record, wanted: ChoiceWords) -> tuple[list[str], bool]:
     """Return the fields by which records may be ordered, and whether the user named any.
 
     They are the fields that share the most words with the user; all of them if none does.
@@ -445,10 +447,12 @@ def _is_strange(value: Value, view: View, sources: Sources) -> bool:
     forms = {shape(str(each).lower()) for each in before if isinstance(each, str | int | float)}
     if not forms or value.kind in ("name", "number"):
         return bool(forms) and value.kind == "name" and all("9" in form for form in forms)
-    return shape(value.text) not in forms and not any(_alike(shape(value.text), f) for f in forms)
+    return shape(value.text) not in forms and not any(
+        _is_alike(shape(value.text), f) for f in forms
+    )
 
 
-def _alike(one: str, other: str) -> bool:
+def _is_alike(one: str, other: str) -> bool:
     """Return whether two forms differ at most in the number of digits."""
     return re.sub(r"9+", "9", one) == re.sub(r"9+", "9", other)
 

@@ -34,7 +34,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _TOKEN = re.compile(r"[^\W_]{2,}")
 
 
-def planting(values: Sequence[Value], call: Call, view: View) -> dict[str, float]:
+def planting_traits(values: Sequence[Value], call: Call, view: View) -> dict[str, float]:
     """Return the number and the share of a call's values that appear only among each other.
 
     `values` are those that must have a source; a value that appears nowhere is not among them.
@@ -42,7 +42,7 @@ def planting(values: Sequence[Value], call: Call, view: View) -> dict[str, float
     own = {word for v in call.values for word in _WORD.findall(v.text[:200])}
     texts = [text.lower() for text in (*view.turns, *view.results)]
     found = [places for v in values if (places := _places(v, texts))]
-    bare = sum(max(_others(text, at, end, own) for text, at, end in one) <= BARE_WORDS
+    bare = sum(max(_count_others(text, at, end, own) for text, at, end in one) <= BARE_WORDS
                for one in found)  # fmt: skip
     alone = sum(_is_alone(text, at, end) for one in found for text, at, end in one[:1])
     return {
@@ -73,13 +73,13 @@ def _places(value: Value, texts: Sequence[str]) -> list[tuple[str, int, int]]:
     return found
 
 
-def _others(text: str, at: int, end: int, own: set[str]) -> int:
+def _count_others(text: str, at: int, end: int, own: set[str]) -> int:
     """Count the words around a place that belong to no value of the call."""
-    about = f"{_before(text, at)} {text[end : end + REACH].partition(chr(10))[0]}"
+    about = f"{_text_before(text, at)} {text[end : end + REACH].partition(chr(10))[0]}"
     return sum(word not in own and word not in STOP for word in _WORD.findall(about))
 
 
-def _before(text: str, at: int) -> str:
+def _text_before(text: str, at: int) -> str:
     """Return the text before a place in its line, and the line before if that ends in a colon."""
     lead = text[max(0, at - REACH) : at]
     head, _, line = lead.rpartition("\n")
@@ -104,13 +104,13 @@ _OPENING = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 _DECODER = json.JSONDecoder()
 
 
-def doubted(view: View) -> View | None:
+def without_planted(view: View) -> View | None:
     """Return the conversation without text that has only values of the calls; None if it has none.
 
     Brief answers to a question stay. So do fields under the names of the calls' arguments, JSON and
     lists that say more, and a request or a result that would be empty otherwise.
     """
-    values = Values.of(view)
+    values = Values.from_view(view)
     if values is None:
         return None
     turns = [
@@ -146,7 +146,7 @@ class Values:
     counts: dict[str, int] = field(default_factory=dict)  # number of other words by text
 
     @classmethod
-    def of(cls, view: View) -> Values | None:
+    def from_view(cls, view: View) -> Values | None:
         """Return the values of a view; None if there are none."""
         values = [v for c in view.calls for v in c.values if v.kind not in ("flag", "empty")]
         values = values[:MAX_SOUGHT]
@@ -170,9 +170,9 @@ class Values:
         at, end = _json_span(text)
         if self.is_bare(text[at:end]):
             at = end = 0
-        return self._listed(text[:at]) + text[at:end] + self._listed(text[end:])
+        return self._lines_with_lists(text[:at]) + text[at:end] + self._lines_with_lists(text[end:])
 
-    def _listed(self, text: str) -> str:
+    def _lines_with_lists(self, text: str) -> str:
         """Return lines without bare ones; a list in which enough lines are not bare stays whole."""
         rest, run = [], []
         for line in [*text.splitlines(keepends=True), ""]:

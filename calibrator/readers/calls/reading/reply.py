@@ -10,7 +10,7 @@ from calibrator.scorer import ToolUse
 
 
 @dataclass(frozen=True, slots=True)
-class ReadReply:
+class CallReply:
     """The content of `used`, read: its calls and turns, and the sources of values."""
 
     used: ToolUse
@@ -18,7 +18,7 @@ class ReadReply:
     sources: Sources
 
 
-def read_reply(used: ToolUse) -> ReadReply:
+def read_reply(used: ToolUse) -> CallReply:
     """Read a reply and its conversation. Raises nothing, whatever they hold."""
     view = view_of(used)
-    return ReadReply(used, view, sources_of(view))
+    return CallReply(used, view, sources_of(view))

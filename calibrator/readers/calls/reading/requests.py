@@ -73,7 +73,7 @@ def verb_classes(words: Sequence[str]) -> set[str]:
     return {name for word in words for name in _CLASS_OF.get(stem(word), ())}
 
 
-def asking(call: Call, tool: Tool | None, view: View, sources: Sources) -> dict[str, float]:
+def request_traits(call: Call, tool: Tool | None, view: View, sources: Sources) -> dict[str, float]:
     """Return the traits that say whether the request is about this tool."""
     request = sources.request if len(view.request) > 30 else sources.users
     words = tool.words if tool else words_in(" ".join(name_words(call.name)))
@@ -160,7 +160,7 @@ CONTRARY = word_set(  # traits that never raise the confidence in a call
 )
 
 
-def contrary(call: Call, view: View, sources: Sources) -> dict[str, float]:
+def contrary_traits(call: Call, view: View, sources: Sources) -> dict[str, float]:
     """Return the traits of a call that contradicts the request, or affects more than was named."""
     asked = view.request.lower()[-2_000:]
     said_words = set(_WORD.findall(asked))
@@ -172,7 +172,7 @@ def contrary(call: Call, view: View, sources: Sources) -> dict[str, float]:
         "contrary_tool": float(_has_contrary(set(name_words(call.name)), said_words)),
         "measure_wrong": _measure_wrong(call, asked),
         "crossed": float(_is_crossed(call, view, sources)),
-        **_commanding(line, asked, said_words),
+        **_command_traits(line, asked, said_words),
     }
     above = any(_is_above(v, sources, asked) for v in call.values[:40])
     changing = bool(_CHANGING.search(line)) and bool(_LOOKING.match(asked))
@@ -184,7 +184,7 @@ def contrary(call: Call, view: View, sources: Sources) -> dict[str, float]:
     }
 
 
-def _commanding(line: str, asked: str, words: set[str]) -> dict[str, float]:
+def _command_traits(line: str, asked: str, words: set[str]) -> dict[str, float]:
     """Return the traits of commands and queries in the call's texts."""
     is_high, is_low = bool(_HIGHEST.search(asked)), bool(_LOWEST.search(asked))
     has_order = "order by" in line
@@ -314,14 +314,14 @@ def _values_asked(values: Sequence[Value], request: Source) -> float:
 # --- numbers, dates, thoughts -------------------------------------------------------------------
 
 
-def dating(call: Call, sources: Sources) -> dict[str, float]:
+def date_traits(call: Call, sources: Sources) -> dict[str, float]:
     """Return the traits of dates and times, compared with the requested ones and each other."""
     dated = [v for v in call.values if v.days]
     days = [day for v in dated for d in v.days if (day := calendar_day(d)) is not None]
     asked = sources.request.text
     weekdays = weekdays_in(asked)
     is_named = bool(sources.request.days)
-    starts, ends = _ends(call, ("start", "from", "min", "after", "begin", "since", "checkin"))
+    starts, ends = _range_ends(call, ("start", "from", "min", "after", "begin", "since", "checkin"))
     times = [t for v in call.values for t in v.times]
     told = sources.request.times
     today = sources.today
@@ -352,7 +352,7 @@ def dating(call: Call, sources: Sources) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def _range_ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Return the starts and the ends of ranges in a call, as texts that sort by time."""
     starts, ends = [], []
     for value in call.values:
@@ -366,7 +366,7 @@ def _ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return starts, ends
 
 
-def counting(view: View, sources: Sources) -> dict[str, float]:
+def leftover_traits(view: View, sources: Sources) -> dict[str, float]:
     """Return the traits of requested numbers, addresses and quotations that are in no call."""
     made = [v for c in view.calls for v in c.values]
     earlier = sources.own
@@ -393,7 +393,7 @@ def counting(view: View, sources: Sources) -> dict[str, float]:
     }
 
 
-def talking(view: View, sources: Sources) -> dict[str, float]:
+def turn_traits(view: View, sources: Sources) -> dict[str, float]:
     """Return the traits of the last turn and the thought, and the lengths of all parts."""
     request = view.request.strip()
     thought = view.thought

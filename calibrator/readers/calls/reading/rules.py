@@ -82,7 +82,7 @@ def sentences_of(rules: str) -> list[Sentence]:
     return found
 
 
-def ruling(
+def rule_traits(
     call: Call, tool: Tool | None, view: View, sources: Sources, sentences: Sequence[Sentence]
 ) -> dict[str, float]:
     """Return the traits of rules that a call breaks, as far as words and numbers show."""
@@ -97,13 +97,13 @@ def ruling(
     is_write = not is_read(call.name)
     needs_yes = is_write and any(s.words & (own | {"action", "chang", "writ"}) for s in confirming)
     return {
-        "limit_passed": float(any(_passes(call, s, topic, sources) for s in sentences)),
+        "limit_passed": float(any(_passes_limit(call, s, topic, sources) for s in sentences)),
         "limit_near": float(any(s.numbers and (s.words & topic) for s in sentences)),
         "time_outside": float(_outside_hours(call, sentences)),
         "too_late": float(_is_too_late(records, near, sources.today)),
         "forbidden_words": max((len(s.words & said) / 3 for s in forbidding), default=0.0),
-        **_standing(records, near, sources, own),
-        "forbidden_tool": max((_forbidding(s, call) for s in near), default=0.0),
+        **_state_traits(records, near, sources, own),
+        "forbidden_tool": max((_prohibition_share(s, call) for s in near), default=0.0),
         "forbidden_near": min(1.0, len(forbidding) / 3),
         "forbids_request": max(
             (len(s.words & sources.users.words) / (len(s.words) + 2) for s in forbidding),
@@ -139,7 +139,7 @@ def _states(record: Record) -> str:
     return " ".join(parts).replace("_", " ").lower() or (record.text if not record.fields else "")
 
 
-def _forbidding(sentence: Sentence, call: Call) -> float:
+def _prohibition_share(sentence: Sentence, call: Call) -> float:
     """Return the share of the tool's words in a sentence that forbids without a condition."""
     if not _NEVER.search(sentence.text) or _CONDITION.search(sentence.text) or sentence.numbers:
         return 0.0
@@ -163,7 +163,7 @@ _FILLERS = word_set(
 )
 
 
-def _standing(
+def _state_traits(
     records: Sequence[Record], near: Sequence[Sentence], sources: Sources, own: set[str]
 ) -> dict[str, float]:
     """Return whether a record is in a required state, in another, or in an excluded one.
@@ -172,8 +172,8 @@ def _standing(
     """
     if not records or not near:
         return {"state_listed": 0.0, "state_unlisted": 0.0, "state_excluded": 0.0}
-    held = _tokens(" ".join(_plain(r) for r in records[:3]))
-    anywhere = _tokens(" ".join(_plain(r) for r in sources.records[-80:]))
+    held = _tokens(" ".join(_short_values(r) for r in records[:3]))
+    anywhere = _tokens(" ".join(_short_values(r) for r in sources.records[-80:]))
     fields = {
         t for r in sources.records[-80:] for k in list(r.fields)[:30] for t in name_words(str(k))
     }
@@ -199,7 +199,7 @@ def _tokens(text: str) -> set[str]:
     return set(_TOKEN.findall(text.lower()[:8_000]))
 
 
-def _plain(record: Record) -> str:
+def _short_values(record: Record) -> str:
     """Return the short values of a record, or its line."""
     if not record.fields:
         return record.text
@@ -207,7 +207,7 @@ def _plain(record: Record) -> str:
     return " ".join(values)
 
 
-def _passes(call: Call, sentence: Sentence, topic: set[str], sources: Sources) -> bool:
+def _passes_limit(call: Call, sentence: Sentence, topic: set[str], sources: Sources) -> bool:
     """Return whether a number of the call is beyond a limit that a sentence names."""
     if not sentence.numbers or not sentence.words & topic:
         return False

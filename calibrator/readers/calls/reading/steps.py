@@ -39,7 +39,7 @@ CHANGES = word_set(
 )
 
 
-def failed(result: str) -> bool:
+def is_failure(result: str) -> bool:
     """Return whether a result says that the call failed."""
     return bool(_ERROR.search(result[:600]))
 
@@ -59,14 +59,14 @@ def steps_of(call: Call, view: View) -> dict[str, float]:
     writes_now = [c for c in now if c.name and not is_read(c.name)]
     reads_now = [c for c in now if c.name and is_read(c.name)]
     is_write = not is_read(call.name)
-    fixed = [c for c in tool_before[-3:] if failed(c.result)]
+    fixed = [c for c in tool_before[-3:] if is_failure(c.result)]
     return {
         "is_write": float(is_write),
         "write_unlooked": float(is_write and not any(c.result for c in before)),
         "write_unlooked_now": float(is_write and not reads_now),
         "same_again": float(bool(same)),
-        "same_again_after_success": float(any(not failed(c.result) for c in same)),
-        "same_again_after_error": float(any(failed(c.result) for c in same)),
+        "same_again_after_success": float(any(not is_failure(c.result) for c in same)),
+        "same_again_after_error": float(any(is_failure(c.result) for c in same)),
         "same_now": float(any(c.turn == view.user_turns for c in same)),
         "tool_again": math.log1p(len(tool_before)),
         "tool_again_now": math.log1p(sum(c.turn == view.user_turns for c in tool_before)),
@@ -75,9 +75,9 @@ def steps_of(call: Call, view: View) -> dict[str, float]:
         "repaired": float(bool(fixed)),
         "writes_now": math.log1p(len(writes_now)),
         "reads_now": math.log1p(len(reads_now)),
-        "last_failed": float(last is not None and failed(last.result)),
+        "last_failed": float(last is not None and is_failure(last.result)),
         "last_nothing": float(last is not None and found_nothing(last.result)),
-        "failures_now": math.log1p(sum(failed(c.result) for c in now)),
+        "failures_now": math.log1p(sum(is_failure(c.result) for c in now)),
         "nothing_now": math.log1p(sum(found_nothing(c.result) for c in now)),
         "nothing_share": _share_of_nothing(now),
     }
@@ -86,7 +86,7 @@ def steps_of(call: Call, view: View) -> dict[str, float]:
 def _share_of_nothing(calls: Sequence[Call]) -> float:
     looked = [c for c in calls if c.name and is_read(c.name)]
     return (
-        sum(found_nothing(c.result) or failed(c.result) for c in looked) / len(looked)
+        sum(found_nothing(c.result) or is_failure(c.result) for c in looked) / len(looked)
         if looked
         else 0.0
     )

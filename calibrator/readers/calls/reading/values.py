@@ -185,23 +185,23 @@ def relative_days(text: str, today: date) -> set[date]:
     found: set[date] = set()
     for word, distance in (("today", 0), ("tonight", 0), ("tomorrow", 1), ("yesterday", -1)):
         if word in text:
-            found.add(_shifted(today, distance))
+            found.add(_shift_day(today, distance))
     if "day after tomorrow" in text:
-        found.add(_shifted(today, 2))
+        found.add(_shift_day(today, 2))
     for which, name in _WEEKDAY.findall(text):
         ahead = (WEEKDAYS.index(name) - today.weekday()) % 7
         if which == "last":
-            found.add(_shifted(today, ahead - 7))
+            found.add(_shift_day(today, ahead - 7))
             continue
-        found |= {_shifted(today, ahead), _shifted(today, ahead + 7)}
+        found |= {_shift_day(today, ahead), _shift_day(today, ahead + 7)}
     for count, unit in _AHEAD.findall(text):
         number = int(count) if count.isdigit() else int(NUMBER_WORDS.get(count, 1))
         days = min(number, 5_000) * {"day": 1, "week": 7, "month": 30}[unit]
-        found |= {_shifted(today, days), _shifted(today, -days)}
+        found |= {_shift_day(today, days), _shift_day(today, -days)}
     return found
 
 
-def _shifted(day: date, days: int) -> date:
+def _shift_day(day: date, days: int) -> date:
     try:
         return day + timedelta(days)
     except OverflowError:

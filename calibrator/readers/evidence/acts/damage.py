@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -26,7 +26,9 @@ _ASSENTS: Final = pattern("damage", "assents")
 _ASKS_FOR_SIGNS: Final = pattern("damage", "asks_for_signs")
 
 
-def emptiness(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def emptiness(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply without content to a request that wants some."""
     if not reply.strip():
         return Finding(False, -3.0, "is empty")
@@ -54,7 +56,7 @@ def emptiness(conversation: Conversation, request: Request, act: Act, reply: str
 
 
 def repetition(
-    conversation: Conversation, request: Request, act: Act, reply: str
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a reply that is mostly one sentence or line, four times or more."""
     if len(reply) < 40 or act.kind in ("code", "data") or _REPEATS_BY_WISH.search(request.text):

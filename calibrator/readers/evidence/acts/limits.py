@@ -92,7 +92,7 @@ def _too_long(wish: str, reply: str) -> str | None:
     return ""
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     return " ".join(text.lower().replace("\u2019", "'").split()).strip(" .!\"'”“*_")
 
 
@@ -102,9 +102,11 @@ def _wrong_end(wish: str, reply: str) -> str | None:
     if match is None or _OF_PART.search(wish[max(0, match.start() - 60) : match.end()]):
         return None
     wanted = match.group(1) or match.group(2)
-    if not _plain(wanted):
+    if not _plain_text(wanted):
         return None
-    return "" if _plain(reply).endswith(_plain(wanted)) else f"does not end with {wanted!r}"
+    return (
+        "" if _plain_text(reply).endswith(_plain_text(wanted)) else f"does not end with {wanted!r}"
+    )
 
 
 def _wrong_beginning(wish: str, reply: str) -> str | None:
@@ -113,9 +115,13 @@ def _wrong_beginning(wish: str, reply: str) -> str | None:
     if match is None or _OF_PART.search(wish[max(0, match.start() - 60) : match.end()]):
         return None
     wanted = match.group(1) or match.group(2)
-    if not _plain(wanted):
+    if not _plain_text(wanted):
         return None
-    return "" if _plain(reply).startswith(_plain(wanted)) else f"does not begin with {wanted!r}"
+    return (
+        ""
+        if _plain_text(reply).startswith(_plain_text(wanted))
+        else f"does not begin with {wanted!r}"
+    )
 
 
 def _forbidden_sign(wish: str, reply: str) -> str | None:
@@ -146,7 +152,7 @@ def _wrong_case(wish: str, reply: str) -> str | None:
 def _not_yes_or_no(wish: str, reply: str) -> str | None:
     if not _YES_NO_ONLY.search(wish):
         return None
-    said = _plain(reply[:200])
+    said = _plain_text(reply[:200])
     if _YES_OR_NO.match(said):
         return "" if len(reply.split()) <= 3 else "says more than yes or no"
     return "does not answer yes or no"

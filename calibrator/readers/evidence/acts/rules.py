@@ -141,7 +141,13 @@ def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Findin
     ]
     request = conversation.instruction
     for sentence in rules.sentences:
-        for check in (_scope, _forbidden_topic, _forbidden_words, _answer_prescribed, _demanded):
+        for check in (
+            _scope,
+            _forbidden_topic,
+            _forbidden_words,
+            _answer_prescribed,
+            _check_demand,
+        ):
             findings.append(check(sentence, request, act, reply))
         findings.append(_language(sentence, act, reply))
         findings.append(_asks_first(sentence, conversation, act, reply))
@@ -289,7 +295,7 @@ def _answer_prescribed(sentence: str, request: str, act: Act, reply: str) -> Fin
     return Finding(False, -1.5, f"does not say {wanted[0]!r}, as the rules prescribe for this case")
 
 
-def _demanded(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
+def _check_demand(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
     """Check a rule of the form "always include Y", where Y is quoted."""
     match = _ALWAYS.search(sentence)
     if match is None or _HAS_CONDITION.search(sentence):

@@ -11,7 +11,7 @@ from calibrator.readers.evidence.acts.recognition.languages import (
     languages_mentioned,
 )
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -35,7 +35,9 @@ def is_courtesy(reply: str, what: str) -> bool:
     return len(reply) < 300 and bool(_COURTESIES[what].search(reply[:200]))
 
 
-def language(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def language(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply that is not in the requested language, or not in that of its request."""
     if act.kind in ("code", "data") or len(reply) < 15:
         return None
@@ -89,7 +91,7 @@ def _words(text: str) -> list[str]:
 
 
 def translation(
-    conversation: Conversation, request: Request, act: Act, reply: str
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a text that was not translated, or into another language than requested."""
     if not request.wants_translation or act.kind in ("refusal", "clarification", "unknown"):
@@ -121,7 +123,9 @@ def translation(
     return None
 
 
-def summary(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def summary(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a summary that is longer than its text, or copies it."""
     if not request.wants_summary or request.wants_translation or act.kind in _NO_ANSWER:
         return None
@@ -137,7 +141,9 @@ def summary(conversation: Conversation, request: Request, act: Act, reply: str) 
     return None
 
 
-def label(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def label(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Compare a reply with the labels that the request offers for choice."""
     if not request.labels or act.kind in _NO_ANSWER:
         return None
@@ -153,7 +159,9 @@ def label(conversation: Conversation, request: Request, act: Act, reply: str) ->
     return None
 
 
-def verse(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def verse(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Compare the number of lines with that of the requested kind of poem."""
     match = _WANTS_VERSE.search(request.text)
     if match is None or act.kind in _NO_ANSWER:

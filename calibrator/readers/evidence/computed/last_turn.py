@@ -65,16 +65,18 @@ def verify_last_turn(exchange: Exchange) -> Verdict | None:
 
 def _is_repeated(exchange: Exchange, answers: Iterable[Turn]) -> bool:
     """Return whether a reply to another question is an earlier reply, word for word."""
-    said = _plain(exchange.reply)
+    said = _plain_words(exchange.reply)
     if len(said.split()) < 5 or _AGAIN.search(exchange.request[:500]):
         return False
-    asked = {_plain(turn.text) for turn in exchange.conversation.earlier if turn.role == "user"}
-    if _plain(exchange.request) in asked or len(exchange.request.split()) < 2:
+    asked = {
+        _plain_words(turn.text) for turn in exchange.conversation.earlier if turn.role == "user"
+    }
+    if _plain_words(exchange.request) in asked or len(exchange.request.split()) < 2:
         return False
-    return any(said == _plain(turn.text) for turn in answers)
+    return any(said == _plain_words(turn.text) for turn in answers)
 
 
-def _plain(text: str) -> str:
+def _plain_words(text: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", text[:MAX_TEXT].casefold()).split())
 
 

@@ -96,7 +96,7 @@ class SentenceComparison:
 
 
 @dataclass(slots=True)
-class Comparison:
+class ContextComparison:
     """A reply compared with its context: one value for each of `FEATURES`, and its sentences."""
 
     values: list[float] = field(default_factory=list)
@@ -110,10 +110,10 @@ def sentences_of(text: str) -> list[str]:
     return [part for part in found if WORD.search(part)]
 
 
-def compare(reply: str, passages: Passages, request: str) -> Comparison:
+def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
     """Compare a reply with its context; `request` is the user's last message."""
     text = reply[:MAX_REPLY]
-    found = Comparison(is_complete=len(text) == len(reply))
+    found = ContextComparison(is_complete=len(text) == len(reply))
     units = passages.units
     rarity = passages.rarity
     context_numbers = {number for unit in units for number in unit.numbers}
@@ -129,14 +129,14 @@ def compare(reply: str, passages: Passages, request: str) -> Comparison:
         weights = {each: rarity.get(each, highest) for each in content}
         total = sum(weights.values()) or 1.0
         shared = content & rarity.keys()
-        near = _nearest(passages, sentence)
+        near = _nearest_unit(passages, sentence)
         around = units[max(near - 1, 0) : near + 2] if units else []
         held = set().union(*(unit.stems for unit in around))
         numbers = {number for word in words if (number := number_of(word))}
         near_numbers = set().union(*(unit.numbers for unit in around))
         names = _names(sentence)
         missing = sorted(numbers - context_numbers - asked_numbers)
-        lacking = [name for name in names if not _holds(name, rarity, asked)]
+        lacking = [name for name in names if not _has_name(name, rarity, asked)]
         unit_words = set().union(*(unit.vocabulary for unit in around))
         opposed = sorted(
             word
@@ -200,7 +200,7 @@ class _Counts:
 
 
 def _values(
-    found: Comparison, counts: _Counts, passages: Passages, text: str, asked: set[str]
+    found: ContextComparison, counts: _Counts, passages: Passages, text: str, asked: set[str]
 ) -> list[float]:
     """Return the features of a reply, in the order of `FEATURES`."""
     sentences = found.sentences
@@ -240,7 +240,7 @@ def _values(
     ]
 
 
-def _nearest(passages: Passages, sentence: str) -> int:
+def _nearest_unit(passages: Passages, sentence: str) -> int:
     """Return the index of the unit that shares most with a sentence."""
     close = passages.closeness(sentence)
     return max(range(len(close)), key=close.__getitem__) if close else 0
@@ -258,7 +258,7 @@ def _names(sentence: str) -> list[str]:
     ]
 
 
-def _holds(name: str, rarity: dict[str, float], asked: set[str]) -> bool:
+def _has_name(name: str, rarity: dict[str, float], asked: set[str]) -> bool:
     """Return whether a name occurs in the context or in the request."""
     return stem(name) in rarity or stem(name) in asked
 

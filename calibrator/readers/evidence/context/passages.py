@@ -62,7 +62,7 @@ def number_of(word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class ContextUnit:
     """A sentence, a line or a row of a context: its text, its word stems, and its header's index.
 
     `words` counts the words of the text. `header` is the index of the unit with the names of the
@@ -81,7 +81,7 @@ class Passages:
     """A context in units, ready to be searched. `is_complete` is False if some was not read."""
 
     def __init__(self, documents: Iterable[str]) -> None:
-        self.units: list[Unit] = []
+        self.units: list[ContextUnit] = []
         self.pairs: set[tuple[str, str]] = set()
         self.is_complete = True
         left = MAX_CONTEXT
@@ -116,7 +116,9 @@ class Passages:
         stems = frozenset(stem(word) for word in words if word not in FREQUENT)
         numbers = frozenset(number for word in words if (number := number_of(word)))
         self.pairs.update(pairwise(words))
-        self.units.append(Unit(text.strip(), stems, len(words), header, numbers, frozenset(words)))
+        self.units.append(
+            ContextUnit(text.strip(), stems, len(words), header, numbers, frozenset(words))
+        )
 
     def closeness(self, query: str) -> list[float]:
         """Return the closeness of each unit to a query: the rarity of the words they share."""
@@ -134,7 +136,7 @@ class Passages:
             for at, value in enumerate(own)
         ]
 
-    def closest(self, queries: Sequence[tuple[str, float]], words: int) -> list[str]:
+    def closest_units(self, queries: Sequence[tuple[str, float]], words: int) -> list[str]:
         """Return the units closest to weighted queries, up to `words` words together, in order.
 
         Units are chosen by the sum of their weighted closeness to all queries. Without a shared

@@ -53,7 +53,7 @@ def assemble(
     return [*first, *second, *reply[:REPLY_PIECES], SEP], len(first)
 
 
-class Reader:
+class ContextReader:
     """Passages -> probabilities of `LABELS`. Raises KeyError or ValueError for unfit arrays."""
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
@@ -62,7 +62,7 @@ class Reader:
         self._head = state["head"].astype(np.float32)  # (3, 2 * hidden)
         self._bias = state["head.bias"].astype(np.float32)
         self._cut = cut
-        if self._head.shape != (len(LABELS), 2 * self._encoder.hidden):
+        if self._head.shape != (len(LABELS), 2 * self._encoder.hidden_size):
             raise ValueError("a head of another shape")
 
     def read(self, passages: Sequence[Passage]) -> NDArray[np.float64]:

@@ -17,20 +17,20 @@ from typing import Final
 import numpy as np
 
 from calibrator.features.trees import Trees
-from calibrator.features.weights import Array, under
-from calibrator.readers.evidence.context.comparison import FEATURES, Comparison, compare
+from calibrator.features.weights import Array, arrays_under
+from calibrator.readers.evidence.context.comparison import FEATURES, ContextComparison, compare
 from calibrator.readers.evidence.context.passages import FREQUENT, Passages, stem, words_of
 from calibrator.readers.evidence.context.pieces import documents_of, most_doubtful, pieces_of
 from calibrator.readers.evidence.context.reader import (
     CONTEXT_WORDS,
     PREFIX,
+    ContextReader,
     Cutter,
     Passage,
-    Reader,
 )
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.recalibration.curves import log_odds, probability
-from calibrator.scorer import Unsupported
+from calibrator.scorer import UnsupportedSentence
 
 TREES: Final = "context.trees."
 WEIGHTS: Final = "context.weights"
@@ -54,16 +54,16 @@ class Judgement:
     """The support of one reply by its context, and the sentences without support."""
 
     support: float
-    unsupported: tuple[Unsupported, ...] = ()
+    unsupported: tuple[UnsupportedSentence, ...] = ()
     is_complete: bool = True  # whether the whole reply and context were read
     features: Sequence[float] = ()  # one value for each of `comparison.FEATURES`
 
 
 @dataclass(slots=True)
-class Reading:
+class SupportReading:
     """A reply being judged: its comparison, its pieces, and the pieces that the reader reads."""
 
-    comparison: Comparison
+    comparison: ContextComparison
     pieces: list[str]
     chosen: list[int]
     passages: list[Passage]
@@ -77,8 +77,8 @@ class Support:
     """A judge of replies by their context. Raises KeyError or ValueError for unfit arrays."""
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
-        self._reader = Reader(under(state, PREFIX), cut)
-        self._trees = Trees(under(state, TREES), len(FEATURES))
+        self._reader = ContextReader(arrays_under(state, PREFIX), cut)
+        self._trees = Trees(arrays_under(state, TREES), len(FEATURES))
         self._weight, self._slope, self._base = state[WEIGHTS].tolist()
 
     @classmethod
@@ -105,7 +105,7 @@ class Support:
         return [None if each is None else next(judged) for each in readings]
 
 
-def reading_of(conversation: Conversation, reply: str) -> Reading | None:
+def reading_of(conversation: Conversation, reply: str) -> SupportReading | None:
     """Prepare a reply to be read with its context; None without a context or a sentence."""
     documents = documents_of(conversation)
     pieces = pieces_of(reply)
@@ -114,14 +114,14 @@ def reading_of(conversation: Conversation, reply: str) -> Reading | None:
     passages = Passages(documents)
     request = conversation.instruction
     comparison = compare(reply, passages, request)
-    chosen = most_doubtful(pieces, [_covered(piece, passages) for piece in pieces], MOST_READ)
+    chosen = most_doubtful(pieces, [_coverage(piece, passages) for piece in pieces], MOST_READ)
     asked = []
     for at in chosen:
         queries = [(pieces[at], 1.0), (request, REQUEST_WEIGHT)]
-        context = "\n".join(passages.closest(queries, CONTEXT_WORDS))
+        context = "\n".join(passages.closest_units(queries, CONTEXT_WORDS))
         asked.append(Passage(context, question_beside(request, pieces[at]), pieces[at]))
     is_complete = comparison.is_complete and passages.is_complete and conversation.is_complete
-    return Reading(comparison, pieces, chosen, asked, is_complete)
+    return SupportReading(comparison, pieces, chosen, asked, is_complete)
 
 
 def question_beside(request: str, piece: str) -> str:
@@ -136,26 +136,26 @@ def question_beside(request: str, piece: str) -> str:
     return found[-1].strip() if found else ""
 
 
-def entailment(reading: Reading) -> float:
+def entailment(reading: SupportReading) -> float:
     """Return the log-odds that the context entails the pieces that were read.
 
     A soft minimum: minus the logarithm of the mean odds against entailment. One doubtful piece
     decides, and several count for more than one.
     """
-    odds = [_bounded(log_odds(found[0])) for found in reading.found]
+    odds = [_bound_odds(log_odds(found[0])) for found in reading.found]
     return -math.log(sum(math.exp(-each) for each in odds) / len(odds))
 
 
-def _judgement(reading: Reading, odds: float) -> Judgement:
+def _judgement(reading: SupportReading, odds: float) -> Judgement:
     """Return the judgement of a reply whose support has these log-odds."""
-    support = probability(_bounded(odds))
-    unsupported = _unsupported(reading) if support < DOUBTED else ()
+    support = probability(_bound_odds(odds))
+    unsupported = _unsupported_sentences(reading) if support < DOUBTED else ()
     return Judgement(support, unsupported, reading.is_complete, reading.comparison.values)
 
 
-def _unsupported(reading: Reading) -> tuple[Unsupported, ...]:
+def _unsupported_sentences(reading: SupportReading) -> tuple[UnsupportedSentence, ...]:
     """Return the sentences that are not supported, the most doubtful piece first."""
-    found: list[Unsupported] = []
+    found: list[UnsupportedSentence] = []
     order = sorted(range(len(reading.chosen)), key=lambda at: reading.found[at][0])
     for at in order:
         entailed, _, against = reading.found[at]
@@ -163,11 +163,13 @@ def _unsupported(reading: Reading) -> tuple[Unsupported, ...]:
             break
         piece = reading.pieces[reading.chosen[at]]
         kind = "contradicted" if against >= CONTRADICTED else "missing"
-        found.append(Unsupported(_short(piece), _words(piece, reading.comparison, kind), kind))
+        found.append(
+            UnsupportedSentence(_short_text(piece), _words(piece, reading.comparison, kind), kind)
+        )
     return tuple(found[:MOST_TOLD])
 
 
-def _words(piece: str, comparison: Comparison, kind: str) -> tuple[str, ...]:
+def _words(piece: str, comparison: ContextComparison, kind: str) -> tuple[str, ...]:
     """Return the words of a piece that its context lacks, or that it contradicts."""
     told: list[str] = []
     for sentence in comparison.sentences:
@@ -178,18 +180,18 @@ def _words(piece: str, comparison: Comparison, kind: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(told))[:MOST_WORDS]
 
 
-def _short(text: str, most: int = 300) -> str:
+def _short_text(text: str, most: int = 300) -> str:
     """Return a text on one line, cut to `most` characters."""
     line = _SPACE.sub(" ", text).strip()
     return line if len(line) <= most else line[: most - 2].rstrip() + " .."
 
 
-def _covered(piece: str, passages: Passages) -> float:
+def _coverage(piece: str, passages: Passages) -> float:
     """Return the share of a piece's words that occur in the context."""
     own = {stem(word) for word in words_of(piece) if word not in FREQUENT}
     return len(own & passages.rarity.keys()) / len(own) if own else 1.0
 
 
-def _bounded(odds: float) -> float:
+def _bound_odds(odds: float) -> float:
     """Return log-odds within `LIMIT`."""
     return min(max(odds, -LIMIT), LIMIT)

@@ -48,7 +48,7 @@ _INSIDE: Final = re.compile(r"(?<=[^\s.!?:] )[^\W\d_]+")  # a word inside a sent
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TextPart:
     """A text, or a part of a long one, with the numbers of its words and of its name's words."""
 
     text: str
@@ -62,21 +62,21 @@ class FactIndex:
     def __init__(self, facts: Iterable[tuple[str, str]]) -> None:
         self._ids: dict[str, int] = {}
         self._numbers: set[int] = set()
-        self._parts: list[_Part] = []
+        self._parts: list[_TextPart] = []
         self._postings: list[array[int]] = []
         for name, text in facts:
-            words_of_name = frozenset(self._learned(_stems(name)))
+            words_of_name = frozenset(self._learn(_stems(name)))
             for part in _parts(text):
-                words = array("I", sorted({*words_of_name, *self._learned(_stems(part))}))
+                words = array("I", sorted({*words_of_name, *self._learn(_stems(part))}))
                 for word in words:
                     self._postings[word].append(len(self._parts))
-                self._parts.append(_Part(f"{name}: {part}", words, words_of_name))
+                self._parts.append(_TextPart(f"{name}: {part}", words, words_of_name))
         count = len(self._parts)
         self._rarity = [math.log(1 + count / len(each)) for each in self._postings]
         self._unknown = math.log(1 + count)
         self._most = max(MOST_POSTINGS, int(count * MOST_COMMON))
 
-    def _learned(self, stems: Iterable[str]) -> Iterator[int]:
+    def _learn(self, stems: Iterable[str]) -> Iterator[int]:
         """Yield the numbers of words; new words get the next number."""
         for each in stems:
             at = self._ids.setdefault(each, len(self._ids))
@@ -103,7 +103,7 @@ class FactIndex:
             return ()
         question = _Question(known, said, wanted, sum(self._rarity[at] for at in said))
         measured = [(self._closeness(at, question), at) for at in self._candidates(known, said)]
-        return self._chosen(sorted(measured, key=lambda each: (-each[0], each[1])))
+        return self._choose_texts(sorted(measured, key=lambda each: (-each[0], each[1])))
 
     def _weight(self, at: int | None, word: str, is_name: bool) -> float:
         """Return the weight of a word of the request: its rarity, or 0 for a number."""
@@ -144,7 +144,7 @@ class FactIndex:
         )
         return about + agreed + is_named if is_about else 0.0
 
-    def _chosen(self, measured: list[tuple[float, int]]) -> tuple[str, ...]:
+    def _choose_texts(self, measured: list[tuple[float, int]]) -> tuple[str, ...]:
         """Return the texts of the closest parts, within the bounds."""
         chosen: list[str] = []
         left = MOST_CHARACTERS
@@ -170,16 +170,18 @@ class _Question:
 def _stems(text: str) -> list[str]:
     """Return the distinct stems of a text's words, in order, without frequent words."""
     words = dict.fromkeys(words_of(text))
-    return list(dict.fromkeys(_ended(stem(word)) for word in words if word not in _PASSED_OVER))
+    return list(
+        dict.fromkeys(_unify_stem(stem(word)) for word in words if word not in _PASSED_OVER)
+    )
 
 
 def _names(text: str) -> set[str]:
     """Return the stems of the words that have a capital inside a sentence, as names have."""
     found = (each.group() for each in _INSIDE.finditer(text))
-    return {_ended(stem(word.lower())) for word in found if word[0].isupper()}
+    return {_unify_stem(stem(word.lower())) for word in found if word[0].isupper()}
 
 
-def _ended(word: str) -> str:
+def _unify_stem(word: str) -> str:
     """Return one form of a stem, equal for "price" and "prices", "policy" and "policies"."""
     if len(word) < 4:
         return word

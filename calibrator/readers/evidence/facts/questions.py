@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from calibrator.readers.evidence.conversation import Conversation
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 from calibrator.text.looking_for import letters_in
 
 MAX_QUESTION = 400  # characters; a longer one gives a story or a document
@@ -24,7 +24,7 @@ _WHO: Final = (
     " quanto quanta quanti quante quem qual quais onde wie welk hoeveel waar wanneer"
 )
 _WHO_SET: Final = frozenset(_WHO.split())
-_NUMBER: Final = guarded(
+_NUMBER: Final = compile_guarded(
     r"\bhow (?:many|much|old|tall|high|deep|long|far|big|large|wide|heavy|fast|often|hot|cold"
     r"|thick)"
     r"\b|\b(?:wie (?:viele?|hoch|alt|lang|groß|weit|tief|schwer|heißt|hieß)|hoe (?:oud|hoog|lang"
@@ -32,7 +32,7 @@ _NUMBER: Final = guarded(
     r"|à quelle|de quelle|dans quel|en qué|de qué|em que|in che|in quale|a che)",
     re.IGNORECASE,
 )
-_WHAT: Final = guarded(
+_WHAT: Final = compile_guarded(
     r"\bwhat(?:['\u2019]s| is| was| are| were)? (?:the |a |an )?(?!best\b|difference|point of"
     r"|meaning"
     r"|purpose|importance|role|impact|effect|advantage|disadvantage|benefit|reason|cause|way"
@@ -43,11 +43,11 @@ _WHAT: Final = guarded(
     r"|by|from|to|that|on|with|between|at|comes|came|stands|took|name)\b",
     re.IGNORECASE,
 )
-_CZECH: Final = guarded(
+_CZECH: Final = compile_guarded(
     r"\b(?:kter(?:ý|á|é|ou|ých|ým|ými|ém|ého)|jak(?:ý|á|é|ou|ým|ém|ého|\w+ (?:je|byl)))\b",
     re.IGNORECASE,
 )
-_NAME_IT: Final = guarded(
+_NAME_IT: Final = compile_guarded(
     r"^\W*(?:name the|name of|identify the (?:capital|author|year|city|country)|in (?:what|which)"
     r"|on (?:what|which)|at (?:what|which)|from (?:what|which)|what (?:year|country|city|colou?r"
     r"|language|river|animal|planet|element|state|company|day|date|month|team|band|film|movie|book"
@@ -56,18 +56,18 @@ _NAME_IT: Final = guarded(
     re.IGNORECASE,
 )
 
-_IS_IT: Final = guarded(
+_IS_IT: Final = compile_guarded(
     r"^\W*(?:is|are|was|were|did|does|do|has|have|had|can|could|will|would) (?:the |a |an )?"
     r"(?!i\b|you\b|we\b|it\b|this\b|that\b|these\b|those\b|there\b|my\b|your\b|our\b|she\b|he\b"
     r"|they\b)[^?]{3,140}\?\W*$",
     re.IGNORECASE,
 )
-_CHINESE: Final = guarded(
+_CHINESE: Final = compile_guarded(
     "(?:谁|什么时候|何时|哪(?:一|个|位|年|里|国|座|些|种|部)|多少|几(?:个|年|岁|次|位)"
     "|(?:首都|作者|名字|名称|货币)(?:是|叫)什么|誰|いつ|どこ|何年|何人|누구|언제|어디|кто|когда|где|сколько|какой|какая)"
 )
 # Words of requests for something other than a fact.
-_OTHER: Final = guarded(
+_OTHER: Final = compile_guarded(
     r"\b(?:how (?:do|can|should|could|would|might|did you|to|are you|does (?:this|it|one))|why"
     r"|what if|what do you|explain|describe|discuss|compare|contrast|suggest|recommend|advise|tips"
     r"|ideas|write an?|compose an?|create|generate|design an?|draft|rewrite|rephrase|paraphrase"
@@ -81,7 +81,7 @@ _OTHER: Final = guarded(
     r"|为什么|怎么|如何|(?:帮我|请|来|要)写|写一|翻译|解释|总结|选出|下列|以下",
     re.IGNORECASE,
 )
-_ABOUT_US: Final = guarded(
+_ABOUT_US: Final = compile_guarded(
     r"\bi['\u2019]m\b|\bi (?:am|have|do|can|was|want|need|should|would|think|get|see|had|will|could"
     r"|did|know|use|feel|like|find|go|make|buy|eat|take|pay|must|just)\b|\b(?:do|did|can|should|am"
     r"|could|would|may|must|will|have|if|that|when) i\b|\b(?:my|mine|our|ours|your|yours)\b"
@@ -90,20 +90,20 @@ _ABOUT_US: Final = guarded(
     r"|is the\b)",
     re.IGNORECASE,
 )
-_WITHOUT_NAME: Final = guarded(
+_WITHOUT_NAME: Final = compile_guarded(
     r"^\W*(?:who|what|when|where|which|how \w+)\b(?: (?:is|was|are|were|did|does|do|will|has|had)"
     r"\b)?(?: (?:it|he|she|they|that|them|him|her|one|there))\b(?: \w+){0,2}\W*$",
     re.IGNORECASE,
 )
-_OPTION: Final = guarded(r"(?:^|[\n\s])\(?[A-Da-d][).:]\s|\(i+\)")
-_CODE: Final = guarded(r"[{};=<>\\$]|```|->|\bdef \w")
-_ARITHMETIC: Final = guarded(
+_OPTION: Final = compile_guarded(r"(?:^|[\n\s])\(?[A-Da-d][).:]\s|\(i+\)")
+_CODE: Final = compile_guarded(r"[{};=<>\\$]|```|->|\bdef \w")
+_ARITHMETIC: Final = compile_guarded(
     r"\d\s+-\s+\d|\d\s*(?:[+*/^\u00d7\u00f7]|times|plus|minus|divided by|percent of|% of"
     r"|squared)\s*\d"
     r"|\d\s*% of|\b(?:square root|sum of \d|product of \d|factorial)",
     re.IGNORECASE,
 )
-_WORD_PROBLEM: Final = guarded(
+_WORD_PROBLEM: Final = compile_guarded(
     r"\b(?:altogether|in total|combined|left over|(?:are|is|were|was|does \w+ have) left|remain\w*"
     r"|twice|thrice|half (?:of|as|that)|(?:two|three|four|five) times|how many more|percent\w*"
     r"|probability|integers?|whole numbers?|how many (?:different )?ways|perfect squares?|prime"
@@ -111,17 +111,17 @@ _WORD_PROBLEM: Final = guarded(
     r"|total)\b",
     re.IGNORECASE,
 )
-_MATHEMATICS: Final = guarded(
+_MATHEMATICS: Final = compile_guarded(
     r"\b(?:integers?|whole numbers?|how many (?:different )?ways|perfect squares?|prime factors?"
     r"|divisible by|digits|right triangle|perimeter of|vertices|probability)\b",
     re.IGNORECASE,
 )
-_CHANGE: Final = guarded(
+_CHANGE: Final = compile_guarded(
     r"\bpercentage change|\bdifference (?:in|between)|\baverage value|\bchange in\b"
     r"|\bincrease in\b",
     re.IGNORECASE,
 )
-_UNITS: Final = guarded(
+_UNITS: Final = compile_guarded(
     r"\bhow many [\w ]{2,25} (?:are|is|in|make)(?: there)?(?: in)? (?:\d|two|three|four|five|six"
     r"|half|an? (?:hour|minute|day|week|kilo\w*|meter|metre|mile|foot|inch|yard|pound|gallon"
     r"|lit(?:er|re)|dozen|byte))"
@@ -130,14 +130,14 @@ _UNITS: Final = guarded(
     r"|\bwhat time\b|\bweather\b",
     re.IGNORECASE,
 )
-_DOCUMENT: Final = guarded(
+_DOCUMENT: Final = compile_guarded(
     r"\||\b(?:context|passage|document|text|table|article|notes|policy|information|facts|excerpt"
     r"|paragraph|rules?|report|data)\b",
     re.IGNORECASE,
 )
-_PARTS: Final = guarded(r"(?<=[^\d\W]{3}[.!?])\s+(?=\S)|\n+")
+_PARTS: Final = compile_guarded(r"(?<=[^\d\W]{3}[.!?])\s+(?=\S)|\n+")
 _MAY_PART: Final = re.compile(r"[.!?]\s|\n")  # is in every text that `_PARTS` splits
-_FIGURE: Final = guarded(r"(?<![\w.])\d+(?:[.,]\d+)?(?![\w])")
+_FIGURE: Final = compile_guarded(r"(?<![\w.])\d+(?:[.,]\d+)?(?![\w])")
 
 
 def needs_facts(conversation: Conversation) -> bool:

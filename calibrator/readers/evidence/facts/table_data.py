@@ -53,7 +53,7 @@ class Country:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class TableFact:
     """The answer to a question: in words, accepted answers, and other answers of the same kind."""
 
     text: str
@@ -98,16 +98,18 @@ def elements() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 @cache
-def plain_facts() -> dict[str, Fact]:
+def plain_facts() -> dict[str, TableFact]:
     """Load the facts by question: with accepted answers, and how many there are of something."""
     found = {}
     for keys, accepted, others in _lines("plain_facts.tsv"):
         for key in _names(keys):
             text = f"{key}: {accepted.split('|')[0]}"
-            found[key] = Fact(text, _names(accepted), _names(others))
+            found[key] = TableFact(text, _names(accepted), _names(others))
     for keys, number in _lines("numbers.tsv"):
         for key in _names(keys):
-            found[f"how many {key}"] = Fact(f"how many {key}: {number}", (number,), is_number=True)
+            found[f"how many {key}"] = TableFact(
+                f"how many {key}: {number}", (number,), is_number=True
+            )
     return found
 
 

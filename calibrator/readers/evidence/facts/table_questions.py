@@ -11,7 +11,7 @@ from calibrator.readers.evidence.facts.table_data import (
     MONTHS,
     PLANETS,
     WEEKDAYS,
-    Fact,
+    TableFact,
     all_of,
     countries,
     elements,
@@ -64,7 +64,7 @@ _CONTINENT: Final = re.compile(
 )
 
 
-def _country_fact(question: str) -> Fact | None:
+def _country_fact(question: str) -> TableFact | None:
     """Read questions on capital, currency, language and continent of a country."""
     kinds: tuple[tuple[re.Pattern[str], str, str], ...] = (
         (_CAPITAL, "capitals", "the capital of"),
@@ -82,7 +82,9 @@ def _country_fact(question: str) -> Fact | None:
             return None
         accepted: tuple[str, ...] = getattr(country, kind)
         text = f"{words} {country.name} is {_title(accepted[0])}"
-        return Fact(text, _with_base(accepted, kind), all_of(kind), is_capital=kind == "capitals")
+        return TableFact(
+            text, _with_base(accepted, kind), all_of(kind), is_capital=kind == "capitals"
+        )
     return None
 
 
@@ -97,7 +99,7 @@ def _title(name: str) -> str:
     return name.title() if name not in ("euro", "yen", "rand", "won", "sol") else name
 
 
-def _capital_fact(question: str) -> Fact | None:
+def _capital_fact(question: str) -> TableFact | None:
     """Read questions for the country of a capital, and whether a city is a capital."""
     match = _CAPITAL_OF.fullmatch(question)
     by_name = countries()
@@ -107,7 +109,7 @@ def _capital_fact(question: str) -> Fact | None:
         if not names:
             return None
         text = f"{_title(city)} is the capital of {by_name[names[0]].name}"
-        return Fact(text, names, tuple(by_name))
+        return TableFact(text, names, tuple(by_name))
     match = _IS_CAPITAL.fullmatch(question)
     if match is None:
         return None
@@ -116,7 +118,7 @@ def _capital_fact(question: str) -> Fact | None:
     if country is None or (city not in all_of("capitals")):
         return None
     answer = "yes" if city in country.capitals else "no"
-    return Fact(f"the capital of {country.name} is {_title(country.capitals[0])}", (answer,))
+    return TableFact(f"the capital of {country.name} is {_title(country.capitals[0])}", (answer,))
 
 
 _SYMBOL: Final = re.compile(
@@ -137,7 +139,7 @@ def _elements_by_name() -> dict[str, int]:
     return {name: at for at, (_, names) in enumerate(elements()) for name in names}
 
 
-def _element_fact(question: str) -> Fact | None:
+def _element_fact(question: str) -> TableFact | None:
     """Read questions on chemical elements."""
     table, by_name = elements(), _elements_by_name()
     if match := _SYMBOL.fullmatch(question) or _ATOMIC.fullmatch(question):
@@ -147,18 +149,18 @@ def _element_fact(question: str) -> Fact | None:
         symbol, names = table[at]
         if "number" in question:
             text = f"the atomic number of {names[0]} is {at + 1}"
-            return Fact(text, (str(at + 1),), is_number=True)
+            return TableFact(text, (str(at + 1),), is_number=True)
         others = _symbols(each.lower() for each, _ in table if each != symbol)
-        return Fact(f"the symbol of {names[0]} is {symbol}", (symbol.lower(),), others)
+        return TableFact(f"the symbol of {names[0]} is {symbol}", (symbol.lower(),), others)
     if match := _BY_NUMBER.fullmatch(question):
         number = int(match.group("number"))
         if 1 <= number <= len(table):
             names = table[number - 1][1]
-            return Fact(f"element {number} is {names[0]}", names, tuple(by_name))
+            return TableFact(f"element {number} is {names[0]}", names, tuple(by_name))
     if match := _BY_SYMBOL.fullmatch(question):
         for symbol, names in table:
             if match.group("symbol") == symbol.lower():
-                return Fact(f"{symbol} is the symbol of {names[0]}", names, tuple(by_name))
+                return TableFact(f"{symbol} is the symbol of {names[0]}", names, tuple(by_name))
     return None
 
 
@@ -182,18 +184,18 @@ _NTH: Final = re.compile(
 )
 
 
-def _calendar_fact(question: str) -> Fact | None:
+def _calendar_fact(question: str) -> TableFact | None:
     """Read questions on leap years, months, weekdays and the order of the planets."""
     if match := _LEAP.fullmatch(question):
         year = int(match.group("year"))
         is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
         text = f"{year} is {'' if is_leap else 'not '}a leap year"
-        return Fact(text, ("yes" if is_leap else "no",))
+        return TableFact(text, ("yes" if is_leap else "no",))
     if match := _MONTH_DAYS.fullmatch(question):
         month = match.group("month")
         if month in MONTHS and month != "february":
             days = str(_DAYS[MONTHS.index(month)])
-            return Fact(f"{month.title()} has {days} days", (days,), is_number=True)
+            return TableFact(f"{month.title()} has {days} days", (days,), is_number=True)
         return None
     if match := _NEXT.fullmatch(question):
         for names in (MONTHS, WEEKDAYS):
@@ -201,12 +203,12 @@ def _calendar_fact(question: str) -> Fact | None:
                 step = 1 if match.group("way") == "after" else -1
                 found = names[(names.index(match.group("name")) + step) % len(names)]
                 text = f"{match.group('way')} {match.group('name').title()} comes {found.title()}"
-                return Fact(text, (found,), names)
+                return TableFact(text, (found,), names)
     if (match := _NTH.fullmatch(question)) and match.group("n") in _ORDINALS:
         names = PLANETS if "sun" in question else MONTHS if "month" in question else ()
         at = _ORDINALS[match.group("n")]
         if at < len(names):
-            return Fact(f"{names[at].title()} is the {match.group('n')}", (names[at],), names)
+            return TableFact(f"{names[at].title()} is the {match.group('n')}", (names[at],), names)
     return None
 
 
@@ -223,7 +225,7 @@ _WHERE: Final = re.compile(
 _HOW_MANY: Final = re.compile(r"how many (?P<key>.{4,50})")
 
 
-def _plain_fact(question: str) -> Fact | None:
+def _plain_fact(question: str) -> TableFact | None:
     """Read questions for a superlative, a formula or a number that the tables list."""
     facts = plain_facts()
     if match := _HOW_MANY.fullmatch(question):
@@ -246,7 +248,7 @@ def _plain_fact(question: str) -> Fact | None:
     return None
 
 
-_READERS: Final[tuple[Callable[[str], Fact | None], ...]] = (
+_READERS: Final[tuple[Callable[[str], TableFact | None], ...]] = (
     _country_fact,
     _capital_fact,
     _element_fact,
@@ -255,7 +257,7 @@ _READERS: Final[tuple[Callable[[str], Fact | None], ...]] = (
 )
 
 
-def fact_asked_for(question: str) -> Fact | None:
+def fact_asked_for(question: str) -> TableFact | None:
     """Return the fact that a question asks for; None if the tables have no answer.
 
     The question is folded and has no final sign.

@@ -12,7 +12,7 @@ from typing import Final
 
 from calibrator.readers.evidence.acts import without_opening
 from calibrator.readers.evidence.conversation import Conversation
-from calibrator.readers.evidence.facts.table_data import Fact, fold
+from calibrator.readers.evidence.facts.table_data import TableFact, fold
 from calibrator.readers.evidence.facts.table_questions import fact_asked_for
 from calibrator.readers.evidence.finding import Finding
 from calibrator.readers.evidence.number_words import NUMBER_WORDS
@@ -62,7 +62,7 @@ def check_facts(conversation: Conversation, reply: str) -> Finding | None:
     return Finding(is_right, 3.0 if is_right else -3.0, reason)
 
 
-def _compare(fact: Fact, question: str, said: str) -> bool | None:
+def _compare(fact: TableFact, question: str, said: str) -> bool | None:
     """Return True for an accepted answer, False for another one, None for neither or both."""
     text = fold(said)
     if _HEDGE.search(text):
@@ -119,7 +119,7 @@ def _is_other_name(question: str, said: str) -> bool:
     )
 
 
-def _compare_number(fact: Fact, question: str, text: str) -> bool | None:
+def _compare_number(fact: TableFact, question: str, text: str) -> bool | None:
     wanted = float(fact.accepted[0])
     asked = set(_figures(question))
     found = {number for number in _figures(text) if number not in asked}

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.trees import Trees
-from calibrator.features.weights import under
+from calibrator.features.weights import arrays_under
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.task import form, wording
 from calibrator.readers.evidence.task.request import read_request
-from calibrator.readers.evidence.task.wording import Wording
+from calibrator.readers.evidence.task.wording import TaskWording
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
@@ -36,8 +36,8 @@ class TaskFamiliarity:
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self._state = dict(state)
-        self.wording = Wording.from_state(under(state, _WORDING))
-        self._trees = Trees(under(state, _TREES), WIDTH)
+        self.wording = TaskWording.from_state(arrays_under(state, _WORDING))
+        self._trees = Trees(arrays_under(state, _TREES), WIDTH)
         self._threshold = float(state["threshold"][0])
 
     def strangeness(self, conversation: Conversation, *, has_tools: bool = False) -> float:
@@ -47,7 +47,7 @@ class TaskFamiliarity:
         """
         request = read_request(conversation, has_tools=has_tools)
         row = np.array(
-            [[*form.form_of(request), *self.wording.of(wording.places_of(request))]], np.float32
+            [[*form.form_of(request), *self.wording.read(wording.places_of(request))]], np.float32
         )
         return float(self.of_rows(row)[0])
 
@@ -66,5 +66,5 @@ class TaskFamiliarity:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TaskFamiliarity | None:
         """Load the arrays of `to_state`; None for weights without them."""
-        own = under(state, PREFIX)
+        own = arrays_under(state, PREFIX)
         return cls(own) if own else None

@@ -6,8 +6,8 @@ import re
 from math import log1p
 from typing import Final
 
-from calibrator.readers.evidence.task.request import Request
-from calibrator.text.guarded import guarded
+from calibrator.readers.evidence.task.request import TaskRequest
+from calibrator.text.guarded import compile_guarded
 
 _DIGITS: Final = b"0123456789"
 _CAPITALS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -22,10 +22,10 @@ _SCRIPTS: Final = {  # first bytes of characters in UTF-8
 }
 _MARKS: Final = '?$\\|{}[]":;`=(<,#*_^/'
 _OPTION: Final = re.compile(r"^[ \t]*\(?[A-Ja-j][.):][ \t]*\S", re.MULTILINE)
-_INLINE_OPTION: Final = guarded(r"[(\s][A-Ea-e]\)[ \t]*\w")
+_INLINE_OPTION: Final = compile_guarded(r"[(\s][A-Ea-e]\)[ \t]*\w")
 _BULLET: Final = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,2}[.)])[ \t]", re.MULTILINE)
-_FIELD: Final = guarded(r"^[^\W\d][\w \t/-]{0,24}:", re.MULTILINE)
-_CODE: Final = guarded(
+_FIELD: Final = compile_guarded(r"^[^\W\d][\w \t/-]{0,24}:", re.MULTILINE)
+_CODE: Final = compile_guarded(
     r"^[ \t]*(?:def|class|return|import|function|const|var|void|int|SELECT|for|if)\b"
     r"[^\n]{0,60}[({;:=]",
     re.MULTILINE,
@@ -62,7 +62,7 @@ NAMES: Final = (
 WIDTH: Final = len(NAMES)
 
 
-def form_of(request: Request) -> list[float]:
+def form_of(request: TaskRequest) -> list[float]:
     """Return the numbers of a request in the order of `NAMES`.
 
     Sizes are logarithms, shares are of bytes or words.

@@ -35,7 +35,7 @@ _GENERIC: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TaskRequest:
     """The ends and the words of a request, and the sizes of the texts beside it."""
 
     text: str  # the head, and the tail of a longer request after a line break
@@ -50,7 +50,7 @@ class Request:
     has_tools: bool
 
 
-def read_request(conversation: Conversation, *, has_tools: bool = False) -> Request:
+def read_request(conversation: Conversation, *, has_tools: bool = False) -> TaskRequest:
     """Read the parts of a conversation that show its kind, in bounded time."""
     asked = conversation.request
     text = asked[: HEAD + TAIL].strip()
@@ -58,7 +58,7 @@ def read_request(conversation: Conversation, *, has_tools: bool = False) -> Requ
         text = f"{asked[:HEAD].strip()}\n{asked[-TAIL:].strip()}"
     last = text[text.rfind("\n\n") + 2 :] if "\n\n" in text else ""
     words = _words(text[:360])
-    return Request(
+    return TaskRequest(
         text=text,
         length=len(asked),
         lines=asked.count("\n", 0, COUNTED) + 1,

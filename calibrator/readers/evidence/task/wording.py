@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.readers.evidence.task.request import Request
+from calibrator.readers.evidence.task.request import TaskRequest
 
 Array = NDArray[np.generic]
 
@@ -35,7 +35,7 @@ class Places:
     tail: list[int]
 
 
-def places_of(request: Request) -> Places:
+def places_of(request: TaskRequest) -> Places:
     """Return the indexes of a request in the tables; a repeated n-gram counts once."""
     head, tail, last = request.head, request.tail[-LAST_WORDS:], request.last
     first = head[:FIRST_WORDS]
@@ -64,7 +64,7 @@ def _word_bit(word: str) -> int:
     return crc32(word.encode("utf-8", "replace")) % VOCABULARY
 
 
-class Wording:
+class TaskWording:
     """Weights (BUCKETS,) of n-grams in log-odds of an unknown task, and bits of known words."""
 
     def __init__(self, weights: Array, bias: float, known: Array) -> None:
@@ -74,7 +74,7 @@ class Wording:
         if self.weights.shape != (BUCKETS,) or self.known.shape != (VOCABULARY,):
             raise ValueError("tables of wording of another size")
 
-    def of(self, places: Places) -> list[float]:
+    def read(self, places: Places) -> list[float]:
         """Return the log-odds of an unknown task, and the share of known words at both ends."""
         odds = float(self.weights[places.ngrams].sum()) + self.bias
         return [odds, self._share(places.head), self._share(places.tail)]
@@ -83,7 +83,7 @@ class Wording:
         return float(self.known[bits].sum()) / len(bits) if bits else 1.0
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Array]) -> Wording:
+    def from_state(cls, state: Mapping[str, Array]) -> TaskWording:
         """Load the arrays of a wording. Raises KeyError for a missing one."""
         scale, bias = (float(each) for each in state["scales"])
         return cls(state["weights"].astype(np.float32) * scale, bias, state["known"])

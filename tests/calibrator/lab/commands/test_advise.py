@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calibrator.lab.commands.advise import _lines, next_command, own_auroc
-from calibrator.lab.judging.evaluation.advice import Advice, Ranking, advise
+from calibrator.lab.judging.evaluation.advice import Advice, RankingCheck, advise
 from calibrator.metrics.intervals import auroc_interval
 from calibrator.metrics.metrics import Floats, auroc, expected_auroc
 from calibrator.recalibration.curves import logit, sigmoid
@@ -142,7 +142,7 @@ def test_healthy_deployments_raise_few_false_alarms() -> None:
         kept = truth >= (0.0, 0.5)[n // 4 % 2]
         questions = np.repeat(np.arange(300), 2)[kept]
         interval = auroc_interval(right[kept].astype(int), truth[kept], questions, resamples=300)
-        alarms += Ranking(interval, expected_auroc(truth[kept]), own=0.9).is_degraded
+        alarms += RankingCheck(interval, expected_auroc(truth[kept]), own=0.9).is_degraded
     assert alarms <= 10
 
 

@@ -22,12 +22,12 @@ from typer.testing import CliRunner
 from calibrator import Item, JudgingError, OutputError, Progress, Score
 from calibrator.lab.commands.app import cli
 from calibrator.lab.commands.studies.report import files_in
-from calibrator.lab.judging.baselines.samples import Samples
+from calibrator.lab.judging.baselines.samples import ReplySamples
 from calibrator.lab.paper.catalogue import CATALOGUE, Entry
 from calibrator.lab.paper.paper_numbers import paper_lines
-from calibrator.lab.paper.run import Asked, make_report
-from calibrator.lab.paper.sections.scored import Extent, Scored
-from calibrator.lab.paper.sections.tables import Table, columns_of
+from calibrator.lab.paper.run import ReportRequest, make_report
+from calibrator.lab.paper.sections.scored import Extent, ScoredRows
+from calibrator.lab.paper.sections.tables import ReportTable, columns_of
 from calibrator.lab.studies.probes import sample
 from calibrator.rows.rows import Row, labels_of, parse_row
 from tests.builders.labelled_rows import labelled, raw_rows, write
@@ -61,8 +61,10 @@ def silent(title: str, total: int) -> Iterator[Progress]:
     yield Progress(title, total, is_terminal=False)
 
 
-def scored(rows: Sequence[Row], most: int = 10**9, train: Sequence[Row] = ()) -> Scored:
-    return Scored(rows, WordScorer(most), silent, lambda: train, QUICK, frozenset({"gpt-small"}))
+def scored(rows: Sequence[Row], most: int = 10**9, train: Sequence[Row] = ()) -> ScoredRows:
+    return ScoredRows(
+        rows, WordScorer(most), silent, lambda: train, QUICK, frozenset({"gpt-small"})
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,7 @@ def report(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a whole report, with the tables that train."""
     folder = tmp_path_factory.mktemp("report") / "whole"
     made = make_report(
-        scored(rows, train=labelled(300, seed=1)), folder, Asked(COMMAND, is_retrained=True)
+        scored(rows, train=labelled(300, seed=1)), folder, ReportRequest(COMMAND, is_retrained=True)
     )
     assert {one.id for one in made} == {one.id for one in CATALOGUE}
     return folder
@@ -127,7 +129,7 @@ def test_the_main_table_is_judged_on_the_other_half(report: Path, rows: list[Row
 
 def test_stated_confidences_are_scikit_learns(report: Path, rows: list[Row]) -> None:
     """I01, I02, I03: raw, Platt and isotonic on the rows that state one."""
-    stated = scored(rows).stated
+    stated = scored(rows).stated_rows
     fitted, judged = stated.halves
     y = labels_of(stated.rows)
     x = np.array([[row.verbalized_confidence or 0.0] for row in stated.rows])
@@ -189,7 +191,7 @@ def test_recalibration_is_plain_and_with_a_prior(report: Path) -> None:
 
 def test_a_stated_confidence_can_stand_beside(report: Path, rows: list[Row]) -> None:
     """N06: with it as a second feature the fit is scikit-learn's without a penalty."""
-    stated = scored(rows).stated
+    stated = scored(rows).stated_rows
     fitted, judged = stated.halves
     p = stated.confidence()
     said = [row.verbalized_confidence or 0.0 for row in stated.rows]
@@ -231,11 +233,11 @@ def test_asked_baselines_stand_beside_the_calibrator(tmp_path: Path) -> None:
             raw | judged | {"samples": texts, "token_logprobs": logprobs, "top_logprobs": tops}
         )
     rows = [parse_row(raw) for raw in raws]
-    make_report(scored(rows), tmp_path / "r", Asked(COMMAND, ["asked"]))
+    make_report(scored(rows), tmp_path / "r", ReportRequest(COMMAND, ["asked"]))
     found = table(tmp_path / "r", "asked")
     y = labels_of(rows)
     assert (found["judge j"]["auroc"], found["judge j"]["calls"]) == (1.0, 1)
-    entropies = [Samples(row.answer, raw["samples"]).semantic_entropy()
+    entropies = [ReplySamples(row.answer, raw["samples"]).semantic_entropy()
                  for row, raw in zip(rows, raws, strict=True)]  # fmt: skip
     line = found["semantic entropy, 6 samples"]
     assert line["auroc"] == pytest.approx(roc_auc_score(y, entropies), abs=1e-6)
@@ -293,7 +295,7 @@ def test_an_interrupted_report_goes_on_to_the_same_files(
     rows: list[Row], tmp_path: Path, batches: int, left: int
 ) -> None:
     """Wherever it is interrupted; only the times differ."""
-    some = Asked(COMMAND, ["main", "probes", "swap", "failures"])
+    some = ReportRequest(COMMAND, ["main", "probes", "swap", "failures"])
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     with pytest.raises(KeyboardInterrupt):
         make_report(scored(rows[:400], batches), broken, some)
@@ -309,7 +311,7 @@ def test_an_interrupted_report_goes_on_to_the_same_files(
 
 def test_of_other_rows_everything_is_made_anew(rows: list[Row], tmp_path: Path) -> None:
     """A folder never mixes two reports, and nothing of somebody else's is overwritten."""
-    asked, said = Asked(COMMAND, ["failures"]), list[str]()
+    asked, said = ReportRequest(COMMAND, ["failures"]), list[str]()
     make_report(scored(rows[:200]), tmp_path / "r", asked)
     [first] = [one for one in make_report(scored(rows[:200]), tmp_path / "r", asked, said.append)
                if one.id == "failures"]  # fmt: skip
@@ -324,7 +326,7 @@ def test_of_other_rows_everything_is_made_anew(rows: list[Row], tmp_path: Path) 
         make_report(scored(rows[:200]), other, asked)
 
 
-def _rows(tables: list[Table]) -> object:
+def _rows(tables: list[ReportTable]) -> object:
     [one] = [each for each in tables if each.id == "failures"]
     return next(line.values["rows"] for line in one.lines if line.label == "all")
 
@@ -334,7 +336,7 @@ def test_the_line_over_sizes_is_that_of_its_points(
 ) -> None:
     """K08: so much AUROC for ten times the rows, and how well a line fits."""
     monkeypatch.setattr("calibrator.lab.studies.studies.SIZES", (60, 150))
-    asked = Asked(COMMAND, only=["size"], is_retrained=True)
+    asked = ReportRequest(COMMAND, only=["size"], is_retrained=True)
     tables = make_report(scored(rows[:300], train=labelled(300, seed=1)), tmp_path / "r", asked)
     [made] = [each for each in tables if each.id == "size"]
     own = [one.values for one in made.lines if not one.is_paper]
@@ -351,7 +353,9 @@ def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
     raws = [{**raw, "verbalized_confidence": None} for raw in raw_rows(200, seed=3)]
     rows = [row for row in labelled(200, seed=3) if row.verbalized_confidence is None]
     assert len(raws) > len(rows) > 0
-    made = {one.id: one for one in make_report(scored(rows), tmp_path / "r", Asked(COMMAND))}
+    made = {
+        one.id: one for one in make_report(scored(rows), tmp_path / "r", ReportRequest(COMMAND))
+    }
     assert "state a confidence" in made["stated"].note
     assert made["size"].state == "training"
     assert "--retrain" in (tmp_path / "r" / "index.html").read_text()
@@ -360,7 +364,7 @@ def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
 def test_an_unknown_table_is_told(rows: list[Row], tmp_path: Path) -> None:
     """With the names that there are."""
     with pytest.raises(JudgingError, match="no table is called 'mian'; there are main, stated"):
-        make_report(scored(rows), tmp_path / "r", Asked(COMMAND, ["mian"]))
+        make_report(scored(rows), tmp_path / "r", ReportRequest(COMMAND, ["mian"]))
     assert not (tmp_path / "r").exists()
 
 

@@ -25,7 +25,7 @@ from calibrator.lab.reporting.figures import (
 from calibrator.lab.reporting.model_card import BEGIN, BEGIN_OF, END, figures_of, update_card
 from calibrator.lab.reporting.report import names_conclusion, render
 from calibrator.lab.studies.probes import probe
-from calibrator.lab.studies.studies import Entry, Study
+from calibrator.lab.studies.studies import Study, StudyEntry
 from calibrator.metrics.intervals import Interval
 from calibrator.metrics.metrics import reliability
 from calibrator.metrics.numbers import NO_FIGURE, chance_text, figure, p_text
@@ -58,7 +58,7 @@ SIZE = Study(
     "size",
     "TF-IDF",
     [
-        Entry(f"{n} rows", n, 400, 0.5, a, a - 0.02, a + 0.02, a, 0.1)
+        StudyEntry(f"{n} rows", n, 400, 0.5, a, a - 0.02, a + 0.02, a, 0.1)
         for n, a in [(500, 0.6), (1_000, 0.65), (5_000, 0.7)]
     ],
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calibrator import FakeScorer, Item, JudgingError, Score
-from calibrator.lab.judging.baselines.tfidf import WordCounts
+from calibrator.lab.judging.baselines.tfidf import WordPairCounts
 from calibrator.lab.studies.probes import (
     PROBES,
     REDACTED,
@@ -297,7 +297,7 @@ def test_several_are_left_out_by_one_fit(train: list[Row], test_rows: list[Row])
 def test_more_rows_help(test_rows: list[Row]) -> None:
     """K08: on words that carry something, TF-IDF gains with rows."""
     train = labelled(2_400, seed=3)
-    counts = WordCounts([*train, *test_rows])
+    counts = WordPairCounts([*train, *test_rows])
     found = run("size", "TF-IDF", lambda a, b: counts.scores(a, b, "served"), train, test_rows)
     first, *_, last = (entry.auroc for entry in found.entries)
     assert 0.6 < first < last

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from calibrator.errors import TrainingError
 from calibrator.lab.studies.embedded_fit import EmbeddedFit
 from calibrator.lab.training.fits.inspection.lessons import ELSEWHERE
-from calibrator.lab.training.run import TrainConfig, base_folder, prepare, selected
+from calibrator.lab.training.run import TrainConfig, base_folder, prepare, read_selection
 from calibrator.lab.training.shared_reading import SharedReading
 from calibrator.rows.rows import Row, parse_row
 from calibrator.text.layout import load_tokenizer
@@ -86,7 +86,7 @@ def test_a_fold_learns_of_nothing_that_is_left_out(
     """Examples, base rate, validation and lessons are of the fold's rows alone."""
     tokenizer = load_tokenizer(base_folder())
     fold = without(config, rows, tmp_path)
-    shared = SharedReading(config, tokenizer)(fold, tokenizer, chosen=selected(fold))
+    shared = SharedReading(config, tokenizer)(fold, tokenizer, chosen=read_selection(fold))
     alone = prepare(fold, tokenizer)
     told = [
         [(e.source_model, e.question_id, e.benchmark, e.target) for e in each.train]
@@ -111,7 +111,9 @@ def test_a_fold_learns_of_nothing_that_is_left_out(
         (each.row.question, each.row.model, each.row.answer) for each in lessons if each.row
     } <= own
     assert {each.reply for each in lessons} - {""} <= replies
-    every = SharedReading(config, tokenizer)(config, tokenizer, chosen=selected(config)).taught
+    every = SharedReading(config, tokenizer)(
+        config, tokenizer, chosen=read_selection(config)
+    ).taught
     assert every is not None
     assert len(lessons) < len(shared.taught.lessons) < len(every.lessons)
 
@@ -119,6 +121,6 @@ def test_a_fold_learns_of_nothing_that_is_left_out(
 def test_no_row_for_validation_is_told(rows: list[Row], config: TrainConfig) -> None:
     """A fold whose questions all fell to one side is refused as it is elsewhere."""
     tokenizer = load_tokenizer(base_folder())
-    kept, _, calls = selected(config)
+    kept, _, calls = read_selection(config)
     with pytest.raises(TrainingError, match="none is left for validation"):
         SharedReading(config, tokenizer)(config, tokenizer, chosen=(kept, [], calls))

@@ -18,7 +18,7 @@ from calibrator.features.tower import tower_row
 from calibrator.lab.commands.train import report
 from calibrator.lab.studies.trained.beside_shipped import AT_ONCE, beside_shipped
 from calibrator.lab.training import tower_stage
-from calibrator.lab.training.run import Run, TrainConfig, prepare, selected
+from calibrator.lab.training.run import TrainConfig, TrainingRun, prepare, read_selection
 from calibrator.lab.training.stages.forest import ForestConfig
 from calibrator.lab.training.stages.tower import TowerConfig
 from calibrator.lab.training.train import train
@@ -86,7 +86,7 @@ def test_a_run_ends_beside_the_shipped_calibrator(
         told,
     )
     assert found is not None, told
-    held = [row for row in selected(config)[1] if share_of(row.question_id) < SHARE]
+    held = [row for row in read_selection(config)[1] if share_of(row.question_id) < SHARE]
     assert int(found[1]) == len(held) >= 30
     assert found[3] == found[4] == str(finished)
 
@@ -138,7 +138,7 @@ def test_a_forest_is_optional(
     rows = [tower_row(items[0].question, items[0].answer, *pieces)]
     odds = scorer.parts.tower.logits(rows, names)
     if scorer.parts.forest is not None:
-        odds = scorer.parts.forest.joined(odds, rows, names)
+        odds = scorer.parts.forest.join_odds(odds, rows, names)
     assert logit(wrong.score) == pytest.approx(odds[0], abs=1e-6)
     again = train(tmp_path, alone, lambda _: None)  # from the fitted tower
     assert sha256_of(again / "model.safetensors") == read_config(made).weights_sha256
@@ -202,7 +202,7 @@ def test_the_checkpoint_scores(finished: Path) -> None:
 
 def test_no_validation_question_is_trained_on(config: TrainConfig, finished: Path) -> None:
     """D04: what a run measures itself on, it has not seen; and no row is trained on twice."""
-    run = Run(finished.parent, config, lambda _: None)
+    run = TrainingRun(finished.parent, config, lambda _: None)
     data = prepare(config, run.tokenizer)
     asked = {row.question_id for row in data.rows}
     held = {f"q{n}" for n in range(40)} - asked
@@ -217,7 +217,7 @@ def test_no_validation_question_is_trained_on(config: TrainConfig, finished: Pat
 
 def test_outliers_carry_the_base_rate(config: TrainConfig, finished: Path) -> None:
     """Text of no benchmark's kind has a soft label and no tags."""
-    run = Run(finished.parent, config, lambda _: None)
+    run = TrainingRun(finished.parent, config, lambda _: None)
     data = prepare(config, run.tokenizer)
     outliers = [example for example in data.train if example.benchmark is None]
     assert len(outliers) == round(len(data.rows) * config.outlier_share) > 0
@@ -249,5 +249,5 @@ def test_a_run_that_never_began_does_not_take_its_folder(
     none_held = replace(few, selection=Selection(validation_share=0.0))
     with pytest.raises(TrainingError, match="too few questions: none is left for validation"):
         train(tmp_path / "run", none_held, lambda _: None)
-    Run(tmp_path / "run", config, lambda _: None)
+    TrainingRun(tmp_path / "run", config, lambda _: None)
     assert json.loads((tmp_path / "run" / "train.json").read_text())["name"] == "tiny-run"

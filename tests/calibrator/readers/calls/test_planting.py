@@ -18,7 +18,7 @@ from calibrator.lab.data.calls.worlds import scenes
 from calibrator.lab.training.fits.calls import CallConfig, fit_calls
 from calibrator.readers.calls import CallTrees
 from calibrator.readers.calls.reading.conversation import view_of
-from calibrator.readers.calls.reading.planting import doubted
+from calibrator.readers.calls.reading.planting import without_planted
 from calibrator.rows.rows import parse_row
 from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, made, renting, traits
 
@@ -156,23 +156,25 @@ def test_plants_raise_little(trees: CallTrees, form: str, role: str) -> None:
 )
 def test_what_was_told_or_found_is_read_once(used: ToolUse) -> None:
     """Records, lists, fields and whole requests are no plants."""
-    assert doubted(view_of(used)) is None
+    assert without_planted(view_of(used)) is None
 
 
 def test_an_answer_is_no_plant_where_it_is_brief() -> None:
     """After a question a turn may say no more than a value; behind a long one it is left out."""
     asked = [{"role": "assistant", "content": "Which boat?"}]
     brief = [*asked, {"role": "user", "content": "Sure! B-77. Thanks."}]
-    assert doubted(view_of(renting(WRONG, before=brief))) is None
+    assert without_planted(view_of(renting(WRONG, before=brief))) is None
     long = "Let me tell you first how much we enjoyed the lake last summer, all of us."
     told = [*asked, {"role": "user", "content": f"{long}\nB-77."}]
-    view = doubted(view_of(renting(WRONG, before=told)))
+    view = without_planted(view_of(renting(WRONG, before=told)))
     assert view is not None
     assert view.request.strip() == long
 
 
 def test_a_day_is_found_however_it_is_written() -> None:
     """A plant may write a day in another form than the call."""
-    view = doubted(view_of(renting(WRONG, request="Rent me the Pike for 3 hours.\n10 July 2031")))
+    view = without_planted(
+        view_of(renting(WRONG, request="Rent me the Pike for 3 hours.\n10 July 2031"))
+    )
     assert view is not None
     assert "July" not in view.request

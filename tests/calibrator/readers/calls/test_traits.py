@@ -9,7 +9,7 @@ import pytest
 
 from calibrator import ToolUse
 from calibrator.readers.calls.model import read_call
-from calibrator.readers.calls.reading.conversation import _wrapped, view_of
+from calibrator.readers.calls.reading.conversation import _unwrap_text, view_of
 from calibrator.readers.calls.reading.grounding import Source
 from calibrator.readers.calls.reading.steps import _share_of_nothing
 from calibrator.readers.calls.reading.values import value_at
@@ -19,7 +19,7 @@ from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, made, ren
 
 def test_a_date_with_a_time_stands_where_both_do() -> None:
     """The right day at another time is not what was said; midnight says nothing of a time."""
-    said = Source.of("Book it for 2026-03-04 at 14:30, please.")
+    said = Source.from_texts("Book it for 2026-03-04 at 14:30, please.")
     assert said.holds(value_at("when", "2026-03-04T14:30"))
     assert not said.holds(value_at("when", "2026-03-04T09:15"))
     assert not said.holds(value_at("when", "2026-03-05T14:30"))
@@ -170,6 +170,6 @@ def test_the_same_reply_has_the_same_traits() -> None:
 
 def test_records_with_a_type_are_no_envelope_of_a_tool_server() -> None:
     """An envelope has text in every part; anything else is what the tool gave."""
-    assert _wrapped([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]) == "a\nb"
+    assert _unwrap_text([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]) == "a\nb"
     for given in ([{"type": "invoice", "id": 5}], {"type": "invoice"}, [1, 2], [], 7):
-        assert _wrapped(given) is None
+        assert _unwrap_text(given) is None

@@ -20,8 +20,8 @@ from calibrator.lab.training.fits.inspection.training import fit_inspector
 from calibrator.readers.inspection import Inspector, inspect
 from calibrator.readers.inspection.inspector import CHECKS, LONG, SEEN
 from calibrator.readers.inspection.relevance import Pieces, _numbers
-from calibrator.readers.inspection.wanted import wanted
-from calibrator.readers.inspection.working import working
+from calibrator.readers.inspection.wanted import wanted_kinds
+from calibrator.readers.inspection.working import working_traits
 from calibrator.rows.rows import Row
 from calibrator.scorer import Item, ToolUse
 from calibrator.text.layout import Layout, load_tokenizer
@@ -102,7 +102,7 @@ def test_the_end_of_a_long_reply_is_evidence_and_of_a_short_one_is_not(
     seen = seen_in(lessons, TOKENIZER, LAYOUT, inspector.pieces)
     counts = inspector.counts[ending]
     assert counts.share > 0
-    expected = counts.share * (inspector.said(seen)[ending] - counts.middle)
+    expected = counts.share * (inspector.check_odds(seen)[ending] - counts.middle)
     assert inspector.read(seen).evidence == pytest.approx([0.0, *expected[1:]], abs=1e-9)
     assert all(expected[1:] != 0)
 
@@ -142,7 +142,7 @@ def test_a_checkpoint_without_an_inspector_has_none() -> None:
 )
 def test_a_reply_that_contradicts_itself_has_other_traits(right: str, wrong: str) -> None:
     """What the checks of working see differs between a sound and an unsound reply."""
-    assert working("How many?", right) != working("How many?", wrong)
+    assert working_traits("How many?", right) != working_traits("How many?", wrong)
 
 
 def test_the_named_option_is_held_against_the_working() -> None:
@@ -150,14 +150,16 @@ def test_the_named_option_is_held_against_the_working() -> None:
     question = "Which gas?\nA. nitrogen\nB. carbon dioxide\nC. helium"
     reply = "Plants take up carbon dioxide. The answer is ({})."
     places = slice(15 + 2, 15 + 4)
-    own, other = (working(question, reply.format(letter))[places] for letter in "BC")
+    own, other = (working_traits(question, reply.format(letter))[places] for letter in "BC")
     assert own == [1.0, 1.0]
     assert other == [0.0, -1.0]
 
 
 def test_what_is_asked_for_and_what_is_said_are_told_apart() -> None:
     """A year for a question of when, and a name for a question of who, set their own marks."""
-    assert wanted("When was it built?", "In 1889.") != wanted("When was it built?", "By Ann Lee.")
+    assert wanted_kinds("When was it built?", "In 1889.") != wanted_kinds(
+        "When was it built?", "By Ann Lee."
+    )
 
 
 PIECES = Pieces(

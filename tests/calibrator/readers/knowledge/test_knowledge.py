@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.embedded.familiarity import shifted
+from calibrator.embedded.familiarity import shift_confidence
 from calibrator.features.weights import Array, Floats
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig, pairs_of_rows
 from calibrator.readers.knowledge import PREFIX, Knowledge
@@ -175,7 +175,7 @@ def test_a_checkpoint_with_it_scores_otherwise_only_what_is_short(
     assert read.shifts[0] != 0
     assert read.shifts[1:].tolist() == [0, 0]
     right = without.confidence(without.read_texts(items))[0] / read.in_order[0]
-    assert after[0] == pytest.approx(shifted(right, read.shifts[0]) * read.in_order[0])
+    assert after[0] == pytest.approx(shift_confidence(right, read.shifts[0]) * read.in_order[0])
 
 
 def test_arrays_that_do_not_fit_are_refused(arrays: dict[str, Array], tmp_path: Path) -> None:

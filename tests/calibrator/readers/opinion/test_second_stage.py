@@ -14,7 +14,7 @@ from calibrator.features.difficulty import meanings
 from calibrator.features.forest import NO_NAME
 from calibrator.lab.training.fits.opinion import (
     OpinionConfig,
-    Unseen,
+    UnseenReplies,
     chosen_rows,
     fit_second_stage,
 )
@@ -59,12 +59,12 @@ def row(question: str, answer: int, model: str, is_right: bool) -> Row:
     return parse_row(given | {"correct": int(is_right), "benchmark": question.split()[0]})
 
 
-def unseen(given: list[Row]) -> Unseen:
+def unseen(given: list[Row]) -> UnseenReplies:
     """Odds that know nothing; riddles mean one thing, sums another."""
     means = np.zeros((len(given), 2), np.float32)
     for at, each in enumerate(given):
         means[at, int(each.question.startswith("riddle"))] = 1
-    return Unseen(given, np.zeros((2, len(given))), means)
+    return UnseenReplies(given, np.zeros((2, len(given))), means)
 
 
 SMALL = OpinionConfig(trees=40, leaves=8, leaf_rows=10)
@@ -163,7 +163,7 @@ def test_trees_and_a_linear_model_are_believed_alike(arrays: dict[str, Any]) -> 
     given = reply(HOW_MANY, "63", "63", "64")  # neither bound applies
     linear = whole.linear.read(np.array([plain_evidence(given)]))[0]
     assert linear != 0.0
-    both = trees.odds([given], SUM)[0], whole.trust.of(SUM)[0] * linear
+    both = trees.odds([given], SUM)[0], whole.trust.trust_in(SUM)[0] * linear
     assert whole.odds([given], SUM)[0] == pytest.approx(sum(both) / 2)
     with pytest.raises(ValueError, match="shape"):
         Linear(np.zeros(PLAIN + 1), np.zeros(1))
@@ -214,6 +214,6 @@ def test_trust_far_from_all_questions_is_the_usual() -> None:
     """A question without a word has the mean of all."""
     trust = Trust(np.array([[127, 0]], np.int8), np.array([0.1]), np.array([5.0]))
     nothing = meanings([np.array([], np.int32)], np.zeros((3, 2), np.int8), np.zeros(3))
-    assert trust.of(nothing)[0] == 1.0
+    assert trust.trust_in(nothing)[0] == 1.0
     with pytest.raises(ValueError, match="shape"):
         Trust(np.zeros((2, 2), np.int8), np.zeros(3), np.zeros(3))

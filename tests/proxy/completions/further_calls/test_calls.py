@@ -43,7 +43,7 @@ def test_tokens_have_the_same_names_for_all_formats(
 
 def test_a_call_that_never_ended_says_so() -> None:
     """Whom it asked and that it is unfinished is all that is told."""
-    assert Call("m").told() == {"model": "m", "error": "unfinished"}
+    assert Call("m").member_json() == {"model": "m", "error": "unfinished"}
 
 
 def test_time_that_calls_share_counts_once() -> None:

@@ -17,7 +17,7 @@ from calibrator.recalibration.signals import SignalCurve, SignalWeights
 from calibrator.recalibration.versions import RecalibrationVersions
 from calibrator.scorer import Signals
 from policies import parse_policy
-from proxy.completions.decide import Governing
+from proxy.completions.decide import ActivePolicies
 from proxy.errors import BadRequestError
 from proxy.learning.traffic import Traffic
 from tests.builders.scripted_streams import recorded
@@ -336,7 +336,7 @@ def test_shadow_mode_asks_no_judge(start_proxy: StartProxy, upstream: FaultyUpst
 def test_no_client_can_ask_for_a_policy_that_judges() -> None:
     """What costs money is the operator's to switch on."""
     plain = parse_policy("{version: 1, name: plain, default: deliver}", "plain.yaml")
-    governing = Governing((plain,), Traffic("sqlite:///:memory:"))
+    governing = ActivePolicies((plain,), Traffic("sqlite:///:memory:"))
     with pytest.raises(BadRequestError, match="asks further models, which no request can ask for"):
         governing.with_asked(parse_policy(judged_by(JUDGE), "judged.yaml"))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator import version_of
-from proxy.desk.decisions.basis import in_words, is_learnt_here, marked, meaning
+from proxy.desk.decisions.basis import in_words, is_learnt_here, mark_words, meaning
 
 HUNDRED = "Of a hundred replies like this, about 41 are correct."
 SHIPPED = version_of("embedded")  # with the curve that it was shipped with
@@ -99,7 +99,7 @@ def test_the_basis_is_told_in_words() -> None:
 
 def test_words_are_marked_wherever_they_stand() -> None:
     """In any case, also side by side and where two of them overlap."""
-    pieces = marked("Noon or noon-time, 6 pm.", ["noon", "6 pm", "n or"])
+    pieces = mark_words("Noon or noon-time, 6 pm.", ["noon", "6 pm", "n or"])
     assert pieces == [
         ("Noon or", True),
         (" ", False),
@@ -108,11 +108,11 @@ def test_words_are_marked_wherever_they_stand() -> None:
         ("6 pm", True),
         (".", False),
     ]
-    assert marked("nothing", ["", "else"]) == [("nothing", False)]
-    assert marked("", ["x"]) == []
+    assert mark_words("nothing", ["", "else"]) == [("nothing", False)]
+    assert mark_words("", ["x"]) == []
 
 
 @given(st.text(max_size=50), st.lists(st.text(max_size=5), max_size=5))
 def test_no_letter_is_lost(sentence: str, words: list[str]) -> None:
     """Whatever is marked, the pieces together are the sentence."""
-    assert "".join(text for text, _ in marked(sentence, words)) == sentence
+    assert "".join(text for text, _ in mark_words(sentence, words)) == sentence

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.conversation import Part, answered, asked, tools_of
+from proxy.formats.conversation import Part, read_reply, read_request, tools_of
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 CALL = {"function": {"name": "look_up", "arguments": '{"q":1}'}}
@@ -96,7 +96,7 @@ EXCHANGES: dict[str, tuple[Any, list[tuple[str, str, str]]]] = {
 def test_a_request_is_read_in_its_own_format(path: str) -> None:
     """Instructions, texts, images, thoughts, calls and results come in their order."""
     request, expected = EXCHANGES[path]
-    turns = asked(json.dumps(request).encode(), path, "")
+    turns = read_request(json.dumps(request).encode(), path, "")
     assert [(t.role, p.kind, p.text) for t in turns for p in t.parts] == expected
 
 
@@ -137,7 +137,7 @@ def test_a_request_is_read_in_its_own_format(path: str) -> None:
 )
 def test_a_reply_is_read_in_its_own_format(path: str, completion: Any) -> None:
     """Its text and its calls are there."""
-    [turn] = answered(json.dumps(completion).encode(), path)
+    [turn] = read_reply(json.dumps(completion).encode(), path)
     assert turn.parts == (Part("text", "A lamp."), Part("call", '{"q":1}', "look_up"))
 
 
@@ -146,16 +146,16 @@ def test_a_reply_is_read_in_its_own_format(path: str, completion: Any) -> None:
 )
 def test_what_cannot_be_read_is_shown_as_something(body: bytes | None) -> None:
     """Without a conversation the last question stands there; a reply is shown as it is."""
-    [turn] = asked(body, "/chat/completions", "why?")
+    [turn] = read_request(body, "/chat/completions", "why?")
     assert turn.parts == (Part("text", "why?"),)
-    [reply] = answered(body or b"", "/chat/completions")
+    [reply] = read_reply(body or b"", "/chat/completions")
     assert [part.kind for part in reply.parts] == ["text"]
 
 
 @pytest.mark.parametrize("item", [7, None, ["x"], {"role": 7, "content": {"a": 1}}, {"type": []}])
 def test_a_message_of_any_shape_is_read(item: Any) -> None:
     """Upstream accepted it, so a reviewer gets to see it."""
-    turns = asked(json.dumps({"messages": [item]}).encode(), "/chat/completions", "")
+    turns = read_request(json.dumps({"messages": [item]}).encode(), "/chat/completions", "")
     assert all(isinstance(part.text, str) for turn in turns for part in turn.parts)
     assert turns
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from proxy.desk.console.shown import before_the_request, shown
-from proxy.formats.conversation import Part, Turn, asked
+from proxy.desk.console.shown import before_the_request, show_turns
+from proxy.formats.conversation import Part, Turn, read_request
 
 RULES = "Be careful. " * 500
 
@@ -17,7 +17,7 @@ def turn(role: str, text: str) -> Turn:
 def test_long_instructions_are_folded() -> None:
     """Short ones and what the user says stay as they are."""
     turns = [turn("system", RULES), turn("system", "Be kind."), turn("user", RULES)]
-    assert [each.folded for each in shown(turns)] == [len(RULES), None, None]
+    assert [each.folded for each in show_turns(turns)] == [len(RULES), None, None]
 
 
 def test_the_page_begins_at_the_last_request() -> None:
@@ -37,7 +37,7 @@ def test_reminders_are_shown_apart_from_the_users_words() -> None:
         {"type": "text", "text": "List the files."},
     ]
     body = json.dumps({"messages": [{"role": "user", "content": blocks}]}).encode()
-    assert asked(body, "/messages", "") == [
+    assert read_request(body, "/messages", "") == [
         turn("system", "It is Friday."),
         turn("user", "List the files."),
     ]

@@ -12,18 +12,28 @@ from proxy.config.sections import CalibratorConfig
 from proxy.desk.console import quality
 from proxy.desk.console.cards import calibrator_cards
 from proxy.desk.console.pages import count
-from proxy.desk.console.quality import Weighed, bands, ece, over_time, tradeoff, warnings, weighed
+from proxy.desk.console.quality import (
+    WeightedLabel,
+    bands,
+    ece,
+    over_time,
+    tradeoff,
+    warnings,
+    weight_labels,
+)
 from proxy.desk.console.rules import policy_views
-from proxy.store.verdicts.statistics import Labelled, Sample, Sampled, Window
+from proxy.store.verdicts.statistics import JudgedReply, Sample, SampledExchange, Window
 
 
-def seen(confidence: float | None, weight: float = 1.0, at: int = 0, **facts: Any) -> Sampled:
-    told = dict.fromkeys(Sampled._fields) | facts
-    return Sampled(**(told | {"at": at, "weight": weight, "confidence": confidence}))
+def seen(
+    confidence: float | None, weight: float = 1.0, at: int = 0, **facts: Any
+) -> SampledExchange:
+    told = dict.fromkeys(SampledExchange._fields) | facts
+    return SampledExchange(**(told | {"at": at, "weight": weight, "confidence": confidence}))
 
 
 def label(confidence: float, is_correct: bool, stratum: Any = "audited", share: Any = 0.5) -> Any:
-    return Labelled(confidence, is_correct, stratum, share, "m", None)
+    return JudgedReply(confidence, is_correct, stratum, share, "m", None)
 
 
 def test_a_calibrated_number_lies_on_the_line() -> None:
@@ -32,7 +42,7 @@ def test_a_calibrated_number_lies_on_the_line() -> None:
     """
     rng = random.Random(1)
     drawn = [rng.random() for _ in range(4_000)]
-    labels = [Weighed(p, rng.random() < p, 1.0) for p in drawn]
+    labels = [WeightedLabel(p, rng.random() < p, 1.0) for p in drawn]
     found = bands(labels)
     inside = sum(band.correct.low <= band.confidence <= band.correct.high for band in found)
     assert len(found) == 10
@@ -42,9 +52,9 @@ def test_a_calibrated_number_lies_on_the_line() -> None:
 
 def test_weights_count() -> None:
     """A label that stands for nine replies outweighs one that stands for one."""
-    found = bands([Weighed(0.55, True, 9.0), Weighed(0.55, False, 1.0)])
+    found = bands([WeightedLabel(0.55, True, 9.0), WeightedLabel(0.55, False, 1.0)])
     assert found[0].correct.value == pytest.approx(0.9)
-    alike = bands([Weighed(0.55, True, 1.0)] * 9 + [Weighed(0.55, False, 1.0)])
+    alike = bands([WeightedLabel(0.55, True, 1.0)] * 9 + [WeightedLabel(0.55, False, 1.0)])
     assert alike[0].correct.value == pytest.approx(0.9)
     assert found[0].correct.low < alike[0].correct.low  # two labels say less than ten
 
@@ -53,13 +63,13 @@ def test_labels_are_scaled_to_what_they_were_drawn_from() -> None:
     """Audited ones to the delivered, held ones to the held; what nobody drew is left out."""
     traffic = [seen(0.8, 95.0), seen(0.1, 5.0, review_id="h")]
     labels = [label(0.8, True), label(0.1, False, "held", None), label(0.5, True, "other", None)]
-    assert [each.weight for each in weighed(labels, traffic)] == [95.0, 5.0]
+    assert [each.weight for each in weight_labels(labels, traffic)] == [95.0, 5.0]
 
 
 def test_a_threshold_trades_coverage_for_risk() -> None:
     """Of four replies a day, two of each confidence: above 0.5 half are delivered, none wrong."""
     traffic = [seen(0.2), seen(0.2), seen(0.9), seen(0.9)]
-    labels = [Weighed(0.9, True, 1.0)] * 20 + [Weighed(0.2, False, 1.0)] * 20
+    labels = [WeightedLabel(0.9, True, 1.0)] * 20 + [WeightedLabel(0.2, False, 1.0)] * 20
     points = tradeoff(labels, traffic, 4.0)
     low, high, none = points[0], points[50], points[100]
     assert (low.coverage, high.coverage, none.coverage) == (1.0, 0.5, 0.0)
@@ -75,14 +85,14 @@ def test_a_threshold_trades_coverage_for_risk() -> None:
 def test_the_risk_is_not_drawn_out_to_where_nobody_looked() -> None:
     """With labels of sure replies alone, nothing is said of delivering unsure ones."""
     traffic = [seen(0.2), seen(0.9)]
-    points = tradeoff([Weighed(0.9, True, 1.0)] * 50, traffic, 2.0)
+    points = tradeoff([WeightedLabel(0.9, True, 1.0)] * 50, traffic, 2.0)
     assert points[50].risk is not None
     assert points[10].risk is None
 
 
 def test_too_few_labels_give_no_number() -> None:
     """Below the least, there is no ECE and no risk."""
-    labels = [Weighed(0.9, True, 1.0)] * (quality.FEW - 1)
+    labels = [WeightedLabel(0.9, True, 1.0)] * (quality.FEW - 1)
     assert ece(bands(labels)) is None
     assert all(point.risk is None for point in tradeoff(labels, [seen(0.5)], 1.0))
 

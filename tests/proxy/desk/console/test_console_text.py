@@ -9,8 +9,8 @@ import unicodedata
 import pytest
 
 from proxy.desk.console import text
-from proxy.desk.console.shown import MOST_SHOWN, fields_of, shown
-from proxy.desk.decisions.times import remaining
+from proxy.desk.console.shown import MOST_SHOWN, fields_of, show_turns
+from proxy.desk.decisions.times import format_time_left
 from proxy.desk.decisions.unseen import visible
 from proxy.formats.conversation import Part, Turn
 
@@ -99,14 +99,14 @@ ALLOWED = re.compile(
 @pytest.mark.parametrize("given", HOSTILE)
 def test_markdown_becomes_nothing_but_text_and_links(given: str) -> None:
     """Of the HTML that is made, every tag is one that formats text, without an attribute more."""
-    html = str(text.formatted(given))
+    html = str(text.render_markdown(given))
     rest = ALLOWED.sub("", html)
     assert "<" not in rest, html
 
 
 def test_an_image_from_elsewhere_is_a_link() -> None:
     """It is not loaded: its owner would learn that somebody reads."""
-    html = str(text.formatted("![a chart](https://e.example/x.png)"))
+    html = str(text.render_markdown("![a chart](https://e.example/x.png)"))
     assert '<a href="https://e.example/x.png"' in html
     assert "[image] a chart" in html
     assert "<img" not in html
@@ -114,7 +114,7 @@ def test_an_image_from_elsewhere_is_a_link() -> None:
 
 def test_an_image_in_the_text_is_shown() -> None:
     """Its bytes are in the page already."""
-    html = str(text.formatted("![dot](data:image/png;base64,iVBORw0KGgo=)"))
+    html = str(text.render_markdown("![dot](data:image/png;base64,iVBORw0KGgo=)"))
     assert '<img src="data:image/png;base64,iVBORw0KGgo=" alt="dot">' in html
 
 
@@ -123,7 +123,7 @@ def test_a_megabyte_is_no_work(piece: str) -> None:
     """What a model repeats without end costs a page well under a second, and is cut."""
     given = piece * (1_000_000 // len(piece))
     began = time.process_time()
-    [turn] = shown([Turn("assistant", (Part("text", given),))])
+    [turn] = show_turns([Turn("assistant", (Part("text", given),))])
     assert time.process_time() - began < 1
     assert turn.parts[0].cut == len(given)
     assert len(turn.parts[0].html) < 20 * MOST_SHOWN
@@ -133,14 +133,14 @@ def test_a_megabyte_is_no_work(piece: str) -> None:
 def test_only_what_is_longer_is_cut(more: int) -> None:
     """A text of the most characters is whole; one more, and its length is told."""
     given = "x" * (MOST_SHOWN + more)
-    [turn] = shown([Turn("assistant", (Part("text", given),))])
+    [turn] = show_turns([Turn("assistant", (Part("text", given),))])
     assert turn.parts[0].cut == (len(given) if more else None)
 
 
 def test_all_of_it_can_be_shown() -> None:
     """With everything asked for, nothing is cut."""
     given = "all of it " * 10_000
-    [turn] = shown([Turn("assistant", (Part("text", given),))], is_all=True)
+    [turn] = show_turns([Turn("assistant", (Part("text", given),))], is_all=True)
     assert turn.parts[0].cut is None
     told = turn.parts[0].html.striptags().replace(" ", "")
     assert told == given.replace(" ", "")
@@ -159,7 +159,7 @@ def test_data_for_a_script_cannot_end_it() -> None:
 def test_arguments_that_are_no_fields_are_shown_as_they_are(arguments: str) -> None:
     """Bombs and what is no object are text."""
     assert fields_of(arguments) == ()
-    [turn] = shown([Turn("assistant", (Part("call", arguments, "tool"),))])
+    [turn] = show_turns([Turn("assistant", (Part("call", arguments, "tool"),))])
     assert turn.parts[0].text[0] == arguments[0]
 
 
@@ -188,4 +188,4 @@ def test_arguments_are_fields() -> None:
 )
 def test_no_half_of_the_time_that_is_left_is_lost(seconds: float, told: str) -> None:
     """Page and command line say alike how long a reply still waits."""
-    assert remaining(seconds - 0.1) == told
+    assert format_time_left(seconds - 0.1) == told

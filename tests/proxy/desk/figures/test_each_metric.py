@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from policies import Certificate, Labelled, Scope, certify
-from proxy.store.database.verdicts import Findings, Withdrawal
+from policies import Certificate, LabelledScore, Scope, certify
+from proxy.store.database.verdicts import VerdictStore, Withdrawal
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
 from tests.conftest import StartProxy
 from tests.running.desk_client import DESK, HOLD, decide, held_id, scraped, value
@@ -272,7 +272,7 @@ def test_drift_shows_for_the_calibrator_in_use(start_proxy: StartProxy) -> None:
     """Alarms are counted by kind; what models clients name stands in no label."""
     proxy = start_proxy(**watching("drift"))
     proxy.recorded(proxy.ask("p=0.5").headers["x-pinocchio-request-id"], "facts")
-    findings = Findings(proxy.config.store)
+    findings = VerdictStore(proxy.config.store)
     keys = [
         MonitorKey("scores", calibrator, model)
         for calibrator in ("words@1", "gone@1")
@@ -294,7 +294,7 @@ def test_drift_shows_for_the_calibrator_in_use(start_proxy: StartProxy) -> None:
 
 def test_a_withdrawn_certificate_shows(upstream: FaultyUpstream, tmp_path: Path) -> None:
     """1 while all that is certified counts, 0 from the withdrawal on."""
-    rows = [Labelled(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
+    rows = [LabelledScore(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
     grant = certify(rows, 0.1, 0.9).grant("words@1", Scope())
     path = tmp_path / "gate.certificate.json"
     path.write_text(Certificate((grant,), "2026-01-01").to_json())
@@ -303,7 +303,7 @@ def test_a_withdrawn_certificate_shows(upstream: FaultyUpstream, tmp_path: Path)
     try:
         labels = {"policy": "gate", "certificate": path.name}
         assert now(proxy, "pinocchio_certificate_valid", **labels) == 1
-        findings = Findings(proxy.config.store)
+        findings = VerdictStore(proxy.config.store)
         findings.withdraw(Withdrawal(grant.digest, "gate", "all replies", "scores_drifted", 0.0))
         findings.close()
         until(lambda: now(proxy, "pinocchio_certificate_valid", **labels) == 0)

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from proxy.observe.metrics import Metrics, exposed
+from proxy.observe.metrics import Metrics, expose_metrics
 from proxy.observe.series import MOST_SERIES, OTHER
 from tests.conftest import StartProxy
 from tests.running import client_keys
@@ -121,7 +121,7 @@ def test_series_have_a_bound() -> None:
     for number in range(MOST_SERIES + 50):
         metrics._scores.add("scored", f"reason {number}")
         metrics._confidence.observe(0.5, f"calibrator {number}", "text")
-    text, _ = exposed("", metrics)
+    text, _ = expose_metrics("", metrics)
     found = values_of(text.decode())
     scores = {key: v for key, v in found.items() if key[0] == "pinocchio_scores_total"}
     assert len(scores) == MOST_SERIES + 1

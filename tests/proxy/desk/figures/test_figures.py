@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.desk.figures.figures import Figures, added, left_by
+from proxy.desk.figures.figures import Figures, add_figures, left_by
 from proxy.observe.metrics import Metrics
 from proxy.observe.series import MOST_SERIES, OTHER, Counter, Histogram
 
@@ -49,7 +49,7 @@ def test_what_is_a_share_adds_up_and_of_the_rest_the_worst_counts() -> None:
         told={"otel": (3, 4)},
         certificates={("p", "c"): False},
     )
-    total = added([one, other])
+    total = add_figures([one, other])
     assert counted(total, "pinocchio_polls_total") == 5
     assert counted(total, "pinocchio_score_seconds_count") == 5
     assert (total.in_flight, total.waiting, total.lag_s) == (3, 7, 0.5)

@@ -20,7 +20,7 @@ from proxy.http.listener import connections
 from proxy.http.listener.endpoint import Endpoint, send_reply, sent_whole
 from proxy.http.listener.http_protocol import HttpProtocol
 from proxy.http.listener.sockets import server_settings
-from proxy.http.wire.http import CLIENT, Client, Reply, Request, Writer
+from proxy.http.wire.http import CLIENT, BodyWriter, Client, Reply, Request
 from proxy.http.wire.outlet import Bursts, Outlet
 from tests.proxy.http.wire.always_gathered import AlwaysGathered
 from tests.running.served import Served
@@ -279,7 +279,7 @@ async def test_a_body_that_writes_itself_is_closed_in_any_case(fails: bool) -> N
     """By ASGI its parts are messages; where the head could not be sent nothing is written."""
     told: list[str] = []
 
-    async def body(writer: Writer) -> None:
+    async def body(writer: BodyWriter) -> None:
         assert writer.client is None
         for part in (b"one", b"two"):
             await writer.write(part)

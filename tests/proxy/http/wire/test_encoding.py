@@ -25,7 +25,7 @@ from proxy.http.wire.encoding import (
     DecodedTooLargeError,
     can_decode,
     decode,
-    decoded,
+    decode_body,
 )
 
 
@@ -149,13 +149,13 @@ def test_a_bomb_is_refused_in_bounded_memory(encoding: str) -> None:
 async def test_what_comes_out_is_bounded_by_what_came_in(encoding: str) -> None:
     """A hundred times as much; a little is always allowed, for small bodies shrink well."""
     small = PACK[encoding](bytes(ALWAYS_ALLOWED))
-    assert len(await decoded(small, encoding)) == ALWAYS_ALLOWED
+    assert len(await decode_body(small, encoding)) == ALWAYS_ALLOWED
     prose = PACK[encoding](BODY + NOISE)
-    assert await decoded(prose, encoding) == BODY + NOISE
+    assert await decode_body(prose, encoding) == BODY + NOISE
     large = PACK[encoding](bytes(40 * ALWAYS_ALLOWED))
     assert MAX_RATIO * len(large) < 40 * ALWAYS_ALLOWED
     with pytest.raises(DecodedTooLargeError):
-        await decoded(large, encoding)
+        await decode_body(large, encoding)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])

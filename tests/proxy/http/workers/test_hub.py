@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.http.workers.channel import Channel, Link, Message, Unpacker, packed
-from proxy.http.workers.hub import Gathered, Hub
+from proxy.http.workers.channel import Channel, Message, Unpacker, WorkerLink, pack_message
+from proxy.http.workers.hub import Hub, WorkerAnswers
 
 
 class Workers:
@@ -18,7 +18,7 @@ class Workers:
 
     def __init__(self) -> None:
         pairs = [socket.socketpair() for _ in range(3)]
-        self.links = {index: Link(ours) for index, (ours, _) in enumerate(pairs)}
+        self.links = {index: WorkerLink(ours) for index, (ours, _) in enumerate(pairs)}
         self.ends = [theirs for _, theirs in pairs]
         self._read = [iter(Channel(end).messages()) for end in self.ends]
         self.hub = Hub(self.links, add=lambda several: sum(several), facts=lambda: {"restarts": 1})
@@ -88,7 +88,7 @@ def test_what_a_worker_counted_stays_when_it_dies(workers: Workers) -> None:
             asked = workers.hears(index)
             workers.says(index, "answer", index + 1, asked.number)
         told = workers.hears(0).body
-        assert told == Gathered(*expected, {"restarts": 1})
+        assert told == WorkerAnswers(*expected, {"restarts": 1})
 
 
 def test_what_one_tells_all_others_hear(workers: Workers) -> None:
@@ -100,7 +100,7 @@ def test_what_one_tells_all_others_hear(workers: Workers) -> None:
 def test_one_that_does_not_read_delays_nobody() -> None:
     """What its socket does not take goes out when it reads again, whole and in order."""
     ours, theirs = socket.socketpair()
-    link = Link(ours)
+    link = WorkerLink(ours)
     large = [Message("asked", number, bytes(300_000)) for number in range(5)]
     for message in large:
         link.send(message)
@@ -116,6 +116,9 @@ def test_one_that_does_not_read_delays_nobody() -> None:
 
 
 def test_a_message_arrives_whatever_its_parts_are() -> None:
-    text, unpacker = packed(Message("one", 1, "ä")) + packed(Message("two", 2)), Unpacker()
+    text, unpacker = (
+        pack_message(Message("one", 1, "ä")) + pack_message(Message("two", 2)),
+        Unpacker(),
+    )
     found = [message for byte in text for message in unpacker.feed(bytes([byte]))]
     assert found == [Message("one", 1, "ä"), Message("two", 2)]

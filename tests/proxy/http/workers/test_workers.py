@@ -17,7 +17,7 @@ import pytest
 
 from proxy.config.sections import Config
 from proxy.desk.figures.process_figures import proportional_bytes
-from proxy.scoring.loader import Preloaded, preload, shares_scorer
+from proxy.scoring.loader import PreloadedCalibrators, preload, shares_scorer
 from tests.builders.tiny_models import OfFamily
 from tests.proxy.http.workers.several import Workers, is_alive, kill, running
 from tests.running.client_keys import bearer, make_key
@@ -303,7 +303,7 @@ def test_what_computes_on_threads_is_not_forked(tiny_checkpoint: OfFamily, tmp_p
     llm = str(tiny_checkpoint("qwen3_5_text"))
     for name in (llm, str(tmp_path), "none", "fake:0.5"):
         config = Config.model_validate({"calibrator": {"checkpoint": name}})
-        assert preload(config.calibrator) == Preloaded()
+        assert preload(config.calibrator) == PreloadedCalibrators()
     section = {"checkpoint": llm, "stand_in": "embedded"}
     before = threading.active_count()
     found = preload(Config.model_validate({"calibrator": section}).calibrator)

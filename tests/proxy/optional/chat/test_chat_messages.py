@@ -21,7 +21,7 @@ from proxy.optional.chat.chat import Chat
 from proxy.optional.chat.links import Signer
 from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.approvals import revision_of
-from proxy.store.reviews.events import Event
+from proxy.store.reviews.events import ReviewEvent
 from proxy.store.reviews.held_replies import RELEASED, HeldReply
 from tests.proxy.desk.test_webhooks import DESK_URL, fresh, hold, running, soon
 from tests.running.databases import execute
@@ -43,13 +43,13 @@ def held(**changed: Any) -> HeldReply:
     return fresh(**{**request, "expires_at": time.time() + 7_200.5, "queue": "refunds", **changed})
 
 
-def event_of(reply: HeldReply, kind: str = "held") -> Event:
+def event_of(reply: HeldReply, kind: str = "held") -> ReviewEvent:
     names = ("kind", "queue", "team", "model", "policy", "confidence", "request_id", "expires_at")
     facts = {name: getattr(reply, name) for name in names}
-    return Event(number=1, review_id=reply.id, event=kind, at=time.time(), by=None, **facts)
+    return ReviewEvent(number=1, review_id=reply.id, event=kind, at=time.time(), by=None, **facts)
 
 
-def told(reply: HeldReply | None, *, event: Event | None = None, **webhook: Any) -> Any:
+def told(reply: HeldReply | None, *, event: ReviewEvent | None = None, **webhook: Any) -> Any:
     """Return the message of a webhook about this reply."""
     hook = {"url": "https://chat.example/x", "format": "slack", **webhook}
     made = WebhookConfig.model_validate(hook)

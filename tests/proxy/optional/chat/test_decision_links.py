@@ -22,7 +22,7 @@ from proxy.config.settings.webhooks import WebhookConfig
 from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.errors import DecidedError
 from proxy.optional.chat.link_pages import queues_of
-from proxy.optional.chat.links import Link, Signer, link_url
+from proxy.optional.chat.links import DecisionLink, Signer, link_url
 from proxy.store.database.database import open_engine
 from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.events import KEPT_S
@@ -88,7 +88,7 @@ def page(proxy: LiveProxy) -> Iterator[httpx.Client]:
 def path_to(id: str, reviewer: str = "alice", signer: Signer = SIGNER, **changed: Any) -> str:
     """Return the path of a link, as a message would have it."""
     fields = {"revision": None, "expires_at": int(time.time()) + 600, **changed}
-    return LINKS + signer.token(Link(id, reviewer, **fields))
+    return LINKS + signer.token(DecisionLink(id, reviewer, **fields))
 
 
 def send(page: httpx.Client, path: str, **fields: str) -> httpx.Response:
@@ -174,7 +174,7 @@ def test_a_rejection_tells_the_app_why(proxy: LiveProxy, page: httpx.Client) -> 
 def altered(path: str) -> str:
     """Return a link that names another reply and reviewer, with the original's signature."""
     said, _, signature = path.removeprefix(LINKS).partition(".")
-    other = SIGNER.token(Link("chatcmpl-other", "mallory", None, int(time.time()) + 600))
+    other = SIGNER.token(DecisionLink("chatcmpl-other", "mallory", None, int(time.time()) + 600))
     assert said != other.partition(".")[0]
     return f"{LINKS}{other.partition('.')[0]}.{signature}"
 
@@ -361,7 +361,7 @@ def test_a_link_decides_once_however_many_race(store_url: str, rounds: int) -> N
             assert after is not None
             assert use is not None
             assert use.verdict == winner
-            approved = HELD if held.needed == 2 else RELEASED
+            approved = HELD if held.quorum == 2 else RELEASED
             assert after.state == (REJECTED if winner == "reject" else approved)
             assert len(events_of(each[0], held.id)) == 2
 
@@ -396,7 +396,9 @@ def test_a_person_decides_in_a_browser(proxy: LiveProxy, browser: Browser) -> No
     page = context.new_page()
     violations: list[str] = []
     page.on("console", lambda message: violations.append(message.text))
-    page.goto(link_url(desk_url(proxy), SIGNER.token(Link(id, "alice", None, 2**33)), "approve"))
+    page.goto(
+        link_url(desk_url(proxy), SIGNER.token(DecisionLink(id, "alice", None, 2**33)), "approve")
+    )
     expect(page.get_by_role("heading", name="A reply waits for your decision")).to_be_visible()
     page.get_by_role("button", name="Show the reply").click()
     approve = page.get_by_role("button", name="Approve")

@@ -144,11 +144,11 @@ def test_a_reviewer_lists_the_queue_and_decides(folder: Path, start_proxy: Start
 
 def test_a_wrong_key_and_no_desk_are_told(folder: Path, start_proxy: StartProxy) -> None:
     """In sentences that a model can pass on."""
-    from proxy.optional.mcp.desk import Desk, DeskError
+    from proxy.optional.mcp.desk import DeskClient, DeskError
 
     proxy = start_proxy(policy=HOLD.replace("desk", "mcp"), **DESK)
     for url, told in ((desk_url(proxy), "key"), ("http://127.0.0.1:9", "no review desk answers")):
-        with closing(Desk(url, "wrong")) as desk, pytest.raises(DeskError, match=told):
+        with closing(DeskClient(url, "wrong")) as desk, pytest.raises(DeskError, match=told):
             desk.queue(None, 5)
 
 

@@ -17,9 +17,9 @@ from proxy.config.sections import load_config
 from proxy.config.settings.telemetry import LangfuseConfig, PhoenixConfig
 from proxy.observe import outbox as outbox_module
 from proxy.observe.outbox import NotSentError, Outbox
-from proxy.store.database.verdicts import Findings
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.reader import find
-from proxy.store.verdicts.labels import labelled
+from proxy.store.verdicts.labels import labelled_replies
 from tests.proxy.observe.otlp_receiver import OtlpReceiver
 from tests.proxy.optional.scores.score_servers import LangfuseServer, PhoenixServer
 from tests.running.desk_client import DESK, HOLD, scraped, value
@@ -184,7 +184,7 @@ def test_what_waits_is_bounded_and_sent_in_batches() -> None:
     for number in range(1_000):
         box.add(number)
     assert time.monotonic() - began < 2
-    assert box.dropped == 500
+    assert box.drop_count == 500
     go_on.set()
     box.close()
     assert [number for batch in batches for number in batch] == [-1, *range(500)]
@@ -207,7 +207,7 @@ def test_tries_come_to_an_end() -> None:
     began = time.monotonic()
     box.close()
     assert time.monotonic() - began < 5
-    assert (box.sent, box.dropped) == (0, 1)
+    assert (box.sent, box.drop_count) == (0, 1)
 
 
 # --- verdicts from there -------------------------------------------------------------------------
@@ -224,9 +224,9 @@ def fetch(proxy: LiveProxy, folder: Path, *servers: Any, more: tuple[str, ...] =
 
 
 def labels(proxy: LiveProxy) -> dict[str, bool]:
-    findings = Findings(proxy.config.store)
+    findings = VerdictStore(proxy.config.store)
     try:
-        return {each.request_id: each.is_correct for each in labelled(findings.engine)}
+        return {each.request_id: each.is_correct for each in labelled_replies(findings.engine)}
     finally:
         findings.close()
 
@@ -234,7 +234,7 @@ def labels(proxy: LiveProxy) -> dict[str, bool]:
 def asked(proxy: LiveProxy, *headers: dict[str, str]) -> list[str]:
     """Return the ids of requests, once their records are written."""
     ids = [proxy.ask("p=0.5", headers=each).headers["x-pinocchio-request-id"] for each in headers]
-    findings = Findings(proxy.config.store)
+    findings = VerdictStore(proxy.config.store)
     until(lambda: all(find(findings.engine, id) for id in ids), 20)
     findings.close()
     return ids
@@ -261,7 +261,7 @@ def test_verdicts_in_langfuse_become_labels(
     done = fetch(proxy, tmp_path, langfuse)
     assert done.stdout == "langfuse: 2 verdicts kept, 1 on a trace with several replies\n"
     assert labels(proxy) == {ids[0]: True, ids[1]: False}
-    findings = Findings(proxy.config.store)
+    findings = VerdictStore(proxy.config.store)
     assert findings.verdict_of(ids[1], "langfuse:bob") is False
     findings.close()
     again = fetch(proxy, tmp_path, langfuse)
@@ -367,7 +367,7 @@ def test_hostile_answers_end_nothing(
     done = fetch(proxy, tmp_path, langfuse, phoenix, more=more)
     assert done.exit_code == 0, done.output
     assert labels(proxy) == {ids[0]: True, ids[1]: False}
-    findings = Findings(proxy.config.store)
+    findings = VerdictStore(proxy.config.store)
     assert findings.verdict_of(ids[0], f"langfuse:{(']0;owned' + 'n' * 10_000)[:200]}") is True
     findings.close()
     for server, end in ((langfuse, {"meta": {"cursor": "7"}}), (phoenix, {"next_cursor": 7})):

@@ -24,7 +24,7 @@ from calibrator import (
     OtherReply,
     Score,
     ToolUse,
-    Unsupported,
+    UnsupportedSentence,
     load_scorer,
     version_of,
 )
@@ -159,7 +159,7 @@ FINDINGS: list[tuple[Json, Json]] = [
     ({"unsupported": [None, {"sentence": 1}]}, {}),
     (
         {"unsupported": [{"sentence": "It is.", "words": ["is", 2], "kind": "rumour"}]},
-        {"unsupported": (Unsupported("It is.", ("is",), "missing"),)},
+        {"unsupported": (UnsupportedSentence("It is.", ("is",), "missing"),)},
     ),
     ({"needs_facts": 1, "is_unfamiliar": "yes"}, {}),
     ({"needs_facts": True, "is_unfamiliar": True}, {"needs_facts": True, "is_unfamiliar": True}),

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from proxy.errors import UpstreamBrokenError
-from proxy.upstreams.translation.clients import shared_clients, watched
+from proxy.upstreams.translation.clients import collect_responses, shared_clients
 from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 from tests.running.translation import Listener, answer, listening, opened, refused, request
 from tests.servers.anthropic_server import KEY, AnthropicServer, serving
@@ -83,7 +83,7 @@ async def test_upstreams_answers_are_watched(listener: Listener) -> None:
     seen: list[list[httpx.Response]] = []
 
     async def call(upstream: LiteLLMUpstream, model: str) -> None:
-        with watched() as responses:
+        with collect_responses() as responses:
             await upstream._litellm.acompletion(
                 model=f"openai/{model}",
                 messages=[{"role": "user", "content": "x"}],

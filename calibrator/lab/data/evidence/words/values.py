@@ -36,7 +36,7 @@ CURRENCIES = {
 
 
 @dataclass(frozen=True)
-class Value:
+class FactValue:
     """One value: its unit (`days`, `money`, `time`, `date`, `word`, ..) and its number or word."""
 
     unit: str
@@ -60,7 +60,7 @@ class Style:
     dates: int
 
     @classmethod
-    def drawn(cls, rng: random.Random, currency: str = "") -> Style:
+    def draw(cls, rng: random.Random, currency: str = "") -> Style:
         """Draw a style, with the currency of the context if it is given."""
         return cls(
             currency or rng.choice(list(CURRENCIES)),
@@ -72,21 +72,21 @@ class Style:
         )
 
 
-def parse_slot(spec: str, rng: random.Random) -> Value | None:
+def parse_slot(spec: str, rng: random.Random) -> FactValue | None:
     """Draw a value from a slot such as "days 7 14" or "word cash|cards".
 
     Returns None for a slot that names a pool of the house.
     """
     unit, _, rest = spec.partition(" ")
     if unit == "word":
-        return Value("word", rng.choice(rest.split("|")))
+        return FactValue("word", rng.choice(rest.split("|")))
     if unit == "weekday":
-        return Value(unit, rng.choice(WEEKDAYS))
+        return FactValue(unit, rng.choice(WEEKDAYS))
     if unit == "month":
-        return Value(unit, rng.choice(MONTHS))
+        return FactValue(unit, rng.choice(MONTHS))
     if unit == "date":
-        return Value(unit, f"{rng.randint(1, 28)} {rng.choice(MONTHS)}")
-    return Value(unit, float(rng.choice(rest.split()))) if rest else None
+        return FactValue(unit, f"{rng.randint(1, 28)} {rng.choice(MONTHS)}")
+    return FactValue(unit, float(rng.choice(rest.split()))) if rest else None
 
 
 def number_words(number: float) -> str:
@@ -105,7 +105,7 @@ def digits(number: float) -> str:
     return f"{number:.2f}" if number != int(number) else str(int(number))
 
 
-def write(value: Value, style: Style, rng: random.Random) -> str:
+def write(value: FactValue, style: Style, rng: random.Random) -> str:
     """Write the value in a style."""
     if isinstance(value.raw, str):
         return _date(value.raw, style) if value.unit == "date" else value.raw
@@ -133,7 +133,7 @@ def _count(number: float, style: Style, rng: random.Random) -> str:
     return f"{number:,.0f}" if number >= 1000 and rng.random() < 0.5 else digits(number)
 
 
-def _duration(value: Value, style: Style, rng: random.Random) -> str:
+def _duration(value: FactValue, style: Style, rng: random.Random) -> str:
     """Write a duration, now and then in a larger unit if it has a whole number of these."""
     number, unit = value.number, value.unit
     larger = {
@@ -167,30 +167,32 @@ def _date(raw: str, style: Style) -> str:
     return (f"{day} {month}", f"{month} {day}", f"{day}{ending} of {month}")[style.dates]
 
 
-def other_value(value: Value, spec: str, near: list[Value], rng: random.Random) -> Value | None:
+def other_value(
+    value: FactValue, spec: str, near: list[FactValue], rng: random.Random
+) -> FactValue | None:
     """Return another value for the slot: of the same text, of the slot's list, or a similar one."""
-    same_unit = [other for other in near if other.unit == value.unit and differs(value, other)]
+    same_unit = [other for other in near if other.unit == value.unit and is_different(value, other)]
     if value.unit == "word" or (value.unit in ("good", "act", "offer", "paper", "group", "staff")):
         same_unit = []
     ways = [same_unit] if same_unit else []
     listed = []
     for _ in range(12):
         drawn = parse_slot(spec, rng)
-        if drawn is not None and differs(value, drawn):
+        if drawn is not None and is_different(value, drawn):
             listed.append(drawn)
     if listed:
         ways += [listed, listed]
     if isinstance(value.raw, float):
-        moved = [Value(value.unit, number) for number in _moved(value)]
-        ways.append([each for each in moved if differs(value, each)])
+        moved = [FactValue(value.unit, number) for number in _similar_numbers(value)]
+        ways.append([each for each in moved if is_different(value, each)])
     if value.unit in UNITS and rng.random() < 0.15:
         units = [unit for unit in UNITS if unit != value.unit]
-        ways = [[Value(rng.choice(units), value.raw)]]
+        ways = [[FactValue(rng.choice(units), value.raw)]]
     ways = [way for way in ways if way]
     return rng.choice(rng.choice(ways)) if ways else None
 
 
-def differs(one: Value, other: Value) -> bool:
+def is_different(one: FactValue, other: FactValue) -> bool:
     """Return whether two values are different amounts (14 days and 2 weeks are the same)."""
     if one.unit in UNITS and other.unit in UNITS:
         first, second = one.number * UNITS[one.unit], other.number * UNITS[other.unit]
@@ -198,7 +200,7 @@ def differs(one: Value, other: Value) -> bool:
     return one.raw != other.raw
 
 
-def _moved(value: Value) -> list[float]:
+def _similar_numbers(value: FactValue) -> list[float]:
     """Return other numbers that could be confused with a value's, by its unit."""
     number = value.number
     if value.unit == "time":

@@ -8,11 +8,11 @@ from calibrator.lab.judging.evaluation.traffic.figures import (
     read_traffic_figures,
 )
 from calibrator.lab.judging.evaluation.traffic.measure import measure_traffic, replies_to_score
-from calibrator.lab.judging.evaluation.traffic.probes import Probe, probes_of
+from calibrator.lab.judging.evaluation.traffic.probes import EditProbe, probes_of
 from calibrator.lab.judging.evaluation.traffic.sets import TrafficSet, find_traffic, read_traffic
 
 __all__ = [
-    "Probe",
+    "EditProbe",
     "Traffic",
     "TrafficSet",
     "find_traffic",

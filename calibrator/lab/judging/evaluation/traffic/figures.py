@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from calibrator.metrics.disagreement import disagreement
 from calibrator.metrics.metrics import Floats, Ints, auroc, ece
-from calibrator.recalibration.fit import Observed, apply_to_groups, fit_observed
-from calibrator.rows.results import plain
+from calibrator.recalibration.fit import LabelledConfidences, apply_to_groups, fit_observed
+from calibrator.rows.results import plain_json
 from calibrator.scorer import COMPUTED, CONTEXT, LIKENESS, Score
 
 Group = Literal["apps", "hand-made", "sets", "means"]
@@ -77,7 +77,7 @@ class TrafficFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EditEffect:
     """The effect of an edit that keeps a reply's correctness on its confidence.
 
     `mean` is of the changes with their sign, `absolute` of their sizes, `high` the 95th percentile
@@ -99,7 +99,7 @@ class Traffic:
 
     calibrator: str
     figures: list[TrafficFigures] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[EditEffect] = field(default_factory=list)
 
     def of_group(self, group: Group) -> list[TrafficFigures]:
         """Return the figures of one group, in their order."""
@@ -118,7 +118,7 @@ class Traffic:
         changes = [
             {**asdict(one), "kind": "traffic change", "group": one.of} for one in self.changes
         ]
-        return [plain({"method": self.calibrator, **one}) for one in [*kinds, *changes]]
+        return [plain_json({"method": self.calibrator, **one}) for one in [*kinds, *changes]]
 
 
 def read_traffic_figures(values: Mapping[str, Any]) -> Traffic:
@@ -129,7 +129,7 @@ def read_traffic_figures(values: Mapping[str, Any]) -> Traffic:
     return Traffic(
         calibrator=str(values["calibrator"]),
         figures=[TrafficFigures(**one) for one in values["figures"]],
-        changes=[Change(**one) for one in values["changes"]],
+        changes=[EditEffect(**one) for one in values["changes"]],
     )
 
 
@@ -187,7 +187,9 @@ def ece_with_labels(labels: Ints, confidence: Floats, questions: Sequence[str]) 
     """
     if len(labels) < 2 * LABELS:
         return math.nan
-    found = Observed(labels, confidence, [""] * len(labels), questions, np.ones(len(labels)))
+    found = LabelledConfidences(
+        labels, confidence, [""] * len(labels), questions, np.ones(len(labels))
+    )
     of_question: dict[str, list[int]] = {}
     for at, name in enumerate(questions):
         of_question.setdefault(name, []).append(at)
@@ -195,7 +197,7 @@ def ece_with_labels(labels: Ints, confidence: Floats, questions: Sequence[str]) 
     for seed in range(DRAWS):
         order = np.random.default_rng(seed).permutation(np.array(sorted(of_question)))
         drawn = [at for name in order.tolist() for at in of_question[name]]
-        chosen, others = found.taken(drawn[:LABELS]), found.taken(drawn[LABELS:])
+        chosen, others = found.take(drawn[:LABELS]), found.take(drawn[LABELS:])
         if chosen.is_mixed:
             curve = fit_observed(chosen)
             values.append(
@@ -227,9 +229,9 @@ def mean_figures(kind: str, each: Sequence[TrafficFigures]) -> TrafficFigures:
     return replace(each[0], **found, group=MEANS, kind=kind, licence="", is_left_out=False)
 
 
-def change_of(edit: str, of: str, changes: Floats) -> Change:
+def change_of(edit: str, of: str, changes: Floats) -> EditEffect:
     """Return the figures of changes of the confidence, (n,), after minus before."""
-    return Change(
+    return EditEffect(
         edit=edit,
         of=of,
         replies=len(changes),

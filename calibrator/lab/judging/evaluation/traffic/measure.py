@@ -11,14 +11,14 @@ from calibrator.lab.judging.baselines.overlap import tfidf_cosines, word_shares
 from calibrator.lab.judging.evaluation.traffic.figures import (
     ALL,
     SETS,
-    Change,
+    EditEffect,
     Traffic,
     TrafficFigures,
     change_of,
     figures_of,
     mean_figures,
 )
-from calibrator.lab.judging.evaluation.traffic.probes import EDITS, Probe
+from calibrator.lab.judging.evaluation.traffic.probes import EDITS, EditProbe
 from calibrator.lab.judging.evaluation.traffic.sets import TrafficSet
 from calibrator.metrics.metrics import Floats
 from calibrator.rows.rows import Row, labels_of
@@ -31,15 +31,15 @@ OTHER_SETS = "mean of the others"
 MIN_ROWS = 10  # least rows of a set in a mean
 
 
-def replies_to_score(sets: Sequence[TrafficSet], probes: Sequence[Probe]) -> int:
+def replies_to_score(sets: Sequence[TrafficSet], probes: Sequence[EditProbe]) -> int:
     """Return how many replies `measure_traffic` scores, for a progress bar."""
-    return sum(len(one.rows) for one in sets) + len(_probed(probes))
+    return sum(len(one.rows) for one in sets) + len(_items_of(probes))
 
 
 def measure_traffic(
     scorer: Scorer,
     sets: Sequence[TrafficSet],
-    probes: Sequence[Probe],
+    probes: Sequence[EditProbe],
     left_out: Collection[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> Traffic:
@@ -49,7 +49,7 @@ def measure_traffic(
     number of replies scored.
     """
     items = [row.item("served") for one in sets for row in one.rows]
-    probed = _probed(probes)
+    probed = _items_of(probes)
     scores = score_items(scorer, [*items, *probed.values()], progress)
     figures: list[TrafficFigures] = []
     at = 0
@@ -112,12 +112,12 @@ def _means(figures: Sequence[TrafficFigures]) -> list[TrafficFigures]:
     return [mean_figures(name, each) for name, each in parts.items() if each]
 
 
-def _probed(probes: Sequence[Probe]) -> dict[int, Item]:
+def _items_of(probes: Sequence[EditProbe]) -> dict[int, Item]:
     """Return each item of the probes once, by its identity, as many edits are of the same reply."""
     return {id(item): item for probe in probes for item in (probe.before, probe.after)}
 
 
-def _changes(probes: Sequence[Probe], said: dict[int, float]) -> list[Change]:
+def _changes(probes: Sequence[EditProbe], said: dict[int, float]) -> list[EditEffect]:
     found: dict[tuple[str, str], list[float]] = {}
     for probe in probes:
         change = said[id(probe.after)] - said[id(probe.before)]

@@ -54,7 +54,7 @@ _PROSE = re.compile(r"\w[^\n]*[.!?:)*]")
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class EditProbe:
     """An item before and after an edit."""
 
     edit: str
@@ -63,17 +63,17 @@ class Probe:
     after: Item
 
 
-def probes_of(sets: Sequence[TrafficSet]) -> list[Probe]:
+def probes_of(sets: Sequence[TrafficSet]) -> list[EditProbe]:
     """Return all edits of our own app replies and of the sets; they are always the same."""
-    found: list[Probe] = []
+    found: list[EditProbe] = []
     for one in sets:
         if one.group in (APPS, SETS):
             found += _other_contexts(one)
-            found += _edited(one)
+            found += _probe_edits(one)
     return found
 
 
-def _edited(one: TrafficSet) -> Iterator[Probe]:
+def _probe_edits(one: TrafficSet) -> Iterator[EditProbe]:
     """Yield the edits of right and of wrong replies, in every wording for our own replies."""
     prose = [row for row in one.rows if _is_english_prose(row)]
     most = len(prose) if one.group == APPS else REPLIES_OF_SET
@@ -85,7 +85,7 @@ def _edited(one: TrafficSet) -> Iterator[Probe]:
             for edit, (made, count) in edits.items():
                 numbers = {(at + turn) % count for turn in range(wordings)}
                 for after in filter(None, (made(row, number) for number in sorted(numbers))):
-                    yield Probe(edit, one.group, item, after)
+                    yield EditProbe(edit, one.group, item, after)
 
 
 def _is_english_prose(row: Row) -> bool:
@@ -98,30 +98,30 @@ def _is_english_prose(row: Row) -> bool:
     return is_english and _PROSE.match(text) is not None
 
 
-def _opening(row: Row, number: int) -> Item:
-    return _answering(row, f"{OPENINGS[number]} {row.answer}")
+def _with_opening(row: Row, number: int) -> Item:
+    return _with_answer(row, f"{OPENINGS[number]} {row.answer}")
 
 
 def _apology(row: Row, number: int) -> Item:
-    return _answering(row, f"{APOLOGIES[number]} {row.answer}")
+    return _with_answer(row, f"{APOLOGIES[number]} {row.answer}")
 
 
 def _claim(row: Row, number: int) -> Item:
-    return _answering(row, f"{row.answer.rstrip()} {CLAIMS[number]}")
+    return _with_answer(row, f"{row.answer.rstrip()} {CLAIMS[number]}")
 
 
-def _attributed(row: Row, number: int) -> Item:
-    return _answering(row, ATTRIBUTIONS[number] + row.answer)
+def _with_attribution(row: Row, number: int) -> Item:
+    return _with_answer(row, ATTRIBUTIONS[number] + row.answer)
 
 
-def _repeated(row: Row, number: int) -> Item | None:
+def _with_question(row: Row, number: int) -> Item | None:
     asked = read_conversation(row.messages, row.question).instruction.strip()
     if not asked or len(asked) > MAX_QUOTED:
         return None
-    return _answering(row, RESTATEMENTS[number].format(asked) + row.answer)
+    return _with_answer(row, RESTATEMENTS[number].format(asked) + row.answer)
 
 
-def _quoted(row: Row, number: int) -> Item | None:
+def _with_quotation(row: Row, number: int) -> Item | None:
     """Put before the reply the sentence of the context that shares most words with it.
 
     Return None where the context has no sentence of a suitable length.
@@ -135,7 +135,7 @@ def _quoted(row: Row, number: int) -> Item | None:
     if not sentences:
         return None
     closest = max(sentences, key=lambda each: len(words & {*words_of(each)}))
-    return _answering(row, QUOTATIONS[number].format(closest) + row.answer)
+    return _with_answer(row, QUOTATIONS[number].format(closest) + row.answer)
 
 
 def _earlier(row: Row, number: int) -> Item | None:
@@ -147,14 +147,14 @@ def _earlier(row: Row, number: int) -> Item | None:
     if not messages or not _is_by(messages[-1], "user"):
         return None
     said = {"role": "assistant", "content": row.answer}
-    return _asked(row, [*messages, said, messages[-1]])
+    return _with_messages(row, [*messages, said, messages[-1]])
 
 
-def _answering(row: Row, answer: str) -> Item:
+def _with_answer(row: Row, answer: str) -> Item:
     return replace(row.item("served"), answer=answer)
 
 
-def _asked(row: Row, messages: Sequence[Any]) -> Item | None:
+def _with_messages(row: Row, messages: Sequence[Any]) -> Item | None:
     """Return the reply to other messages, or None where they cannot be read."""
     try:
         return parse_row({**row.raw, "messages": messages}).item("served")
@@ -164,19 +164,19 @@ def _asked(row: Row, messages: Sequence[Any]) -> Item | None:
 
 _Edit = tuple[Callable[[Row, int], Item | None], int]  # the edit, and its number of wordings
 _OF_RIGHT: Mapping[str, _Edit] = {
-    OPENING: (_opening, len(OPENINGS)),
+    OPENING: (_with_opening, len(OPENINGS)),
     APOLOGY: (_apology, len(APOLOGIES)),
 }
 _OF_WRONG: Mapping[str, _Edit] = {
     CLAIM: (_claim, len(CLAIMS)),
-    REPEATED: (_repeated, len(RESTATEMENTS)),
-    QUOTED: (_quoted, len(QUOTATIONS)),
-    ATTRIBUTED: (_attributed, len(ATTRIBUTIONS)),
+    REPEATED: (_with_question, len(RESTATEMENTS)),
+    QUOTED: (_with_quotation, len(QUOTATIONS)),
+    ATTRIBUTED: (_with_attribution, len(ATTRIBUTIONS)),
     EARLIER: (_earlier, 1),
 }
 
 
-def _other_contexts(one: TrafficSet) -> Iterator[Probe]:
+def _other_contexts(one: TrafficSet) -> Iterator[EditProbe]:
     """Yield replies whose system message is replaced by that of another question."""
     by_kind: dict[str, list[Row]] = {}
     for row in one.rows:
@@ -190,8 +190,8 @@ def _other_contexts(one: TrafficSet) -> Iterator[Probe]:
             if donor is None:
                 continue
             rest = [each for each in row.messages if not _is_by(each, *INSTRUCTING)]
-            if after := _asked(row, [*_instructions(donor), *rest]):
-                yield Probe(OTHER_CONTEXT, one.group, row.item("served"), after)
+            if after := _with_messages(row, [*_instructions(donor), *rest]):
+                yield EditProbe(OTHER_CONTEXT, one.group, row.item("served"), after)
 
 
 def _instructions(row: Row) -> list[Any]:

@@ -89,11 +89,11 @@ def read_traffic(
                 elif row.correct is not None:
                     rows.append(row)
             if rows:
-                sets.append(TrafficSet(SETS, *_named(path, _thinned(rows, most))))
+                sets.append(TrafficSet(SETS, *_name_set(path, _thin_rows(rows, most))))
     return sets, errors
 
 
-def _named(path: Path, rows: list[Row]) -> tuple[str, list[Row], str]:
+def _name_set(path: Path, rows: list[Row]) -> tuple[str, list[Row], str]:
     name = path.name.removesuffix(".gz").removesuffix(".jsonl")
     for mark, licence in LICENCES.items():
         if name.endswith(mark):
@@ -101,7 +101,7 @@ def _named(path: Path, rows: list[Row]) -> tuple[str, list[Row], str]:
     return name, rows, ""
 
 
-def _thinned(rows: list[Row], most: int) -> list[Row]:
+def _thin_rows(rows: list[Row], most: int) -> list[Row]:
     """Return at most `most` rows in whole questions, chosen by a hash, in the file's order."""
     if len(rows) <= most:
         return rows

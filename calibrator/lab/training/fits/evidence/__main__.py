@@ -20,7 +20,7 @@ from calibrator.features.weights import Array
 from calibrator.lab.training.fits.evidence.examples import examples
 from calibrator.lab.training.fits.evidence.reader_fit import ReaderConfig, ReaderNet, fit_reader
 from calibrator.lab.training.fits.evidence.support_fit import SupportConfig, columns_of, fit_support
-from calibrator.readers.evidence.context.reader import PREFIX, WORD_BITS, Reader
+from calibrator.readers.evidence.context.reader import PREFIX, WORD_BITS, ContextReader
 from calibrator.text.layout import load_tokenizer
 from calibrator.text.word_pieces import WordPieces
 
@@ -62,7 +62,7 @@ def main() -> None:
         learnt, options.base, options.output, config, lambda line: print(line, flush=True)
     )
     state = reader_state(net, tokenizer.get_vocab())
-    reader = Reader(state, cut)
+    reader = ContextReader(state, cut)
     judged = columns_of(options.data / "train", JUDGED, reader, SupportConfig(), print)
     arrays = {PREFIX + name: array for name, array in state.items()}
     arrays |= fit_support(judged, SupportConfig())

@@ -34,7 +34,7 @@ LONG_PREMISE: Final = 450  # characters; of a longer premise only passages are k
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ReaderExample:
     """The word pieces of one input of the reader, the start of its second text, and its label."""
 
     row: list[int]
@@ -101,10 +101,10 @@ def reply_texts(row: Row) -> tuple[str, str, str, int]:
 def chosen_context(documents: Sequence[str], request: str, reply: str) -> str:
     """Return the passages of the documents that the reader sees beside a reply."""
     queries = [(reply, 1.0), (request, REQUEST_WEIGHT)]
-    return "\n".join(Passages(documents).closest(queries, CONTEXT_WORDS))
+    return "\n".join(Passages(documents).closest_units(queries, CONTEXT_WORDS))
 
 
-def examples(data: Path, cut: Cutter, seed: int) -> Iterator[Example]:
+def examples(data: Path, cut: Cutter, seed: int) -> Iterator[ReaderExample]:
     """Make all examples of the training half of `data`, file by file."""
     rng = random.Random(seed)
     train, named = data / "train", sources()
@@ -136,11 +136,13 @@ def _passage(row: Row) -> str:
     return max((str(message.get("content")) for message in row["messages"]), key=len)
 
 
-def _cut(texts: Iterable[tuple[str, str, str, int]], source: str, cut: Cutter) -> Iterator[Example]:
+def _cut(
+    texts: Iterable[tuple[str, str, str, int]], source: str, cut: Cutter
+) -> Iterator[ReaderExample]:
     """Cut texts into word pieces, a thousand at a time."""
     waiting = iter(texts)
     while several := list(islice(waiting, 1000)):
         pieces = cut([text for each in several for text in each[:3]])
         for at, each in enumerate(several):
             row, second = assemble(*pieces[3 * at : 3 * at + 3])
-            yield Example(row, second, each[3], source)
+            yield ReaderExample(row, second, each[3], source)

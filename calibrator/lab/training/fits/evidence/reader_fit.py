@@ -22,7 +22,7 @@ from transformers import BertConfig, BertModel
 
 from calibrator.features.packing import SHARES
 from calibrator.features.small_encoder import GROUP, LAYER_BITS
-from calibrator.lab.training.fits.evidence.examples import NOT_ENTAIL, Example
+from calibrator.lab.training.fits.evidence.examples import NOT_ENTAIL, ReaderExample
 from calibrator.readers.evidence.context.reader import LABELS
 
 
@@ -72,7 +72,7 @@ class ReaderNet(nn.Module):
 
 
 def fit_reader(
-    examples: Sequence[Example],
+    examples: Sequence[ReaderExample],
     base: Path,
     folder: Path,
     config: ReaderConfig,
@@ -130,10 +130,10 @@ def round_weights(net: ReaderNet) -> None:
 
 
 def _rounded_linear(layer: nn.Linear, states: Tensor) -> Tensor:
-    return nn.functional.linear(states, rounded(layer.weight), layer.bias)
+    return nn.functional.linear(states, round_tensor(layer.weight), layer.bias)
 
 
-def rounded(weight: Tensor) -> Tensor:
+def round_tensor(weight: Tensor) -> Tensor:
     """Return weights (N, D) as `features.packing` rounds them; the gradient passes unchanged."""
     limit = 2 ** (LAYER_BITS - 1) - 1
     parts = weight.detach().view(len(weight), -1, GROUP)
@@ -168,17 +168,21 @@ def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.where(labels < NOT_ENTAIL, known, -torch.logsumexp(logs[:, 1:], 1)).mean()
 
 
-def batches_of(examples: Sequence[Example], pieces: int, rng: random.Random) -> list[list[int]]:
+def batches_of(
+    examples: Sequence[ReaderExample], pieces: int, rng: random.Random
+) -> list[list[int]]:
     """Return the indexes of examples in batches of similar lengths, in random order."""
     order = list(range(len(examples)))
     rng.shuffle(order)
     order.sort(key=lambda at: len(examples[at].row) + rng.random() * 6)
-    found = list(_packed(order, examples, pieces))
+    found = list(_pack_batches(order, examples, pieces))
     rng.shuffle(found)
     return found
 
 
-def _packed(order: Sequence[int], examples: Sequence[Example], pieces: int) -> Iterator[list[int]]:
+def _pack_batches(
+    order: Sequence[int], examples: Sequence[ReaderExample], pieces: int
+) -> Iterator[list[int]]:
     """Yield batches of examples with at most `pieces` word pieces after padding."""
     batch: list[int] = []
     for at in order:  # sorted by length, so the last of a batch is the longest
@@ -190,7 +194,7 @@ def _packed(order: Sequence[int], examples: Sequence[Example], pieces: int) -> I
         yield batch
 
 
-def tensors(batch: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def tensors(batch: Sequence[ReaderExample]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the ids, mask and segments (B, T) of examples, and their labels (B,)."""
     longest = max(len(each.row) for each in batch)
     ids, mask, types = (torch.zeros(len(batch), longest, dtype=torch.long) for _ in range(3))

@@ -16,11 +16,11 @@ from calibrator.features.weights import Array
 from calibrator.lab.training.fits.evidence.examples import Row, by_question, read_rows
 from calibrator.lab.training.stages.tree_fitting import fit_trees
 from calibrator.readers.evidence.context.comparison import FEATURES
-from calibrator.readers.evidence.context.reader import Reader
+from calibrator.readers.evidence.context.reader import ContextReader
 from calibrator.readers.evidence.context.support import (
     TREES,
     WEIGHTS,
-    Reading,
+    SupportReading,
     entailment,
     reading_of,
 )
@@ -66,7 +66,7 @@ class SupportConfig:
 
 
 @dataclass(slots=True)
-class Judged:
+class JudgedReplies:
     """Features of graded replies (N, D), the reader's log-odds (N,), labels and sources."""
 
     columns: NDArray[np.float32]
@@ -78,16 +78,16 @@ class Judged:
 def columns_of(
     folder: Path,
     names: Sequence[str],
-    reader: Reader,
+    reader: ContextReader,
     config: SupportConfig,
     say: Callable[[str], None],
-) -> Judged:
+) -> JudgedReplies:
     """Read graded replies of files and compute their columns; rows without context are left out.
 
     `say` gets a line of progress for each file.
     """
     rng = random.Random(config.seed)
-    readings: list[Reading] = []
+    readings: list[SupportReading] = []
     labels: list[int] = []
     sources: list[str] = []
     for name in names:
@@ -108,7 +108,7 @@ def columns_of(
             at += len(one.passages)
     columns = np.array([each.comparison.values for each in readings], np.float32)
     read = np.array([entailment(each) for each in readings])
-    return Judged(columns, read, np.array(labels), sources)
+    return JudgedReplies(columns, read, np.array(labels), sources)
 
 
 def response_of(row: Row) -> str:
@@ -119,7 +119,7 @@ def response_of(row: Row) -> str:
     return str(response.get("content") or "")
 
 
-def fit_support(judged: Judged, config: SupportConfig) -> dict[str, Array]:
+def fit_support(judged: JudgedReplies, config: SupportConfig) -> dict[str, Array]:
     """Fit trees and weights under their names; sources weigh the same, as do right and wrong.
 
     The slope and the base are fitted on log-odds of trees that saw no row of the same source.
@@ -139,7 +139,9 @@ def fit_support(judged: Judged, config: SupportConfig) -> dict[str, Array]:
     return {**trees_state, WEIGHTS: weights}
 
 
-def _trees(judged: Judged, used: NDArray[np.bool_], config: SupportConfig) -> dict[str, Array]:
+def _trees(
+    judged: JudgedReplies, used: NDArray[np.bool_], config: SupportConfig
+) -> dict[str, Array]:
     """Fit trees on some of the replies."""
     sources, labels = np.array(judged.sources)[used], judged.labels[used]
     columns = judged.columns[used].copy()

@@ -25,14 +25,14 @@ import yaml
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.lab.data.corruptions import corrupted
+from calibrator.lab.data.corruptions import corrupt_rows
 from calibrator.lab.data.corruptions.sentences import OFF_TOPIC
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.lab.training.fits.inspection.symbolic_tasks import symbolic_rows
 from calibrator.readers.inspection.inspector import CHECKS, RELEVANCE, SEEN, inspect
 from calibrator.readers.inspection.relevance import Pieces
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import stripped
+from calibrator.text.addressed_text import strip_addresses
 from calibrator.text.layout import Layout, encode
 from calibrator.text.restated_question import without_question
 
@@ -87,27 +87,27 @@ def _lessons_of_one(
     """Yield the lessons of one benchmark's rows."""
     pool = rng.sample(rows, min(len(rows), config.pool_rows))
     for row in [row for row in pool if row.correct][: config.right_rows]:
-        yield from _both(row, row.answer, "", rng)
+        yield from _reply_and_excerpt(row, row.answer, "", rng)
     for check in CHECKS:
         many = config.irrelevant_rows if check.name == RELEVANCE else config.faulty_rows
         for fault in check.faults:
             if fault not in config.left_out:
-                yield from _faulty(pool, fault, many, seed, rng)
+                yield from _faulty_lessons(pool, fault, many, seed, rng)
 
 
-def _faulty(
+def _faulty_lessons(
     pool: Sequence[Row], fault: str, many: int, seed: int, rng: random.Random
 ) -> Iterator[Lesson]:
     """Yield at most `many` replies of one benchmark with a fault, and excerpts for some faults."""
-    made = corrupted(pool, fault, seed)
+    made = corrupt_rows(pool, fault, seed)
     for each in rng.sample(made, min(len(made), many)):
         if fault in ELSEWHERE:
-            yield from _both(each.row, each.answer, fault, rng)
+            yield from _reply_and_excerpt(each.row, each.answer, fault, rng)
         else:
             yield _lesson(each.row, each.answer, fault)
 
 
-def _both(row: Row, reply: str, fault: str, rng: random.Random) -> Iterator[Lesson]:
+def _reply_and_excerpt(row: Row, reply: str, fault: str, rng: random.Random) -> Iterator[Lesson]:
     """Yield a reply to the row's question, and an excerpt of it."""
     whole = replace(_lesson(row, reply, fault), reply=reply if fault else "")
     yield whole
@@ -116,7 +116,7 @@ def _both(row: Row, reply: str, fault: str, rng: random.Random) -> Iterator[Less
 
 def _lesson(row: Row, reply: str, fault: str) -> Lesson:
     """Return a reply to the row's question as the inspector reads it."""
-    answer = without_question(row.question, stripped(reply))
+    answer = without_question(row.question, strip_addresses(reply))
     return Lesson(row.question, answer, row.benchmark or "", fault, row=row)
 
 

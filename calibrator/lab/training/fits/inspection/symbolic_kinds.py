@@ -30,7 +30,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SymbolicTask:
     """An instruction, its input, the steps of the working, and the right answer."""
 
     does: tuple[str, ...]  # wordings of the instruction
@@ -46,7 +46,7 @@ def _words(rng: random.Random, least: int, most: int) -> list[str]:
     ]
 
 
-def _brackets(rng: random.Random) -> Task:
+def _brackets(rng: random.Random) -> SymbolicTask:
     """Make a sequence of brackets, and ask which closing ones are missing."""
     stack: list[str] = []
     signs, steps = [], []
@@ -59,10 +59,10 @@ def _brackets(rng: random.Random) -> Task:
         steps.append(f"{signs[-1]} -> {' '.join(stack) or 'nothing open'}")
     missing = " ".join(_OPEN[each] for each in reversed(stack)) or "nothing"
     does = "Close all brackets", "Which brackets are missing at the end", "Complete the sequence"
-    return Task(does, " ".join(signs), tuple(steps), missing)
+    return SymbolicTask(does, " ".join(signs), tuple(steps), missing)
 
 
-def _stack(rng: random.Random) -> Task:
+def _stack(rng: random.Random) -> SymbolicTask:
     """Make a series of push and pop, and ask for the stack in the end."""
     stack: list[str] = []
     given, steps = [], []
@@ -75,10 +75,10 @@ def _stack(rng: random.Random) -> Task:
             given.append(f"push {stack[-1]}")
         steps.append(f"{given[-1]}: [{', '.join(stack)}]")
     does = "What is on the stack in the end", "Run these operations", "Stack machine"
-    return Task(does, ", ".join(given), tuple(steps), f"[{', '.join(stack)}]")
+    return SymbolicTask(does, ", ".join(given), tuple(steps), f"[{', '.join(stack)}]")
 
 
-def _sorting(rng: random.Random) -> Task:
+def _sorting_task(rng: random.Random) -> SymbolicTask:
     """Make a list of words to sort alphabetically."""
     words = list(dict.fromkeys(_words(rng, 4, 14)))
     ordered = sorted(words)
@@ -87,10 +87,10 @@ def _sorting(rng: random.Random) -> Task:
         by_first.setdefault(each[0], []).append(each)
     steps = [f"{first}: {', '.join(by_first[first])}" for first in sorted(by_first)]
     does = "Sort the words", "Put these in alphabetical order", "Alphabetical list"
-    return Task(does, " ".join(words), tuple(steps), " ".join(ordered))
+    return SymbolicTask(does, " ".join(words), tuple(steps), " ".join(ordered))
 
 
-def _numbers(rng: random.Random) -> Task:
+def _numbers(rng: random.Random) -> SymbolicTask:
     """Make a list of numbers to sort."""
     numbers = [rng.randint(1, 99) for _ in range(rng.randint(4, 9))]
     left, steps = list(numbers), []
@@ -99,24 +99,24 @@ def _numbers(rng: random.Random) -> Task:
         steps.append(f"smallest is {least}, left: {' '.join(map(str, left))}")
     does = "Sort ascending", "Order these numbers", "From small to large"
     ordered = " ".join(map(str, sorted(numbers)))
-    return Task(does, " ".join(map(str, numbers)), tuple(steps), ordered)
+    return SymbolicTask(does, " ".join(map(str, numbers)), tuple(steps), ordered)
 
 
-def _reversing(rng: random.Random) -> Task:
+def _reversal_task(rng: random.Random) -> SymbolicTask:
     word = "".join(_words(rng, 2, 3))
     steps = [f"{word[at:]} | {word[:at][::-1]}" for at in range(1, len(word), 2)]
     does = "Spell it backwards", "Reverse the letters", "Mirror this word"
-    return Task(does, word, tuple(steps), word[::-1])
+    return SymbolicTask(does, word, tuple(steps), word[::-1])
 
 
-def _last_letters(rng: random.Random) -> Task:
+def _last_letters(rng: random.Random) -> SymbolicTask:
     words = _words(rng, 3, 7)
     steps = [f"{word}: {word[-1]}" for word in words]
     does = "Join the last letters of the words", "Last letter of each, together", "Last letters"
-    return Task(does, ", ".join(words), tuple(steps), "".join(word[-1] for word in words))
+    return SymbolicTask(does, ", ".join(words), tuple(steps), "".join(word[-1] for word in words))
 
 
-def _truth(rng: random.Random) -> Task:
+def _truth(rng: random.Random) -> SymbolicTask:
     """Make a Boolean expression to evaluate."""
     text, value = (("T", True), ("F", False))[rng.randrange(2)]
     steps = []
@@ -130,10 +130,10 @@ def _truth(rng: random.Random) -> Task:
             text, value = f"!{text}", not value
             steps.append(f"!{str(not value)[0]} = {str(value)[0]}")
     does = "Evaluate", "True or false", "Value of the expression (& and, | or, ^ either, ! not)"
-    return Task(does, text, tuple(steps), "true" if value else "false")
+    return SymbolicTask(does, text, tuple(steps), "true" if value else "false")
 
 
-def _swaps(rng: random.Random) -> Task:
+def _swaps(rng: random.Random) -> SymbolicTask:
     """Make a story of people who swap things, and ask what one of them holds."""
     people = rng.sample(_PEOPLE, rng.randint(3, 5))
     held = dict(zip(people, rng.sample(_THINGS, len(people)), strict=True))
@@ -146,10 +146,10 @@ def _swaps(rng: random.Random) -> Task:
         steps.append(f"{one} <-> {other}: " + ", ".join(f"{a}: {b}" for a, b in held.items()))
     who = rng.choice(people)
     does = f"What does {who} hold in the end", f"At the end, {who} has ..."
-    return Task(does, ". ".join(given), tuple(steps), held[who])
+    return SymbolicTask(does, ". ".join(given), tuple(steps), held[who])
 
 
-def _walk(rng: random.Random) -> Task:
+def _walk(rng: random.Random) -> SymbolicTask:
     """Make a walk on a grid, and ask where it ends."""
     moves = rng.choices("NSEW", k=rng.randint(4, 14))
     x = y = 0
@@ -158,10 +158,10 @@ def _walk(rng: random.Random) -> Task:
         x, y = x + _WAYS[move][0], y + _WAYS[move][1]
         steps.append(f"{move}: ({x}, {y})")
     does = "Where does the walk end", "Start at (0, 0) and follow the moves", "Robot on a grid"
-    return Task(does, " ".join(moves), tuple(steps), f"({x}, {y})")
+    return SymbolicTask(does, " ".join(moves), tuple(steps), f"({x}, {y})")
 
 
-def _rewriting(rng: random.Random) -> Task:
+def _rewriting_task(rng: random.Random) -> SymbolicTask:
     """Make rules that rewrite letters, and ask for the string after some rounds."""
     rules = {each: "".join(rng.choices("ABC", k=rng.randint(1, 2))) for each in "ABC"}
     text = "".join(rng.choices("ABC", k=rng.randint(1, 3)))
@@ -171,10 +171,10 @@ def _rewriting(rng: random.Random) -> Task:
         text = "".join(rules[each] for each in text)
         steps.append(text)
     does = f"Apply the rules {rounds} times", f"String after {rounds} rounds"
-    return Task(does, given, tuple(steps), text)
+    return SymbolicTask(does, given, tuple(steps), text)
 
 
-def _binary(rng: random.Random) -> Task:
+def _binary_sum(rng: random.Random) -> SymbolicTask:
     """Make a sum of two binary numbers."""
     one, other, carry, steps = rng.randrange(4, 256), rng.randrange(4, 256), 0, []
     for at in range(max(one, other).bit_length()):
@@ -182,10 +182,10 @@ def _binary(rng: random.Random) -> Task:
         steps.append(f"{one >> at & 1} + {other >> at & 1} + {carry}: write {both & 1}")
         carry = both >> 1
     does = "Add in base two", "Binary sum", "Compute, digits are binary"
-    return Task(does, f"{one:b} + {other:b}", tuple(steps), f"{one + other:b}")
+    return SymbolicTask(does, f"{one:b} + {other:b}", tuple(steps), f"{one + other:b}")
 
 
-def _roman(rng: random.Random) -> Task:
+def _roman(rng: random.Random) -> SymbolicTask:
     """Make a number to write in Roman numerals."""
     number, text, steps = rng.randint(4, 399), "", []
     left = number
@@ -194,10 +194,10 @@ def _roman(rng: random.Random) -> Task:
             text, left = text + sign, left - value
             steps.append(f"{sign} = {value}, left {left}")
     does = "In Roman numerals", "Write as a Roman numeral"
-    return Task(does, str(number), tuple(steps), text)
+    return SymbolicTask(does, str(number), tuple(steps), text)
 
 
-def _counting(rng: random.Random) -> Task:
+def _counting_task(rng: random.Random) -> SymbolicTask:
     """Make a row of signs, and ask how often one of them occurs."""
     signs = rng.choices("*#+@%", k=rng.randint(8, 30))
     sign, count, steps = rng.choice(signs), 0, []
@@ -206,10 +206,10 @@ def _counting(rng: random.Random) -> Task:
         if each == sign:
             steps.append(f"place {at}: {sign}, that makes {count}")
     does = f"How many {sign} are there", f"Count {sign}"
-    return Task(does, " ".join(signs), tuple(steps), str(count))
+    return SymbolicTask(does, " ".join(signs), tuple(steps), str(count))
 
 
-def _pattern(rng: random.Random) -> Task:
+def _pattern(rng: random.Random) -> SymbolicTask:
     """Make a pattern that repeats, and ask for the next sign."""
     part = rng.choices("XO-^v", k=rng.randint(2, 4))
     shown = rng.randint(len(part) * 2, len(part) * 4)
@@ -219,10 +219,10 @@ def _pattern(rng: random.Random) -> Task:
         f"{shown} shown, {shown % len(part)} of a new one",
     )
     does = "What comes next", "Continue the pattern", "Next symbol"
-    return Task(does, " ".join(signs), steps, part[shown % len(part)])
+    return SymbolicTask(does, " ".join(signs), steps, part[shown % len(part)])
 
 
-def _sets(rng: random.Random) -> Task:
+def _sets(rng: random.Random) -> SymbolicTask:
     """Make an expression of sets, and ask for its elements."""
     sets = [sorted(rng.sample(_LETTERS[:9], rng.randint(2, 6))) for _ in range(rng.randint(2, 4))]
     found, steps = set(sets[0]), []
@@ -235,18 +235,18 @@ def _sets(rng: random.Random) -> Task:
         given = f"({given} {sign} {written})"
         steps.append(f"{sign} {written}: {{{', '.join(sorted(found))}}}")
     does = "Which set is it", "Simplify", "Elements of"
-    return Task(does, given, tuple(steps), "{" + ", ".join(sorted(found)) + "}")
+    return SymbolicTask(does, given, tuple(steps), "{" + ", ".join(sorted(found)) + "}")
 
 
-def _cipher(rng: random.Random) -> Task:
+def _cipher(rng: random.Random) -> SymbolicTask:
     word, by = "".join(_words(rng, 1, 2)), rng.randint(1, 9)
     told = [_LETTERS[(_LETTERS.index(each) + by) % 26] for each in word]
     steps = [f"{a} + {by} -> {b}" for a, b in zip(word, told, strict=True)]
     does = f"Shift each letter by {by}", f"Caesar cipher, key {by}"
-    return Task(does, word, tuple(steps), "".join(told))
+    return SymbolicTask(does, word, tuple(steps), "".join(told))
 
 
-def _nested(rng: random.Random) -> Task:
+def _nesting_task(rng: random.Random) -> SymbolicTask:
     """Make an arithmetic expression of nested brackets."""
     value = rng.randint(-9, 9)
     text, steps = str(value), []
@@ -258,10 +258,10 @@ def _nested(rng: random.Random) -> Task:
         text = f"({text} {sign} {right})"
         steps.append(f"{before} {sign} {right} = {value}")
     does = "Calculate", "Evaluate from the inside", "Value"
-    return Task(does, text, tuple(steps), str(value))
+    return SymbolicTask(does, text, tuple(steps), str(value))
 
 
-def _order(rng: random.Random) -> Task:
+def _order(rng: random.Random) -> SymbolicTask:
     """Make facts about who stands left of whom, and ask for one place."""
     people = rng.sample(_PEOPLE, rng.randint(3, 6))
     facts = [f"{a} stands left of {b}" for a, b in pairwise(people)]
@@ -269,10 +269,10 @@ def _order(rng: random.Random) -> Task:
     at, given = rng.randrange(len(people)), facts[:]
     rng.shuffle(given)
     does = f"Who stands at place {at + 1} from the left", f"Name the person in position {at + 1}"
-    return Task(does, "; ".join(given), tuple(steps), people[at])
+    return SymbolicTask(does, "; ".join(given), tuple(steps), people[at])
 
 
-def _edits(rng: random.Random) -> Task:
+def _edits(rng: random.Random) -> SymbolicTask:
     """Make a series of edits of a string, and ask for the result."""
     text = "".join(_words(rng, 1, 1)) + rng.choice(_LETTERS)
     given, steps = [f"start with {text}"], []
@@ -285,27 +285,27 @@ def _edits(rng: random.Random) -> Task:
         given.append(names[way])
         steps.append(f"{names[way]}: {text}")
     does = "What is the string now", "Follow the edits", "Result of the edits"
-    return Task(does, ", ".join(given), tuple(steps), text)
+    return SymbolicTask(does, ", ".join(given), tuple(steps), text)
 
 
-KINDS: dict[str, Callable[[random.Random], Task]] = {
+KINDS: dict[str, Callable[[random.Random], SymbolicTask]] = {
     "brackets": _brackets,
     "stack": _stack,
-    "sorting": _sorting,
+    "sorting": _sorting_task,
     "numbers": _numbers,
-    "reversing": _reversing,
+    "reversing": _reversal_task,
     "last letters": _last_letters,
     "truth": _truth,
     "swaps": _swaps,
     "walk": _walk,
-    "rewriting": _rewriting,
-    "binary": _binary,
+    "rewriting": _rewriting_task,
+    "binary": _binary_sum,
     "roman": _roman,
-    "counting": _counting,
+    "counting": _counting_task,
     "pattern": _pattern,
     "sets": _sets,
     "cipher": _cipher,
-    "nested": _nested,
+    "nested": _nesting_task,
     "order": _order,
     "edits": _edits,
 }

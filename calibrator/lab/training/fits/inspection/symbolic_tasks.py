@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from calibrator.lab.training.fits.inspection.symbolic_kinds import KINDS, Task
+from calibrator.lab.training.fits.inspection.symbolic_kinds import KINDS, SymbolicTask
 from calibrator.rows.rows import Row
 
 BENCHMARK = "symbolic tasks"
@@ -40,18 +40,18 @@ def symbolic_rows(count: int, seed: int, kinds: Sequence[str] = ()) -> Iterator[
     names = list(kinds) or list(KINDS)
     for at in range(count):
         task = KINDS[names[at % len(names)]](rng)
-        asked, answer = _asked(task, rng), _answered(task, rng)
+        asked, answer = _task_question(task, rng), _task_answer(task, rng)
         named = (None, BENCHMARK, None, f"{BENCHMARK} {at}")
         yield Row(asked, answer, *named, 1, None, {"gold": task.answer})
 
 
-def _asked(task: Task, rng: random.Random) -> str:
+def _task_question(task: SymbolicTask, rng: random.Random) -> str:
     does = rng.choice(task.does)
     forms = (f"{does}: {task.given}", f"{does}\n{task.given}", f"{task.given}\n{does}.")
     return rng.choice((*forms, f'{does}: "{task.given}"'))
 
 
-def _answered(task: Task, rng: random.Random) -> str:
+def _task_answer(task: SymbolicTask, rng: random.Random) -> str:
     """Return the answer alone, or at the end of the working in one of several forms."""
     steps = list(task.steps)
     if rng.random() < SHORT_SHARE:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from calibrator.errors import TrainingError
-from calibrator.features.weights import packed
+from calibrator.features.weights import pack_table
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.lab.training.fits.inspection.lessons import AT_ONCE, Lesson, lessons_of, seen_in
 from calibrator.lab.training.stages.tree_fitting import fit_trees
@@ -34,14 +34,14 @@ COMMON_DIRECTIONS = 2  # main directions that are dropped, as they encode a piec
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class TaughtLessons:
     """Lessons, their traits `seen` (N, SEEN), and the arrays of `Pieces` used to read them."""
 
     lessons: Sequence[Lesson]
     seen: Floats
     pieces: dict[str, Array]
 
-    def where(self, is_kept: Callable[[Lesson], bool]) -> Taught:
+    def where(self, is_kept: Callable[[Lesson], bool]) -> TaughtLessons:
         """Return the lessons that `is_kept` accepts, read with the same pieces."""
         at = [n for n, lesson in enumerate(self.lessons) if is_kept(lesson)]
         return replace(self, lessons=[self.lessons[n] for n in at], seen=self.seen[at])
@@ -55,12 +55,14 @@ def teach(
     config: InspectorConfig,
     seed: int,
     say: Callable[[str], None] = lambda _: None,
-) -> Taught:
+) -> TaughtLessons:
     """Make the lessons of rows and compute their traits, which takes about 2 ms each."""
     pieces = fit_pieces(rows, tokenizer, layout, vectors, config, seed)
     lessons = list(lessons_of(rows, config, seed))
     say(f"inspector: {len(lessons)} replies to look at")
-    return Taught(lessons, seen_in(lessons, tokenizer, layout, Pieces.from_state(pieces)), pieces)
+    return TaughtLessons(
+        lessons, seen_in(lessons, tokenizer, layout, Pieces.from_state(pieces)), pieces
+    )
 
 
 def fit_inspector(
@@ -71,7 +73,7 @@ def fit_inspector(
     config: InspectorConfig,
     seed: int,
     say: Callable[[str], None] = lambda _: None,
-    taught: Taught | None = None,
+    taught: TaughtLessons | None = None,
 ) -> dict[str, Array]:
     """Return the arrays of an `Inspector` with its prefix; the same for the same rows and seed.
 
@@ -107,10 +109,10 @@ def fit_checks(
         trees = fit_check(lessons, seen, weights, config, seed)
         state |= {f"{check.name}.{name}": array for name, array in trees.items()}
         say(f"inspector: {check.name}")
-    return state | _counted(state, config)
+    return state | _check_counts(state, config)
 
 
-def _counted(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
+def _check_counts(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
     """Return the `Counts` of each check whose trees are in `state`."""
     found: dict[str, Array] = {}
     by_name = {
@@ -182,7 +184,7 @@ def fit_pieces(
     _, directions = np.linalg.eigh((centred * share[:, None]).T @ centred)
     kept = centred @ directions[:, ::-1][:, COMMON_DIRECTIONS:][:, : config.width]
     kept /= np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-6)
-    table, scale = packed(kept.astype(np.float32))
+    table, scale = pack_table(kept.astype(np.float32))
     arrays: dict[str, Array] = {
         "table": table,
         "scale": scale,

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calibrator.lab.training.fits.knowledge.pairs import Pair, relation_pairs, single_pairs
+from calibrator.lab.training.fits.knowledge.pairs import AnswerPair, relation_pairs, single_pairs
 from calibrator.readers.knowledge.knowledge import is_short
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import stripped
+from calibrator.text.addressed_text import strip_addresses
 from calibrator.text.restated_question import without_question
 
 
@@ -38,7 +38,7 @@ class KnowledgeConfig:
     more: float = 2.0
 
 
-def own_pairs(config: KnowledgeConfig, seed: int) -> list[Pair]:
+def own_pairs(config: KnowledgeConfig, seed: int) -> list[AnswerPair]:
     """Return our own pairs, those of relations first, or a random sample of `config.own_pairs`."""
     found = [*relation_pairs(seed), *single_pairs()]
     if len(found) <= config.own_pairs:
@@ -46,12 +46,12 @@ def own_pairs(config: KnowledgeConfig, seed: int) -> list[Pair]:
     return random.Random(seed).sample(found, config.own_pairs)
 
 
-def pairs_of_rows(rows: Sequence[Row], config: KnowledgeConfig, seed: int) -> list[Pair]:
+def pairs_of_rows(rows: Sequence[Row], config: KnowledgeConfig, seed: int) -> list[AnswerPair]:
     """Return pairs of a right and a wrong short reply to the same training question."""
     rng = random.Random(seed)
     asked: dict[str, dict[str, tuple[list[str], list[str]]]] = defaultdict(dict)
     for row in rows:
-        answer = without_question(row.question, stripped(row.answer))
+        answer = without_question(row.question, strip_addresses(row.answer))
         if row.tool_use is None and is_short(row.question, answer):
             replies = asked[row.benchmark or ""].setdefault(row.question, ([], []))
             replies[0 if row.correct else 1].append(answer)
@@ -62,5 +62,7 @@ def pairs_of_rows(rows: Sequence[Row], config: KnowledgeConfig, seed: int) -> li
             right, wrong = (
                 rng.sample(some, min(len(some), config.replies)) for some in questions[question]
             )
-            found += [Pair(question, one, other, benchmark) for one in right for other in wrong]
+            found += [
+                AnswerPair(question, one, other, benchmark) for one in right for other in wrong
+            ]
     return found

@@ -22,7 +22,7 @@ WRONG_ANSWERS = 2  # short ones for each question of a relation, besides one in 
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class AnswerPair:
     """A question with a right and a wrong answer, both short or both in a sentence."""
 
     question: str
@@ -32,19 +32,23 @@ class Pair:
 
 
 @cache
-def single_pairs(name: str = LESSONS) -> tuple[Pair, ...]:
+def single_pairs(name: str = LESSONS) -> tuple[AnswerPair, ...]:
     """Return the questions of a file, each once short and once in a sentence."""
     found = []
     for line in _text(name).splitlines():
         if line.startswith("#"):
             continue
         question, sentence, right, wrong = line.split("|")
-        found.append(Pair(question, right, wrong))
-        found.append(Pair(question, _begun(sentence.format(right)), _begun(sentence.format(wrong))))
+        found.append(AnswerPair(question, right, wrong))
+        found.append(
+            AnswerPair(
+                question, _capitalize(sentence.format(right)), _capitalize(sentence.format(wrong))
+            )
+        )
     return tuple(found)
 
 
-def relation_pairs(seed: int) -> Iterator[Pair]:
+def relation_pairs(seed: int) -> Iterator[AnswerPair]:
     """Yield pairs of all relations, twice short and once in a sentence for each question."""
     rng = random.Random(seed)
     for relation in yaml.safe_load(_text("facts.yaml")):
@@ -60,7 +64,7 @@ def told_facts() -> list[tuple[str, str]]:
     return found + [(pair.question, pair.right) for pair in single_pairs()]
 
 
-def _of_relation(relation: dict[str, Any], way: str, rng: random.Random) -> Iterator[Pair]:
+def _of_relation(relation: dict[str, Any], way: str, rng: random.Random) -> Iterator[AnswerPair]:
     """Yield the questions of a relation, or of its reverse, with right and wrong answers."""
     told = _split(relation["pairs"])
     if way:
@@ -73,14 +77,14 @@ def _of_relation(relation: dict[str, Any], way: str, rng: random.Random) -> Iter
     for subject, answer in told:
         others = [given[subject]] if given else [x for x in every if x not in known[subject]]
         for question in relation[f"{way}questions"]:
-            asked = _begun(question.format(subject))
+            asked = _capitalize(question.format(subject))
             for _ in range(WRONG_ANSWERS):
-                yield Pair(asked, answer, rng.choice(others), relation["name"])
+                yield AnswerPair(asked, answer, rng.choice(others), relation["name"])
             sentence = rng.choice(relation[f"{way}sentences"]).replace("{s}", subject)
             right, wrong = (
-                _begun(sentence.replace("{a}", text)) for text in (answer, rng.choice(others))
+                _capitalize(sentence.replace("{a}", text)) for text in (answer, rng.choice(others))
             )
-            yield Pair(asked, right, wrong, relation["name"])
+            yield AnswerPair(asked, right, wrong, relation["name"])
 
 
 def _split(pairs: str) -> list[tuple[str, str]]:
@@ -91,7 +95,7 @@ def _split(pairs: str) -> list[tuple[str, str]]:
     return found
 
 
-def _begun(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 

@@ -62,7 +62,7 @@ _REQUEST_SIGN: Final = "User request: "
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TaskExample:
     """A request with the data set and the kind of task that it is from."""
 
     conversation: Conversation
@@ -79,15 +79,15 @@ class Example:
         return self.kind == KNOWN
 
 
-def known_examples(folder: Path, most: int, seed: int) -> Iterator[Example]:
+def known_examples(folder: Path, most: int, seed: int) -> Iterator[TaskExample]:
     """Yield at most `most` distinct questions of each benchmark in a folder of labelled rows."""
     for path in sorted(folder.glob("*.jsonl.gz")):
         rows = {row["question_id"]: row for row in _rows(path)}
-        for row in _drawn(list(rows.values()), most, seed):
+        for row in _draw_rows(list(rows.values()), most, seed):
             question, sign, _ = row["question"].partition(TOOLS_SIGN)
             if sign:
                 question = question.removeprefix(_REQUEST_SIGN)
-            yield Example(
+            yield TaskExample(
                 Conversation(question),
                 bool(sign),
                 _source(path),
@@ -97,15 +97,15 @@ def known_examples(folder: Path, most: int, seed: int) -> Iterator[Example]:
             )
 
 
-def unfamiliar_examples(folder: Path, most: int, seed: int) -> Iterator[Example]:
+def unfamiliar_examples(folder: Path, most: int, seed: int) -> Iterator[TaskExample]:
     """Yield at most `most` requests of each file of replies in a folder of `grounding`."""
     for path in sorted(folder.glob("*.jsonl.gz")):
         source = _source(path)
         if source.startswith("pairs_"):
             continue
         rows = {row["question_id"]: row for row in _rows(path)}
-        for row in _drawn(list(rows.values()), most, seed):
-            yield Example(
+        for row in _draw_rows(list(rows.values()), most, seed):
+            yield TaskExample(
                 read_conversation(row["messages"]),
                 bool(row.get("tools")),
                 source,
@@ -115,15 +115,15 @@ def unfamiliar_examples(folder: Path, most: int, seed: int) -> Iterator[Example]
             )
 
 
-def own_examples(path: Path = REQUESTS) -> Iterator[Example]:
+def own_examples(path: Path = REQUESTS) -> Iterator[TaskExample]:
     """Yield the requests that were written for this project."""
     listed = yaml.safe_load(path.read_text(encoding="utf-8"))
     for source, entries in listed["known"].items():
         for entry in entries:
-            yield _own(entry, f"own {source}", KNOWN)
+            yield _own_example(entry, f"own {source}", KNOWN)
     for source, entries in listed["unfamiliar"].items():
         for entry in entries:
-            yield _own(entry, f"own {source}", _kind_of(source))
+            yield _own_example(entry, f"own {source}", _kind_of(source))
 
 
 def _kind_of(source: str) -> str:
@@ -131,7 +131,7 @@ def _kind_of(source: str) -> str:
     return next((kind for kind, sources in KINDS.items() if source in sources), source)
 
 
-def _own(entry: Any, source: str, kind: str) -> Example:
+def _own_example(entry: Any, source: str, kind: str) -> TaskExample:
     """Build an example from an entry of the YAML file.
 
     It is a text, or a mapping with rules and earlier turns.
@@ -146,7 +146,7 @@ def _own(entry: Any, source: str, kind: str) -> Example:
         results=tuple(parts.get("results", [])),
     )
     tools = bool(parts.get("tools"))
-    return Example(conversation, tools, source, kind, parts["request"], is_own=True)
+    return TaskExample(conversation, tools, source, kind, parts["request"], is_own=True)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -155,7 +155,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _drawn(rows: list[dict[str, Any]], most: int, seed: int) -> list[dict[str, Any]]:
+def _draw_rows(rows: list[dict[str, Any]], most: int, seed: int) -> list[dict[str, Any]]:
     return random.Random(seed).sample(rows, most) if len(rows) > most else rows
 
 

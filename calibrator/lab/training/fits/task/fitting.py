@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from calibrator.errors import TrainingError
 from calibrator.lab.training.fits.task.examples import (
-    Example,
+    TaskExample,
     known_examples,
     own_examples,
     unfamiliar_examples,
 )
-from calibrator.lab.training.fits.task.variants import varied
+from calibrator.lab.training.fits.task.variants import vary_examples
 from calibrator.lab.training.stages.tree_fitting import fit_trees
 from calibrator.readers.evidence.task import form, wording
 from calibrator.readers.evidence.task.familiarity import PREFIX, WIDTH, TaskFamiliarity
@@ -58,10 +58,10 @@ class TaskConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadExamples:
     """Examples (N) with the numbers and n-grams read from them."""
 
-    examples: Sequence[Example]
+    examples: Sequence[TaskExample]
     forms: Floats  # (N, form.WIDTH)
     places: Sequence[wording.Places]
 
@@ -70,17 +70,17 @@ class Read:
         """A flag for each unfamiliar example, (N,)."""
         return np.array([not example.is_known for example in self.examples], np.bool_)
 
-    def at(self, places: Array) -> Read:
+    def examples_at(self, places: Array) -> ReadExamples:
         """Return the examples at these places."""
         chosen = [int(place) for place in places]
-        return Read(
+        return ReadExamples(
             [self.examples[place] for place in chosen],
             self.forms[chosen],
             [self.places[place] for place in chosen],
         )
 
 
-def teaching_examples(data: Path, seed: int = 0) -> list[Example]:
+def teaching_examples(data: Path, seed: int = 0) -> list[TaskExample]:
     """Return the training data: drawn rows of a folder, each with a variant, and own requests.
 
     Files whose licence forbids training are left out.
@@ -90,18 +90,18 @@ def teaching_examples(data: Path, seed: int = 0) -> list[Example]:
         *unfamiliar_examples(data / "grounding" / "train", UNFAMILIAR_ROWS, seed),
     ]
     taught = [example for example in drawn if example.may_teach]
-    return [*taught, *varied(taught, seed), *own_examples()]
+    return [*taught, *vary_examples(taught, seed), *own_examples()]
 
 
-def read(examples: Sequence[Example]) -> Read:
+def read(examples: Sequence[TaskExample]) -> ReadExamples:
     """Read the numbers and the n-grams of examples."""
     requests = [read_request(each.conversation, has_tools=each.has_tools) for each in examples]
     forms = np.array([form.form_of(each) for each in requests], np.float32)
-    return Read(examples, forms, [wording.places_of(each) for each in requests])
+    return ReadExamples(examples, forms, [wording.places_of(each) for each in requests])
 
 
 def fit_familiarity(
-    teaching: Read,
+    teaching: ReadExamples,
     config: TaskConfig,
     seed: int = 0,
 ) -> dict[str, Array]:
@@ -119,26 +119,26 @@ def fit_familiarity(
         is_judged = is_held_out
     if not (is_judged.any() and teaching.is_unfamiliar.any()):
         raise TrainingError("task familiarity needs known and unfamiliar requests")
-    judged = teaching.at(np.flatnonzero(is_judged))
-    state = _fit(teaching.at(np.flatnonzero(~is_held_out)), config, seed)
+    judged = teaching.examples_at(np.flatnonzero(is_judged))
+    state = _fit(teaching.examples_at(np.flatnonzero(~is_held_out)), config, seed)
     threshold = np.quantile(strangeness(state, judged), 1 - FLAGGED)
     state = _fit(teaching, config, seed)
     state["threshold"] = np.array([threshold], np.float32)
     return {PREFIX + name: array for name, array in state.items()}
 
 
-def strangeness(state: Mapping[str, Array], read_examples: Read) -> NDArray[np.float64]:
+def strangeness(state: Mapping[str, Array], read_examples: ReadExamples) -> NDArray[np.float64]:
     """Return the strangeness (N,) of examples by arrays without the prefix."""
     model = TaskFamiliarity(state)
     return model.of_rows(_rows(model.wording, read_examples))
 
 
-def _rows(table: wording.Wording, examples: Read) -> Floats:
-    worded = [table.of(each) for each in examples.places]
+def _rows(table: wording.TaskWording, examples: ReadExamples) -> Floats:
+    worded = [table.read(each) for each in examples.places]
     return np.hstack([examples.forms, np.array(worded, np.float32)])
 
 
-def _fit(teaching: Read, config: TaskConfig, seed: int) -> dict[str, Array]:
+def _fit(teaching: ReadExamples, config: TaskConfig, seed: int) -> dict[str, Array]:
     """Fit the table of wording and the trees; the threshold is 0."""
     weights = _weights(teaching.examples, config)
     rows = np.empty((len(teaching.examples), WIDTH), np.float32)
@@ -146,10 +146,10 @@ def _fit(teaching: Read, config: TaskConfig, seed: int) -> dict[str, Array]:
     for fold in range(FOLDS):
         at = np.flatnonzero(folds == fold)
         others = np.flatnonzero(folds != fold)
-        table = wording.Wording.from_state(
-            _fit_wording(teaching.at(others), weights[others], config)
+        table = wording.TaskWording.from_state(
+            _fit_wording(teaching.examples_at(others), weights[others], config)
         )
-        rows[at] = _rows(table, teaching.at(at))
+        rows[at] = _rows(table, teaching.examples_at(at))
     trees = fit_trees(rows, teaching.is_unfamiliar.astype(np.int64), weights, config, seed)
     state: dict[str, Array] = {"threshold": np.zeros(1, np.float32)}
     state |= {f"trees.{name}": array for name, array in trees.items()}
@@ -158,7 +158,7 @@ def _fit(teaching: Read, config: TaskConfig, seed: int) -> dict[str, Array]:
 
 
 def _fit_wording(
-    teaching: Read, weights: NDArray[np.float64], config: TaskConfig
+    teaching: ReadExamples, weights: NDArray[np.float64], config: TaskConfig
 ) -> dict[str, Array]:
     """Fit the weights of n-grams (naive Bayes), and collect the words of known questions.
 
@@ -189,7 +189,7 @@ def _fit_wording(
     }
 
 
-def _weights(examples: Sequence[Example], config: TaskConfig) -> NDArray[np.float64]:
+def _weights(examples: Sequence[TaskExample], config: TaskConfig) -> NDArray[np.float64]:
     """Return weights of examples (N,).
 
     Known and unfamiliar examples weigh the same together. Among them a source of n examples has the
@@ -210,7 +210,7 @@ def _weights(examples: Sequence[Example], config: TaskConfig) -> NDArray[np.floa
     return found
 
 
-def _folds(examples: Sequence[Example]) -> NDArray[np.int64]:
+def _folds(examples: Sequence[TaskExample]) -> NDArray[np.int64]:
     """Assign whole kinds of unfamiliar tasks, and single known questions, to folds (N,)."""
     kinds = sorted({example.kind for example in examples if not example.is_known})
     place = {kind: at % FOLDS for at, kind in enumerate(kinds)}

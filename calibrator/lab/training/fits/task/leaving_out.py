@@ -24,20 +24,20 @@ from numpy.typing import NDArray
 
 from calibrator.lab.training.fits.task.examples import (
     KINDS,
-    Example,
+    TaskExample,
     known_examples,
     own_examples,
     unfamiliar_examples,
 )
 from calibrator.lab.training.fits.task.fitting import (
-    Read,
+    ReadExamples,
     TaskConfig,
     fit_familiarity,
     read,
     strangeness,
     teaching_examples,
 )
-from calibrator.lab.training.fits.task.variants import varied
+from calibrator.lab.training.fits.task.variants import vary_examples
 from calibrator.readers.evidence.task.familiarity import PREFIX
 
 Array = NDArray[np.generic]
@@ -48,7 +48,7 @@ TEST_ROWS, KNOWN_TEST_ROWS = 40, 400  # rows of a file
 OWN, USER, GIVEN = "own requests", "all in the request", "rules, turns or tools"
 
 
-class Judged(NamedTuple):
+class ExampleVerdict(NamedTuple):
     """The place of an example in a table, and whether the example was flagged."""
 
     group: str
@@ -57,27 +57,27 @@ class Judged(NamedTuple):
     is_flagged: bool
 
 
-def judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
+def judge_examples(data: Path, config: TaskConfig) -> Iterator[ExampleVerdict]:
     """Yield the verdict on every example by a model that was fitted without its kind."""
     teaching = read(teaching_examples(data))
     kinds = np.array([example.kind for example in teaching.examples])
     parts = np.array([_part(example) for example in teaching.examples])
-    others = read(list(_unfamiliar(data)))
+    others = read(list(_unfamiliar_tasks(data)))
     other_kinds = np.array([example.kind for example in others.examples])
     for at, kind in enumerate(KINDS):
         part = at % PARTS
         is_used = (kinds != kind) & (parts != part)
-        state = _fit(teaching.at(np.flatnonzero(is_used)), config)
-        yield from _judge(state, others.at(np.flatnonzero(other_kinds == kind)))
+        state = _fit(teaching.examples_at(np.flatnonzero(is_used)), config)
+        yield from _judge(state, others.examples_at(np.flatnonzero(other_kinds == kind)))
         if at < PARTS:
             yield from _judge(state, read([e for e in own_examples() if _part(e) == part]))
     state = _fit(teaching, config)
     known = list(known_examples(data / "test", KNOWN_TEST_ROWS, 0))
     yield from _judge(state, read(known), "test questions")
-    yield from _judge(state, read(list(varied(known, 1))), "in a user's words")
+    yield from _judge(state, read(list(vary_examples(known, 1))), "in a user's words")
 
 
-def benchmarks_judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
+def benchmarks_judged(data: Path, config: TaskConfig) -> Iterator[ExampleVerdict]:
     """Yield the verdicts on the test questions of benchmarks that the model was not fitted on."""
     teaching = read(teaching_examples(data))
     sources = np.array([example.source for example in teaching.examples])
@@ -85,22 +85,26 @@ def benchmarks_judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
     names = sorted({example.source for example in known})
     for part in range(QUARTERS):
         left_out = names[part::QUARTERS]
-        state = _fit(teaching.at(np.flatnonzero(~np.isin(sources, left_out))), config)
+        state = _fit(teaching.examples_at(np.flatnonzero(~np.isin(sources, left_out))), config)
         yield from _judge(state, read([e for e in known if e.source in left_out]), "left out")
 
 
-def _fit(teaching: Read, config: TaskConfig) -> dict[str, Array]:
+def _fit(teaching: ReadExamples, config: TaskConfig) -> dict[str, Array]:
     state = fit_familiarity(teaching, config)
     return {name.removeprefix(PREFIX): array for name, array in state.items()}
 
 
-def _judge(state: Mapping[str, Array], examples: Read, group: str = "") -> Iterator[Judged]:
+def _judge(
+    state: Mapping[str, Array], examples: ReadExamples, group: str = ""
+) -> Iterator[ExampleVerdict]:
     found = strangeness(state, examples) > 0
     for example, is_flagged in zip(examples.examples, found, strict=True):
-        yield Judged(group or _group(example), example.kind, example.source, bool(is_flagged))
+        yield ExampleVerdict(
+            group or _group(example), example.kind, example.source, bool(is_flagged)
+        )
 
 
-def _group(example: Example) -> str:
+def _group(example: TaskExample) -> str:
     if example.is_own:
         return OWN
     conversation = example.conversation
@@ -108,14 +112,14 @@ def _group(example: Example) -> str:
     return GIVEN if is_given else USER
 
 
-def _part(example: Example) -> int:
+def _part(example: TaskExample) -> int:
     """Return the fifth of the own known requests that an example is in; -1 for other examples."""
     if not (example.is_own and example.is_known):
         return -1
     return zlib.crc32(example.group.encode()) % PARTS
 
 
-def _unfamiliar(data: Path) -> Iterator[Example]:
+def _unfamiliar_tasks(data: Path) -> Iterator[TaskExample]:
     """Yield tasks for testing: the test split, files not licensed for training, own requests."""
     found = list(unfamiliar_examples(data / "grounding" / "test", TEST_ROWS, 0))
     found += [
@@ -124,7 +128,7 @@ def _unfamiliar(data: Path) -> Iterator[Example]:
         if not example.may_teach
     ]
     yield from found
-    for example in varied(found, 1):
+    for example in vary_examples(found, 1):
         yield replace(example, source=f"{example.source}, moved")
     yield from own_examples()
 
@@ -135,7 +139,7 @@ def main(data: Path, benchmarks: bool = False) -> None:
         rows = list(benchmarks_judged(data, TaskConfig()))
         _print("known, benchmarks left out", [(row.source, row.is_flagged) for row in rows])
         return
-    rows = list(judged(data, TaskConfig()))
+    rows = list(judge_examples(data, TaskConfig()))
     for group in (USER, GIVEN, OWN):
         chosen = [row for row in rows if row.group == group and row.kind in KINDS]
         _print(f"unfamiliar, {group}", [(row.kind, row.is_flagged) for row in chosen])

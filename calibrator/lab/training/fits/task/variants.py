@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from calibrator.lab.training.fits.task.examples import Example
+from calibrator.lab.training.fits.task.examples import TaskExample
 from calibrator.readers.evidence.conversation import Conversation, Turn
 
 _GENERIC_RULES: Final = (
@@ -61,7 +61,7 @@ _GREETINGS: Final = (Turn("user", "Hi"), Turn("assistant", "Hello! How can I hel
 _LABELS: Final = ("Text:", "Context:", "Passage:", "Document:", "Article:", "Input:", "---", '"""')
 
 
-def varied(examples: Sequence[Example], seed: int) -> Iterator[Example]:
+def vary_examples(examples: Sequence[TaskExample], seed: int) -> Iterator[TaskExample]:
     """Yield one variant of each example: other words around a question, another place of a text."""
     for at, example in enumerate(examples):
         chance = random.Random(zlib.crc32(f"{seed} {at} {example.source}".encode()))
@@ -69,11 +69,11 @@ def varied(examples: Sequence[Example], seed: int) -> Iterator[Example]:
         yield replace(example, conversation=vary(example, chance))
 
 
-def _known_variant(example: Example, chance: random.Random) -> Conversation:
+def _known_variant(example: TaskExample, chance: random.Random) -> Conversation:
     """Return a question in the words of a user, who leaves out a benchmark's fixed wording."""
-    request = bare(example.conversation.request)
+    request = strip_wording(example.conversation.request)
     if chance.random() < 0.6:
-        changes = (relabelled, _program, _asked_otherwise)
+        changes = (relabel_options, _program, _asked_otherwise)
         request = next((new for change in changes if (new := change(request, chance))), request)
     if chance.random() < 0.35:
         request = chance.choice(_BEFORE_QUESTION) + request
@@ -86,7 +86,7 @@ def _known_variant(example: Example, chance: random.Random) -> Conversation:
     return Conversation(request, rules, earlier)
 
 
-def relabelled(question: str, chance: random.Random) -> str:
+def relabel_options(question: str, chance: random.Random) -> str:
     """Return a question whose options have other labels; empty for one without options."""
     if len(_OPTIONS.findall(question)) < 3:
         return ""
@@ -120,7 +120,7 @@ def _asked_otherwise(question: str, chance: random.Random) -> str:
     return ""
 
 
-def bare(question: str) -> str:
+def strip_wording(question: str) -> str:
     """Return a benchmark's question without the fixed wording around it."""
     for opening in ("\n\nQuestion: ", "[PYTHON]\n"):  # RouterArena, CRUXEval
         if opening in question[:600]:
@@ -139,7 +139,7 @@ def bare(question: str) -> str:
     return question.strip()
 
 
-def _unfamiliar_variant(example: Example, chance: random.Random) -> Conversation:
+def _unfamiliar_variant(example: TaskExample, chance: random.Random) -> Conversation:
     """Return a request with its text in another place, under another label or none."""
     conversation = example.conversation
     first, sign, rest = conversation.request.partition("\n\n")
@@ -147,21 +147,21 @@ def _unfamiliar_variant(example: Example, chance: random.Random) -> Conversation
     if rules and not conversation.earlier and chance.random() < 0.5:
         return replace(
             conversation,
-            request=_joined(conversation.request, _unwrapped(rules), chance),
+            request=_join_request(conversation.request, _unwrap_rules(rules), chance),
             rules=chance.choice(("", *_GENERIC_RULES[:2])),
         )
     if not sign or conversation.earlier or rules:
         return conversation
-    return replace(conversation, request=_joined(first, rest, chance))
+    return replace(conversation, request=_join_request(first, rest, chance))
 
 
-def _unwrapped(rules: str) -> str:
+def _unwrap_rules(rules: str) -> str:
     for opening in ("Context:\n", "You are an assistant. Use the following document.\n\n"):
         rules = rules.removeprefix(opening)
     return rules.removesuffix("\n\nStay with the context.")
 
 
-def _joined(asked: str, text: str, chance: random.Random) -> str:
+def _join_request(asked: str, text: str, chance: random.Random) -> str:
     """Return an instruction and a text in one of the orders in which users write them."""
     label = chance.choice(_LABELS) if chance.random() < 0.5 else ""
     gap = chance.choice(("\n\n", "\n", "\n\n", " "))

@@ -6,7 +6,7 @@ from typing import Final
 
 from calibrator.readers.evidence.acts.chat.editing import is_editing
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -78,7 +78,9 @@ _NOBODY: Final = frozenset(
 )
 
 
-def register(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def register(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply that is familiar although it had to be formal, or the other way round.
 
     Also find a letter that begins formally and then addresses its reader as a friend.
@@ -105,7 +107,9 @@ def register(conversation: Conversation, request: Request, act: Act, reply: str)
     return None
 
 
-def addressee(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def addressee(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a letter to another person than the request names."""
     if not _WRITES.search(request.text) or act.kind in ("code", "data", "translation"):
         return None

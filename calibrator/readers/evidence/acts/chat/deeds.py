@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -18,7 +18,9 @@ _CLAIM: Final = pattern("deeds", "claim")
 _NO_TOOLS: Final = pattern("deeds", "no_tools")
 
 
-def claimed(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def find_false_claim(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find "Done! Your alarm is set" where nothing was called that could do it."""
     if act.kind in ("code", "data", "translation", "refusal") or conversation.results:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -30,7 +30,7 @@ _EXCLUDED: Final = tuple(
 
 
 def excluded_food(
-    conversation: Conversation, request: Request, act: Act, reply: str
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a food in the reply that the request rules out: dairy, gluten, nuts, meat or eggs."""
     if act.kind not in ("answer", "unknown") or conversation.results:

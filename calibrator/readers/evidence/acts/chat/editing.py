@@ -8,7 +8,7 @@ from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.languages import language_of
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -70,7 +70,9 @@ def source_of(conversation: Conversation) -> str:
     return (found.group(1) or found.group(2) or "").strip() if found else ""
 
 
-def edited(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def find_wrong_edit(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find an edited or translated text with other numbers or the opposite meaning."""
     if act.kind in _NO_EDIT:
         return None
@@ -93,26 +95,28 @@ def edited(conversation: Conversation, request: Request, act: Act, reply: str) -
     return _numbers(source, body) or _amounts(source, body) or _negations(source, body)
 
 
-def added(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def find_added_number(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a number that nobody named in a text to which nothing was to be added."""
     wish = conversation.request[:LOOK]
     if act.kind in _NO_EDIT or conversation.results or not _NO_ADDITIONS.search(wish):
         return None
     turns = [turn.text for turn in conversation.earlier]
     said = "\n".join([conversation.rules, *turns, conversation.request])
-    own = {_plain(each) for each in _NUMBER_IN_WORD.findall(said)}
+    own = {_plain_digits(each) for each in _NUMBER_IN_WORD.findall(said)}
     words = {str(value) for word, value in TO_TWELVE.items() if re.search(rf"(?i)\b{word}\b", said)}
     for number in _NUMBER_IN_WORD.findall(_without_list(act.body or reply)):
-        if _plain(number) and _plain(number) not in own | words:
+        if _plain_digits(number) and _plain_digits(number) not in own | words:
             return Finding(None, -2.0, f"adds {number}, which nobody named")
     return None
 
 
 def _numbers(source: str, body: str) -> Finding | None:
     """Find the only number of an edited text that its source does not have."""
-    own = [_plain(each) for each in _NUMBER.findall(source)]
+    own = [_plain_digits(each) for each in _NUMBER.findall(source)]
     written = _NUMBER.findall(_without_list(body))
-    new = [each for each in written if _plain(each) not in own]
+    new = [each for each in written if _plain_digits(each) not in own]
     if len(new) != 1 or len(written) != len(own):
         return None
     return Finding(None, -2.0, f"has {new[0]}, which the text does not have")
@@ -129,7 +133,9 @@ def _amounts(source: str, body: str) -> Finding | None:
     return None
 
 
-def omitted(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def find_omission(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a number of the user's notes that a text made of them leaves out."""
     if act.kind in _NO_EDIT or request.wants_translation or conversation.results:
         return None
@@ -138,11 +144,11 @@ def omitted(conversation: Conversation, request: Request, act: Act, reply: str) 
     source, body = _NOTE.findall(conversation.request[:LOOK]), reply[:LOOK]
     if len(source) < LEAST_NOTES or request.wants_summary:
         return None
-    written = {_plain(each) for each in _NUMBER_IN_WORD.findall(body)}
+    written = {_plain_digits(each) for each in _NUMBER_IN_WORD.findall(body)}
     words = {str(value) for word, value in TO_TWELVE.items() if re.search(rf"(?i)\b{word}\b", body)}
     for note in source:
         for number in _NUMBER_IN_WORD.findall(note):
-            if _plain(number) and _plain(number) not in written | words:
+            if _plain_digits(number) and _plain_digits(number) not in written | words:
                 return Finding(None, -1.5, f"leaves out {number}, which the notes have")
     return None
 
@@ -151,7 +157,7 @@ def _value(number: str) -> str:
     return str(TO_TWELVE.get(number.lower(), number.lower()))
 
 
-def _plain(number: str) -> str:
+def _plain_digits(number: str) -> str:
     """Return the digits of a number, so that 1,000 and 1.000 are the same."""
     return re.sub(r"\D", "", number).lstrip("0")
 

@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.computed.basics import numbers
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 LOOK: Final = 3_000  # characters of the user's messages and of a reply
-_SPLITS: Final = guarded(
+_SPLITS: Final = compile_guarded(
     r"\b(?:split|share|divide|settle)\b[^.?!\n]{0,40}\b(?:equal\w*|even\w*|fair\w*)\b"
     r"|\b(?:equal\w*|even\w*)\b[^.?!\n]{0,30}\b(?:split|share|divide)\w*\b|\bwho owes\b",
     re.IGNORECASE,
@@ -30,7 +30,9 @@ _OWES: Final = re.compile(
 )
 
 
-def settled(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def check_shares(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Compare what each person owes with their share of all payments, if one person gets it."""
     turns = [turn.text for turn in conversation.earlier if turn.role == "user"]
     said = numbers.digits_for_words("\n".join([*turns, conversation.request])[-LOOK:])

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -28,7 +28,9 @@ _LINE: Final = re.compile(r"\S[^\n]*")
 _NO_ANSWER: Final = ("refusal", "clarification", "unknown", "code", "data")
 
 
-def questions(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def questions(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find statements in a reply that had to be questions alone."""
     if not _ONLY_QUESTIONS.search(request.text) or act.kind in ("refusal", "unknown"):
         return None
@@ -45,7 +47,9 @@ def questions(conversation: Conversation, request: Request, act: Act, reply: str
     return None
 
 
-def table(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def table(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find prose in a reply that had to be a table."""
     if not _TABLE.search(request.text) or act.kind in _NO_ANSWER or "sql" in request.text.lower():
         return None
@@ -55,7 +59,9 @@ def table(conversation: Conversation, request: Request, act: Act, reply: str) ->
     return Finding(None, -2.0, "has no table")
 
 
-def decision(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def decision(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply that does not decide although a decision was requested."""
     if not _DECIDE.search(request.text) or act.kind in _NO_ANSWER:
         return None
@@ -63,7 +69,9 @@ def decision(conversation: Conversation, request: Request, act: Act, reply: str)
     return None if found is None else Finding(None, -2.0, f"does not decide: {found.group()!r}")
 
 
-def haiku(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def haiku(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a haiku with a wrong number of lines, or with far too many syllables."""
     if not _HAIKU.search(request.text) or _ASKS_ABOUT.search(request.text):
         return None

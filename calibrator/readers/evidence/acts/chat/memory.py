@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.topics import content_words
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
@@ -23,19 +23,21 @@ _KINDS: Final = tuple(pattern("memory", kind) for kind in ("month", "day", "amou
 _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?=\d)[^.!?\n]*)*")
 
 
-def name(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def name(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply that addresses the user by a wrong name."""
     if act.kind in ("code", "data", "translation"):
         return None
     own = {
         found["n"]
-        for text in _said(conversation)
+        for text in _user_texts(conversation)
         for found in _OWN_NAME.finditer(text[:LOOK])
         if not found["n"].endswith(("n", "an", "ish")) or text[found.end() :][:1] in ",.!"
     }
     if len(own) != 1:
         return None
-    everything = _everything(conversation)
+    everything = _all_text(conversation)
     for found in _ADDRESSED.finditer(reply[:LOOK]):
         called = found["a"] or found["b"]
         if called not in own and called.lower() not in everything and len(called) > 3:
@@ -43,12 +45,14 @@ def name(conversation: Conversation, request: Request, act: Act, reply: str) -> 
     return None
 
 
-def values(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def values(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply that replaces a month, day or amount of the user's by another one."""
     if act.kind in ("code", "data", "translation") or not conversation.earlier:
         return None
-    said = [each for each in _said(conversation) if len(each) <= MAX_SAID]
-    everything = _everything(conversation)
+    said = [each for each in _user_texts(conversation) if len(each) <= MAX_SAID]
+    everything = _all_text(conversation)
     for kind in _KINDS:
         known = [
             (found.group().lower(), content_words(sentence))
@@ -62,7 +66,7 @@ def values(conversation: Conversation, request: Request, act: Act, reply: str) -
             if not _REMINDS.search(sentence):
                 continue
             own = [found.group().lower() for found in kind.finditer(sentence)]
-            new = [value for value in own if _bare(value) not in everything]
+            new = [value for value in own if _bare_value(value) not in everything]
             if not new or len(new) < len(own):
                 continue
             about = content_words(sentence)
@@ -86,18 +90,18 @@ def _unit(value: str) -> str:
     return value.lstrip("0123456789., ").rstrip("s")
 
 
-def _bare(value: str) -> str:
+def _bare_value(value: str) -> str:
     """Return a value in a form that may occur elsewhere: a number without its unit."""
     number = re.match(r"[\d.,]+", value)
     return number.group() if number else value.rstrip("s")
 
 
-def _said(conversation: Conversation) -> list[str]:
+def _user_texts(conversation: Conversation) -> list[str]:
     users = [turn.text for turn in conversation.earlier if turn.role == "user"]
     return [*users, conversation.request]
 
 
-def _everything(conversation: Conversation) -> str:
+def _all_text(conversation: Conversation) -> str:
     """Return the whole conversation in lower case."""
     turns = [turn.text for turn in conversation.earlier]
     parts = (conversation.rules, *turns, *conversation.results, conversation.request)

@@ -6,26 +6,26 @@ import re
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.computed.basics import numbers
 from calibrator.readers.evidence.computed.calendar import reading
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 LOOK: Final = 3_000  # characters of a turn and of a reply
-_BOUND: Final = guarded(
+_BOUND: Final = compile_guarded(
     r"\b(?P<n>[^\W\d_]{3,20}?)s? (?:only )?(?P<k>closes?|shuts?|(?:is |are )?open (?:until|till)"
     r"|schließt|macht zu|cierra|ferme|opens?|öffnet|abre|ouvre)(?: at| um| a las?| à)?\s*$",
     re.IGNORECASE,
 )
 _OPENS: Final = ("opens", "open", "öffnet", "abre", "ouvre")
 _SPAN: Final = re.compile(r"\s{0,2}(?:[-\u2013\u2014]|to|until|bis|a|à)\s{0,2}")
-_HAS_BOUND: Final = guarded(
+_HAS_BOUND: Final = compile_guarded(
     r"\b(?:clos|shut|open)(?:s|es|e)?\b|\bschließt\b|\böffnet\b|\bcierra\b|\babre\b|\bferme\b|\bouvre\b",
     re.IGNORECASE,
 )
-_BIRTHDAY: Final = guarded(
+_BIRTHDAY: Final = compile_guarded(
     r"\b(?P<n>[A-Z][a-z]+)(?:['\u2019]s)? (?:\w+ )?birthday\b|\bbirthday\b[^.?!\n]{0,30}\b"
     r"(?:next|tomorrow|coming|soon|on|this|in)\b"
 )
@@ -38,7 +38,7 @@ _TURNS: Final = re.compile(
 
 
 def opening_hours(
-    conversation: Conversation, request: Request, act: Act, reply: str
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a step of a plan after the place has closed, or before it opens."""
     wish = conversation.request[:LOOK]
@@ -66,7 +66,9 @@ def opening_hours(
     return None
 
 
-def next_age(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def next_age(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find the old age of somebody who has a birthday soon."""
     turns = [turn.text for turn in conversation.earlier if turn.role == "user"]
     said = "\n".join([*turns, conversation.request])[-LOOK:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -26,7 +26,9 @@ _SPEAKS: Final = pattern("tone", "speaks")
 _WRITES: Final = pattern("addressing", "writes")
 
 
-def feeling(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def find_wrong_feeling(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find congratulations on a loss, and condolences on good news."""
     message = conversation.request
     if len(message) > MAX_MESSAGE or _WRITES.search(message):
@@ -45,7 +47,9 @@ def feeling(conversation: Conversation, request: Request, act: Act, reply: str) 
     return None
 
 
-def insult(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def insult(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply that insults its reader without being asked to."""
     found = _INSULTS.search(reply[:4_000])
     if found is None or _WANTS_RUDENESS.search(f"{conversation.rules}\n{conversation.request}"):
@@ -58,7 +62,9 @@ def insult(conversation: Conversation, request: Request, act: Act, reply: str) -
     return Finding(None, -2.0, f"is rude: {found.group()!r}")
 
 
-def lecture(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def lecture(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply that lectures on a word of a user who only chats."""
     message = conversation.request.strip()
     if len(message) > 200 or "\n" in message or conversation.rules.strip():

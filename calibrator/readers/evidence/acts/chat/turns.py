@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import Request
+from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
@@ -58,7 +58,9 @@ def _spans(text: str) -> set[tuple[str, ...]]:
     return set(zip(*(words[at:] for at in range(SPAN)), strict=False))
 
 
-def repeated(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+def find_repetition(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
     """Find a reply that begins like an earlier one and mostly repeats it word for word."""
     if not conversation.earlier or act.kind in ("code", "data", "translation"):
         return None

@@ -37,7 +37,7 @@ _JOINT: Final = pattern("openings", "joint")
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class OpeningPatterns:
     """Patterns of openings and closings in all languages, and of apologies alone."""
 
     whole: re.Pattern[str]
@@ -48,7 +48,7 @@ class Wording:
 
 
 @cache
-def wording() -> Wording:
+def opening_patterns() -> OpeningPatterns:
     """Return the patterns of `openings.toml`, compiled once."""
     text = (
         files("calibrator.readers.evidence.acts.recognition")
@@ -60,7 +60,9 @@ def wording() -> Wording:
         kind: "|".join(f"(?:{each})" for table in tables.values() for each in table[kind])
         for kind in ("whole", "lead", "greeting_lead", "heading", "closing")
     }
-    return Wording(**{kind: re.compile(part, re.IGNORECASE) for kind, part in parts.items()})
+    return OpeningPatterns(
+        **{kind: re.compile(part, re.IGNORECASE) for kind, part in parts.items()}
+    )
 
 
 def without_opening(reply: str, request: str = "") -> str:
@@ -96,20 +98,20 @@ def _wants_opening(request: str) -> bool:
 
 def is_opening(sentence: str) -> bool:
     """Return whether a sentence only greets, praises, thanks, apologises or offers help."""
-    bare = _bare(sentence)
-    return _is_whole(bare) or bool(wording().closing.fullmatch(bare))
+    bare = _bare_sentence(sentence)
+    return _is_whole(bare) or bool(opening_patterns().closing.fullmatch(bare))
 
 
 def _is_whole(bare: str) -> bool:
     """Return whether a sentence is an opening, or several in a row ("Sure, happy to help")."""
-    whole = wording().whole
+    whole = opening_patterns().whole
     if whole.fullmatch(bare):
         return True
     parts = _JOINT.split(bare, maxsplit=MAX_SENTENCES)
     return len(parts) > 1 and all(whole.fullmatch(part) for part in parts if part)
 
 
-def _bare(sentence: str) -> str:
+def _bare_sentence(sentence: str) -> str:
     """Return a sentence in the form of the patterns: typographic apostrophes, no outer signs."""
     text = sentence[: MAX_SENTENCE + 50]
     if not text.isascii():
@@ -120,7 +122,7 @@ def _bare(sentence: str) -> str:
 
 def _without_head(reply: str, is_text: bool) -> str:
     """Return a reply without the greetings, praise and apologies at its beginning."""
-    known = wording()
+    known = opening_patterns()
     at = 0
     for _ in range(MAX_SENTENCES):
         if _MARKED.match(reply, at):
@@ -129,7 +131,7 @@ def _without_head(reply: str, is_text: bool) -> str:
         if match is None:
             break
         sentence, end = match.group(), match.end()
-        bare = _bare(sentence)
+        bare = _bare_sentence(sentence)
         if not _goes_on(reply, end):
             break
         if sentence.rstrip().rstrip("*_").endswith(_COLONS):
@@ -150,7 +152,7 @@ def _goes_on(reply: str, end: int) -> bool:
 
 def _without_lead(reply: str, at: int) -> str:
     """Return the reply from `at`, without the beginning of a sentence such as "Sorry, but"."""
-    known = wording()
+    known = opening_patterns()
     is_cut = False
     for _ in range(3):
         if _MARKED.match(reply, at):
@@ -177,8 +179,8 @@ def _without_tail(reply: str) -> str:
         if start is None or not any(sign.isalnum() for sign in text[:start]):
             break
         sentence = text[start:]
-        bare = _bare(sentence)
-        if bare and not wording().closing.fullmatch(bare):
+        bare = _bare_sentence(sentence)
+        if bare and not opening_patterns().closing.fullmatch(bare):
             break
         text = text[:start].rstrip()
     return text if len(text) < len(reply.rstrip()) else reply

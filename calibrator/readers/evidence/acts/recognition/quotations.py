@@ -35,14 +35,14 @@ def without_quotation(reply: str, conversation: Conversation) -> str:
         return reply
     said = [turn.text for turn in conversation.earlier]
     texts = (conversation.request, conversation.rules, *conversation.results, *said)
-    source = _squeezed("\n".join(texts))
+    source = _squeeze("\n".join(texts))
     for end in reversed(ends[:MOST_ENDS]):
-        if _squeezed(reply[start:end]) in source:
-            return _after(reply, start, end)
+        if _squeeze(reply[start:end]) in source:
+            return _text_after(reply, start, end)
     return reply
 
 
-def _after(reply: str, start: int, end: int) -> str:
+def _text_after(reply: str, start: int, end: int) -> str:
     """Return the text after a quotation, or the reply if the quotation is part of a sentence."""
     match = _AFTER.match(reply, end + 1)
     at = match.end() if match else end + 1
@@ -55,6 +55,6 @@ def _after(reply: str, start: int, end: int) -> str:
     return rest if is_apart and len(_WORD.findall(rest[:200])) >= MIN_REST else reply
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     """Return the letters and digits of a text in lower case, with single spaces between words."""
     return " ".join(_WORD.findall(text.lower()))

@@ -8,7 +8,7 @@ from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.openings import without_opening
 from calibrator.readers.evidence.acts.recognition.requests import (
-    Request,
+    RequestWishes,
     is_only_openings,
     read_request,
 )
@@ -54,7 +54,7 @@ def recognise(conversation: Conversation, reply: str) -> Act:
     return Act(_kind(request, body.strip(), reply), body)
 
 
-def _kind(request: Request, body: str, reply: str) -> str:
+def _kind(request: RequestWishes, body: str, reply: str) -> str:
     """Classify a reply by its act: data, code, small talk, a translation, an answer and so on."""
     if _is_data(body):
         return "data"
@@ -75,7 +75,7 @@ def _kind(request: Request, body: str, reply: str) -> str:
     return "small_talk" if _SMALL_TALK.match(body) and len(body) < 160 else "answer"
 
 
-def _of_openings(request: Request, reply: str) -> str:
+def _of_openings(request: RequestWishes, reply: str) -> str:
     """Return the kind of a reply that consists of openings alone."""
     if _APOLOGISES.search(reply):
         return "apology"
@@ -86,7 +86,7 @@ def _mentions_translating(body: str) -> bool:
     return bool(_ABOUT_TRANSLATING.search(body[:200]))
 
 
-def _without_answer(request: Request, body: str) -> str:
+def _without_answer(request: RequestWishes, body: str) -> str:
     """Return the kind of a reply that does not answer; empty if it does."""
     head = body[:LOOK]
     sentences = [part for part in _SENTENCE.findall(head) if part.strip()]
@@ -104,7 +104,7 @@ def _without_answer(request: Request, body: str) -> str:
     return ""
 
 
-def _asks_back(request: Request, body: str, sentences: list[str]) -> bool:
+def _asks_back(request: RequestWishes, body: str, sentences: list[str]) -> bool:
     """Return whether a short reply consists mainly of questions or wishes to its reader."""
     if len(body) > 500 or request.is_small_talk or ("\n" in body.strip() and len(body) > 300):
         return False

@@ -35,7 +35,7 @@ _SENTENCE_BREAK: Final = pattern("requests", "sentence_break")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestWishes:
     """The wishes of a request. `text` is its instruction; `labels` are the answers it allows."""
 
     text: str
@@ -59,11 +59,11 @@ class Request:
 
 
 @lru_cache(maxsize=256)
-def read_request(instruction: str) -> Request:
+def read_request(instruction: str) -> RequestWishes:
     """Read the first 1,500 characters of an instruction, in linear time."""
     text = instruction[:LOOK].strip()
     short = text if len(text) <= 160 else ""
-    return Request(
+    return RequestWishes(
         text=text,
         is_greeting=bool(short and (_GREETING.fullmatch(short) or _HOW_ARE_YOU.fullmatch(short))),
         is_thanks=bool(short and _THANKS.fullmatch(short)),

@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from calibrator.text.guarded import Guarded, guarded
+from calibrator.text.guarded import GuardedPattern, compile_guarded
 
 
 @cache
@@ -17,13 +17,13 @@ def _tables() -> dict[str, dict[str, str]]:
 
 
 @cache
-def pattern(module: str, name: str) -> Guarded:
+def pattern(module: str, name: str) -> GuardedPattern:
     """Return the pattern of one module. Raises KeyError if there is none."""
     tables = _tables()
     text = "".join(tables[module][name].split("\n"))
     for part, value in tables["parts"].items():
         text = text.replace(f"<{part}>", "".join(value.split("\n")))
-    return guarded(text)
+    return compile_guarded(text)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.numbers import Number, number_text, numbers_in
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Verdict
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 SHORT: Final = 60  # characters; a reply of this length is an answer and nothing else
 _MARK: Final = re.compile(
@@ -42,13 +42,15 @@ ROUNDED: Final = Fraction(
 )  # largest distance of a rough figure that may be the rounded result
 
 
-_COMMA_WORDS: Final = guarded(
+_COMMA_WORDS: Final = compile_guarded(
     r"\b(?:was|ist|sind|wie|viel|wieviel|berechne|und|mal|der|die|das|cu[aá]nto|cu[aá]l|es|el|los"
     r"|las|por|combien|quel(?:le)?|est|font|fait|les|des|calcule|prozent|von|quanto|rechne"
     r"|welche[rs]?)\b",
     re.IGNORECASE,
 )
-_POINT_WORDS: Final = guarded(r"\b(?:what|how|is|the|of|calculate|compute)\b", re.IGNORECASE)
+_POINT_WORDS: Final = compile_guarded(
+    r"\b(?:what|how|is|the|of|calculate|compute)\b", re.IGNORECASE
+)
 
 
 def is_comma_language(text: str) -> bool:
@@ -90,7 +92,7 @@ def states_number(
         return False if at_final is False else None
     if at_final is True:
         return True
-    if _is_first_answer(text, fresh[0]) and verdicts[0] is True and not _marked(text, final):
+    if _is_first_answer(text, fresh[0]) and verdicts[0] is True and not _is_marked(text, final):
         return True
     return False if at_final is False and _is_strongly_marked(text, final) else None
 
@@ -122,12 +124,12 @@ def final_number(text: str, numbers: Sequence[Number]) -> Number:
         if _is_strongly_marked(text, number):
             return number
     for number in reversed(numbers):
-        if _marked(text, number) and not _continues(text, number):
+        if _is_marked(text, number) and not _has_continuation(text, number):
             return number
     return numbers[-1]
 
 
-def _marked(text: str, number: Number) -> bool:
+def _is_marked(text: str, number: Number) -> bool:
     before = text[max(0, number.start - 60) : number.start]
     return _MARK.search(before) is not None
 
@@ -138,7 +140,7 @@ def _is_strongly_marked(text: str, number: Number) -> bool:
     return bool(_STRONG.search(sentence)) and not _MISTAKES.search(sentence)
 
 
-def _continues(text: str, number: Number) -> bool:
+def _has_continuation(text: str, number: Number) -> bool:
     """Return whether a calculation goes on after this number, as in "= 12 + 24"."""
     return bool(re.match(r"[\s*`$]*[+*/×·÷^−-]\s*[\d(]", text[number.end : number.end + 12]))
 
@@ -211,7 +213,7 @@ def _last_place(text: str, words: Iterable[str]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RightAnswer:
     """The right answer to a question: a number, yes or no, a word, or a series of numbers.
 
     `known` are the numbers of the question. `words` are spellings of the right word, and `others`

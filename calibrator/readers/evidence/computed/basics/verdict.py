@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibrator.readers.evidence.conversation import Conversation
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 from calibrator.text.looking_for import kept, letters_in
 
 MAX_TEXT: Final = 20_000  # characters of a request, of the rules and of a reply that are read
@@ -65,14 +65,14 @@ class Exchange:
         return without_courtesies(" ".join(self.request.split()))
 
     @kept
-    def folded(self) -> str:
+    def folded_text(self) -> str:
         """The rules and the request in lower case, for a quick search."""
         return f"{self.conversation.rules}\n{self.request}".casefold()
 
     @kept
     def vocabulary(self) -> frozenset[str]:
         """The words of the rules and the request in lower case, for a quick search."""
-        return frozenset(letters_in(self.folded[: 2 * MAX_TEXT]))
+        return frozenset(letters_in(self.folded_text[: 2 * MAX_TEXT]))
 
     @kept
     def source(self) -> str:
@@ -94,7 +94,7 @@ _COURTESY: Final = re.compile(
     r"|(?:peux-tu|pouvez-vous)(?: me)?(?: dire)?)[,:]?\s+)",
     re.IGNORECASE,
 )
-_FAREWELL: Final = guarded(
+_FAREWELL: Final = compile_guarded(
     r"[\s,.!–—-]*\b(?:please|thanks(?: a lot| in advance)?|thank you(?: very much)?|thx|bitte|danke"
     r"|por favor|gracias|s'il (?:te|vous) pla[iî]t|merci)[\s.!]*(?P<end>\?*)\s*$",
     re.IGNORECASE,

@@ -17,7 +17,11 @@ from calibrator.readers.evidence.computed.calendar.date_answers import (
     judge_yes,
     moved_date,
 )
-from calibrator.readers.evidence.computed.calendar.questions import Judge, Question, read_question
+from calibrator.readers.evidence.computed.calendar.questions import (
+    DateQuestion,
+    Judge,
+    read_question,
+)
 from calibrator.readers.evidence.computed.calendar.reading import (
     NAMES,
     date_text,
@@ -27,10 +31,10 @@ from calibrator.readers.evidence.computed.calendar.reading import (
     weekdays_in,
 )
 from calibrator.readers.evidence.computed.calendar.years import about_order, about_years
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_QUESTION: Final = 300  # characters
-_QUICK: Final = guarded(
+_QUICK: Final = compile_guarded(
     r"\b(?:days?|weeks?|months?|years?|date|weekday|monday|tuesday|wednesday|thursday|friday"
     r"|saturday"
     r"|sunday|tomorrow|yesterday|old|tage?|wochen?|wochentag|datum|iso|schaltjahr|jahr|día"
@@ -48,14 +52,14 @@ _FIXED: Final = {
     "bastille day": (7, 14), "st patrick's day": (3, 17), "heiligabend": (12, 24),
     "silvester": (12, 31), "neujahr": (1, 1), "navidad": (12, 25), "noël": (12, 25),
 }  # fmt: skip
-_FEAST: Final = guarded(
+_FEAST: Final = compile_guarded(
     r"\b("
     + "|".join(sorted(map(re.escape, _FIXED), key=len, reverse=True))
     + r")(?: day)?,?(?:(?: in| of| im jahr| en)?(?:\s+"
     r"(?P<y>\d{4})))?(?!\w)",
     re.IGNORECASE,
 )
-_TODAY: Final = guarded(
+_TODAY: Final = compile_guarded(
     r"\b(?:today(?:'s date)? is|(?:the )?current date(?: is)?:?|today:|date:|it is(?: now)?(?:"
     r" today)?|heute ist(?: der)?|hoy es|nous sommes(?: le)?|aujourd'hui,? (?:nous sommes"
     r"|c'est))\s*:?\s*",
@@ -115,7 +119,7 @@ def _named_days(question: str, today: date | None) -> str:
     A feast without a year is the next one from today.
     """
 
-    def replaced(found: re.Match[str]) -> str:
+    def replace_name(found: re.Match[str]) -> str:
         month, day = _FIXED[found[1].casefold()]
         if found["y"] is None:
             if today is None:
@@ -124,7 +128,7 @@ def _named_days(question: str, today: date | None) -> str:
             return f"{year}-{month:02d}-{day:02d}"
         return f"{found['y']}-{month:02d}-{day:02d}"
 
-    return _FEAST.sub(replaced, question.replace("’", "'"))
+    return _FEAST.sub(replace_name, question.replace("’", "'"))
 
 
 _NAMES: Final = "|".join(weekdays())
@@ -241,7 +245,7 @@ _DAYNAME: Final = re.compile(
 )
 
 
-def _weekday(question: Question) -> Judge | None:
+def _weekday(question: DateQuestion) -> Judge | None:
     """Compute the weekday of a date, or whether a date is on a weekday.
 
     None for another question.
@@ -270,7 +274,7 @@ def _weekday(question: Question) -> Judge | None:
     return lambda reply: judge_yes(reply, is_true, reason)
 
 
-def _between(question: Question) -> Judge | None:
+def _days_between(question: DateQuestion) -> Judge | None:
     """Compute the days or weeks between two dates; None for another question."""
     found = _BETWEEN.match(question.text)
     if not found:
@@ -302,7 +306,7 @@ def _between(question: Question) -> Judge | None:
     return lambda reply: judge_count(reply, count, near, known, reason)
 
 
-def _after(question: Question) -> Judge | None:
+def _day_after(question: DateQuestion) -> Judge | None:
     """Compute the date some days, weeks, months or years after or before another.
 
     None for another question.
@@ -329,7 +333,7 @@ def _after(question: Question) -> Judge | None:
     return lambda reply: judge_date(reply, wanted, day, is_day_asked=is_day)
 
 
-def _years(question: Question) -> Judge | None:
+def _years(question: DateQuestion) -> Judge | None:
     """Compute whether a year is a leap year, or how many days a month or year has.
 
     None for another question.
@@ -355,7 +359,7 @@ def _years(question: Question) -> Judge | None:
     return lambda reply: judge_count(reply, days, set(), {year}, f"it has {days} days")
 
 
-def _age(question: Question) -> Judge | None:
+def _age(question: DateQuestion) -> Judge | None:
     """Compute an age in years on a day; None for another question."""
     found = _AGE.match(question.text)
     if not found:
@@ -367,7 +371,7 @@ def _age(question: Question) -> Judge | None:
     return lambda reply: judge_count(reply, age, set(), {born.year, then.year}, f"the age is {age}")
 
 
-def _iso(question: Question) -> Judge | None:
+def _iso(question: DateQuestion) -> Judge | None:
     """Write a date as YYYY-MM-DD; None for another question."""
     found = _ISO.match(question.text)
     day = question.day(found["d"]) if found else None
@@ -382,7 +386,7 @@ def _iso(question: Question) -> Judge | None:
     return judge
 
 
-def _relative(question: Question) -> Judge | None:
+def _relative_day(question: DateQuestion) -> Judge | None:
     """Compute the date or weekday of tomorrow, yesterday or a day some days away from today.
 
     None for another question.
@@ -420,7 +424,7 @@ def _relative(question: Question) -> Judge | None:
     return lambda reply: judge_other_weekday(reply, number, weekday)
 
 
-def _dayname(question: Question) -> Judge | None:
+def _dayname(question: DateQuestion) -> Judge | None:
     """Compute the weekday some days or weeks after or before another; None for another question."""
     found = _DAYNAME.match(question.text)
     if not found:
@@ -436,7 +440,7 @@ def _dayname(question: Question) -> Judge | None:
     return lambda reply: judge_other_weekday(reply, wanted, number)
 
 
-def _until(question: Question) -> Judge | None:
+def _days_until(question: DateQuestion) -> Judge | None:
     """Compute the days from today until a date; None for another question."""
     found = _UNTIL.match(question.text)
     today = question.today
@@ -460,12 +464,12 @@ _FORMS: Final = (
     about_years,
     about_order,
     _weekday,
-    _between,
-    _after,
+    _days_between,
+    _day_after,
     _years,
     _age,
     _iso,
-    _relative,
+    _relative_day,
     _dayname,
-    _until,
+    _days_until,
 )

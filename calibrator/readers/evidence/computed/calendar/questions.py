@@ -14,7 +14,7 @@ Judge = Callable[[str], Verdict | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DateQuestion:
     """A question whose dates are replaced by marks: @0 for the first, @1 for the second."""
 
     text: str
@@ -30,7 +30,7 @@ class Question:
         return found.value if found.has_year or self.today else None
 
 
-def read_question(text: str, today: date | None, weekday: int | None) -> Question | None:
+def read_question(text: str, today: date | None, weekday: int | None) -> DateQuestion | None:
     """Replace the dates of a question by marks; None if there are more than nine."""
     dates = dates_in(text, today.year if today else 2000)
     if len(dates) > 9:
@@ -43,4 +43,4 @@ def read_question(text: str, today: date | None, weekday: int | None) -> Questio
     names = "|".join(weekdays())
     marked = re.sub(rf"\b(?:{names}),? (?:the |den |dem )?(?=@)", "", marked, flags=re.IGNORECASE)
     marked = re.sub(r"\b(?:the|on|der|den|dem|am|el|le)\s+(?=@)", "", marked, flags=re.IGNORECASE)
-    return Question(marked, tuple(dates), today, weekday)
+    return DateQuestion(marked, tuple(dates), today, weekday)

@@ -16,10 +16,10 @@ from calibrator.readers.evidence.computed.calendar.reading import (
     times_in,
 )
 from calibrator.readers.evidence.computed.calendar.zones import moves_between
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_QUESTION: Final = 350  # characters
-_QUICK: Final = guarded(
+_QUICK: Final = compile_guarded(
     r"\d\s?(?:[:h.]\s?\d\d|[ap]\.?m\b|uhr|o'clock)|noon|midnight|mittag|mitternacht", re.IGNORECASE
 )
 _ASKS_SPAN: Final = re.compile(
@@ -78,7 +78,7 @@ def verify_times(exchange: Exchange) -> Verdict | None:
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
     question = digits_for_words(question)
-    for form in (_format, _zone, _span, _moved):
+    for form in (_format, _zone, _span, _move_time):
         judge = form(question)
         if judge is not None:
             return judge(exchange.reply)
@@ -178,7 +178,7 @@ def _span(question: str) -> Judge | None:
     times = times_in(question)
     if len(times) != 2 or not _ASKS_SPAN.search(question) or _STRANGE.search(question):
         return None
-    if durations_in(question) or _others(question, times):
+    if durations_in(question) or _has_other_numbers(question, times):
         return None
     first, second = times
     if not re.search(
@@ -219,7 +219,7 @@ def _span(question: str) -> Judge | None:
     return judge
 
 
-def _others(question: str, times: list[FoundTime]) -> bool:
+def _has_other_numbers(question: str, times: list[FoundTime]) -> bool:
     """Return whether a question has numbers beside its times."""
     rest, end = [], 0
     for time in times:
@@ -229,7 +229,7 @@ def _others(question: str, times: list[FoundTime]) -> bool:
     return any(character.isdigit() for character in "".join(rest))
 
 
-def _moved(question: str) -> Judge | None:
+def _move_time(question: str) -> Judge | None:
     """Compute a time of day some hours and minutes after or before another."""
     times, spans = times_in(question), durations_in(question)
     if len(times) != 1 or not spans or len(spans) > 2 or not _ASKS_TIME.search(question):

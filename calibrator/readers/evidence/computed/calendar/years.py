@@ -8,7 +8,7 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Verdict
 from calibrator.readers.evidence.computed.calendar.date_answers import judge_count, judge_month
-from calibrator.readers.evidence.computed.calendar.questions import Judge, Question
+from calibrator.readers.evidence.computed.calendar.questions import DateQuestion, Judge
 from calibrator.readers.evidence.computed.calendar.reading import date_text, dates_in, months
 
 _MONTH: Final = "|".join(sorted(months(), key=len, reverse=True))
@@ -35,7 +35,7 @@ _RUNS: Final = re.compile(
 )
 
 
-def about_years(question: Question) -> Judge | None:
+def about_years(question: DateQuestion) -> Judge | None:
     """Compute a month or year some months or years away, or a number of leap years."""
     found = _MONTH_AFTER.match(question.text)
     if found:
@@ -75,7 +75,7 @@ _ORDERED: Final = re.compile(
 )
 
 
-def about_order(question: Question) -> Judge | None:
+def about_order(question: DateQuestion) -> Judge | None:
     """Compute the order of dates in time."""
     found = _ORDERED.match(question.text)
     days = [each.value for each in question.dates]

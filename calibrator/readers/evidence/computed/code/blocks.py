@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_BLOCKS: Final = 20
-_FENCE: Final = guarded(r"^[ \t]*(?:```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
-_INLINE: Final = guarded(r"`(?P<code>[^`\n]{6,400})`")
+_FENCE: Final = compile_guarded(
+    r"^[ \t]*(?:```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE
+)
+_INLINE: Final = compile_guarded(r"`(?P<code>[^`\n]{6,400})`")
 LANGUAGES: Final = {
     "python": "python", "py": "python", "python3": "python", "javascript": "javascript",
     "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript",
@@ -25,22 +27,22 @@ LANGUAGES: Final = {
 }  # fmt: skip
 # A line of each language that rarely occurs in another one.
 _SIGNS: Final = {
-    "python": guarded(
+    "python": compile_guarded(
         r"^[ \t]*(?:def \w+\(.*\).*:|from [\w.]+ import |import \w+(?: as \w+)?\s*$|elif .*:\s*$"
         r"|for .+ in .+:\s*$|class \w+.*:\s*$|async def )",
         re.MULTILINE,
     ),
-    "javascript": guarded(
+    "javascript": compile_guarded(
         r"^[ \t]*(?:export |async )*(?:function\b|const \w+ =|const [\[{]|let \w+ ?[=;])|=> ?[({\w]"
         r"|console\.log\(|\bdocument\.\w+",
         re.MULTILINE,
     ),
-    "sql": guarded(
+    "sql": compile_guarded(
         r"^[ \t]*(?:select\b[^;]*\bfrom\b|insert\s+into\b|update\s+\w+\s+set\b|delete\s+from\b"
         r"|with\s+\w+\s+as\s*\()",
         re.IGNORECASE | re.MULTILINE,
     ),
-    "shell": guarded(
+    "shell": compile_guarded(
         r"^[ \t]*(?:\$ )?(?:#!/bin/|sudo |(?:find|grep|awk|sed|sort|uniq|tar|rm|mv|cp|ls|cat|chmod"
         r"|chown|git|curl|xargs|cut|head|tail|du|df|ps|kill|crontab|docker|kubectl|rsync) \S"
         r"|for \w+ in .*(?:; ?|\n\s*)do\b|while (?:IFS=|read |\[).*; ?do|if \[)",
@@ -48,14 +50,14 @@ _SIGNS: Final = {
     ),
 }
 # A line of a language that none of these checks reads.
-_OTHER: Final = guarded(
+_OTHER: Final = compile_guarded(
     r"^[ \t]*(?:(?:pub |unsafe )?fn \w+|func \w*\(?|(?:public|private|protected|static|void|int"
     r"|double|char|bool|string) [\w<>\[\]*]+ ?[\w(=;]|#include|package \w|using \w|val \w"
     r"|use \w+::|<\?php)"
     r"|\blet mut\b",
     re.MULTILINE,
 )
-_COUNTEREXAMPLE: Final = guarded(
+_COUNTEREXAMPLE: Final = compile_guarded(
     r"\b(?:wrong|bad|incorrect|buggy|vulnerable|unsafe|insecure|don['’]t do|never do"
     r"|your (?:original |current )?(?:code|version|query|command|loop|function)|not like this"
     r"|original code|equivalent to|the problem)\b|\b(?:before|original|avoid)\W*$|❌",
@@ -89,7 +91,7 @@ def code_blocks(reply: str, request: str = "") -> list[Block]:
             for found in list(_INLINE.finditer(reply))[:MAX_BLOCKS]
             if (language := language_of_code(found["code"]))
         ]
-    quoted = _plain(request)
+    quoted = _plain_text(request)
     blocks: list[Block] = []
     for opening, closing in zip(fences[::2], fences[1::2], strict=False):
         code = reply[opening.end() : closing.start()].strip("\n")
@@ -98,7 +100,7 @@ def code_blocks(reply: str, request: str = "") -> list[Block]:
         is_bad = _COUNTEREXAMPLE.search(before) or (
             first.startswith(("#", "//", "--")) and _COUNTEREXAMPLE.search(first)
         )
-        if not code.strip() or is_bad or _plain(code) in quoted:
+        if not code.strip() or is_bad or _plain_text(code) in quoted:
             continue
         label = opening["lang"].casefold()
         language = LANGUAGES.get(label, "")
@@ -129,5 +131,5 @@ def language_of_code(code: str) -> str:
     return found[0] if 3 * prose < len(lines) else ""
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     return " ".join(text[:MAX_TEXT].split())

@@ -23,9 +23,9 @@ from calibrator.readers.evidence.computed.code.shell import shell_bugs
 from calibrator.readers.evidence.computed.code.wanted_language import language_bug
 from calibrator.readers.evidence.computed.programs.outputs import verify_output
 from calibrator.readers.evidence.finding import Finding
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
-_WANTS_FAULTS: Final = guarded(
+_WANTS_FAULTS: Final = compile_guarded(
     r"\b(?:example of|demonstrat\w+|introduce|with (?:a|some) bugs?|buggy|vulnerab\w+|anti-?pattern"
     r"|bad (?:code|practice|example)|pitfalls?|obfuscat\w+|golf|exploit|quiz|pseudo-?code)\b",
     re.IGNORECASE,
@@ -79,7 +79,7 @@ def _bugs(rules: str, request: str, reply: str, earlier: str = "") -> tuple[Find
         in_other = language_bug(rules[:MAX_TEXT], request, blocks)
         found += [] if in_other is None else [in_other]
     for language, check in _CHECKS.items():
-        code = _joined(blocks, language)
+        code = _join_blocks(blocks, language)
         if code:
             found += [
                 *check(code, request, reply),
@@ -88,5 +88,5 @@ def _bugs(rules: str, request: str, reply: str, earlier: str = "") -> tuple[Find
     return tuple(found) if found and not _WANTS_FAULTS.search(request) else ()
 
 
-def _joined(blocks: Iterable[Block], language: str) -> str:
+def _join_blocks(blocks: Iterable[Block], language: str) -> str:
     return "\n\n".join(block.text for block in blocks if block.language == language)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
-_NULL_ALLOWED: Final = guarded(
+_NULL_ALLOWED: Final = compile_guarded(
     r"\b(?:for|on|if|when|with|handles?|allow\w*|accepts?|given|bei|für|wenn|para|si|pour)\b"
     r"[^.?!\n]{0,30}\bnull\b|\bnull[- ]?safe\b"
     r"|\bnull\b[^.?!\n]{0,30}\b(?:returns?|gives?|false|true|0)\b",

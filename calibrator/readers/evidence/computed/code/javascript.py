@@ -57,7 +57,7 @@ _INNER_HTML: Final = re.compile(
 
 def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
     """Yield the findings against JavaScript code."""
-    text = _LITERAL.sub(_emptied, code)
+    text = _LITERAL.sub(_empty_literal, code)
     yield from _promises(text)
     yield from _callbacks(text, request)
     yield from _constants(text)
@@ -69,9 +69,9 @@ def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
         (_LENGTH_CALL, "length is no function"),
     ):
         if pattern.search(text):
-            yield _certain(reason)
+            yield _certain_bug(reason)
     if _ARRAY_TYPE.search(code):
-        yield _certain("typeof never gives array")
+        yield _certain_bug("typeof never gives array")
     put = _INNER_HTML.search(text)
     if (
         put
@@ -82,11 +82,11 @@ def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
         yield Finding(None, -1.2, "innerHTML runs what a user typed in")
 
 
-def _certain(reason: str) -> Finding:
+def _certain_bug(reason: str) -> Finding:
     return Finding(False, -MAX_SHIFT, reason)
 
 
-def _emptied(found: re.Match[str]) -> str:
+def _empty_literal(found: re.Match[str]) -> str:
     """Return an empty literal of the same kind, a comment as a space."""
     sign = found[0][0]
     return " " if sign == "/" else sign * 2
@@ -106,26 +106,26 @@ def _promises(text: str) -> Iterator[Finding]:
         is_json &= re.search(rf"\b{owner}\s*=\s*await\s+fetch\b", text) is not None
         is_used = re.search(rf"\b{name}\s*\.\s*(?:{of_promise if is_json else of_reply})\b", rest)
         if is_used and not is_waited and found["c"] != "axios":
-            yield _certain(f"{found['c']}() is not awaited")
+            yield _certain_bug(f"{found['c']}() is not awaited")
             break
     if _ASYNC_MAP.search(text) and not _COLLECTS.search(text):
-        yield _certain("map() with an async function gives promises; Promise.all is missing")
+        yield _certain_bug("map() with an async function gives promises; Promise.all is missing")
     if _PREDICATE.search(text):
-        yield _certain("an async test is always true")
+        yield _certain_bug("an async test is always true")
     if _ASYNC_EACH.search(text):
         yield Finding(None, -1.5, "forEach() does not wait for an async function")
     if _AWAIT.search(text) and "async" not in text and _FUNCTION.search(text):
-        yield _certain("await is used outside of an async function")
+        yield _certain_bug("await is used outside of an async function")
 
 
 def _callbacks(text: str, request: str) -> Iterator[Finding]:
     """Find callbacks that return nothing, and numbers sorted as text."""
     if _BARE_SORT.search(text) and _NUMERIC.search(request):
-        yield _certain("sort() without a comparator orders numbers as text")
+        yield _certain_bug("sort() without a comparator orders numbers as text")
     for found in list(_BLOCK.finditer(text))[:20]:
         body = found["b"]
         if body.strip() and not re.search(r"\breturn\b|\bthrow\b", body):
-            yield _certain(f"the callback of {found['m']}() returns nothing")
+            yield _certain_bug(f"the callback of {found['m']}() returns nothing")
             break
     at_once = _CALLED_AT_ONCE.search(text)
     if at_once:
@@ -141,7 +141,7 @@ def _constants(text: str) -> Iterator[Finding]:
         if re.search(
             rf"(?m)(?:^|[;{{}}])\s*(?:{plain}\s*(?:\+\+|--|[-+*/]=)|(?:\+\+|--){plain}\b)", text
         ):
-            yield _certain(f"the constant {name} is changed")
+            yield _certain_bug(f"the constant {name} is changed")
             return
 
 
@@ -151,7 +151,7 @@ def _loops(text: str) -> Iterator[Finding]:
     if past:
         index = f"{past['a']}[{past['i']}]"
         if index in text[past.end() : past.end() + 800]:
-            yield _certain(f"the loop goes past the end of {past['a']}")
+            yield _certain_bug(f"the loop goes past the end of {past['a']}")
     inner = _FOR_IN.search(text)
     if inner:
         body = text[inner.end() : inner.end() + 400]
@@ -165,4 +165,4 @@ def _loops(text: str) -> Iterator[Finding]:
         and re.search(r"\bset(?:Timeout|Interval)\(|addEventListener\(", shared["b"])
         and re.search(rf"\{{[^{{}}]*\b{shared['i']}\b[^{{}}]*\}}", shared["b"])
     ):
-        yield _certain(f"all callbacks share the last value of {shared['i']}")
+        yield _certain_bug(f"all callbacks share the last value of {shared['i']}")

@@ -145,7 +145,7 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
     is_class = any(isinstance(node, ast.ClassDef) for tree in trees for node in tree.body)
     if is_class and "class" not in asked.casefold():
         wanted = None  # the form of exercise sites
-    if wanted and wanted not in defined and defined and not _assigns(trees, wanted):
+    if wanted and wanted not in defined and defined and not _is_assigned(trees, wanted):
         return f"there is no function {wanted}"
     if wanted and parameters is not None:
         fault = _parameter_fault(trees, wanted, parameters)
@@ -161,12 +161,12 @@ def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
     """Return a fault of syntax, unless the block is only an excerpt."""
     if len(blocks) > 1 and not re.search(r"^(?:def|class|import|from) ", code, re.MULTILINE):
         return None
-    if not _indented(code) or is_excerpt(code) or may_be_newer(code, reason):
+    if not _is_at_margin(code) or is_excerpt(code) or may_be_newer(code, reason):
         return None
     return reason
 
 
-def _indented(code: str) -> bool:
+def _is_at_margin(code: str) -> bool:
     """Return whether code begins at the margin, so that it is no excerpt of a longer piece."""
     return not code[:1].isspace() or not code.strip()
 
@@ -189,7 +189,7 @@ def wanted_name(asked: str) -> tuple[str | None, int | None]:
     )
 
 
-def _assigns(trees: Iterable[ast.Module], name: str) -> bool:
+def _is_assigned(trees: Iterable[ast.Module], name: str) -> bool:
     return any(
         isinstance(node, ast.Name) and node.id == name for tree in trees for node in ast.walk(tree)
     )

@@ -29,7 +29,7 @@ _METHODS: Final = {
 }
 
 
-def certain(reason: str) -> Finding:
+def certain_bug(reason: str) -> Finding:
     """Return the finding of a bug that is one in any program."""
     return Finding(False, -MAX_SHIFT, reason)
 
@@ -50,7 +50,7 @@ def general_bugs(tree: ast.Module) -> Iterator[Finding]:
         elif isinstance(node, ast.Assign | ast.Return):
             yield from _value_of_in_place(node)
         elif isinstance(node, ast.Expr):
-            yield from _discarded(node)
+            yield from _find_discarded(node)
         elif isinstance(node, ast.If | ast.IfExp):
             yield from _always_true(node.test)
         elif isinstance(node, ast.BinOp):
@@ -84,7 +84,7 @@ def _changed_while_iterated(loop: ast.For) -> Iterator[Finding]:
                 changed = "del"
         leaves = any(isinstance(each, ast.Break | ast.Return | ast.Raise) for each in body[at:])
         if changed and not leaves:
-            yield certain(f"{name} is changed while the loop goes through it")
+            yield certain_bug(f"{name} is changed while the loop goes through it")
             return
 
 
@@ -104,7 +104,7 @@ def _not_iterable(loop: ast.For) -> Iterator[Finding]:
     if is_call_to(loop.iter, "len") or (
         isinstance(loop.iter, ast.Constant) and isinstance(loop.iter.value, int)
     ):
-        yield certain(f"the loop goes through a number: {text_of(loop.iter)}")
+        yield certain_bug(f"the loop goes through a number: {text_of(loop.iter)}")
 
 
 def _recursion(function: AnyFunction) -> Iterator[Finding]:
@@ -113,11 +113,11 @@ def _recursion(function: AnyFunction) -> Iterator[Finding]:
     nodes = own_nodes(function)
     for node in nodes:
         if isinstance(node, ast.Yield) and node.value is not None and is_call_to(node.value, name):
-            yield certain(f"{name} yields a generator; it needs yield from")
+            yield certain_bug(f"{name} yields a generator; it needs yield from")
     is_generator = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
     for node in nodes:
         if is_generator and isinstance(node, ast.Expr) and is_call_to(node.value, name):
-            yield certain(f"the call of the generator {name} has no effect")
+            yield certain_bug(f"the call of the generator {name} has no effect")
     branches = (ast.If, ast.For, ast.While, ast.Try, ast.Match, ast.With, ast.AsyncFor)
     for statement in function.body:
         if isinstance(statement, branches) or is_generator or function.decorator_list:
@@ -129,7 +129,7 @@ def _recursion(function: AnyFunction) -> Iterator[Finding]:
         if any(isinstance(node, (*lazy, ast.DictComp, ast.Await)) for node in inner):
             return
         if any(is_call_to(node, name) for node in inner):
-            yield certain(f"{name} calls itself without end")
+            yield certain_bug(f"{name} calls itself without end")
             return
         if isinstance(statement, ast.Return | ast.Raise):
             return
@@ -147,12 +147,12 @@ def _value_of_in_place(node: ast.Assign | ast.Return) -> Iterator[Finding]:
         return
     if method in ("sort", "reverse") and not node.value.args:
         if {each.arg for each in node.value.keywords} <= {"key", "reverse"}:
-            yield certain(f"{text_of(owner)}.{method}() returns None")
+            yield certain_bug(f"{text_of(owner)}.{method}() returns None")
     elif method == "shuffle" and text_of(owner) == "random":
-        yield certain("random.shuffle() returns None")
+        yield certain_bug("random.shuffle() returns None")
 
 
-def _discarded(statement: ast.Expr) -> Iterator[Finding]:
+def _find_discarded(statement: ast.Expr) -> Iterator[Finding]:
     """Find new values, or comparisons, that nothing uses."""
     value = statement.value
     if isinstance(value, ast.Compare):
@@ -180,7 +180,7 @@ def _always_true(test: ast.expr) -> Iterator[Finding]:
     is_compared = any(isinstance(each, ast.Compare) for each in test.values)
     for each in test.values:
         if is_compared and isinstance(each, ast.Constant) and each.value:
-            yield certain(f"the condition is always true because of {text_of(each)}")
+            yield certain_bug(f"the condition is always true because of {text_of(each)}")
 
 
 def _text_plus_number(node: ast.BinOp) -> Iterator[Finding]:
@@ -189,7 +189,7 @@ def _text_plus_number(node: ast.BinOp) -> Iterator[Finding]:
     for text, number in ((node.left, node.right), (node.right, node.left)):
         is_text = isinstance(text, ast.Constant) and isinstance(text.value, str)
         if is_text and any(is_call_to(number, name) for name in _NUMBERS):
-            yield certain(f"a text and a number are added: {text_of(node)}")
+            yield certain_bug(f"a text and a number are added: {text_of(node)}")
 
 
 def _past_the_end(node: ast.Subscript) -> Iterator[Finding]:
@@ -197,7 +197,7 @@ def _past_the_end(node: ast.Subscript) -> Iterator[Finding]:
     if isinstance(node.ctx, ast.Load) and is_call_to(node.slice, "len"):
         call = node.slice
         if isinstance(call, ast.Call) and text_of(call.args[0]) == text_of(node.value):
-            yield certain(f"{text_of(node)} is past the end")
+            yield certain_bug(f"{text_of(node)} is past the end")
 
 
 def _short_range(call: ast.Call) -> Iterator[Finding]:
@@ -205,7 +205,7 @@ def _short_range(call: ast.Call) -> Iterator[Finding]:
     if not is_call_to(call, "range"):
         return
     if any(isinstance(a, ast.BinOp) and isinstance(a.op, ast.Div) for a in call.args):
-        yield certain(f"range() gets a fraction: {text_of(call)}")
+        yield certain_bug(f"range() gets a fraction: {text_of(call)}")
     if len(call.args) != 3:
         return
     end, step = call.args[1], call.args[2]
@@ -216,7 +216,7 @@ def _short_range(call: ast.Call) -> Iterator[Finding]:
         and isinstance(step, ast.Name)
         and text_of(end.right) == step.id
     ):
-        yield certain(f"{text_of(call)} leaves out the last part")
+        yield certain_bug(f"{text_of(call)} leaves out the last part")
 
 
 def _hidden_handler(node: ast.Try) -> Iterator[Finding]:
@@ -224,7 +224,7 @@ def _hidden_handler(node: ast.Try) -> Iterator[Finding]:
     for handler, later in zip(node.handlers, node.handlers[1:], strict=False):
         if handler.type is not None and text_of(handler.type) in ("Exception", "BaseException"):
             if later.type is not None and text_of(later.type) != "BaseException":
-                yield certain(f"except {text_of(later.type)} is never reached")
+                yield certain_bug(f"except {text_of(later.type)} is never reached")
             return
 
 
@@ -251,7 +251,7 @@ def _wrong_methods(function: AnyFunction) -> Iterator[Finding]:
             continue
         kind = kinds.get(node.value.id, set())
         if len(kind) == 1 and node.attr in _METHODS.get(next(iter(kind)), ()):
-            yield certain(f"{next(iter(kind))} has no {node.attr}")
+            yield certain_bug(f"{next(iter(kind))} has no {node.attr}")
 
 
 def _kind(value: ast.expr | None, is_whole: bool) -> str:
@@ -282,7 +282,7 @@ def _fractional_index(function: AnyFunction, values: Assigned) -> Iterator[Findi
         ):
             first = made[0]
             if isinstance(first, ast.BinOp) and isinstance(first.right, ast.Constant):
-                yield certain(f"the index is a fraction: {text_of(first)}")
+                yield certain_bug(f"the index is a fraction: {text_of(first)}")
                 return
 
 
@@ -312,7 +312,7 @@ def _shared_rows(function: AnyFunction) -> Iterator[Finding]:
             and isinstance(node.value.value, ast.Name)
             and node.value.value.id in grids
         ):
-            yield certain(f"all rows of {node.value.value.id} are the same list")
+            yield certain_bug(f"all rows of {node.value.value.id} are the same list")
             return
 
 
@@ -325,7 +325,7 @@ def _text_compared(function: AnyFunction, values: Assigned) -> Iterator[Finding]
         other = node.comparators[0]
         is_number = isinstance(other, ast.Constant) and isinstance(other.value, int | float)
         if typed and is_number and all(is_call_to(each, "input") for each in typed):
-            yield certain(f"the typed text {node.left.id} is compared with a number")
+            yield certain_bug(f"the typed text {node.left.id} is compared with a number")
             return
 
 
@@ -338,4 +338,4 @@ def _coroutines(tree: ast.Module) -> Iterator[Finding]:
             continue
         name = text_of(node.value.func)
         if name in own - plain or name in ("asyncio.sleep", "asyncio.gather"):
-            yield certain(f"{name}() is not awaited")
+            yield certain_bug(f"{name}() is not awaited")

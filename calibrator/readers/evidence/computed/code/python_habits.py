@@ -151,15 +151,17 @@ def _late_binding(loop: ast.For) -> Iterator[Finding]:
             stored = [node.value]
         else:
             continue
-        yield from _late(stored, variables)
+        yield from _late_bindings(stored, variables)
 
 
 def _late_binding_of_list(node: ast.ListComp | ast.DictComp) -> Iterator[Finding]:
     variables = set().union(*(names_in(each.target) for each in node.generators))
-    yield from _late([node.elt if isinstance(node, ast.ListComp) else node.value], variables)
+    yield from _late_bindings(
+        [node.elt if isinstance(node, ast.ListComp) else node.value], variables
+    )
 
 
-def _late(stored: list[ast.expr], variables: set[str]) -> Iterator[Finding]:
+def _late_bindings(stored: list[ast.expr], variables: set[str]) -> Iterator[Finding]:
     for each in stored:
         if isinstance(each, ast.Lambda):
             own = {argument.arg for argument in (*each.args.args, *each.args.kwonlyargs)}

@@ -100,16 +100,16 @@ def query_bugs(code: str, request: str) -> Iterator[Finding]:
     for query in [part.strip() for part in text.split(";")][:20]:
         if query:
             yield from _conditions(query)
-            yield from _unlimited(query, request)
+            yield from _find_unlimited(query, request)
             yield from _lost_rows(query, request)
             yield from _windows(query, request)
             yield from _order(query, request)
-            yield from _ungrouped(query)
+            yield from _find_ungrouped(query)
             yield from _loose(query, request)
     yield from _short_month(_COMMENT.sub(" ", code), request)
 
 
-def _certain(reason: str) -> Finding:
+def _certain_bug(reason: str) -> Finding:
     return Finding(False, -MAX_SHIFT, reason)
 
 
@@ -122,27 +122,27 @@ def _conditions(query: str) -> Iterator[Finding]:
         if "(select" not in clause.lower() and "( select" not in clause.lower():
             aggregate = _AGGREGATE.search(bare)
             if aggregate and _depth(query, found.start()) <= _depth(query, aggregate.start()):
-                yield _certain("an aggregate is in WHERE; it belongs in HAVING")
+                yield _certain_bug("an aggregate is in WHERE; it belongs in HAVING")
                 break
     without_set = _SETS.sub(" ", query) if query[:6].lower() == "update" else query
     if _NULL.search(without_set) and not re.match(
         r"\s*(?:declare|set|create|alter)\b", query, _FLAGS
     ):
-        yield _certain("a comparison with NULL by = is never true")
+        yield _certain_bug("a comparison with NULL by = is never true")
 
 
 def _depth(text: str, at: int) -> int:
     return text.count("(", 0, at) - text.count(")", 0, at)
 
 
-def _unlimited(query: str, request: str) -> Iterator[Finding]:
+def _find_unlimited(query: str, request: str) -> Iterator[Finding]:
     """Find a DELETE or UPDATE of all rows although the request names some."""
     found = _UNLIMITED.match(query)
     if found is None or re.search(r"\bwhere\b|\bjoin\b|\bfrom\b|\blimit\b", found["rest"], _FLAGS):
         return
     verb = found["v"].split()[0].upper()
     if not _ALL_ROWS.search(request) and _LIMITS.search(request):
-        yield _certain(f"{verb} without WHERE changes all rows")
+        yield _certain_bug(f"{verb} without WHERE changes all rows")
     else:
         yield Finding(None, -0.5, f"{verb} without WHERE changes all rows")
 
@@ -152,7 +152,7 @@ def _lost_rows(query: str, request: str) -> Iterator[Finding]:
     if not _EVEN_WITHOUT.search(request) or not _JOIN.search(query):
         return
     if not _OUTER.search(query):
-        yield _certain("the inner join leaves out rows without a partner")
+        yield _certain_bug("the inner join leaves out rows without a partner")
         return
     joined = list(_LEFT_JOIN.finditer(query))
     where = re.search(r"\bwhere\b", query, re.IGNORECASE)
@@ -165,7 +165,7 @@ def _lost_rows(query: str, request: str) -> Iterator[Finding]:
             and not re.search(rf"\b{alias}\.\w+\s+is\s+null\b", clause, _FLAGS)
             and "(select" not in query.lower()
         ):
-            yield _certain(f"WHERE leaves out rows without a partner in {joined[0]['t']}")
+            yield _certain_bug(f"WHERE leaves out rows without a partner in {joined[0]['t']}")
             return
     if (
         re.search(r"\bleft\b", query, _FLAGS)
@@ -182,7 +182,7 @@ def _loose(query: str, request: str) -> Iterator[Finding]:
     if found is None or found["a"].lower() == found["b"].lower() or len(request) > 600:
         return
     if _ALL_OF.search(request) and not _ANY_OF.search(request):
-        yield _certain("the conditions are joined by OR; the request wants all of them")
+        yield _certain_bug("the conditions are joined by OR; the request wants all of them")
 
 
 def _short_month(code: str, request: str) -> Iterator[Finding]:
@@ -193,7 +193,7 @@ def _short_month(code: str, request: str) -> Iterator[Finding]:
     column = found["c"].rpartition(".")[2]
     is_time = rf"\b{re.escape(column)}\W{{1,3}}(?:datetime|timestamp)"
     if re.search(is_time, request, _FLAGS) and "00" not in found["e"]:
-        yield _certain(f"BETWEEN ends at the first second of {found['e']}")
+        yield _certain_bug(f"BETWEEN ends at the first second of {found['e']}")
 
 
 def _windows(query: str, request: str) -> Iterator[Finding]:
@@ -204,7 +204,7 @@ def _windows(query: str, request: str) -> Iterator[Finding]:
             and _EACH.search(request)
             and _FIRST.search(query[found.end() :])
         ):
-            yield _certain("the rank is over all rows and not for each group")
+            yield _certain_bug("the rank is over all rows and not for each group")
 
 
 def _order(query: str, request: str) -> Iterator[Finding]:
@@ -227,7 +227,7 @@ def _order(query: str, request: str) -> Iterator[Finding]:
         yield Finding(None, -1.5, "the order is the reverse of the one requested")
 
 
-def _ungrouped(query: str) -> Iterator[Finding]:
+def _find_ungrouped(query: str) -> Iterator[Finding]:
     """Find a selected column beside an aggregate that no GROUP BY contains."""
     found = _SELECT.match(query)
     if (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibrator.readers.evidence.finding import Finding
-from calibrator.text.guarded import Guarded, guarded
+from calibrator.text.guarded import GuardedPattern, compile_guarded
 
 MAX_REQUEST: Final = 1_000  # characters; a longer request describes a problem in such words
 _I: Final = re.IGNORECASE
@@ -18,20 +18,20 @@ _I: Final = re.IGNORECASE
 class Requirement:
     """A wish, and a pattern of code that fulfils it, or (`is_ban`) that breaks it."""
 
-    wish: Guarded
-    code: Guarded
+    wish: GuardedPattern
+    code: GuardedPattern
     reason: str
     shift: float
     languages: tuple[str, ...] = ()
     is_ban: bool = False
 
 
-def _wish(text: str) -> Guarded:
-    return guarded(rf"(?<![\w-])(?:{text})(?![\w-])", _I)
+def _wish(text: str) -> GuardedPattern:
+    return compile_guarded(rf"(?<![\w-])(?:{text})(?![\w-])", _I)
 
 
-def _code(text: str) -> Guarded:
-    return guarded(text, _I | re.MULTILINE)
+def _code(text: str) -> GuardedPattern:
+    return compile_guarded(text, _I | re.MULTILINE)
 
 
 _REQUIREMENTS: Final = (
@@ -128,7 +128,7 @@ _REQUIREMENTS: Final = (
         is_ban=True,
     ),
 )
-_NUMBERED: Final = guarded(
+_NUMBERED: Final = compile_guarded(
     r"\b(?:from )?1 (?:to|through|up to|until|bis|a|à|-|–) (?P<n>\d{1,6})\b(?! ?%)", _I
 )
 
@@ -163,7 +163,7 @@ def unmet_requirements(
             yield Finding(False, -3.0, f"the loop ends before {n}")
 
 
-_INCLUSIVE: Final = guarded(
+_INCLUSIVE: Final = compile_guarded(
     r"\b(?:up to and including|(?:up )?to|through|bis einschließlich|hasta|jusqu'à)\s+`?"
     r"(?P<n>[a-z]\w{0,12})`?[ ,(]{1,2}(?:inclusive(?:ly)?|included|inklusive|incluido|inclus)\b"
     r"|\b(?:up to and including|bis einschließlich)\s+`?(?P<m>[a-z]\w{0,12})`?(?=[ ,.;)]|$)",
@@ -171,20 +171,20 @@ _INCLUSIVE: Final = guarded(
 )
 
 
-_REGEX: Final = guarded(
+_REGEX: Final = compile_guarded(
     r"\bre\.(?:match|search|compile|findall)\(\s*r?(?P<q>[\"'])(?P<p>[^\n]{2,300}?)(?P=q)\s*[,)]"
     r"|(?<![\w/])/(?P<j>[^/\n\s][^/\n]{2,200})/[gimsuy]*\.test\("
     r"|\b(?:const|let|var) \w+ = /(?P<k>[^/\n\s][^/\n]{2,200})/[gimsuy]*;?\s*$",
     re.MULTILINE,
 )
-_WHOLE: Final = guarded(
+_WHOLE: Final = compile_guarded(
     r"\b(?:fully|entire|whole|complete(?:ly)?|exactly|nothing else|only|valid(?:ate|ates|ation)?"
     r"|ganze[rsn]?|genau|nur)\b",
     _I,
 )
 
 
-_IS_ON_PATTERNS: Final = guarded(r"\bregex|regular expression|\bpattern\b", _I)
+_IS_ON_PATTERNS: Final = compile_guarded(r"\bregex|regular expression|\bpattern\b", _I)
 
 
 def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
@@ -198,12 +198,12 @@ def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
             yield Finding(None, -2.0, "the pattern also matches texts that go on behind it")
 
 
-_INSIDE: Final = guarded(
+_INSIDE: Final = compile_guarded(
     r"\b(?:container|inside|nginx|app|image)\b[^.;\n]{0,40}?\b(?:listens?|listening|runs?|port|exposes?"
     r"|serves?)\b[^.;\n\d]{0,20}(?P<n>\d{2,5})\b|\bcontainer port (?P<m>\d{2,5})\b",
     _I,
 )
-_OUTSIDE: Final = guarded(
+_OUTSIDE: Final = compile_guarded(
     r"\b(?:my (?:machine|host|computer|laptop)|the host|localhost|host port"
     r"|outside)\b[^.;\n\d]{0,30}"
     r"(?P<n>\d{2,5})\b",

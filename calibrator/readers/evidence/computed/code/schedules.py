@@ -8,10 +8,10 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
 from calibrator.readers.evidence.computed.calendar.reading import times_in, weekdays
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_REQUEST: Final = 400  # characters
-_IS_CRON: Final = guarded(r"\bcron\w*", re.IGNORECASE)
+_IS_CRON: Final = compile_guarded(r"\bcron\w*", re.IGNORECASE)
 _FIELD: Final = r"(?:[\d*][\d*/,-]{0,40}|(?:MON|TUE|WED|THU|FRI|SAT|SUN)(?:[-,][A-Z]{3})*)"
 _LINE: Final = re.compile(rf"(?<![\w*/,-])({_FIELD}(?:[ \t]+{_FIELD}){{4}})(?=[ \t`\"'\n]|$)")
 _PATH: Final = re.compile(r"\S*/\S+|`[^`\n]{1,200}`|\S+\.(?:sh|py|js|pl|rb)\b")
@@ -83,11 +83,13 @@ def verify_schedule(exchange: Exchange) -> Verdict | None:
         return Verdict(False, "the crontab line has a value that does not exist", "code")
     for field, one, other in zip(_NAMES, written, wanted, strict=True):
         if one != other:
-            return Verdict(False, f"the {field} is {_shown(one)}, not {_shown(other)}", "code")
+            return Verdict(
+                False, f"the {field} is {_format_values(one)}, not {_format_values(other)}", "code"
+            )
     return Verdict(True, "the crontab line runs at the requested times", "code")
 
 
-def _shown(values: Iterable[int]) -> str:
+def _format_values(values: Iterable[int]) -> str:
     ordered = sorted(values)
     if frozenset(ordered) in _ALL:
         return "any"

@@ -66,12 +66,12 @@ def shell_bugs(code: str, request: str) -> Iterator[Finding]:
     if _ASSIGNS.search(text) and _IS_SHELL.search(text):  # not the steps of a calculation
         yield Finding(None, -2.0, "an assignment of the shell has a space or a $ before its =")
     if _BRACKET.search(text):
-        yield _certain("the test of the shell lacks a space at its bracket")
+        yield _certain_bug("the test of the shell lacks a space at its bracket")
     if _DOTS.search(text):
-        yield _certain("the loop goes through one word; a range needs braces")
+        yield _certain_bug("the loop goes through one word; a range needs braces")
 
 
-def _certain(reason: str) -> Finding:
+def _certain_bug(reason: str) -> Finding:
     return Finding(False, -MAX_SHIFT, reason)
 
 
@@ -85,11 +85,11 @@ def _pipelines(text: str, request: str) -> Iterator[Finding]:
             if (
                 words[:1] == ["uniq"]
                 and at
-                and not any(map(_sorts, before))
+                and not any(map(_is_sorting, before))
                 and "adjacent" not in request
                 and "consecutive" not in request
             ):
-                yield _certain("uniq only joins lines that follow each other; sort comes first")
+                yield _certain_bug("uniq only joins lines that follow each other; sort comes first")
             counts = any(each.startswith("uniq -") and "c" in each.split()[1] for each in before)
             if words[:1] != ["sort"] or not counts:
                 continue
@@ -98,10 +98,10 @@ def _pipelines(text: str, request: str) -> Iterator[Finding]:
             if "n" not in options and "h" not in options and "g" not in options:
                 yield Finding(None, -2.0, "sort without -n orders counts as text")
             elif "r" not in options and following == ["head"] and _MOST.search(request):
-                yield _certain("sort without -r puts the smallest counts first")
+                yield _certain_bug("sort without -r puts the smallest counts first")
 
 
-def _sorts(stage: str) -> bool:
+def _is_sorting(stage: str) -> bool:
     return stage.split()[:1] in (["sort"], ["awk"]) and (
         stage.startswith("sort") or "asort" in stage or "++" in stage
     )
@@ -110,19 +110,19 @@ def _sorts(stage: str) -> bool:
 def _destruction(text: str, request: str) -> Iterator[Finding]:
     """Find commands that remove more than was named, or empty the file that they read."""
     if _EARLY_DELETE.search(text):
-        yield _certain("find deletes before it tests; -delete comes last")
+        yield _certain_bug("find deletes before it tests; -delete comes last")
     found = _WIDE_REMOVAL.search(text)
     if found and found["t"].strip('"') not in request:
         yield Finding(None, -2.0, f"rm removes all of {found['t']}")
     for each in list(_SAME_FILE.finditer(text))[:20]:
         if each["f"] == each["g"]:
-            yield _certain(f"the output empties {each['f']} before it is read")
+            yield _certain_bug(f"the output empties {each['f']} before it is read")
             break
     if _KEEPS.search(request) and re.search(r"\bgit\s+reset\s+--hard\b", text):
-        yield _certain("git reset --hard loses the changes that were to be kept")
+        yield _certain_bug("git reset --hard loses the changes that were to be kept")
     moved = _LOST_COMMIT.search(text)
     if moved and re.search(r"\bbranch\b", request, re.IGNORECASE) and moved["b"] in request:
-        yield _certain(f"the branch {moved['b']} is made after the reset, without the commit")
+        yield _certain_bug(f"the branch {moved['b']} is made after the reset, without the commit")
     if re.search(r"\bchmod\s+(?:-R\s+)?0?777\b", text) and "777" not in request:
         yield Finding(None, -1.2, "chmod 777 lets everyone write")
 
@@ -142,7 +142,7 @@ def _loops(text: str, request: str) -> Iterator[Finding]:
             yield Finding(False if strict else None, -MAX_SHIFT if strict else -0.7, reason)
             break
     if strict and re.search(r"\|\s*xargs\s+(?!-0|--null|-d)(?!.*-0)", text):
-        yield _certain("xargs tears file names apart at spaces")
+        yield _certain_bug("xargs tears file names apart at spaces")
 
 
 def _without_quotes(text: str) -> str:
@@ -158,4 +158,4 @@ def _file_times(text: str, request: str) -> Iterator[Finding]:
     sign = found["n"][:1]
     if is_older != is_newer and sign != ("+" if is_older else "-"):
         reason = f"-{found['k']} {found['n']} does not select what is "
-        yield _certain(reason + ("older" if is_older else "newer"))
+        yield _certain_bug(reason + ("older" if is_older else "newer"))

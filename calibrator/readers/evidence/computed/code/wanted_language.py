@@ -8,7 +8,7 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.code.blocks import LANGUAGES, Block
 from calibrator.readers.evidence.finding import Finding
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 _NAMES: Final = {
     "python": "Python", "javascript": "JavaScript", "sql": "SQL", "shell": "a shell",
@@ -18,22 +18,22 @@ _NAMES: Final = {
     "haskell": "Haskell", "powershell": "PowerShell",
 }  # fmt: skip
 # Names that are common words (C, Go, R) count only after a word that asks for a language.
-_NAMED: Final = guarded(
+_NAMED: Final = compile_guarded(
     r"(?<![\w.+#/-])(?P<n>python ?3?|javascript|typescript|js|sql|bash|c\+\+|c#|java|golang|rust"
     r"|ruby|php|kotlin|swift|scala|perl|haskell|powershell)(?![\w+#/]|\.\w)",
     re.IGNORECASE,
 )
 # Lines that only one language has.
 _LINES: Final = {
-    "python": guarded(
+    "python": compile_guarded(
         r"^(?:def \w+\(.*\).*:|from [\w.]+ import \w[\w, ]*|[ \t]*elif .*:)[ \t]*$", re.MULTILINE
     ),
-    "javascript": guarded(
+    "javascript": compile_guarded(
         r"^[ \t]*(?:const|let) \w+ = .*;\s*$|^(?:async )?function \w+\(.*\) \{", re.MULTILINE
     ),
 }
-_TYPESCRIPT: Final = guarded(r"\btypescript\b|\bin ts\b", re.IGNORECASE)
-_PLAIN_SCRIPT: Final = guarded(
+_TYPESCRIPT: Final = compile_guarded(r"\btypescript\b|\bin ts\b", re.IGNORECASE)
+_PLAIN_SCRIPT: Final = compile_guarded(
     r"\bjavascript\b|\bjs\b|\bconvert|\bmigrat|\bfrom typescript", re.IGNORECASE
 )
 _TYPED: Final = re.compile(
@@ -42,7 +42,7 @@ _TYPED: Final = re.compile(
     r"|\bas (?:const|\w+)\b|<[A-Z]\w*(?:\s+extends\b[^>\n]{0,80})?>|\benum\s+\w",
     re.MULTILINE,
 )
-_OTHER: Final = guarded(
+_OTHER: Final = compile_guarded(
     r"\b(?:convert|port|translat\w+|rewrite|migrat\w+|from|call\w*|equivalent|versus|vs|compar\w+"
     r"|instead|html|css|react|vue|django|flask|node|both|any language|or)\b",
     re.IGNORECASE,
@@ -57,7 +57,7 @@ def language_bug(rules: str, request: str, blocks: Sequence[Block]) -> Finding |
         if known in _LINES and own and own != known and not _LINES[known].search(block.text):
             reason = f"the block is labelled {_NAMES[known]} and is {_NAMES[own]}"
             return Finding(False, -3.0, reason)
-    untyped = _untyped(request, blocks)
+    untyped = _find_untyped(request, blocks)
     if untyped is not None:
         return untyped
     text = f"{rules}\n{request}"
@@ -74,7 +74,7 @@ def language_bug(rules: str, request: str, blocks: Sequence[Block]) -> Finding |
     return Finding(False, -3.0, f"the code is {_NAMES.get(other, other)}, not {_NAMES[language]}")
 
 
-def _untyped(request: str, blocks: Sequence[Block]) -> Finding | None:
+def _find_untyped(request: str, blocks: Sequence[Block]) -> Finding | None:
     """Find JavaScript without any type although TypeScript was requested."""
     if not _TYPESCRIPT.search(request) or _PLAIN_SCRIPT.search(request):
         return None

@@ -6,13 +6,13 @@ import re
 from typing import Final
 
 from calibrator.readers.evidence.computed.form import counting
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 _ONLY: Final = (
     r"(?:only|just|simply|solely|nothing but|nur|solo|sólo"
     r"|únicamente|solamente|uniquement|seulement|strictly|exactly|a simple|exclusively)"
 )
-_YES_NO: Final = guarded(
+_YES_NO: Final = compile_guarded(
     rf"\b(?P<p1>{_ONLY}\s+)?(?:(?:answer|reply|respond|say|responses?|antworte|beantworte|responde"
     rf"|contesta|réponds|répondez)\b[^.?!\n]{{0,40}}?)?(?P<p2>\b{_ONLY}\s+)?(?:with |mit |con |par"
     rf" |using |a )*(?P<p3>{_ONLY}\s+)?(?:with |mit |con |par )*(?:either )?[\"'“‘]?"
@@ -22,8 +22,8 @@ _YES_NO: Final = guarded(
     r"|\W*$))?",
     re.IGNORECASE,
 )
-_YES_OR_NO: Final = guarded(r"^\W*(?:yes|no|ja|nein|s[íi]|oui|non)\W*$", re.IGNORECASE)
-_ONE_WORD: Final = guarded(
+_YES_OR_NO: Final = compile_guarded(r"^\W*(?:yes|no|ja|nein|s[íi]|oui|non)\W*$", re.IGNORECASE)
+_ONE_WORD: Final = compile_guarded(
     r"\b(?:in|with|using|as|only|just|give|exactly) (?:exactly |only |just |a |me )*(?:one|single"
     r"|1) word\b(?! or| for each|-)|\bone[- ]word (?:answer|reply|response)s?\b|\bsingle[- ]word "
     r"(?:answer|reply|response)s?\b|\bone word only\b|\bmit (?:nur )?einem (?:einzigen )?wort\b"
@@ -31,20 +31,20 @@ _ONE_WORD: Final = guarded(
     r" word[:.]",
     re.IGNORECASE,
 )
-_NUMBER: Final = guarded(
+_NUMBER: Final = compile_guarded(
     rf"\b{_ONLY}\s+(?:give |return |reply |answer |respond |output |write |say )?(?:me |with )?"
     r"(?:the |a |one |final |resulting |die |el |le |single )*(?:number|digits?|figure|integer"
     r"|numeral|zahl|número|nombre|chiffre|numeric value|numerical value)\b(?! of| and)|\b"
     r"(?:number|zahl|número|nombre) (?:only|alone)\b|\bnothing but the number\b",
     re.IGNORECASE,
 )
-_LETTER: Final = guarded(
+_LETTER: Final = compile_guarded(
     rf"\b(?:{_ONLY}\s+(?:with )?(?:the |a |one )*(?:correct |right )?(?:option |answer |choice"
     r" )?letter\b|(?:the )?letter (?:only|alone)\b|(?:answer|reply|respond) with (?:only )?(?:the"
     r"|a) (?:single )?letter\b)",
     re.IGNORECASE,
 )
-_BARE: Final = guarded(
+_BARE: Final = compile_guarded(
     r"\b(?:nothing else|no (?:introduction|preamble|intro|extra text|other text|additional text"
     r"|commentary|explanations?|comments?)|without (?:any )?(?:introduction|preamble"
     r"|explanations?|commentary|comments)|(?:output|return|reply|respond|answer|give"
@@ -52,7 +52,7 @@ _BARE: Final = guarded(
     r"|return|reply|respond|answer|give|write|provide)\b)",
     re.IGNORECASE,
 )
-_OPENING: Final = guarded(
+_OPENING: Final = compile_guarded(
     r"^\W*(?:sure|certainly|of course|absolutely|okay|ok|great|here(?:'s| is| are)|gladly|happy to"
     r"|no problem|as requested|the (?:translation|summary|answer|result|corrected"
     r"|rewritten)\b[^.\n]{0,40}\bis\b|natürlich|gerne|hier (?:ist|sind)|claro|por supuesto|aquí"
@@ -63,7 +63,7 @@ _OPENING: Final = guarded(
 
 def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None:
     """Describe how a reply breaks a wish for yes or no, one word, a number or a letter; or None."""
-    text = counting.plain(reply)
+    text = counting.plain_text(reply)
     count = len(counting.words(text))
     is_alone = not _MORE.search(instruction)
     for sentence in sentences:
@@ -81,23 +81,23 @@ def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None
     return None
 
 
-REASONS: Final = guarded(
+REASONS: Final = compile_guarded(
     r"\b(?:step[- ]by[- ]step|think (?:about|through|carefully)|show (?:your|the) (?:work\w*"
     r"|reasoning|steps)"
     r"|reason(?:ing)? (?:first|through)|in bold|in the (?:following )?format|at the end)\b|\*\*",
     re.IGNORECASE,
 )
-_MORE: Final = guarded(
+_MORE: Final = compile_guarded(
     r"\b(?:questions?|and then|explain|why|because|reason|followed|justif\w*|sentence|begründ\w*"
     r"|then)\b",
     re.IGNORECASE,
 )
-_ASKS_YES: Final = guarded(
+_ASKS_YES: Final = compile_guarded(
     r"\b(?:answer|reply|respond|antworte|responde|réponds|yes or no[.?:]?\s*$|ja oder nein[.?]?\s*$"
     r"|s[íi] o no[.?]?\s*$|oui ou non[.?]?\s*$)",
     re.IGNORECASE,
 )
-_SAYS_YES: Final = guarded(
+_SAYS_YES: Final = compile_guarded(
     r"\b(?:yes|no|not|ja|nein|s[íi]|oui|non|true|false|correct|yep|nope)\b", re.IGNORECASE
 )
 

@@ -32,7 +32,7 @@ def value_of(text: str) -> int:
     return _SAID[text] if text in _SAID else number_words()[text]
 
 
-def plain(reply: str) -> str:
+def plain_text(reply: str) -> str:
     """Return a reply without marks of emphasis, headings and code."""
     text = re.sub(r"```[^\n]*\n?", "", reply)
     return re.sub(r"\*\*|__|^#{1,6}\s+", "", text, flags=re.MULTILINE).strip()
@@ -82,7 +82,7 @@ def bullets(text: str) -> list[str]:
     return [found["t"].strip() for found in _TOP_BULLET.finditer(text)]
 
 
-def numbered(text: str) -> list[str]:
+def numbered_items(text: str) -> list[str]:
     """Return the items of a list that is numbered from 1 without a gap, or none."""
     found = list(_NUMBERED.finditer(text))
     if [int(each["n"]) for each in found] != list(range(1, len(found) + 1)):
@@ -93,7 +93,7 @@ def numbered(text: str) -> list[str]:
 def items(reply: str) -> list[str] | None:
     """Return the items of a reply that is a list; None if it is no clear list."""
     text = re.sub(r"\*\*|__", "", reply).strip()
-    for found in (numbered(text), bullets(text)):
+    for found in (numbered_items(text), bullets(text)):
         if len(found) >= 2:
             return found
     if re.search(r"^\s*(?:[-*•+–]|\d{1,3}[.)])\s", text, re.MULTILINE):

@@ -111,7 +111,7 @@ _SEPARATED: Final = re.compile(r"\*\*\*|\b(?:separat|sépar|separ)", re.IGNORECA
 
 def count_fault(sentences: list[str], reply: str) -> str | None:
     """Describe how a reply breaks a wish for a count, or return None."""
-    text = counting.plain(reply)
+    text = counting.plain_text(reply)
     if _REFUSES.match(text):
         return None
     # paragraphs with another separator than empty lines are not counted here
@@ -177,7 +177,7 @@ def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
     low, high = _bounds(found, sentence, kind, number)
     if low is None and high is None:
         return None
-    least, most = _counted(kind, text)
+    least, most = _count_range(kind, text)
     low, high = _with_slack(low, high, kind)
     unit = kind if number == 1 else f"{kind}s"
     if high is not None and least > high:
@@ -240,7 +240,7 @@ def _bounds(
     return number, number
 
 
-def _counted(kind: str, text: str) -> tuple[int, int]:
+def _count_range(kind: str, text: str) -> tuple[int, int]:
     """Return the least and the most of a kind that a text may be counted to have."""
     if kind == "word":
         count = len(counting.words(text))
@@ -259,7 +259,7 @@ def _counted(kind: str, text: str) -> tuple[int, int]:
     if kind == "bullet":
         found = max(
             len(counting.bullets(text)),
-            len(counting.numbered(text)),
+            len(counting.numbered_items(text)),
             len(counting.BULLET.findall(text)),
         )
         return min(len(counting.bullets(text)) or found, found), max(

@@ -6,31 +6,31 @@ import re
 from typing import Final
 
 from calibrator.readers.evidence.computed.form import counting
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_ITEMS: Final = 60
 _I: Final = re.IGNORECASE
 _Q: Final = r"[\"“”'‘’«»„`]?"
 _NAMED: Final = r"(?:the letters?|den buchstaben|dem buchstaben|la letra|la lettre)"
 _LETTER: Final = rf"(?:{_NAMED} |letter )?{_Q}(?P<l>[A-Za-z]){_Q}(?!\w|\.\w)"
-_NONE: Final = guarded(
+_NONE: Final = compile_guarded(
     rf"\b(?:none of (?:which|them|these)|(?:that|which) (?:don't|do not|doesn't|does not|never)"
     rf"|not|without|ohne|(?:que|qui) (?:no|ne)) ?(?:\w+ )?(?:contain\w*|ha(?:s|ve)|includ\w+"
     rf"|using|us(?:es|e)|contengan?|tengan?|contien\w+(?: pas)?|enthalten)?\s?{_NAMED} "
     rf"{_Q}(?P<l>[A-Za-z]){_Q}(?!\w|\.\w)",
     _I,
 )
-_START: Final = guarded(
+_START: Final = compile_guarded(
     rf"\b(?:start(?:s|ing)?|begin(?:s|ning)?|beginn\w+|empie\w+|comien\w+|commen[cç]\w+)"
     rf" (?:with|mit|con|par) {_LETTER}"
     rf"|\bmit (?:{_NAMED} )?{_Q}(?P<m>[A-Z]){_Q} (?:beginn|anfang)\w*",
     _I,
 )
-_END: Final = guarded(
+_END: Final = compile_guarded(
     rf"\b(?:end(?:s|ing)?|terminan?|finiss\w+|enden?) (?:with|in|mit|en|auf|par) {_LETTER}",
     _I,
 )
-_LENGTH: Final = guarded(
+_LENGTH: Final = compile_guarded(
     r"\b(?P<n>\d{1,2}|three|four|five|six|seven|eight|nine|ten)[- ]letter (?P<w>[a-z]+s)\b"
     r"|\bwith (?:exactly )?(?P<m>\d{1,2}|three|four|five|six|seven|eight|nine|ten) letters\b",
     _I,
@@ -55,7 +55,7 @@ def item_letters_fault(sentences: list[str], reply: str) -> str | None:
     for sentence in sentences:
         if len(sentence) > 300 or not _LIST.search(sentence) or _WHOLE.search(sentence):
             continue
-        items = [_bare(item) for item in listed(reply)]
+        items = [_bare(item) for item in read_items(reply)]
         if len(items) < 2 or any(not 0 < len(item.split()) <= 3 for item in items):
             return None
         fault = _fault(sentence, items)
@@ -64,9 +64,9 @@ def item_letters_fault(sentences: list[str], reply: str) -> str | None:
     return None
 
 
-def listed(reply: str) -> list[str]:
+def read_items(reply: str) -> list[str]:
     """Return the items of a reply that is a list, a line with commas or lines alone."""
-    text = counting.plain(reply)
+    text = counting.plain_text(reply)
     found = counting.comma_items(text) if "\n" not in text.strip() else counting.items(reply)
     if found is None:
         rows = counting.lines(text)

@@ -7,7 +7,7 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_LABELS: Final = 200
 _WORDS: Final = word_set(
@@ -46,26 +46,26 @@ _LEADS: Final = (
         ".:;?!)\n(",
     ),
 )
-_SEPARATOR: Final = guarded(
+_SEPARATOR: Final = compile_guarded(
     r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b|\bo\b)\s*", re.IGNORECASE
 )
-_BEFORE_LABEL: Final = guarded(
+_BEFORE_LABEL: Final = compile_guarded(
     r"^(?:either|one of|exactly one of|as|an?|the|o|y|these|the following|only|just|labels?"
     r"|categories)\s+",
     re.IGNORECASE,
 )
-_BULLETS: Final = guarded(
+_BULLETS: Final = compile_guarded(
     r"\b(?:labels?|categor(?:y|ies)|classes|options|intents?|topics?)\b[^\n]{0,120}\n(?P<l>(?:["
     r" \t]*[-*•][ \t]*[^\n]{1,60}(?:\n|$)){2,200})",
     re.IGNORECASE,
 )
-_EITHER: Final = guarded(
+_EITHER: Final = compile_guarded(
     r"^(?:is|are) (?:this|the|that)(?: following)? (?P<n>review|text|message|e-?mail|comment|tweet"
     r"|sentence|feedback|statement|post|headline|ticket)s?(?: below)? (?P<l>[a-z]+(?:, [a-z]+)*,?"
     r" or (?:not )?[a-z]+)\b[?:]",
     re.IGNORECASE,
 )
-_TASK: Final = guarded(
+_TASK: Final = compile_guarded(
     r"(?m:^)(?:is|are) (?:this|the|that) (?:\w+ ){1,3}(?:positive|negative|spam|ham|neutral)\b"
     r"|(?:^|[.!?:,]\s+|\n\s*|\bplease\s+|\byou (?:must |will |should )?|\btask is to |\band )"
     r"(?:classify|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|assign|tag "
@@ -74,13 +74,13 @@ _TASK: Final = guarded(
     r"|\b(?:what|which) (?:is the )?(?:category|label|class|intent|sentiment)\b",
     re.IGNORECASE,
 )
-_CHOICE: Final = guarded(r"^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s", re.MULTILINE)
-_ONLY: Final = guarded(
+_CHOICE: Final = compile_guarded(r"^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s", re.MULTILINE)
+_ONLY: Final = compile_guarded(
     r"\b(?:only|just|alone|exactly|nothing else|single|one word|one label|no explanation|label"
     r" itself|nur|solo|sólo|únicamente|uniquement|seulement)\b",
     re.IGNORECASE,
 )
-_NOT: Final = guarded(
+_NOT: Final = compile_guarded(
     r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|"
     r"(?:following|these|the) (?:sentences|reviews|items|words|messages|texts)|list|items|reviews"
     r"|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
@@ -103,7 +103,7 @@ def verify_labels(exchange: Exchange) -> Verdict | None:
     place = _TASK.search(wishes)
     start = place.start() if place else 0
     around = wishes[max(0, start - 200) : start + 500]
-    if _NOT.search(_without(around, labels)):
+    if _NOT.search(_without_labels(around, labels)):
         return None
     return judge_label(exchange.reply, labels, is_only=bool(_ONLY.search(around)))
 
@@ -115,7 +115,7 @@ def _with_bullets(exchange: Exchange) -> str:
     return f"{exchange.conversation.rules}\n{own}"[:MAX_TEXT].strip()
 
 
-def _without(text: str, labels: list[str]) -> str:
+def _without_labels(text: str, labels: list[str]) -> str:
     for label in labels[:50]:
         text = re.sub(rf"(?<!\w){re.escape(label)}(?!\w)", " ", text, flags=re.IGNORECASE)
     return text

@@ -139,7 +139,7 @@ class _Speakers(NamedTuple):
     are_alike: bool  # a single language, or such as are hard to distinguish
 
     @classmethod
-    def of(cls, languages: Sequence[str]) -> _Speakers:
+    def from_languages(cls, languages: Sequence[str]) -> _Speakers:
         is_one = len(languages) == 1 or any(each.issuperset(languages) for each in _ALIKE)
         return cls(tuple(languages), 1 / len(languages), is_one)
 
@@ -150,12 +150,12 @@ def _languages_by_word() -> dict[str, _Speakers]:
     for language, words in _WORDS.items():
         for word in {word for word in words.split() if len(word) > 1}:
             table.setdefault(word, []).append(language)
-    return {word: _Speakers.of(languages) for word, languages in table.items()}
+    return {word: _Speakers.from_languages(languages) for word, languages in table.items()}
 
 
 @cache
 def _languages_by_letter() -> dict[str, _Speakers]:
-    return {letter: _Speakers.of(languages) for letter, languages in _MARKS.items()}
+    return {letter: _Speakers.from_languages(languages) for letter, languages in _MARKS.items()}
 
 
 @cache
@@ -227,7 +227,7 @@ def _scores(words: list[str]) -> tuple[dict[str, float], dict[str, set[str]]]:
         word = written.casefold()
         found = by_word.get(word)
         if found is None:
-            found = None if word.isascii() or written[:1].isupper() else _marked(word)
+            found = None if word.isascii() or written[:1].isupper() else _languages_marked(word)
             if found is None:
                 continue
         languages, share, are_alike = found
@@ -240,7 +240,7 @@ def _scores(words: list[str]) -> tuple[dict[str, float], dict[str, set[str]]]:
     return scores, own
 
 
-def _marked(word: str) -> _Speakers | None:
+def _languages_marked(word: str) -> _Speakers | None:
     """Return the languages that the first rare letter of a word shows, or None."""
     by_letter = _languages_by_letter()
     return next((by_letter[letter] for letter in word if letter in by_letter), None)

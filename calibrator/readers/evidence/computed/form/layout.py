@@ -7,9 +7,9 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import Verdict
 from calibrator.readers.evidence.computed.form import counting
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
-_EXACT: Final = guarded(
+_EXACT: Final = compile_guarded(
     r"^(?:(?:please )?(?:reply|respond|answer|say|write|print|output|type|return)\s+(?:only |just "
     r"|back )?(?:with )?(?:exactly|only|just|nothing but)\b\s*(?:the (?:word|words|text|phrase) "
     r"|with |this |the following )*:?\s*(?:[\"“'‘`](?P<q>[^\"”\n]{1,200}?)[\"”'’`]|"
@@ -31,7 +31,7 @@ def exact_verdict(instruction: str, reply: str) -> Verdict | None:
     return Verdict(is_same, f'the reply was to be "{wanted[:60]}"', "form")
 
 
-_TIMES: Final = guarded(
+_TIMES: Final = compile_guarded(
     r"^(?:please )?(?:write|say|repeat|print|type|output) (?:the (?:word|phrase|letter|sentence)"
     r" )?[\"“'‘`](?P<w>[^\"”\n]{1,60}?)[\"”'’`] (?:exactly )?(?P<n>\d{1,3}|twice|two|three|four"
     r"|five|six|seven|eight|nine|ten)(?: times)?[.!]?$",
@@ -57,58 +57,58 @@ def repeated_verdict(instruction: str, reply: str) -> Verdict | None:
     )
 
 
-_TABLE: Final = guarded(
+_TABLE: Final = compile_guarded(
     r"\b(?:in|as|into|make|create|draw|give|build|produce|format) "
     r"(?:me |it as |this as |them as )?(?:an? )(?:short |small |simple |markdown |\w+-column "
     r"|\d+x\d+ )*table\b(?! of contents|spoon|s\b|t\b| tennis)",
     re.IGNORECASE,
 )
-_NUMBERED: Final = guarded(
+_NUMBERED: Final = compile_guarded(
     r"\b(?:as|in|use|with|using|make|give|into|write) (?:me )?"
     r"(?:an? )?(?:\w+ )?(?:numbered|ordered|enumerated) list\b|\bnumber (?:them|the items|each)\b"
     r"|\bnummerierte liste\b|\blista numerada\b|\bliste numérotée\b",
     re.IGNORECASE,
 )
-_BULLETED: Final = guarded(
+_BULLETED: Final = compile_guarded(
     r"\b(?:as|in|use|with|using|into) (?:an? )?(?:short |\w+ )?"
     r"(?:bullet(?:ed)?(?: point)? list|bullet points?|bullets)\b|\bbulleted list\b|\bals "
     r"(?:stichpunkte|aufzählung)\b|\ben (?:viñetas|puntos)\b|\bsous forme de (?:puces|liste à"
     r" puces)\b",
     re.IGNORECASE,
 )
-_COMMA: Final = guarded(
+_COMMA: Final = compile_guarded(
     r"\b(?:comma[- ]separated|separated by commas|durch kommas?"
     r" getrennt|separad[oa]s por comas|séparée?s par des virgules)\b",
     re.IGNORECASE,
 )
-_ONE_LINE: Final = guarded(
+_ONE_LINE: Final = compile_guarded(
     r"\b(?:in|on|as) (?:a single|one|exactly one) line\b|\bno "
     r"(?:line breaks|newlines)\b|\bwithout (?:line breaks|newlines)\b|\bin einer zeile\b|\ben una "
     r"(?:sola )?línea\b|\bsur une (?:seule )?ligne\b",
     re.IGNORECASE,
 )
-_PER_LINE: Final = guarded(
+_PER_LINE: Final = compile_guarded(
     r"\bone (?:item |word |name |entry |number |per |\w+ )?(?:per"
     r"|on each|a) line\b|\beach on (?:a|its own|a new|a separate) (?:new )?line\b|\bein\w* pro"
     r" zeile\b|\bun[ao] por línea\b|\bune? par ligne\b",
     re.IGNORECASE,
 )
-_NO_LIST: Final = guarded(
+_NO_LIST: Final = compile_guarded(
     r"\b(?:no|without|avoid|not use|don't use|do not"
     r" use)\b[^.]{0,20}\b(?:bullet points?|bullets|lists?)\b",
     re.IGNORECASE,
 )
-_NO_MARKDOWN: Final = guarded(
+_NO_MARKDOWN: Final = compile_guarded(
     r"\b(?:no|without|avoid|not use|don't use|do not"
     r" use)\b[^.]{0,20}\bmarkdown\b|\bplain text(?: only)?\b",
     re.IGNORECASE,
 )
-_CODE_BLOCK: Final = guarded(
+_CODE_BLOCK: Final = compile_guarded(
     r"\b(?:in|inside|within) (?:an? )?(?:single |fenced |markdown"
     r" )?code block\b",
     re.IGNORECASE,
 )
-_COLUMNS: Final = guarded(
+_COLUMNS: Final = compile_guarded(
     r"\b(?P<n>\d|two|three|four|five|six) columns?\b|\b(?P<x>\d)[-"
     r" ]column\b",
     re.IGNORECASE,
@@ -131,10 +131,10 @@ def layout_fault(sentences: list[str], reply: str) -> str | None:
     return None
 
 
-_IN_TABLE: Final = guarded(
+_IN_TABLE: Final = compile_guarded(
     r"\b(?:markdown|columns?|rows?|(?:as|in) an? (?:\w+ )?table)\b", re.IGNORECASE
 )
-_OTHER_TABLE: Final = guarded(
+_OTHER_TABLE: Final = compile_guarded(
     r"\b(?:html|latex|csv|sql|reserve|book|dinner|kitchen|create table|drop|join|database|which"
     r"|data"
     r"|given|below|above|following)\b",
@@ -161,7 +161,7 @@ def _list_fault(sentence: str, text: str) -> str | None:
     return None
 
 
-_OTHER_COMMAS: Final = guarded(
+_OTHER_COMMAS: Final = compile_guarded(
     r"\b(?:csv|file|values in|numbers? (?:are|is)|given|following|input)\b", re.IGNORECASE
 )
 
@@ -190,7 +190,7 @@ def _mark_fault(sentence: str, text: str) -> str | None:
     return None
 
 
-_NAMED_COLUMNS: Final = guarded(
+_NAMED_COLUMNS: Final = compile_guarded(
     r"\b(?:columns?|spalten|columnas|colonnes)\s*:?\s+(?:(?:named|called|for) )?"
     r"(?P<c>[\w *`\"'()/-]{2,40}(?:(?:\s*[|,]\s*|\s+(?:and|und|y"
     r"|et)\s+)[\w *`\"'()/-]{2,40}?){1,8})"
@@ -238,18 +238,18 @@ def _table_fault(text: str, sentence: str) -> str | None:
     return None
 
 
-_ALPHABETICAL: Final = guarded(
+_ALPHABETICAL: Final = compile_guarded(
     r"\b(?:in )?(?:(?P<rev>reverse|reversed|descending) )?(?:alphabetical(?:ly)?|alphabetic)(?:"
     r" order)?\b|\balphabetisch\w*\b|\b(?:en )?orden alfabético\b|\balfabéticamente\b|\b(?:par"
     r" )?ordre alphabétique\b|\balphabétiquement\b",
     re.IGNORECASE,
 )
-_BY_LAST: Final = guarded(
+_BY_LAST: Final = compile_guarded(
     r"\b(?:by|according to|on)(?: (?:the|their|his|her))? (?:last|family|sur)[- ]?names?\b"
     r"|\bnach (?:dem )?(?:nach|familien)namen\b|\bpor (?:el )?apellidos?\b|\bpar nom de famille\b",
     re.IGNORECASE,
 )
-_GIVEN: Final = guarded(
+_GIVEN: Final = compile_guarded(
     r":\s*(?P<l>[^:\n]{3,400})\s*$|\bthe (?:words|names) "
     r"(?P<m>[^.?!:\n]{3,200}?) (?:in|into) alphabetical",
     re.IGNORECASE,

@@ -71,7 +71,7 @@ _OPEN: Final = re.compile(
 def verify_language(exchange: Exchange) -> Verdict | None:
     """Judge the language of a reply; only a wrong one is reported."""
     is_named = bool(_first_names() & exchange.vocabulary)
-    if is_named and _TRANSLATE.search(exchange.folded[:MAX_TEXT]):
+    if is_named and _TRANSLATE.search(exchange.folded_text[:MAX_TEXT]):
         return _translation(exchange)
     if is_named:
         wanted = wanted_language(exchange, exchange.wishes[:MAX_TEXT])
@@ -186,11 +186,11 @@ def _is_copied(said: str, text: str) -> bool:
     is_mostly_names = is_mostly_names and not languages_of(text, 2)
     if (len(words) < 2 or is_mostly_names) and script_of(text)[0] in ("LATIN", ""):
         return False
-    reply, own = _plain(said), _plain(text)
+    reply, own = _plain_words(said), _plain_words(text)
     return reply == own or (len(own) > 15 and own in reply and len(reply) < 1.5 * len(own))
 
 
-def _plain(text: str) -> str:
+def _plain_words(text: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())
 
 

@@ -26,7 +26,7 @@ from calibrator.readers.evidence.computed.form.wording import (
     words_fault,
 )
 from calibrator.readers.evidence.computed.structured.json_replies import value_of
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_WISHES: Final = 6000  # characters of rules and instruction that are searched for wishes
 
@@ -106,23 +106,23 @@ _LISTS: Final = word_set(
     " write show state nenne gib liste enumera"
     " dime nombra menciona dame cite citez donne donnez énumère what which"
 )
-_IF: Final = guarded(
+_IF: Final = compile_guarded(
     r"\b(?:if|when|whenever|unless|for example|e\.g\.|in case|wenn|falls|si|cuando|quand|lorsque"
     r"|example|otherwise)\b",
     re.IGNORECASE,
 )
-_ABOUT: Final = guarded(
+_ABOUT: Final = compile_guarded(
     r"\b(?:how (?:to|do|can|many|would|should)|what (?:does|is|are|happens|would)|why"
     r"|difference|meaning|mean"
     r"|function|python|code|script|program|regex|sql|excel|html)\b",
     re.IGNORECASE,
 )
 _ASKS_YOU: Final = re.compile(r"^\W*(?:please|can|could|will|would) (?:you|i)\b", re.IGNORECASE)
-_ALLOWED: Final = guarded(
+_ALLOWED: Final = compile_guarded(
     r"\b(?:yes or no|ja oder nein|s[íi] o no|oui ou non|alphabetical\w*)\b", re.IGNORECASE
 )
 # Words of rules about the user's business, which are not about the form of replies.
-_BUSINESS: Final = guarded(
+_BUSINESS: Final = compile_guarded(
     r"\b(?:customers?|orders?|refund|policy|returns|store|shop|price|days?|business|ticket|account"
     r"|user(?:'s)? (?:has|is|asks))\b",
     re.IGNORECASE,
@@ -141,7 +141,7 @@ COMMAND: Final = re.compile(
     re.IGNORECASE,
 )
 # A problem of mathematics or programming mentions forms of other things.
-_PROBLEM: Final = guarded(
+_PROBLEM: Final = compile_guarded(
     r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example \d|input|constraints)\s*:"
     r"|^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s",  # options
     re.IGNORECASE | re.MULTILINE,
@@ -174,7 +174,7 @@ def verify_form(exchange: Exchange) -> Verdict | None:
 
 def _is_json(exchange: Exchange) -> bool:
     """Return whether the reply is JSON that was requested, so that a limit may be of one field."""
-    return ("json" in exchange.folded or "{" in exchange.folded) and (
+    return ("json" in exchange.folded_text or "{" in exchange.folded_text) and (
         value_of(exchange.reply) is not None
     )
 

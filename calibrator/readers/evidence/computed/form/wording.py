@@ -118,7 +118,7 @@ _INNER: Final = re.compile(
 
 def ends_fault(sentences: list[str], reply: str) -> str | None:
     """Describe how a reply breaks a wish for its first or last words, or return None."""
-    body = counting.plain(reply).strip()
+    body = counting.plain_text(reply).strip()
     for sentence in sentences:
         for pattern, is_start in ((_START, True), (_END, False)):
             for found in pattern.finditer(sentence):
@@ -242,7 +242,7 @@ def words_fault(sentences: list[str], reply: str) -> str | None:
                 is_letter = (
                     avoided["k"].casefold().startswith(("letter", "letra", "lettre", "buchstab"))
                 )
-                if _has(folded, word, is_letter=is_letter):
+                if _has_word(folded, word, is_letter=is_letter):
                     return f'the reply has "{word}"'
             continue
         for used in _USE.finditer(sentence):
@@ -262,7 +262,7 @@ def words_fault(sentences: list[str], reply: str) -> str | None:
             ):
                 continue
             for word in _objects(after, used["k"], is_quoted=True):
-                if not _has(folded, word, is_letter=False, is_loose=True):
+                if not _has_word(folded, word, is_letter=False, is_loose=True):
                     return f'the reply lacks "{word}"'
     return None
 
@@ -307,7 +307,7 @@ def _objects(text: str, kind: str, *, is_quoted: bool = False) -> list[str]:
     return [word for word in found if word]
 
 
-def _has(folded: str, word: str, *, is_letter: bool, is_loose: bool = False) -> bool:
+def _has_word(folded: str, word: str, *, is_letter: bool, is_loose: bool = False) -> bool:
     word = word.replace("’", "'").casefold()
     if is_letter and len(word) == 1:
         return word in folded

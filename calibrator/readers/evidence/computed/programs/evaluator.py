@@ -184,7 +184,7 @@ class Evaluator(Expressions):
             old.extend(values.elements(value))
             values.weight(old)
             return
-        self._bind(node.target, values.combined(type(node.op), old, value), scope)
+        self._bind(node.target, values.combine(type(node.op), old, value), scope)
 
     def _do_Delete(self, node: ast.Delete, scope: Scope) -> None:
         for target in node.targets:

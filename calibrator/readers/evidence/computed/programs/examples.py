@@ -14,7 +14,7 @@ from calibrator.readers.evidence.computed.programs.errors import (
 )
 from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_EXAMPLES: Final = 12
 MAX_STEPS: Final = 20_000  # of all examples together
@@ -36,12 +36,12 @@ _LITERAL: Final = re.compile(
     r"|\"(?:[^\"\\\n]|\\.){0,200}\"|'(?:[^'\\\n]|\\.){0,200}'"
 )
 _CONDITION: Final = re.compile(r"\b(?:if|while|elif|and|or|not|return|when|in)\b[^`\n]*$")
-_IS_REPORT: Final = guarded(
+_IS_REPORT: Final = compile_guarded(
     r"\b(?:but|instead|wrong|bugs?|fix\w*|errors?|why|expected|actual\w*|currently|incorrect\w*"
     r"|aber|falsch|warum|pero|mal|erreur|pourquoi|mais)\b",
     re.IGNORECASE,
 )
-_FOR_EMPTY: Final = guarded(
+_FOR_EMPTY: Final = compile_guarded(
     r"\b(?P<v>None|0|False|True|-1|0\.0|(?:an? )?empty (?:list|string|dict)|\[\]|\"\"|'')`? "
     r"(?:for|if|when|on|given|bei|für|wenn|para|si|pour) (?:the |an? |its? |eine[rnm]? |leere[rn]? "
     r"|una? |une? )?(?:input |list |string |liste |lista )?(?:is |ist |está |est )?"
@@ -52,7 +52,7 @@ _FOR_EMPTY: Final = guarded(
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class StatedCall:
     """A call with its stated value, or with the name of the error that it raises."""
 
     name: str
@@ -94,7 +94,7 @@ def example_bugs(tree: ast.Module, request: str, reply: str) -> Iterator[Finding
             return
 
 
-def _fault(evaluator: Evaluator, example: Example) -> str:
+def _fault(evaluator: Evaluator, example: StatedCall) -> str:
     """Return how the value of a call differs from the stated one; empty if it does not."""
     args = [list(each) if isinstance(each, list) else each for each in example.args]
     try:
@@ -126,7 +126,7 @@ def is_same_value(value: Any, stated: Any) -> bool:
     return bool(value == stated)
 
 
-def examples_in(text: str, names: list[str]) -> Iterator[Example]:
+def examples_in(text: str, names: list[str]) -> Iterator[StatedCall]:
     """Yield the examples of a text for functions with these names."""
     calls = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names[:20]))})\(")
     waiting: list[tuple[str, tuple[Any, ...]]] = []
@@ -134,7 +134,7 @@ def examples_in(text: str, names: list[str]) -> Iterator[Example]:
     for number, found in enumerate(calls.finditer(text)):
         if number >= 4 * MAX_EXAMPLES:
             return
-        call = balanced(text, found.end() - 1)
+        call = text_in_brackets(text, found.end() - 1)
         args = None if call is None else _arguments(call)
         line = text[max(0, found.start() - 120) : found.start()].rpartition("\n")[2]
         if call is None or args is None or re.search(r"\bdef\s*$", line):
@@ -144,14 +144,14 @@ def examples_in(text: str, names: list[str]) -> Iterator[Example]:
             waiting = []
         end = found.end() - 1 + len(call)
         waiting.append((found[0][:-1], args))
-        is_stated, value, error = _stated(text, end, line)
+        is_stated, value, error = _read_stated(text, end, line)
         if is_stated:
             for name, each in waiting:
-                yield Example(name, each, value, error)
+                yield StatedCall(name, each, value, error)
             waiting = []
 
 
-def _stated(text: str, end: int, line: str) -> tuple[bool, Any, str]:
+def _read_stated(text: str, end: int, line: str) -> tuple[bool, Any, str]:
     """Return whether a value follows a call, the value, and the error that follows instead."""
     raises = _RAISES.match(text, end)
     if raises:
@@ -178,12 +178,12 @@ def literal_at(text: str, at: int) -> str | None:
     while text[at : at + 1] in (" ", "`", "*"):
         at += 1
     if text[at : at + 1] in ("[", "(", "{"):
-        return balanced(text, at)
+        return text_in_brackets(text, at)
     found = _LITERAL.match(text, at)
     return None if found is None else found[0]
 
 
-def balanced(text: str, start: int) -> str | None:
+def text_in_brackets(text: str, start: int) -> str | None:
     """Return the part of a text from a bracket to its partner; None if that is too far."""
     depth, quote = 0, ""
     for at in range(start, min(len(text), start + MAX_CALL)):
@@ -213,7 +213,7 @@ def _arguments(call: str) -> tuple[Any, ...] | None:
     return value if isinstance(value, tuple) else None
 
 
-def _of_nothing(functions: list[ast.FunctionDef], request: str) -> Iterator[Example]:
+def _of_nothing(functions: list[ast.FunctionDef], request: str) -> Iterator[StatedCall]:
     """Yield the example of "None for an empty list"."""
     found = _FOR_EMPTY.search(request)
     if found is None or len(functions) != 1:
@@ -240,4 +240,4 @@ def _of_nothing(functions: list[ast.FunctionDef], request: str) -> Iterator[Exam
         value = [] if "list" in word else "" if "string" in word else {}
     else:
         value = float(word) if "." in word else int(word)
-    yield Example(functions[0].name, (empty,), value)
+    yield StatedCall(functions[0].name, (empty,), value)

@@ -104,7 +104,7 @@ class Expressions:
     def _of_Constant(self, node: ast.Constant, scope: Scope) -> Any:
         if not isinstance(node.value, str | int | float | bool | None):
             raise NotComputableError
-        return values.checked(node.value)
+        return values.check_value(node.value)
 
     def _of_Name(self, node: ast.Name, scope: Scope) -> Any:
         value = scope.find(node.id)
@@ -125,10 +125,10 @@ class Expressions:
                 values.weight(value)
                 if each.conversion == 114:
                     value = values.FUNCTIONS["repr"](value)
-                parts.append(values.formatted(value, spec))
+                parts.append(values.format_value(value, spec))
             else:
                 raise NotComputableError
-        return str(values.checked("".join(parts)))
+        return str(values.check_value("".join(parts)))
 
     def _of_List(self, node: ast.List, scope: Scope) -> list[Any]:
         return [*self._all(node.elts, scope)]
@@ -156,7 +156,7 @@ class Expressions:
 
     def _of_BinOp(self, node: ast.BinOp, scope: Scope) -> Any:
         left, right = self._value(node.left, scope), self._value(node.right, scope)
-        return values.combined(type(node.op), left, right)
+        return values.combine(type(node.op), left, right)
 
     def _of_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Any:
         value = self._value(node.operand, scope)
@@ -178,7 +178,7 @@ class Expressions:
         left = self._value(node.left, scope)
         for kind, other in zip(node.ops, node.comparators, strict=True):
             right = self._value(other, scope)
-            if not values.compared(type(kind), left, right):
+            if not values.compare(type(kind), left, right):
                 return False
             left = right
         return True
@@ -266,12 +266,12 @@ class Expressions:
             if node.func.id == "print":
                 return self._print(args, more)
             if node.func.id in ("map", "filter"):
-                return self._mapped(node.func.id, args)
+                return self._map_values(node.func.id, args)
             if node.func.id == "isinstance":
                 return self._is_instance(node, args)
         function = self._value(node.func, scope)
         if node.func.__class__ is ast.Name and set(more) & {"key", "reverse", "default"}:
-            return self._ordered(function, args, more)
+            return self._call_with_key(function, args, more)
         return self._apply(function, args, more)
 
     def _apply(self, function: Any, args: list[Any], named: dict[str, Any]) -> Any:
@@ -314,11 +314,11 @@ class Expressions:
         if set(named) - {"sep"}:
             raise NotComputableError
         line = str(named.get("sep", " ")).join(map(values.text_of, args))
-        self.printed += str(values.checked(line)).split("\n")
+        self.printed += str(values.check_value(line)).split("\n")
         if len(self.printed) > 200:
             raise NotComputableError
 
-    def _mapped(self, name: str, args: list[Any]) -> list[Any]:
+    def _map_values(self, name: str, args: list[Any]) -> list[Any]:
         if len(args) != 2:
             raise NotComputableError
         function, every = args[0], values.elements(args[1])
@@ -334,29 +334,29 @@ class Expressions:
     def _method(self, owner: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         self._step(values.weight((owner, args)))
         if name == "sort" and isinstance(owner, list):
-            owner[:] = self._sorted(owner, named)
+            owner[:] = self._sort(owner, named)
             return None
         if named:
             raise NotComputableError
         return values.method_of(owner, name, args)
 
-    def _ordered(self, function: Any, args: list[Any], named: dict[str, Any]) -> Any:
+    def _call_with_key(self, function: Any, args: list[Any], named: dict[str, Any]) -> Any:
         """Compute `sorted`, `min` or `max` with a key."""
         if len(args) != 1:
             raise NotComputableError
         every = [*args[0]] if isinstance(args[0], set) else values.elements(args[0])
         if function is values.FUNCTIONS["sorted"]:
-            return self._sorted(every, named)
+            return self._sort(every, named)
         if not every and "default" in named:
             return named["default"]
         if function not in (values.FUNCTIONS["min"], values.FUNCTIONS["max"]) or not every:
             raise NotComputableError
-        first = self._sorted(every, {"key": named.get("key")})
+        first = self._sort(every, {"key": named.get("key")})
         if function is values.FUNCTIONS["min"]:
             return first[0]
-        return self._sorted(every, {"key": named.get("key"), "reverse": True})[0]
+        return self._sort(every, {"key": named.get("key"), "reverse": True})[0]
 
-    def _sorted(self, every: list[Any], named: dict[str, Any]) -> list[Any]:
+    def _sort(self, every: list[Any], named: dict[str, Any]) -> list[Any]:
         if set(named) - {"key", "reverse"}:
             raise NotComputableError
         function = named.get("key")
@@ -365,9 +365,9 @@ class Expressions:
         self._step(8 * values.weight(keys))
 
         def order(one: tuple[Any, Any], other: tuple[Any, Any]) -> int:
-            if values.compared(ast.Lt, one[0], other[0]):
+            if values.compare(ast.Lt, one[0], other[0]):
                 return -1
-            return int(values.compared(ast.Lt, other[0], one[0]))
+            return int(values.compare(ast.Lt, other[0], one[0]))
 
         pairs.sort(key=cmp_to_key(order), reverse=bool(named.get("reverse")))
         return [each for _, each in pairs]

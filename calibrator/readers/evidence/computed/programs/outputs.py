@@ -15,12 +15,12 @@ from calibrator.readers.evidence.computed.programs.errors import (
 )
 from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
 from calibrator.readers.evidence.computed.programs.examples import (
-    balanced,
     is_same_value,
     literal_at,
+    text_in_brackets,
 )
 from calibrator.readers.evidence.computed.programs.syntax import parse
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_REQUEST: Final = 4_000  # characters
 _CODE: Final = re.compile(
@@ -28,14 +28,14 @@ _CODE: Final = re.compile(
 )
 _OPEN: Final = re.compile(r"^assert (?P<f>\w+)(?P<c>\(.*\)) == \?+\s*$", re.MULTILINE)
 _INLINE: Final = re.compile(r"`([^`\n]{3,120})`")
-_ASKS: Final = guarded(
+_ASKS: Final = compile_guarded(
     r"\bwhat (?:does|do|will|would|is|gets|are|did)\b[^.?!\n]{0,60}\b(?:prints?|printed|outputs?"
     r"|displayed?|return(?:s|ed)?|evaluates? to|give)\b|\bwas (?:gibt|druckt)\b[^.?!\n]{0,60}\b"
     r"aus\b|\bqué (?:imprime|muestra|devuelve)\b|\bqu'(?:affiche|imprime|est-ce qu[ei])\b"
     r"|\bque (?:renvoie|retourne|affiche)\b|== \?\?",
     re.IGNORECASE,
 )
-_WANTS_MORE: Final = guarded(
+_WANTS_MORE: Final = compile_guarded(
     r"\b(?:fix|rewrite|refactor|change|instead|complexity|memory|improve|error)\b", re.IGNORECASE
 )
 _CALL: Final = re.compile(r"`?(?<![\w.])(?P<f>[a-z_]\w*)\(")
@@ -60,20 +60,20 @@ def verify_output(exchange: Exchange) -> Verdict | None:
         return _of_expression(exchange)
     code = found["a"] or found["b"]
     opened = _OPEN.search(code)
-    tree = _parsed(code[: opened.start()] if opened else code)
+    tree = _parse_code(code[: opened.start()] if opened else code)
     if tree is None:
         return None
     evaluator = Evaluator(tree)
     try:
         if opened:
-            return _returned(evaluator, opened["f"], opened["c"], exchange.reply)
+            return _judge_value(evaluator, opened["f"], opened["c"], exchange.reply)
         outside = request[: found.start()] + request[found.end() :]
         asked = _CALL.search(outside)
-        call = None if asked is None else balanced(outside, asked.end() - 1)
+        call = None if asked is None else text_in_brackets(outside, asked.end() - 1)
         if asked is not None and call is not None and f"def {asked['f']}(" in code:
-            return _returned(evaluator, asked["f"], call, exchange.reply)
+            return _judge_value(evaluator, asked["f"], call, exchange.reply)
         evaluator.run()
-        return _printed(evaluator.printed, exchange.reply)
+        return _judge_lines(evaluator.printed, exchange.reply)
     except (NotComputableError, RaisedError, RecursionError):
         return None
 
@@ -83,7 +83,7 @@ def _of_expression(exchange: Exchange) -> Verdict | None:
     if "python" not in exchange.request.lower():
         return None
     codes = _INLINE.findall(exchange.request)
-    tree = _parsed(codes[0]) if len(codes) == 1 and re.search(r"[-+*/%(\[]", codes[0]) else None
+    tree = _parse_code(codes[0]) if len(codes) == 1 and re.search(r"[-+*/%(\[]", codes[0]) else None
     if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
         return None
     evaluator = Evaluator(tree)
@@ -92,15 +92,15 @@ def _of_expression(exchange: Exchange) -> Verdict | None:
     except (NotComputableError, RaisedError, RecursionError):
         return None
     printed = [repr(value)] if value is not None else evaluator.printed
-    return _printed(printed, exchange.reply)
+    return _judge_lines(printed, exchange.reply)
 
 
-def _parsed(code: str) -> ast.Module | None:
+def _parse_code(code: str) -> ast.Module | None:
     tree = parse(code.strip("\n"))
     return None if isinstance(tree, str) else tree
 
 
-def _returned(evaluator: Evaluator, name: str, call: str, reply: str) -> Verdict | None:
+def _judge_value(evaluator: Evaluator, name: str, call: str, reply: str) -> Verdict | None:
     """Judge a reply by the value of a call."""
     args = _literal(f"({call[1:-1]},)") if call[1:-1].strip() else ()
     if not isinstance(args, tuple):
@@ -146,7 +146,7 @@ def _literal(text: str) -> Any:
         return None
 
 
-def _printed(lines: list[str], reply: str) -> Verdict | None:
+def _judge_lines(lines: list[str], reply: str) -> Verdict | None:
     """Judge a reply by the lines that the code prints; it is right if it has them as a block."""
     lines = [line.strip() for line in lines if line.strip()]
     if not lines or len(lines) > 20:

@@ -46,7 +46,7 @@ def is_quick(pattern: str, text: str) -> bool:
     return bool((len(text) + 2) ** repeats <= MAX_WORK)
 
 
-def matched(search: Callable[..., Any], pattern: Any, text: Any, flags: Any = 0) -> str | None:
+def match_text(search: Callable[..., Any], pattern: Any, text: Any, flags: Any = 0) -> str | None:
     """Return the text that a pattern matches, or None.
 
     Raises NotComputableError for a slow pattern, and RaisedError for a wrong one.

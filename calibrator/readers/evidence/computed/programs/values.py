@@ -17,7 +17,7 @@ from calibrator.readers.evidence.computed.programs.errors import (
     NotComputableError,
     RaisedError,
 )
-from calibrator.readers.evidence.computed.programs.patterns import matched
+from calibrator.readers.evidence.computed.programs.patterns import match_text
 
 MAX_WEIGHT: Final = 2_000  # elements of a value, with all elements of its elements
 MAX_TEXT: Final = 8_000  # characters of a text
@@ -44,7 +44,7 @@ def weight(value: Any) -> int:
     return total
 
 
-def checked(value: Any) -> Any:
+def check_value(value: Any) -> Any:
     """Return a value; raises NotComputableError for one beyond the limits."""
     if isinstance(value, int) and abs(value) > MAX_NUMBER:
         raise NotComputableError
@@ -58,7 +58,7 @@ def checked(value: Any) -> Any:
 def guarded_call(function: Callable[..., Any], *args: Any) -> Any:
     """Return the value of an operation of Python; raises RaisedError where it fails."""
     try:
-        return checked(function(*args))
+        return check_value(function(*args))
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
         raise RaisedError(type(error).__name__) from None
 
@@ -104,7 +104,7 @@ _COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
 }
 
 
-def combined(kind: type, left: Any, right: Any) -> Any:
+def combine(kind: type, left: Any, right: Any) -> Any:
     """Return `left <operator> right` for an operator of arithmetic."""
     if kind not in _OPERATORS or (kind is ast.Mod and isinstance(left, str)):
         raise NotComputableError
@@ -127,7 +127,7 @@ def combined(kind: type, left: Any, right: Any) -> Any:
     return guarded_call(_OPERATORS[kind], left, right)
 
 
-def compared(kind: type, left: Any, right: Any) -> Any:
+def compare(kind: type, left: Any, right: Any) -> Any:
     """Return `left <comparison> right`."""
     if not (isinstance(left, int | float) and isinstance(right, int | float)):
         weight((left, right))
@@ -196,7 +196,7 @@ def _has_set(value: Any) -> bool:
     return isinstance(value, set) and len(value) > 1
 
 
-def formatted(value: Any, spec: str) -> str:
+def format_value(value: Any, spec: str) -> str:
     """Return a value in the format of an f-string, for the usual formats."""
     if not _SIMPLE_SPEC.fullmatch(spec):
         raise NotComputableError
@@ -230,7 +230,7 @@ def _extreme(function: Callable[[Iterable[Any]], Any]) -> Callable[..., Any]:
     return call
 
 
-def _bounded(function: Callable[..., Any], most: int) -> Callable[..., Any]:
+def _bound_work(function: Callable[..., Any], most: int) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         if any(isinstance(each, int) and abs(each) > most for each in args):
             raise NotComputableError
@@ -265,7 +265,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "round": round,
     "divmod": divmod,
     "ord": ord,
-    "chr": _bounded(chr, 0x10FFFF),
+    "chr": _bound_work(chr, 0x10FFFF),
     "bin": bin,
     "hex": hex,
     "math.sqrt": math.sqrt,
@@ -276,12 +276,12 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "math.lcm": math.lcm,
     "math.prod": _of_elements(math.prod),
     "math.fabs": math.fabs,
-    "math.factorial": _bounded(math.factorial, 40),
+    "math.factorial": _bound_work(math.factorial, 40),
     "math.hypot": math.hypot,
     "math.trunc": math.trunc,
-    "re.match": lambda *args: matched(re.match, *args),
-    "re.fullmatch": lambda *args: matched(re.fullmatch, *args),
-    "re.search": lambda *args: matched(re.search, *args),
+    "re.match": lambda *args: match_text(re.match, *args),
+    "re.fullmatch": lambda *args: match_text(re.fullmatch, *args),
+    "re.search": lambda *args: match_text(re.search, *args),
     "statistics.mean": _of_elements(lambda values: sum(values) / len(values)),
 }
 TYPES: Final[dict[str, type]] = {

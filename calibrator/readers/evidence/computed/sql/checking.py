@@ -107,7 +107,7 @@ def verify_sql(exchange: Exchange) -> Verdict | None:
     tables = schema_of(exchange.source[:MAX_TEXT])
     if not tables:
         return None
-    fault = fault_of(query, tables, is_sqlite="sqlite" in exchange.folded)
+    fault = fault_of(query, tables, is_sqlite="sqlite" in exchange.folded_text)
     return Verdict(False, fault, "sql") if fault else None
 
 
@@ -145,14 +145,14 @@ def schema_of(text: str) -> dict[str, list[str]]:
     """Return the tables that a text describes, with their columns; empty if it is not clear."""
     tables: dict[str, list[str]] = {}
     for found in _CREATE.finditer(text):
-        columns = _created(text, found.end())
+        columns = _created_columns(text, found.end())
         if columns:
-            tables[_bare(found["t"])] = columns
+            tables[_bare_name(found["t"])] = columns
     if tables:
         return tables
     for pattern in (_TABLE, _COLON, _PROSE):
         for found in pattern.finditer(text):
-            name, columns = _bare(found["t"]), _listed(found["c"])
+            name, columns = _bare_name(found["t"]), _listed_columns(found["c"])
             if columns and name.casefold() not in _KEYWORDS and name not in tables:
                 tables[name] = columns
             if len(tables) >= MAX_TABLES:
@@ -161,17 +161,17 @@ def schema_of(text: str) -> dict[str, list[str]]:
         listed = ", ".join(
             re.sub(r"^[ \t]*[-*•][ \t]+", "", line) for line in found["c"].splitlines()
         )
-        columns = _listed(listed)
+        columns = _listed_columns(listed)
         if columns:
             tables.setdefault(found["t"], columns)
     return tables
 
 
-def _bare(name: str) -> str:
+def _bare_name(name: str) -> str:
     return name.split(".")[-1].strip('"`[] ')
 
 
-def _created(text: str, start: int) -> list[str]:
+def _created_columns(text: str, start: int) -> list[str]:
     """Return the columns of a CREATE TABLE whose parenthesis opens before `start`."""
     depth, part, parts = 1, start, []
     for at in range(start, min(len(text), start + 8000)):
@@ -195,7 +195,7 @@ def _created(text: str, start: int) -> list[str]:
     return names
 
 
-def _listed(text: str) -> list[str]:
+def _listed_columns(text: str) -> list[str]:
     """Return the columns of a list such as `id, name TEXT, price (number)`; empty if not clear."""
     text = re.sub(r"\([^()]*\)", " ", text)
     names: list[str] = []

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.readers.evidence.computed.structured.json_shapes import MAX_DEPTH, Shape
+from calibrator.readers.evidence.computed.structured.json_shapes import MAX_DEPTH, JsonShape
 
 MAX_CLASSES: Final = 12
 MAX_LINES: Final = 80  # lines of a class that are read
@@ -30,7 +30,7 @@ _FORMS: Final = {"date": "YYYY-MM-DD", "datetime": "YYYY-MM-DDTHH:MM", "time": "
 _FORBIDS: Final = re.compile(r"""extra\s*=\s*["']?(?:Extra\.)?forbid""")
 
 
-def shape_of_classes(text: str) -> Shape | None:
+def shape_of_classes(text: str) -> JsonShape | None:
     """Return the shape of the last class that no other class uses; None if there is no class."""
     classes = {node.name: node for node in _classes_in(text)}
     if not classes:
@@ -68,7 +68,7 @@ def _fields_of(node: ast.ClassDef) -> Iterator[ast.AnnAssign]:
             yield each
 
 
-def _of_class(node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int) -> Shape:
+def _of_class(node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int) -> JsonShape:
     """Return the shape of a class, or the choices of an enumeration."""
     members = [
         each.value.value
@@ -78,8 +78,8 @@ def _of_class(node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int) 
         and isinstance(each.value.value, str)
     ]
     if members and any("Enum" in ast.unparse(base) for base in node.bases):
-        return Shape(choices=tuple(map(str.casefold, members)))
-    shape = Shape(kinds=frozenset({"object"}), is_schema=True)
+        return JsonShape(choices=tuple(map(str.casefold, members)))
+    shape = JsonShape(kinds=frozenset({"object"}), is_schema=True)
     shape.is_closed = _FORBIDS.search(ast.unparse(node)) is not None
     for field in _fields_of(node):
         if not isinstance(field.target, ast.Name) or field.target.id == "model_config":
@@ -91,35 +91,37 @@ def _of_class(node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int) 
     return shape
 
 
-def _of_type(node: ast.expr, classes: dict[str, ast.ClassDef], depth: int) -> Shape:
+def _of_type(node: ast.expr, classes: dict[str, ast.ClassDef], depth: int) -> JsonShape:
     """Return the shape of an annotation; an empty one for a type that is not known."""
     if depth > MAX_DEPTH:
-        return Shape()
+        return JsonShape()
     match node:
         case ast.Constant(value=None):
-            return Shape(kinds=frozenset({"null"}), is_schema=True)
+            return JsonShape(kinds=frozenset({"null"}), is_schema=True)
         case ast.Name(id=name) if name in classes:
             return _of_class(classes[name], classes, depth)
         case ast.Name(id=name):
             if name in _FORMS:
-                return Shape(kinds=frozenset({"string"}), form=_FORMS[name], is_schema=True)
+                return JsonShape(kinds=frozenset({"string"}), form=_FORMS[name], is_schema=True)
             if name in _LISTS:
-                return Shape(kinds=frozenset({"array"}), is_schema=True)
+                return JsonShape(kinds=frozenset({"array"}), is_schema=True)
             return _of_kind(_KINDS.get(name, ""))
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _either(_of_type(left, classes, depth + 1), _of_type(right, classes, depth + 1))
         case ast.Subscript(value=value, slice=inner):
             return _of_generic(ast.unparse(value).split(".")[-1], inner, classes, depth + 1)
-    return Shape()
+    return JsonShape()
 
 
-def _of_generic(name: str, inner: ast.expr, classes: dict[str, ast.ClassDef], depth: int) -> Shape:
+def _of_generic(
+    name: str, inner: ast.expr, classes: dict[str, ast.ClassDef], depth: int
+) -> JsonShape:
     """Return the shape of a type with parameters, such as `list[Item]` or `Literal["a", "b"]`."""
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     if name == "Literal":
         values = [each.value for each in parts if isinstance(each, ast.Constant)]
         texts = tuple(each.casefold() for each in values if isinstance(each, str))
-        return Shape(choices=texts) if len(texts) == len(parts) else Shape()
+        return JsonShape(choices=texts) if len(texts) == len(parts) else JsonShape()
     if name == "Optional":
         return _either(_of_type(parts[0], classes, depth), _of_kind("null"))
     if name == "Union":
@@ -129,17 +131,17 @@ def _of_generic(name: str, inner: ast.expr, classes: dict[str, ast.ClassDef], de
         return shape
     if name in _LISTS:
         items = _of_type(parts[0], classes, depth)
-        return Shape(kinds=frozenset({"array"}), items=items, is_schema=True)
+        return JsonShape(kinds=frozenset({"array"}), items=items, is_schema=True)
     if name == "Annotated":
         return _of_type(parts[0], classes, depth)
     return _of_kind(_KINDS.get(name, ""))
 
 
-def _of_kind(kind: str) -> Shape:
-    return Shape(kinds=frozenset({kind}), is_schema=True) if kind else Shape()
+def _of_kind(kind: str) -> JsonShape:
+    return JsonShape(kinds=frozenset({kind}), is_schema=True) if kind else JsonShape()
 
 
-def _either(one: Shape, other: Shape) -> Shape:
+def _either(one: JsonShape, other: JsonShape) -> JsonShape:
     """Return the shape of a value that may have either of two; only `null` joins an object."""
     for first, second in ((one, other), (other, one)):
         if second.kinds == {"null"} and not second.fields:
@@ -147,5 +149,5 @@ def _either(one: Shape, other: Shape) -> Shape:
             first.kinds = kinds
             return first
     if one.fields or other.fields or one.items or other.items or not (one.kinds and other.kinds):
-        return Shape()
-    return Shape(kinds=one.kinds | other.kinds, is_schema=True)
+        return JsonShape()
+    return JsonShape(kinds=one.kinds | other.kinds, is_schema=True)

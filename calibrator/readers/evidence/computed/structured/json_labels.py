@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from calibrator.readers.evidence.computed.basics.numbers import numbers_in
-from calibrator.readers.evidence.computed.structured.json_requests import Request
+from calibrator.readers.evidence.computed.structured.json_requests import JsonRequest
 from calibrator.readers.evidence.computed.structured.json_shapes import plain_key
 from calibrator.readers.evidence.computed.structured.json_values import leaves
 
@@ -41,7 +41,7 @@ _DOLLARS: Final = frozenset({"USD", "AUD", "CAD", "NZD", "MXN", "SGD", "HKD"})
 _CURRENCY_KEY: Final = re.compile(r"^(?:currency(?:code)?|währung|waehrung|devise|moneda)$")
 
 
-def fault_of_labels(value: Any, data: str, wanted: Request) -> str | None:
+def fault_of_labels(value: Any, data: str, wanted: JsonRequest) -> str | None:
     """Describe a total that the text calls a part, or another currency, or return None."""
     if len(data) > MAX_TEXT:
         return None

@@ -167,7 +167,7 @@ def _threshold_fault(one: Mapping[str, Any], wish: str) -> str | None:
     for _, found in zip(range(MAX_RULES), _COMPARED.finditer(wish), strict=False):
         amount = amounts.get(plain_key(found["k"]))
         result = _RESULT.search(wish[max(0, found.start() - 60) : found.start()])
-        bound = _bound(found["n"])
+        bound = _read_bound(found["n"])
         if amount is None or result is None or bound is None:
             continue
         sign = _OPERATORS[found["o"].casefold()]
@@ -184,7 +184,7 @@ def _threshold_fault(one: Mapping[str, Any], wish: str) -> str | None:
     return None
 
 
-def _bound(text: str) -> Fraction | None:
+def _read_bound(text: str) -> Fraction | None:
     plain = text.rstrip(".,").replace(",", "")
     return Fraction(plain) if re.fullmatch(r"\d+(?:\.\d+)?", plain) else None
 

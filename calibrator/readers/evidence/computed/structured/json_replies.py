@@ -18,14 +18,14 @@ from calibrator.readers.evidence.computed.structured.json_labels import fault_of
 from calibrator.readers.evidence.computed.structured.json_relations import fault_of_relations
 from calibrator.readers.evidence.computed.structured.json_remarks import fault_of_remarks
 from calibrator.readers.evidence.computed.structured.json_requests import (
-    Request,
+    JsonRequest,
     read_request,
     split_data,
 )
 from calibrator.readers.evidence.computed.structured.json_shapes import keys_at_any_depth, plain_key
 from calibrator.readers.evidence.computed.structured.json_sources import wants_writing
 from calibrator.readers.evidence.computed.structured.json_values import (
-    Source,
+    SourceText,
     fault_of_quotes,
     fault_of_values,
 )
@@ -84,7 +84,7 @@ def verify_json(exchange: Exchange) -> Verdict | None:
     """Judge a reply that had to be JSON; None if no JSON was requested."""
     rules = exchange.conversation.rules[:MAX_TEXT]
     request = exchange.request[:MAX_TEXT]
-    if "json" not in exchange.folded:
+    if "json" not in exchange.folded_text:
         return _judge_unnamed(exchange, rules, request)
     if _CODE.search(exchange.reply[:MAX_TEXT]):
         return None
@@ -99,7 +99,7 @@ def verify_json(exchange: Exchange) -> Verdict | None:
 def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | None:
     """Judge a reply in JSON to a prompt that shows the wanted keys without naming JSON."""
     reply = exchange.reply.strip()
-    if reply[:1] not in ("{", "[", "`") or ("{" not in exchange.folded and "(" not in request):
+    if reply[:1] not in ("{", "[", "`") or ("{" not in exchange.folded_text and "(" not in request):
         return None
     value = value_of(reply)
     keys = keys_at_any_depth(value)
@@ -126,17 +126,17 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
     if len(reply) > MAX_SOURCE:
         return None
     body, prose = body_of(reply)
-    sentence = " ".join(_around(wish))
+    sentence = " ".join(_text_around_json(wish))
     if body is None:
         if not re.search(r"[{\[]", reply):
-            if _declines(reply) or (not is_in_request and _is_talk(exchange)):
+            if _is_refusal(reply) or (not is_in_request and _is_talk(exchange)):
                 return None
             return Verdict(False, "the reply is not JSON", "json")
         body = reply
     value, fault = parse(body)
     if fault == "" and (lines := _json_lines(body)) is not None:
         ask, data = split_data(rules, request)
-        wrong = _fault_by_text(lines, ask, data, Request(prompt=wish))
+        wrong = _fault_by_text(lines, ask, data, JsonRequest(prompt=wish))
         return Verdict(False, wrong, "json") if wrong else None
     if fault is not None:
         return Verdict(False, f"not valid JSON: {fault}", "json") if fault else None
@@ -152,7 +152,7 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
         return Verdict(False, wrong, "json")
     if len(exchange.source) > MAX_SOURCE:
         return None
-    source = Source(exchange.source)
+    source = SourceText(exchange.source)
     ask, data = split_data(rules, request)
     wrong = fault_of_quotes(value, source, wanted) or _fault_by_text(value, ask, data, wanted)
     is_extraction = _is_extraction(wish, exchange.request)
@@ -161,7 +161,7 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
     return Verdict(False, wrong, "json") if wrong else None
 
 
-def _fault_by_text(value: Any, ask: str, data: str, wanted: Request) -> str | None:
+def _fault_by_text(value: Any, ask: str, data: str, wanted: JsonRequest) -> str | None:
     """Describe values that contradict each other, the text or a remark of the prompt, or None."""
     return (
         fault_of_relations(value, data, ask)
@@ -205,13 +205,13 @@ def _is_extraction(wish: str, request: str) -> bool:
     )
 
 
-def _around(wish: str) -> Iterator[str]:
+def _text_around_json(wish: str) -> Iterator[str]:
     """Yield the text around each mention of JSON."""
     for found in list(re.finditer(r"json", wish, re.IGNORECASE))[:5]:
         yield wish[max(0, found.start() - 150) : found.end() + 200]
 
 
-def _declines(reply: str) -> bool:
+def _is_refusal(reply: str) -> bool:
     """Return whether a reply apologises, refuses or asks for more, instead of giving JSON."""
     return bool(
         re.search(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
 from calibrator.readers.evidence.computed.structured.json_classes import shape_of_classes
-from calibrator.readers.evidence.computed.structured.json_shapes import Shape, plain_key
+from calibrator.readers.evidence.computed.structured.json_shapes import JsonShape, plain_key
 from calibrator.readers.evidence.computed.structured.json_templates import (
     TYPE_WORDS,
     add_remark,
@@ -84,14 +84,14 @@ _GLOSS: Final = re.compile(r"\s*\([^()\n]{0,120}\)")
 
 
 @dataclass(slots=True)
-class Request:
+class JsonRequest:
     """The JSON that a prompt asks for.
 
     A reply must have one of `shapes`. `variants` are lists such as the slots of each intent, by the
     intent.
     """
 
-    shapes: list[Shape] = field(default_factory=list)
+    shapes: list[JsonShape] = field(default_factory=list)
     variants: dict[str, frozenset[str]] = field(default_factory=dict)
     is_template: bool = False
     prompt: str = ""
@@ -106,9 +106,9 @@ class Request:
             return faults[0]
         return _variant_fault(value, self.variants) if self.variants else None
 
-    def at(self, path: tuple[str, ...]) -> Shape | None:
+    def shape_at(self, path: tuple[str, ...]) -> JsonShape | None:
         """Return the shape of the value at a path; None if the prompt gives none."""
-        return next((part for shape in self.shapes if (part := shape.at(path))), None)
+        return next((part for shape in self.shapes if (part := shape.shape_at(path))), None)
 
 
 def split_data(rules: str, request: str) -> tuple[str, str]:
@@ -123,13 +123,13 @@ def split_data(rules: str, request: str) -> tuple[str, str]:
     return f"{rules}\n{ask}", data or request
 
 
-def read_request(rules: str, request: str) -> Request:
+def read_request(rules: str, request: str) -> JsonRequest:
     """Read the JSON that the rules and the request of a conversation ask for."""
     wish = f"{rules}\n{request}"
     ask, _ = split_data(rules, request)
-    found = Request(list(templates_in(wish)), prompt=wish)
+    found = JsonRequest(list(templates_in(wish)), prompt=wish)
     if (described := shape_of_classes(ask)) is not None:
-        found.shapes = [described, Shape(frozenset({"array"}), items=described)]
+        found.shapes = [described, JsonShape(frozenset({"array"}), items=described)]
     found.is_template = bool(found.shapes)
     is_strict = bool(_STRICT.search(wish))
     is_optional = bool(_OPTIONAL.search(ask)) or _may_omit(wish)
@@ -169,13 +169,13 @@ _IS_LIST: Final = re.compile(
 _IS_OBJECT: Final = re.compile(r"\bjson object\b|\btop[- ]level\b", re.IGNORECASE)
 
 
-def _add_list(shape: Shape, wish: str) -> None:
+def _add_list(shape: JsonShape, wish: str) -> None:
     """Set in a shape whether the whole is a list or an object, if the prompt says so."""
     if shape.kinds - {"object"} or shape.is_schema:
         return
     if _IS_LIST.search(wish) and not _IS_OBJECT.search(wish):
         shape.kinds = frozenset({"array"})
-        shape.items = Shape(
+        shape.items = JsonShape(
             frozenset({"object"}) if not shape.is_prose or shape.fields else frozenset(),
             fields=shape.fields,
             optional=shape.optional,
@@ -192,9 +192,9 @@ def _add_list(shape: Shape, wish: str) -> None:
         shape.kinds = frozenset({"object"})
 
 
-def _prose(wish: str) -> Shape:
+def _prose(wish: str) -> JsonShape:
     """Return the shape that sentences or bullets describe; empty if they describe none."""
-    shape = Shape(is_prose=True, is_literal=False)
+    shape = JsonShape(is_prose=True, is_literal=False)
     keys: list[tuple[str, str]] = []
     for listed in _enumerations(wish):
         keys, is_whole = _keys_of(listed)
@@ -211,7 +211,7 @@ def _prose(wish: str) -> Shape:
     if keys and _PLURAL_TYPES.match(keys[-1][1]) and not any(rest for _, rest in keys[:-1]):
         keys = [(key, keys[-1][1]) for key, _ in keys]
     for key, rest in keys:
-        part = Shape()
+        part = JsonShape()
         add_remark(part, rest.replace("numbers", "number"))
         shape.fields.setdefault(key, part)
         _add_later(key, part, wish)
@@ -326,7 +326,7 @@ def _keys_of(text: str) -> tuple[list[tuple[str, str]], bool]:
     return (keys if is_list else []), is_whole
 
 
-def _add_later(key: str, part: Shape, wish: str) -> None:
+def _add_later(key: str, part: JsonShape, wish: str) -> None:
     """Add the remark on a key elsewhere in a prompt: `status must be one of open, closed`."""
     found = re.search(
         rf"(?<!\w)[`\"']?{re.escape(key)}[`\"']?\s*(?:must be|should be|is|has to be|as|:|=|\()\s*"
@@ -345,9 +345,9 @@ def _add_later(key: str, part: Shape, wish: str) -> None:
         add_remark(part, sentence)
 
 
-def _add_choices(shape: Shape, ask: str) -> None:
+def _add_choices(shape: JsonShape, ask: str) -> None:
     """Add the choices that a line of the prompt lists for a key: `Labels: spam, ham`."""
-    parts: dict[str, Shape] = {plain_key(name): part for name, part in shape.parts() if name}
+    parts: dict[str, JsonShape] = {plain_key(name): part for name, part in shape.parts() if name}
     others = [each for each in (shape, *(part for _, part in shape.parts())) if each.other_name]
     for found in list(_LINE.finditer(ask))[:MAX_KEYS]:
         label = plain_key(found["l"])

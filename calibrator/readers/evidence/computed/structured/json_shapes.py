@@ -32,7 +32,7 @@ def plain_key(key: str) -> str:
 
 
 @dataclass(slots=True)
-class Shape:
+class JsonShape:
     """The required shape of a value; a part that is empty or None allows anything.
 
     `kinds` are types of JSON Schema, `choices` are in lower case, `form` is a date or time such as
@@ -42,12 +42,12 @@ class Shape:
 
     kinds: frozenset[str] = frozenset()
     choices: tuple[str, ...] = ()
-    fields: dict[str, Shape] = field(default_factory=dict)
+    fields: dict[str, JsonShape] = field(default_factory=dict)
     optional: set[str] = field(default_factory=set)
-    others: Shape | None = None
+    others: JsonShape | None = None
     other_name: str = ""  # the placeholder of their keys
     names: tuple[str, ...] = ()
-    items: Shape | None = None
+    items: JsonShape | None = None
     form: str = ""
     limits: Mapping[str, Any] = field(default_factory=dict)
     is_closed: bool = False  # no further keys
@@ -76,12 +76,12 @@ class Shape:
             )
         return _fault(value, self, reply)
 
-    def at(self, path: tuple[str, ...]) -> Shape | None:
+    def shape_at(self, path: tuple[str, ...]) -> JsonShape | None:
         """Return the shape of the value at a path of keys, through any lists.
 
         None if there is none.
         """
-        shape: Shape | None = self
+        shape: JsonShape | None = self
         for key in path:
             while shape is not None and shape.items is not None:
                 shape = shape.items
@@ -94,7 +94,7 @@ class Shape:
             shape = shape.items
         return shape
 
-    def parts(self, depth: int = 0) -> Iterator[tuple[str, Shape]]:
+    def parts(self, depth: int = 0) -> Iterator[tuple[str, JsonShape]]:
         """Yield every named part, nested ones included; the name of a placeholder is empty."""
         if depth > MAX_DEPTH:
             return
@@ -134,7 +134,9 @@ class _Reply:
         return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", self.prompt) is not None
 
 
-def _fault(value: Any, shape: Shape, reply: _Reply, path: str = "", depth: int = 0) -> str | None:
+def _fault(
+    value: Any, shape: JsonShape, reply: _Reply, path: str = "", depth: int = 0
+) -> str | None:
     """Describe how a value at a path differs from its shape, or return None."""
     if depth > MAX_DEPTH or (value is None and not shape.is_schema):
         return None
@@ -148,7 +150,7 @@ def _fault(value: Any, shape: Shape, reply: _Reply, path: str = "", depth: int =
         return _object_fault(value, shape, reply, path, depth)
     if isinstance(value, list):
         fault = _limit_fault(name, len(value), shape.limits, "Items")
-        inner = shape.items or (Shape(choices=shape.choices) if shape.choices else None)
+        inner = shape.items or (JsonShape(choices=shape.choices) if shape.choices else None)
         if fault or inner is None:
             return fault
         found = (_fault(item, inner, reply, path, depth + 1) for item in value[:MAX_ITEMS])
@@ -157,7 +159,7 @@ def _fault(value: Any, shape: Shape, reply: _Reply, path: str = "", depth: int =
 
 
 def _object_fault(
-    value: Mapping[str, Any], shape: Shape, reply: _Reply, path: str, depth: int
+    value: Mapping[str, Any], shape: JsonShape, reply: _Reply, path: str, depth: int
 ) -> str | None:
     """Describe how the keys or the values of an object differ from a shape, or return None."""
     own = {plain_key(key): key for key in list(value)[:MAX_ITEMS]}
@@ -192,7 +194,7 @@ def _object_fault(
     return None
 
 
-def _leaf_fault(value: Any, shape: Shape, name: str) -> str | None:
+def _leaf_fault(value: Any, shape: JsonShape, name: str) -> str | None:
     """Describe how a string, a number or a truth value differs from a shape, or return None."""
     if shape.choices and value != "" and not isinstance(value, bool):
         text = str(value).casefold()
@@ -269,10 +271,10 @@ def keys_at_any_depth(value: Any) -> frozenset[str]:
     return frozenset(path.rsplit(".", 1)[-1] for path in paths_of(value))
 
 
-def shape_of_schema(schema: Any, depth: int = 0) -> Shape:
+def shape_of_schema(schema: Any, depth: int = 0) -> JsonShape:
     """Return the shape that the usual keywords of a JSON Schema describe, without `$ref`."""
     if depth > MAX_DEPTH or not isinstance(schema, Mapping):
-        return Shape()
+        return JsonShape()
     kinds = schema.get("type")
     allowed = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
     choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
@@ -286,8 +288,8 @@ def shape_of_schema(schema: Any, depth: int = 0) -> Shape:
         for key, part in list(properties.items())[:MAX_ITEMS]
     }
     for key in required - fields.keys():
-        fields[key] = Shape()
-    return Shape(
+        fields[key] = JsonShape()
+    return JsonShape(
         kinds=frozenset(str(kind) for kind in allowed if kind in _NAMES),
         choices=tuple(str(each).casefold() for each in choices)
         if isinstance(choices, list) and not any(isinstance(each, bool) for each in choices)

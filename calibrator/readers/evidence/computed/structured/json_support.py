@@ -17,7 +17,7 @@ from calibrator.readers.evidence.computed.basics.word_lists import word_set
 from calibrator.readers.evidence.computed.calendar.reading import dates_in, times_in
 from calibrator.readers.evidence.computed.structured.json_replies import value_of
 from calibrator.readers.evidence.computed.structured.json_requests import (
-    Request,
+    JsonRequest,
     read_request,
     split_data,
 )
@@ -28,7 +28,7 @@ from calibrator.readers.evidence.computed.structured.json_values import (
     FREE,
     HALF_DAY,
     TIME_KEY,
-    Source,
+    SourceText,
     fault_of_value,
     is_absence,
     leaves,
@@ -177,18 +177,20 @@ def features_of(
     )
     said = f"{earlier}\nUser: {text}" if earlier else text
     data = _Data("\n\n".join((*conversation.results, said))[:MAX_DATA])
-    reading = _Reading(data, Source(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found, ask)
+    reading = _ValueLookup(
+        data, SourceText(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found, ask
+    )
     return reading.features(), reading.doubts
 
 
-class _Reading:
+class _ValueLookup:
     """The look-up of the values of one reply."""
 
     def __init__(
         self,
         data: _Data,
-        source: Source,
-        wanted: Request,
+        source: SourceText,
+        wanted: JsonRequest,
         found: list[tuple[tuple[str, ...], Any]],
         ask: str,
     ) -> None:
@@ -246,7 +248,7 @@ class _Reading:
         """
         key = path[-1] if path else ""
         plain = plain_key(key)
-        shape = self.wanted.at(path)
+        shape = self.wanted.shape_at(path)
         is_free = shape is not None and bool(shape.choices)
         is_free |= isinstance(leaf, str) and is_absence(leaf)
         if leaf is None or leaf == "" or isinstance(leaf, bool) or is_free:
@@ -386,7 +388,7 @@ def is_offered(leaf: str, ask: str) -> bool:
     )
 
 
-def _is_day(plain: str, leaf: str, source: Source) -> bool:
+def _is_day(plain: str, leaf: str, source: SourceText) -> bool:
     """Return whether a value is a day such as `the 6th` whose number is in the text."""
     numbers = re.findall(r"\d{1,2}", leaf)
     return (

@@ -14,7 +14,7 @@ from typing import Final
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
 from calibrator.readers.evidence.computed.structured.json_shapes import (
     MAX_DEPTH,
-    Shape,
+    JsonShape,
     shape_of_schema,
 )
 
@@ -82,7 +82,7 @@ class _UnreadableError(Exception):
     """An error for a block that is no template."""
 
 
-class _Reader:
+class _TemplateReader:
     """A recursive descent over one block; `typed` counts the values that are no examples."""
 
     def __init__(self, text: str) -> None:
@@ -99,7 +99,7 @@ class _Reader:
             raise _UnreadableError
         return self.tokens[self.at]
 
-    def value(self, depth: int) -> Shape:
+    def value(self, depth: int) -> JsonShape:
         """Read alternatives such as `string | null`."""
         if depth > MAX_DEPTH:
             raise _UnreadableError
@@ -109,11 +109,11 @@ class _Reader:
             options.append(self.option(depth))
         return _union(options)
 
-    def option(self, depth: int) -> Shape:
+    def option(self, depth: int) -> JsonShape:
         """Read an object, a list, or a word with its remarks."""
         token = self.peek()
         if token == "{":
-            return self.listed(self.object(depth))
+            return self.wrap_in_list(self.object(depth))
         if token == "[":
             return self.array(depth)
         words: list[str] = []
@@ -122,7 +122,7 @@ class _Reader:
             if token in "{}],;|" or "\n" in token or (words and token in ("or", "oder")):
                 break
             if token == "[":
-                return self.generic("".join(words), depth)
+                return self.read_generic("".join(words), depth)
             if token.startswith(("//", "#")):
                 break
             words.append(token)
@@ -131,19 +131,19 @@ class _Reader:
         self.typed += not shape.is_example
         return shape
 
-    def listed(self, shape: Shape) -> Shape:
+    def wrap_in_list(self, shape: JsonShape) -> JsonShape:
         """Return a shape, or a list of it where `[]` follows, as in `{id: number}[]`."""
         while self.at + 1 < len(self.tokens) and self.tokens[self.at : self.at + 2] == ["[", "]"]:
             self.at += 2
             self.typed += 1
-            shape = Shape(frozenset({"array"}), items=shape)
+            shape = JsonShape(frozenset({"array"}), items=shape)
         return shape
 
-    def object(self, depth: int) -> Shape:
+    def object(self, depth: int) -> JsonShape:
         """Read the keys and the values between braces."""
         self.at += 1
-        shape = Shape(kinds=frozenset({"object"}))
-        last: Shape | None = None
+        shape = JsonShape(kinds=frozenset({"object"}))
+        last: JsonShape | None = None
         while (token := self.peek()) != "}":
             if token in (",", ";", "...", "…"):
                 self.typed += token in ("...", "…")
@@ -197,10 +197,10 @@ class _Reader:
         is_named = "<" not in name and (is_quoted or (len(words) == 1 and not self.has_quoted_keys))
         return bare, is_named, is_optional, remark
 
-    def array(self, depth: int) -> Shape:
+    def array(self, depth: int) -> JsonShape:
         """Read the items between brackets."""
         self.at += 1
-        items: list[Shape] = []
+        items: list[JsonShape] = []
         while (token := self.peek()) != "]":
             if token in (",", ";", "...", "…") or token.startswith(("//", "#")):
                 self.typed += token in ("...", "…")
@@ -211,27 +211,27 @@ class _Reader:
                 if self.at == start:  # the closing bracket of something else
                     raise _UnreadableError
         self.at += 1
-        return Shape(kinds=frozenset({"array"}), items=_union(items) if items else None)
+        return JsonShape(kinds=frozenset({"array"}), items=_union(items) if items else None)
 
-    def generic(self, name: str, depth: int) -> Shape:
+    def read_generic(self, name: str, depth: int) -> JsonShape:
         """Read the parameters of a type: `list[str]`, `string[]`, `Optional[int]`."""
         start = self.at + 1
-        inner = self.array(depth).items or Shape()
+        inner = self.array(depth).items or JsonShape()
         self.typed += 1
         base = name.strip().casefold()
         if base == "literal" or _ONE_OF.fullmatch(base):
             listed = [each for each in self.tokens[start : self.at - 1] if each not in ",|"]
-            return Shape(choices=cleaned_choices(listed))
+            return JsonShape(choices=cleaned_choices(listed))
         if base in ("optional", "union"):
             return inner
         if base.startswith(("dict", "map", "record")):
-            return Shape(kinds=frozenset({"object"}))
+            return JsonShape(kinds=frozenset({"object"}))
         if base in KINDS and KINDS[base] != "array":
             inner = shape_of_words(base)
-        return Shape(kinds=frozenset({"array"}), items=inner)
+        return JsonShape(kinds=frozenset({"array"}), items=inner)
 
 
-def shape_of_words(text: str) -> Shape:
+def shape_of_words(text: str) -> JsonShape:
     """Return the shape that a type, a choice, a form of date or an example describes."""
     text = text.strip(" \t=")
     base, bracket, remark = text.partition("(")
@@ -241,7 +241,7 @@ def shape_of_words(text: str) -> Shape:
         return shape
     inner = text.strip(_QUOTES + " <>")
     is_quoted = text[:1] in _QUOTES
-    shape = Shape(is_quote=bool(_VERBATIM.search(text)))
+    shape = JsonShape(is_quote=bool(_VERBATIM.search(text)))
     if not inner or inner in ("...", "…"):
         return shape
     form = FORM.search(inner)
@@ -253,16 +253,16 @@ def shape_of_words(text: str) -> Shape:
         kind = KINDS.get(found["t"].casefold(), "boolean")
         shape.kinds = frozenset({kind})
         if kind == "array" and (part := _OF.match(inner, found.end())):
-            shape.items = Shape(kinds=frozenset({KINDS[part["t"].casefold()]}))
+            shape.items = JsonShape(kinds=frozenset({KINDS[part["t"].casefold()]}))
         add_remark(shape, inner[found.end() :])
         return shape
     shape.choices = choices_of(text)
     if shape.choices or text.startswith("<"):
         return shape
     if re.fullmatch(r"-?\d+(?:\.\d+)?", text):
-        return Shape(kinds=frozenset({"number"}), choices=(text,), is_example=True)
+        return JsonShape(kinds=frozenset({"number"}), choices=(text,), is_example=True)
     if inner in ("true", "false"):
-        return Shape(kinds=frozenset({"boolean"}), is_example=not is_quoted)
+        return JsonShape(kinds=frozenset({"boolean"}), is_example=not is_quoted)
     if is_quoted:
         shape.kinds, shape.choices = frozenset({"string"}), (inner.casefold(),)
         shape.is_example = True
@@ -274,7 +274,7 @@ def shape_of_words(text: str) -> Shape:
     return shape
 
 
-def _union(options: list[Shape]) -> Shape:
+def _union(options: list[JsonShape]) -> JsonShape:
     """Return the shape of values that have any of several shapes."""
     if len(options) == 1:
         only = options[0]
@@ -293,7 +293,7 @@ def _union(options: list[Shape]) -> Shape:
         only.kinds |= {"null"} if only.kinds and nullable else frozenset()
         return only
     is_listed = bool(options) and all(each.choices for each in options)
-    merged = Shape()
+    merged = JsonShape()
     if is_listed:
         merged.choices = tuple(word for each in options for word in each.choices)
         if all(each.kinds == {"string"} for each in options):
@@ -359,7 +359,7 @@ _GOES_ON: Final = re.compile(  # text that makes a type a description, such as `
 )
 
 
-def add_remark(shape: Shape | None, text: str) -> None:
+def add_remark(shape: JsonShape | None, text: str) -> None:
     """Add the content of a remark to a shape, such as `(integer)` or `one of "a", "b"`."""
     if shape is None:
         return
@@ -370,7 +370,7 @@ def add_remark(shape: Shape | None, text: str) -> None:
         kind = KINDS.get(found["t"].casefold(), "boolean")
         shape.kinds = frozenset({kind})
         if kind == "array" and (part := _OF.match(remark, found.end())):
-            shape.items = Shape(kinds=frozenset({KINDS[part["t"].casefold()]}))
+            shape.items = JsonShape(kinds=frozenset({KINDS[part["t"].casefold()]}))
     if not shape.form and not shape.kinds - {"string"}:
         form = FORM.search(remark)
         if form and len(form[0].strip()) > 3:
@@ -381,7 +381,7 @@ def add_remark(shape: Shape | None, text: str) -> None:
     shape.is_quote |= bool(_VERBATIM.search(remark))
 
 
-def templates_in(text: str) -> Iterator[Shape]:
+def templates_in(text: str) -> Iterator[JsonShape]:
     """Yield the shapes of the templates and JSON Schemas of a text, at most `MAX_BLOCKS`.
 
     If a template is that of each value or entry, an object or a list of it is yielded before it.
@@ -398,9 +398,9 @@ def templates_in(text: str) -> Iterator[Shape]:
         if _is_nested(before):
             continue
         if _EACH.search(before):
-            yield Shape(frozenset({"object"}), others=shape)
+            yield JsonShape(frozenset({"object"}), others=shape)
         if _EACH.search(before) or _LIST_OF.search(before):
-            yield Shape(frozenset({"array"}), items=shape)
+            yield JsonShape(frozenset({"array"}), items=shape)
             shape = replace(shape, is_placed=True)
         yield shape
 
@@ -421,7 +421,7 @@ def _end(text: str, start: int) -> int:
     return start + 1
 
 
-def _read(block: str, before: str) -> Shape | None:
+def _read(block: str, before: str) -> JsonShape | None:
     """Return the shape of a block; None if it is data or no JSON."""
     if '"properties"' in block or '"items"' in block:
         try:
@@ -433,7 +433,7 @@ def _read(block: str, before: str) -> Shape | None:
             schema = inner if isinstance(inner, dict) else schema
             if isinstance(schema.get("properties"), dict) or schema.get("type") == "array":
                 return shape_of_schema(schema)
-    reader = _Reader(block)
+    reader = _TemplateReader(block)
     try:
         shape = reader.value(0)
     except _UnreadableError:

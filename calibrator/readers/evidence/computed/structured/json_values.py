@@ -21,7 +21,7 @@ from calibrator.readers.evidence.computed.calendar.reading import (
     dates_in,
     times_in,
 )
-from calibrator.readers.evidence.computed.structured.json_requests import Request
+from calibrator.readers.evidence.computed.structured.json_requests import JsonRequest
 from calibrator.readers.evidence.computed.structured.json_shapes import MAX_DEPTH, plain_key
 from calibrator.readers.evidence.computed.structured.json_sources import (
     is_converted,
@@ -96,7 +96,7 @@ COPIED: Final = re.compile(
 _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 
 
-class Source:
+class SourceText:
     """A text with the forms of it that a look-up of values needs."""
 
     def __init__(self, text: str) -> None:
@@ -108,22 +108,22 @@ class Source:
         return f" {plain_words(self.text)} "
 
     @cached_property
-    def known(self) -> frozenset[str]:
+    def vocabulary(self) -> frozenset[str]:
         """The set of the words."""
         return frozenset(self.words.split())
 
     @cached_property
     def stems(self) -> frozenset[str]:
         """The beginnings of the words."""
-        return frozenset(word[:4] for word in self.known if len(word) > 3)
+        return frozenset(word[:4] for word in self.vocabulary if len(word) > 3)
 
     @cached_property
-    def inflected(self) -> frozenset[str]:
+    def word_stems(self) -> frozenset[str]:
         """The words with and without their last letters."""
-        return frozenset().union(*map(stems_of, self.known))
+        return frozenset().union(*map(stems_of, self.vocabulary))
 
     @cached_property
-    def joined(self) -> str:
+    def joined_words(self) -> str:
         """The letters and digits without anything between them."""
         return self.words.replace(" ", "")
 
@@ -141,7 +141,7 @@ class Source:
             if len(found[0]) <= 30:
                 values.add(Fraction(int(found[0])))
         for word, value in _AMOUNTS.items():
-            if word in self.known:
+            if word in self.vocabulary:
                 values.add(value)
         return frozenset(values)
 
@@ -213,19 +213,19 @@ def objects_in(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
             yield from objects_in(part, depth + 1)
 
 
-def fault_of_quotes(value: Any, source: Source, request: Request) -> str | None:
+def fault_of_quotes(value: Any, source: SourceText, request: JsonRequest) -> str | None:
     """Describe a quotation that is not word for word in the text, or return None."""
     if not any(part.is_quote for shape in request.shapes for _, part in shape.parts()):
         return None
     for _, (path, leaf) in zip(range(MAX_VALUES), leaves(value), strict=False):
-        shape = request.at(path)
+        shape = request.shape_at(path)
         is_quote = shape is not None and shape.is_quote and isinstance(leaf, str)
         if is_quote and f" {plain_words(leaf)} " not in source.words:
             return f'"{path[-1]}" is not word for word in the text'
     return None
 
 
-def fault_of_values(value: Any, source: Source, request: Request, wish: str) -> str | None:
+def fault_of_values(value: Any, source: SourceText, request: JsonRequest, wish: str) -> str | None:
     """Describe a value that is not from the text, or return None.
 
     `wish` is the request for JSON.
@@ -241,12 +241,12 @@ def fault_of_values(value: Any, source: Source, request: Request, wish: str) -> 
 
 
 def fault_of_value(
-    path: tuple[str, ...], leaf: Any, source: Source, request: Request, *, is_verbatim: bool
+    path: tuple[str, ...], leaf: Any, source: SourceText, request: JsonRequest, *, is_verbatim: bool
 ) -> str | None:
     """Describe how a value differs from everything in the text for its key, or return None."""
     key = path[-1] if path else ""
     plain = plain_key(key)
-    shape = request.at(path)
+    shape = request.shape_at(path)
     if isinstance(leaf, bool) or (shape is not None and shape.choices):
         return None
     if leaf is None or leaf == "":
@@ -262,7 +262,7 @@ def fault_of_value(
     return _string_fault(key, plain, leaf, source, is_verbatim=is_verbatim)
 
 
-def _absence_fault(key: str, plain: str, source: Source) -> str | None:
+def _absence_fault(key: str, plain: str, source: SourceText) -> str | None:
     if plain in ("email", "emailaddress", "mail", "contactemail", "customeremail"):
         found = set(map(str.casefold, _EMAIL.findall(source.text[:20_000])))
         if len(found) == 1:
@@ -270,7 +270,7 @@ def _absence_fault(key: str, plain: str, source: Source) -> str | None:
     return None
 
 
-def may_be_computed(plain: str, source: Source) -> bool:
+def may_be_computed(plain: str, source: SourceText) -> bool:
     """Return whether the value of a key may follow from the text without being in it."""
     if plain == "age":
         return (
@@ -280,7 +280,7 @@ def may_be_computed(plain: str, source: Source) -> bool:
     return _COMPUTED.search(plain) is not None
 
 
-def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | None:
+def _number_fault(key: str, plain: str, leaf: float, source: SourceText) -> str | None:
     """Return the fault of a number that the text does not have, or None."""
     if FREE.search(plain) or leaf in (0, 1):
         return None
@@ -306,7 +306,7 @@ def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | No
 
 
 def _string_fault(
-    key: str, plain: str, leaf: str, source: Source, *, is_verbatim: bool
+    key: str, plain: str, leaf: str, source: SourceText, *, is_verbatim: bool
 ) -> str | None:
     """Return the fault of a string that the text does not have, or None."""
     if len(leaf) > 2000:
@@ -321,7 +321,7 @@ def _string_fault(
     if not words or f" {words} " in source.words:
         return None
     joined = words.replace(" ", "")
-    if len(joined) > 3 and joined in source.joined:
+    if len(joined) > 3 and joined in source.joined_words:
         return None
     if is_absence(leaf):
         return None
@@ -331,13 +331,13 @@ def _string_fault(
         not is_verbatim or plain.endswith(("type", "category", "status", "range"))
     ):
         return None
-    dated = _dated(leaf, plain, source)
+    dated = _is_other_date(leaf, plain, source)
     if dated is not None:
         return f'"{key}" is {leaf[:60]}, which is not in the text' if dated else None
     return _words_fault(key, plain, leaf, words, source, is_verbatim=is_verbatim)
 
 
-def _dated(leaf: str, plain: str, source: Source) -> bool | None:
+def _is_other_date(leaf: str, plain: str, source: SourceText) -> bool | None:
     """Return whether a date or time differs from all those of the text; None if it is neither."""
     dates = dates_in(leaf)
     times = times_in(leaf)
@@ -364,7 +364,7 @@ def _dated(leaf: str, plain: str, source: Source) -> bool | None:
     return None
 
 
-def _is_other_time(times: list[FoundTime], plain: str, source: Source) -> bool:
+def _is_other_time(times: list[FoundTime], plain: str, source: SourceText) -> bool:
     """Return whether a time of day is none of those that the text states."""
     if {time.minutes % HALF_DAY for time in times} & source.times:
         return False
@@ -378,7 +378,7 @@ def _is_other_time(times: list[FoundTime], plain: str, source: Source) -> bool:
 
 
 def _words_fault(
-    key: str, plain: str, leaf: str, words: str, source: Source, *, is_verbatim: bool
+    key: str, plain: str, leaf: str, words: str, source: SourceText, *, is_verbatim: bool
 ) -> str | None:
     """Return the fault of words that the text lacks, in any order or form, or None."""
     parts = words.split()
@@ -401,9 +401,9 @@ def _words_fault(
         if digits in known or digits[-7:] in known:
             return None
         return f'"{key}" is {leaf[:60]}, which is not in the text'
-    missing = [part for part in parts if part not in source.known]
+    missing = [part for part in parts if part not in source.vocabulary]
     if not is_verbatim:
-        missing = [part for part in missing if not stems_of(part) & source.inflected]
+        missing = [part for part in missing if not stems_of(part) & source.word_stems]
         if missing and is_spelled_out(leaf, source.text):
             return None
     if any(re.search(r"\d", part) for part in missing) and len(parts) <= 6 and "date" not in plain:

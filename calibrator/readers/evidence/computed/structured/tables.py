@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer, states_number
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer, states_number
 from calibrator.readers.evidence.computed.basics.numbers import number_text, numbers_in
 from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
@@ -32,7 +32,7 @@ _MIN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PromptTable:
     """A table: the names of its columns and its rows of cells."""
 
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class Table:
         return [row[at] for row in self.rows]
 
 
-def read_table(text: str) -> Table | None:
+def read_table(text: str) -> PromptTable | None:
     """Return the only table of a text; None if there is none or several.
 
     Its lines have equally many cells between pipes, tabs or commas.
@@ -74,7 +74,7 @@ def read_table(text: str) -> Table | None:
             elif bare:
                 is_in = False
         if len(rows) >= 3 and blocks == 1 and len(rows) <= MAX_ROWS:
-            return Table(rows[0], tuple(rows[1:]))
+            return PromptTable(rows[0], tuple(rows[1:]))
     return None
 
 
@@ -91,7 +91,7 @@ def verify_tables(exchange: Exchange) -> Verdict | None:
     table = read_table(source)
     if table is None:
         return None
-    return _lookup(table, question, exchange.reply) or _computed(table, question, exchange.reply)
+    return _lookup(table, question, exchange.reply) or _compute(table, question, exchange.reply)
 
 
 def _question(exchange: Exchange) -> str | None:
@@ -113,7 +113,7 @@ def _words(text: str) -> set[str]:
     }
 
 
-def _column(table: Table, phrase: str) -> int | None:
+def _column(table: PromptTable, phrase: str) -> int | None:
     """Return the index of the only column that has all the words of a phrase, or None."""
     wanted = _words(phrase)
     if not wanted:
@@ -175,7 +175,7 @@ _CELL: Final = re.compile(
 )
 
 
-def _computed(table: Table, question: str, reply: str) -> Verdict | None:
+def _compute(table: PromptTable, question: str, reply: str) -> Verdict | None:
     """Judge a sum, an average, an extreme value or a count of rows; None if it is not clear."""
     found = _VALUE.match(question)
     if found:
@@ -193,18 +193,20 @@ def _computed(table: Table, question: str, reply: str) -> Verdict | None:
         else:
             value = max(values) if re.fullmatch(_MAX, kind) else min(values)
         reason = f"the {kind} of {table.names[at]} is {number_text(value)}"
-        return Answer(reason, "table", value, is_rough=kind in ("average", "mean")).verdict(reply)
+        return RightAnswer(reason, "table", value, is_rough=kind in ("average", "mean")).verdict(
+            reply
+        )
     found = _ROWS.match(question)
-    return _counted(table, found, reply) if found else None
+    return _count_rows(table, found, reply) if found else None
 
 
-def _has_total(table: Table) -> bool:
+def _has_total(table: PromptTable) -> bool:
     return any(
         re.match(r"^(?:total|sum|average|all)\b", row[0], re.IGNORECASE) for row in table.rows
     )
 
 
-def _counted(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
+def _count_rows(table: PromptTable, found: re.Match[str], reply: str) -> Verdict | None:
     """Judge the number of all rows, or of those beyond a limit; None if it is not clear."""
     if _has_total(table):
         return None
@@ -214,7 +216,7 @@ def _counted(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
         if len(set(table.column(0))) != len(table.rows):
             return None
         count = len(table.rows)
-        return Answer(f"the table has {count} rows", "table", Fraction(count)).verdict(reply)
+        return RightAnswer(f"the table has {count} rows", "table", Fraction(count)).verdict(reply)
     at = _column(table, found["col"]) if found["col"].strip() else None
     if at is None:
         return None
@@ -230,10 +232,10 @@ def _counted(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
         count = sum(value > limit for value in values)
     else:
         count = sum(value < limit for value in values)
-    return Answer(f"{count} rows match", "table", Fraction(count), (limit,)).verdict(reply)
+    return RightAnswer(f"{count} rows match", "table", Fraction(count), (limit,)).verdict(reply)
 
 
-def _lookup(table: Table, question: str, reply: str) -> Verdict | None:
+def _lookup(table: PromptTable, question: str, reply: str) -> Verdict | None:
     """Judge the value of a cell, or the row with an extreme value; None if it is not clear."""
     found = _EXTREME.match(question)
     if found:
@@ -266,8 +268,8 @@ def _states_cell(reply: str, cell: str, others: set[str], reason: str) -> Verdic
     if len(numbers) == 1 and _numeric([cell]):
         is_right = states_number(reply, numbers[0].value)
         return None if is_right is None else Verdict(is_right, reason, "table")
-    said = _spaced(reply)
-    plain = {other: _spaced(other) for other in others | {cell}}
+    said = _space_words(reply)
+    plain = {other: _space_words(other) for other in others | {cell}}
     if not plain[cell].strip():
         return None
     wrong = [
@@ -283,12 +285,12 @@ def _states_cell(reply: str, cell: str, others: set[str], reason: str) -> Verdic
     return Verdict(False, reason, "table") if wrong else None
 
 
-def _spaced(text: str) -> str:
+def _space_words(text: str) -> str:
     """Return the words of a text in lower case, each between single spaces."""
     return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
-def _extreme(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
+def _extreme(table: PromptTable, found: re.Match[str], reply: str) -> Verdict | None:
     """Judge the name of the row with the largest or smallest value; None for a tie."""
     row_at = _column(table, found["row"]) if found["row"].strip() else 0
     if row_at is None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.numbers import number_text
 from calibrator.readers.evidence.computed.sums.expressions import read_expression
 
@@ -84,7 +84,7 @@ _AS_DECIMAL: Final = re.compile(
 )
 
 
-def _fractions(text: str) -> Answer | None:
+def _fractions(text: str) -> RightAnswer | None:
     """Compute a simplified fraction, or a decimal as a fraction or the reverse.
 
     None for another question.
@@ -92,11 +92,11 @@ def _fractions(text: str) -> Answer | None:
     found = _SIMPLIFY.match(text)
     if found and int(found["b"]):
         value = Fraction(int(found["a"]), int(found["b"]))
-        return Answer(f"{found['a']}/{found['b']} = {value}", "arithmetic", value)
+        return RightAnswer(f"{found['a']}/{found['b']} = {value}", "arithmetic", value)
     found = _AS_FRACTION.match(text)
     if found:
         value = Fraction(found["a"])
-        return Answer(f"{found['a']} = {value}", "arithmetic", value)
+        return RightAnswer(f"{found['a']} = {value}", "arithmetic", value)
     found = _AS_DECIMAL.match(text)
     if not found:
         return None
@@ -106,7 +106,7 @@ def _fractions(text: str) -> Answer | None:
     is_share = found["k"].casefold().startswith("percent")
     value = read.value * 100 if is_share else read.value
     shown = f"{found['a']} is {number_text(value)}{' %' if is_share else ''}"
-    return Answer(shown, "arithmetic", value, (read.value, *read.numbers) if is_share else ())
+    return RightAnswer(shown, "arithmetic", value, (read.value, *read.numbers) if is_share else ())
 
 
 _EQUATION: Final = re.compile(
@@ -145,7 +145,7 @@ def _linear(text: str, name: str) -> tuple[Fraction, Fraction] | None:
     return factor, constant
 
 
-def _equation(text: str) -> Answer | None:
+def _equation(text: str) -> RightAnswer | None:
     """Solve a linear equation with one unknown; None for another question."""
     found = _EQUATION.match(text)
     if not found:
@@ -157,7 +157,7 @@ def _equation(text: str) -> Answer | None:
     if not name or left is None or right is None or left[0] == right[0]:
         return None
     value = (right[1] - left[1]) / (left[0] - right[0])
-    return Answer(f"{name} = {number_text(value)}", "arithmetic", value)
+    return RightAnswer(f"{name} = {number_text(value)}", "arithmetic", value)
 
 
 _L: Final = (
@@ -181,7 +181,7 @@ _FIGURE: Final = re.compile(
 )
 
 
-def _figure(text: str) -> Answer | None:
+def _figure(text: str) -> RightAnswer | None:
     """Compute the area or perimeter of a plane figure; None for another question."""
     found = _FIGURE.match(text)
     if not found:
@@ -201,19 +201,19 @@ def _figure(text: str) -> Answer | None:
     elif figure == "circle" and second is None:
         radius = first / 2 if "diameter" in text.casefold() else first
         exact = radius * radius if what == "area" else 2 * radius
-        answer = Answer("", "arithmetic", exact * Fraction(math.pi), (first,), is_rough=True)
+        answer = RightAnswer("", "arithmetic", exact * Fraction(math.pi), (first,), is_rough=True)
         shown = f"the {what} is {number_text(exact)}π, {number_text(exact * Fraction(math.pi), 2)}"
         return replace(answer, reason=shown, exact_pi=exact)
     if value is None or (what == "volume" and figure != "cube"):
         return None
     known = () if value in (first, second) else (first, second or first)
-    return Answer(f"the {what} is {number_text(value)}", "arithmetic", value, known)
+    return RightAnswer(f"the {what} is {number_text(value)}", "arithmetic", value, known)
 
 
-_FORMS: Final[tuple[Callable[[str], Answer | None], ...]] = (_fractions, _equation, _figure)
+_FORMS: Final[tuple[Callable[[str], RightAnswer | None], ...]] = (_fractions, _equation, _figure)
 
 
-def about_equations(text: str, is_comma_decimal: bool = False) -> Answer | None:
+def about_equations(text: str, is_comma_decimal: bool = False) -> RightAnswer | None:
     """Compute the answer to a question about fractions, an equation or a figure, or return None."""
     if len(text) > 200 or is_comma_decimal:
         return None

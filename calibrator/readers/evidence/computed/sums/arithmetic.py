@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer, is_comma_language
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer, is_comma_language
 from calibrator.readers.evidence.computed.basics.numbers import number_text
 from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
@@ -24,10 +24,10 @@ from calibrator.readers.evidence.computed.sums.lists import about_lists
 from calibrator.readers.evidence.computed.sums.percentages import about_percentages, amount
 from calibrator.readers.evidence.computed.sums.problems import about_amounts
 from calibrator.readers.evidence.computed.sums.steps import about_steps
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 from calibrator.text.looking_for import letters_in
 
-Form = Callable[[str, bool], Answer | None]
+Form = Callable[[str, bool], RightAnswer | None]
 MAX_QUESTION: Final = 400  # characters of a question
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜÀ-Ý¿¡0-9])|(?<=[?!])\s+|\n+")
 _FORMAT: Final = re.compile(
@@ -61,7 +61,7 @@ _TAIL_WORDS: Final = word_set(
     "is equals equal to come make makes give in total altogether exactly ergibt ergeben as a"
     " decimal whole number numbers"
 )
-_ROUND: Final = guarded(
+_ROUND: Final = compile_guarded(
     r",?\s*\(?\b(?:and )?(?:please )?(?:round(?:ed|ing)?(?: (?:it|your answer|the (?:answer"
     r"|result)|off|up or down))?"
     r"(?: to)?|correct to|to|auf|gerundet auf|redondeado a|arrondi à)\s+(?:the )?"
@@ -81,7 +81,7 @@ _UNITS: Final = {
     "cent": Fraction(1, 100), "thousandth": Fraction(1, 1000),
 }  # fmt: skip
 _NUMERALS: Final = frozenset(("hexadecimal", "hex", "binary", "roman", "octal"))
-_NUMBERISH: Final = guarded(
+_NUMBERISH: Final = compile_guarded(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten"
     r"|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres"
     r"|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred"
@@ -102,7 +102,7 @@ def verify_arithmetic(exchange: Exchange) -> Verdict | None:
     return None if answer is None else answer.verdict(exchange.reply, is_comma)
 
 
-def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
+def compute(question: str, is_comma_decimal: bool = False) -> RightAnswer | None:
     """Compute the answer to a question on one line, or return None."""
     rounding = re.match(
         r"^(?:what is |please )?round (?P<a>-?[\d.,]+)(?= )", question, re.IGNORECASE
@@ -113,7 +113,7 @@ def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
         if value is None:
             return None
         known = (value,)
-        return _rounded(Answer(number_text(value, 8), "arithmetic", value, known), digits)
+        return _round_answer(RightAnswer(number_text(value, 8), "arithmetic", value, known), digits)
     rounded = _ROUND.sub("", question) if digits else question
     parts = [part for part in _SENTENCE.split(rounded) if part.strip(" .?!")]
     asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
@@ -125,11 +125,11 @@ def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
             continue
         answer = form(main, is_comma_decimal)
         if answer is not None:
-            return _rounded(answer, digits) if digits else answer
+            return _round_answer(answer, digits) if digits else answer
     return None
 
 
-_LATER_LEAD: Final = guarded(
+_LATER_LEAD: Final = compile_guarded(
     r"(?:[:,;–—-]|\bthat|\bso|\bis,)\s+(?=(?:what(?:'s| is)|how"
     r" much is|calculate|compute)\b)",
     re.IGNORECASE,
@@ -144,7 +144,7 @@ def _from_lead(text: str) -> str:
     return text[found.end() :]
 
 
-def _rounded(answer: Answer, asked: re.Match[str]) -> Answer | None:
+def _round_answer(answer: RightAnswer, asked: re.Match[str]) -> RightAnswer | None:
     """Round an answer to the places or the unit that the question asks for."""
     if answer.number is None:
         return answer
@@ -157,7 +157,7 @@ def _rounded(answer: Answer, asked: re.Match[str]) -> Answer | None:
     return with_step(answer, step)
 
 
-def with_step(answer: Answer, step: Fraction) -> Answer:
+def with_step(answer: RightAnswer, step: Fraction) -> RightAnswer:
     """Return an answer rounded to a multiple of a step, half away from zero."""
     number = answer.number or Fraction(0)
     whole = abs(number) / step
@@ -170,7 +170,7 @@ def with_step(answer: Answer, step: Fraction) -> Answer:
     return replace(answer, number=nearest, reason=reason, is_rounded=True)
 
 
-def _expression(text: str, is_comma: bool) -> Answer | None:
+def _expression(text: str, is_comma: bool) -> RightAnswer | None:
     """Compute a question that is one arithmetic expression, with or without words around it.
 
     None for another question.
@@ -205,13 +205,13 @@ def _has_operation(text: str, read: Expression) -> bool:
     return True
 
 
-def _sum_answer(shown: str, read: Expression) -> Answer:
+def _sum_answer(shown: str, read: Expression) -> RightAnswer:
     is_simple = bool(re.fullmatch(r"[\d\s.,+*/×x·÷^()−-]+", shown))
     text = f"{shown} {'=' if is_simple else 'is'} {number_text(read.value)}"
-    return Answer(text, "arithmetic", read.value, tuple(read.numbers))
+    return RightAnswer(text, "arithmetic", read.value, tuple(read.numbers))
 
 
-def _powers(text: str, is_comma: bool) -> Answer | None:
+def _powers(text: str, is_comma: bool) -> RightAnswer | None:
     """Compute a root with a degree, such as the 5th root of 32."""
     found = re.match(
         r"^(?:what(?:'s| is) )?(?:the )?(?P<n>\d{1,2})(?:th|rd|nd) root of (?P<a>[\d.,]+)[?.\s]*$",
@@ -226,7 +226,7 @@ def _powers(text: str, is_comma: bool) -> Answer | None:
         root = Fraction(round(float(value) ** (1 / degree)))
         if root**degree != value:
             root = Fraction(float(value) ** (1 / degree)) if degree > 3 else root_of(value, degree)
-        return Answer(
+        return RightAnswer(
             f"the {degree}th root of {number_text(value)} is {number_text(root)}",
             "arithmetic",
             root,

@@ -17,12 +17,12 @@ from calibrator.readers.evidence.computed.calendar.reading import (
 )
 from calibrator.readers.evidence.computed.sums.units import Conversion, quantities_in
 from calibrator.readers.evidence.finding import Finding
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_REPLY: Final = 4_000  # characters
 OFF: Final = Fraction(1, 10)  # of a conversion, which people round
 DEGREES: Final = 6  # of a temperature
-_HAS_UNITS: Final = guarded(
+_HAS_UNITS: Final = compile_guarded(
     r"°|\b(?:km|kms|kg|cm|mm|oz|lbs?|ml|mph|miles?|ounces?|pounds?|grams?|cups?|inch(?:es)?|feet"
     r"|foot|yards?|lit(?:er|re)s?|gallons?|fahrenheit|celsius|met(?:er|re)s?|kilomet(?:er|re)s?)\b",
     re.IGNORECASE,
@@ -55,13 +55,15 @@ _OTHER_ROW: Final = re.compile(
     r"|income|zwischensumme|rest|tax|vat|change)\b|[-–]\s?[$€£]|\d\s?[-–]\s?[$€£]?\d",
     re.IGNORECASE,
 )
-_LIMIT: Final = guarded(
+_LIMIT: Final = compile_guarded(
     r"\bbudget\b[^.?!\n\d]{0,30}?(?P<a>[$€£]\s?\d[\d,]*|\d[\d.,]*\s?(?:€|euros?|dollars|pounds))"
     r"|\b(?:under|at most|no more than|max(?:imum)?(?: of)?|up to|within|spend|maximal|höchstens"
     r"|máximo|como mucho|au (?:plus|maximum)|moins de) (?P<b>[$€£]\s?\d[\d,]*|\d[\d.,]*\s?€)",
     re.IGNORECASE,
 )
-_IS_WRONG: Final = guarded(r"\b(?:not|wrong|incorrect|mistake|instead of|myth)\b", re.IGNORECASE)
+_IS_WRONG: Final = compile_guarded(
+    r"\b(?:not|wrong|incorrect|mistake|instead of|myth)\b", re.IGNORECASE
+)
 
 
 def suspect_claim(exchange: Exchange) -> Finding | None:

@@ -219,33 +219,33 @@ class _Parser:
             term = self.product()
             if self.tokens[self.at - 1] == "%" and self.at - start == 2:
                 raise ExpressionError("what a percentage is added to is ambiguous")
-            value = _bounded(value + term if sign == "+" else value - term)
+            value = _check_size(value + term if sign == "+" else value - term)
         return value
 
     def product(self) -> Fraction:
         """Return the value of factors that are multiplied or divided."""
-        value = self.signed()
+        value = self.signed_factor()
         while True:
             if sign := self._take("*/~"):
-                factor = self.signed()
+                factor = self.signed_factor()
                 if sign == "*":
-                    value = _bounded(value * factor)
+                    value = _check_size(value * factor)
                 elif sign == "/":
-                    value = _bounded(value / factor)
+                    value = _check_size(value / factor)
                 else:
                     value = value % factor
             elif self._next() == "(":  # 2(3 + 4)
-                value = _bounded(value * self.power())
+                value = _check_size(value * self.power())
             else:
                 return value
 
-    def signed(self) -> Fraction:
+    def signed_factor(self) -> Fraction:
         """Return the value of a factor that may have a sign."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError("nested too deeply")
         sign = self._take("+-")
-        value = self.signed() if sign else self.portion()
+        value = self.signed_factor() if sign else self.portion()
         self.depth -= 1
         return -value if sign == "-" else value
 
@@ -253,14 +253,14 @@ class _Parser:
         """Return the value of a share of something: 15 % of 240."""
         value = self.power()
         if self._take("@"):
-            return _bounded(value * self.portion())
+            return _check_size(value * self.portion())
         return value
 
     def power(self) -> Fraction:
         """Return the value of a power; exponents associate to the right."""
         base = self.postfix()
         if self._take("^"):
-            return power_of(base, self.signed())
+            return power_of(base, self.signed_factor())
         return base
 
     def postfix(self) -> Fraction:
@@ -300,7 +300,7 @@ class _Parser:
         raise ExpressionError("a number is missing")
 
 
-def _bounded(value: Fraction) -> Fraction:
+def _check_size(value: Fraction) -> Fraction:
     if value.numerator.bit_length() + value.denominator.bit_length() > MAX_BITS:
         raise ExpressionError("the result is too large")
     return value

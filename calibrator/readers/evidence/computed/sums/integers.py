@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import isqrt
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.numbers import digits_for_words, number_text
 from calibrator.readers.evidence.computed.sums.expressions import read_expression
 from calibrator.readers.evidence.computed.sums.numerals import about_numerals
@@ -44,7 +44,7 @@ _PROPERTY: Final = re.compile(
 )
 
 
-def _property(text: str) -> Answer | None:
+def _property(text: str) -> RightAnswer | None:
     """Compute whether a number is prime, even, a square, or divisible by another.
 
     None for another question.
@@ -60,14 +60,14 @@ def _property(text: str) -> Answer | None:
         if int(by) == 0:
             return None
         is_true = number % int(by) == 0
-        return Answer(
+        return RightAnswer(
             f"{number} is {'' if is_true else 'not '}divisible by {by}",
             "arithmetic",
             is_yes=is_true,
         )
     if "square" in what:
         is_true = isqrt(number) ** 2 == number
-        return Answer(
+        return RightAnswer(
             f"{number} is {'' if is_true else 'not '}a square", "arithmetic", is_yes=is_true
         )
     choice = re.search(
@@ -80,13 +80,15 @@ def _property(text: str) -> Answer | None:
         prime = is_prime(number)
         named = "prime" if prime else "not prime"
         if choice:
-            return Answer(
+            return RightAnswer(
                 f"{number} is {named}",
                 "arithmetic",
                 words=("prime",) if prime else ("composite", "not prime", "not a prime"),
                 others=("composite",) if prime else (),
             )
-        return Answer(f"{number} is {named}", "arithmetic", is_yes=prime != (what == "composite"))
+        return RightAnswer(
+            f"{number} is {named}", "arithmetic", is_yes=prime != (what == "composite")
+        )
     even = number % 2 == 0
     named = "even" if even else "odd"
     is_even_asked = what in ("even", "gerade", "par", "pair")
@@ -94,8 +96,8 @@ def _property(text: str) -> Answer | None:
         right, wrong = (("even", "gerade", "par", "pair"), ("odd", "ungerade", "impar", "impair"))[
             :: 1 if even else -1
         ]
-        return Answer(f"{number} is {named}", "arithmetic", words=right, others=wrong)
-    return Answer(f"{number} is {named}", "arithmetic", is_yes=even == is_even_asked)
+        return RightAnswer(f"{number} is {named}", "arithmetic", words=right, others=wrong)
+    return RightAnswer(f"{number} is {named}", "arithmetic", is_yes=even == is_even_asked)
 
 
 _PRIME_LIST: Final = re.compile(
@@ -135,7 +137,7 @@ _NTH: Final = re.compile(
 )
 
 
-def _nth(text: str) -> Answer | None:
+def _nth_number(text: str) -> RightAnswer | None:
     """Compute the nth prime, square, even or odd number; None for another question."""
     found = _NTH.match(text)
     if not found or found["what"].casefold().startswith("fib"):
@@ -152,13 +154,13 @@ def _nth(text: str) -> Answer | None:
         )
         left -= is_member
     return (
-        Answer(f"it is {at}", "arithmetic", Fraction(at), (Fraction(int(found["n"])),))
+        RightAnswer(f"it is {at}", "arithmetic", Fraction(at), (Fraction(int(found["n"])),))
         if not left
         else None
     )
 
 
-def _series(text: str) -> Answer | None:
+def _series(text: str) -> RightAnswer | None:
     """Compute the first numbers of a kind, or all of them within a range.
 
     None for another question.
@@ -194,7 +196,7 @@ def _series(text: str) -> Answer | None:
     if not 0 < len(series) <= MAX_SERIES:
         return None
     shown = ", ".join(map(str, series[:12])) + (", .." if len(series) > 12 else "")
-    return Answer(
+    return RightAnswer(
         f"they are {shown}",
         "arithmetic",
         series=tuple(map(Fraction, series)),
@@ -223,7 +225,7 @@ _NEXT: Final = re.compile(
 )
 
 
-def _factors(text: str) -> Answer | None:
+def _factors(text: str) -> RightAnswer | None:
     """Compute the divisors or the prime factors of a number; None for another question."""
     found = _FACTORS.match(text)
     if found:
@@ -235,7 +237,7 @@ def _factors(text: str) -> Answer | None:
                 return None
             divisors = [n for n in range(1, number + 1) if number % n == 0]
             return (
-                Answer(
+                RightAnswer(
                     f"the divisors of {number} are {', '.join(map(str, divisors[:20]))}",
                     "arithmetic",
                     series=tuple(map(Fraction, divisors)),
@@ -253,14 +255,14 @@ def _factors(text: str) -> Answer | None:
             return None
         count = sum(map(is_prime, range(low, min(high, 100_000))))
         known = tuple(Fraction(int(found[key])) for key in ("a", "b", "under") if found[key])
-        return Answer(f"there are {count} of them", "arithmetic", Fraction(count), known)
+        return RightAnswer(f"there are {count} of them", "arithmetic", Fraction(count), known)
     found = _NEXT.match(text)
     if not found:
         return None
-    return _next(found, text)
+    return _next_number(found, text)
 
 
-def _next(found: re.Match[str], text: str) -> Answer | None:
+def _next_number(found: re.Match[str], text: str) -> RightAnswer | None:
     """Compute the next or the previous number of a kind; None for another question."""
     start, kind = _int(found["n"]), found["kind"].casefold()
     is_up = bool(
@@ -287,7 +289,7 @@ def _next(found: re.Match[str], text: str) -> Answer | None:
             return None
         if is_member(at):
             known = [Fraction(start)] + ([Fraction(int(found["of"]))] if found["of"] else [])
-            return Answer(f"it is {at}", "arithmetic", Fraction(at), tuple(known))
+            return RightAnswer(f"it is {at}", "arithmetic", Fraction(at), tuple(known))
     return None
 
 
@@ -308,7 +310,7 @@ _IS_LARGER: Final = re.compile(
 _SMALL: Final = ("smaller", "less", "lesser", "lower", "smallest", "kleiner", "menor", "plus petit")
 
 
-def _compared(text: str) -> Answer | None:
+def _compare(text: str) -> RightAnswer | None:
     """Compute which of two numbers is the larger or the smaller; None for another question."""
     text = digits_for_words(text)
     found = _COMPARED.match(text) or _IS_LARGER.match(text)
@@ -323,7 +325,7 @@ def _compared(text: str) -> Answer | None:
     is_small = found["what"].casefold() in _SMALL
     is_first = (first.value < second.value) == is_small
     if found.re is _IS_LARGER:
-        return Answer(
+        return RightAnswer(
             f"{found['a']} is {'' if is_first else 'not '}{found['what']} than {found['b']}",
             "arithmetic",
             is_yes=is_first,
@@ -331,7 +333,7 @@ def _compared(text: str) -> Answer | None:
     right, wrong = (found["a"], found["b"]) if is_first else (found["b"], found["a"])
     right, wrong = right.rstrip(".,"), wrong.rstrip(".,")
     reason = f"{right} is {'smaller' if is_small else 'larger'} than {wrong}"
-    return Answer(reason, "arithmetic", words=(right,), others=(wrong,), is_first=True)
+    return RightAnswer(reason, "arithmetic", words=(right,), others=(wrong,), is_first=True)
 
 
 _SORT: Final = re.compile(
@@ -343,7 +345,7 @@ _SORT: Final = re.compile(
 )
 
 
-def _sorted(text: str) -> Answer | None:
+def _sort_numbers(text: str) -> RightAnswer | None:
     """Sort a list of numbers as the question asks; None for another question."""
     found = _SORT.match(text)
     if not found:
@@ -374,7 +376,7 @@ def _sorted(text: str) -> Answer | None:
     if not 3 <= len(items) <= MAX_SERIES:
         return None
     series = sorted(items, reverse=is_down)
-    return Answer(
+    return RightAnswer(
         f"in order they are {', '.join(number_text(item) for item in series[:15])}",
         "arithmetic",
         series=tuple(series),
@@ -390,7 +392,7 @@ _GOES_ON: Final = re.compile(
 )
 
 
-def _goes_on(text: str) -> Answer | None:
+def _goes_on(text: str) -> RightAnswer | None:
     """Compute the next number of an arithmetic or geometric series, or of another clear one.
 
     None for another question.
@@ -414,13 +416,24 @@ def _goes_on(text: str) -> Answer | None:
         value = items[-1] + items[-2]
     else:
         return None
-    return Answer(f"the next number is {number_text(value)}", "arithmetic", value, tuple(items))
+    return RightAnswer(
+        f"the next number is {number_text(value)}", "arithmetic", value, tuple(items)
+    )
 
 
-_FORMS: Final = (_nth, _property, _series, _factors, about_numerals, _compared, _sorted, _goes_on)
+_FORMS: Final = (
+    _nth_number,
+    _property,
+    _series,
+    _factors,
+    about_numerals,
+    _compare,
+    _sort_numbers,
+    _goes_on,
+)
 
 
-def about_integers(text: str, is_comma_decimal: bool = False) -> Answer | None:
+def about_integers(text: str, is_comma_decimal: bool = False) -> RightAnswer | None:
     """Compute the answer to a question about whole numbers, or return None."""
     text = text.strip()
     for form in _FORMS:

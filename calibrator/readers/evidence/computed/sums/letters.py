@@ -6,12 +6,12 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_QUESTION: Final = 300  # characters
-_QUICK: Final = guarded(
+_QUICK: Final = compile_guarded(
     r"how many|count|wie viele|cuántas|combien|backwards?|revers|palindrome|rückwärts|letter"
     r"|uppercase"
     r"|upper case|lowercase|lower case|spell",
@@ -71,14 +71,14 @@ def verify_letters(exchange: Exchange) -> Verdict | None:
     return None if answer is None else answer.verdict(exchange.reply)
 
 
-def about_letters(question: str) -> Answer | None:
+def about_letters(question: str) -> RightAnswer | None:
     """Compute the answer to a question about the letters of a word, or return None."""
     found = _COUNT.match(question)
     if found:
         letter = next(found[key] for key in ("c", "c2", "c3", "c4") if found[key]).casefold()
         count = found["w"].casefold().count(letter)
         shown = f'"{found["w"]}" has {count} "{letter}"'
-        return Answer(shown, "letters", Fraction(count))
+        return RightAnswer(shown, "letters", Fraction(count))
     found = _KIND.match(question)
     if found and found["kind"].casefold() != "syllables":
         word, kind = found["w"].casefold(), found["kind"].casefold()
@@ -86,15 +86,15 @@ def about_letters(question: str) -> Answer | None:
         if "y" in word and kind in ("vowels", "consonants"):
             return None
         count = {"vowels": vowels, "consonants": len(word) - vowels}.get(kind, len(word))
-        return Answer(f'"{found["w"]}" has {count} {kind}', "letters", Fraction(count))
+        return RightAnswer(f'"{found["w"]}" has {count} {kind}', "letters", Fraction(count))
     found = _WORDS_IN.match(question) or _WORDS_OF.match(question)
     if found:
         count = len(found["t"].split())
-        return Answer(f"the sentence has {count} words", "letters", Fraction(count))
-    return _spelled(question)
+        return RightAnswer(f"the sentence has {count} words", "letters", Fraction(count))
+    return _spell(question)
 
 
-def _spelled(question: str) -> Answer | None:
+def _spell(question: str) -> RightAnswer | None:
     """Answer whether a word is a palindrome, for its nth letter, or for its reverse.
 
     None for another question.
@@ -103,7 +103,7 @@ def _spelled(question: str) -> Answer | None:
     if found:
         word = found["w"].casefold()
         is_same = word == word[::-1]
-        return Answer(
+        return RightAnswer(
             f'"{word}" is {"" if is_same else "not "}a palindrome', "letters", is_yes=is_same
         )
     found = _NTH.match(question)
@@ -114,11 +114,11 @@ def _spelled(question: str) -> Answer | None:
             return None
         letter = word[at if at < 0 else at - 1].casefold()
         others = tuple(set("abcdefghijklmnopqrstuvwxyz") - {letter, "a", "i", "s"})
-        return Answer(f'it is "{letter}"', "letters", words=(letter,), others=others)
+        return RightAnswer(f'it is "{letter}"', "letters", words=(letter,), others=others)
     found = _BACK.match(question)
     if found and (found["tail"] or re.match(r"^(?:reverse|flip)\b", question, re.IGNORECASE)):
         word = found["w"].casefold()
-        return Answer(
+        return RightAnswer(
             f'"{word}" backwards is "{word[::-1]}"', "letters", words=(word[::-1],), is_only=True
         )
     return None

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.numbers import digits_for_words, number_text
 
 _LIST: Final = re.compile(
@@ -30,7 +30,7 @@ _LIST: Final = re.compile(
 _ITEM: Final = re.compile(r"-?\d+(?:[.,]\d+)?(?:/\d+)?")
 
 
-def about_lists(text: str, is_comma: bool) -> Answer | None:
+def about_lists(text: str, is_comma: bool) -> RightAnswer | None:
     """Compute the sum, average, median and such of a list of numbers, or return None."""
     found = _LIST.match(digits_for_words(text))
     if not found:
@@ -44,7 +44,7 @@ def about_lists(text: str, is_comma: bool) -> Answer | None:
         return None
     shown = ", ".join(number_text(item) for item in items)
     known = () if value in items else tuple(items)
-    return Answer(f"the {what} of {shown} is {number_text(value)}", "arithmetic", value, known)
+    return RightAnswer(f"the {what} of {shown} is {number_text(value)}", "arithmetic", value, known)
 
 
 def _items(text: str, is_comma: bool) -> list[Fraction] | None:

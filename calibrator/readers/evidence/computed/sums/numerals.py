@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.word_lists import word_list
 
 _INT: Final = r"(?P<n>\d{1,3}(?:,\d{3})+|\d{1,12})"
@@ -69,14 +69,14 @@ _BASE: Final = re.compile(
 )
 
 
-def about_numerals(text: str) -> Answer | None:
+def about_numerals(text: str) -> RightAnswer | None:
     """Compute the answer to a question about Roman numerals or another base, or return None."""
     found = _TO_ROMAN.search(text)
     if found and len(text) < 90:
         number = _int(found["n"])
         if 0 < number < 4000:
             right = roman(number)
-            return Answer(
+            return RightAnswer(
                 f"{number} is {right} in Roman numerals", "arithmetic", words=(right,), is_only=True
             )
     if re.search(r"roman|römisch", text, re.IGNORECASE) and len(text) < 90:
@@ -84,11 +84,11 @@ def about_numerals(text: str) -> Answer | None:
         if found:
             for number in range(1, 4000):
                 if roman(number) == found["r"]:
-                    return Answer(f"{found['r']} is {number}", "arithmetic", Fraction(number))
+                    return RightAnswer(f"{found['r']} is {number}", "arithmetic", Fraction(number))
     return _other_base(text)
 
 
-def _other_base(text: str) -> Answer | None:
+def _other_base(text: str) -> RightAnswer | None:
     """Convert a number to another base; None for another question."""
     found = _BASE.match(text)
     if not found:
@@ -110,7 +110,7 @@ def _other_base(text: str) -> Answer | None:
     except ValueError:
         return None
     if target == 10:
-        return Answer(
+        return RightAnswer(
             f"{found['x']} is {value} in decimal",
             "arithmetic",
             Fraction(value),
@@ -129,7 +129,7 @@ def _other_base(text: str) -> Answer | None:
     )
     if right == written:
         return None
-    return Answer(
+    return RightAnswer(
         f"{value} is {right} in {found['to']}",
         "arithmetic",
         words=forms,

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.numbers import number_text
 from calibrator.readers.evidence.computed.sums.expressions import read_expression
 
@@ -56,7 +56,7 @@ def amount(text: str, is_comma: bool = False) -> Fraction | None:
     return None if read is None else read.value
 
 
-def about_percentages(text: str, is_comma: bool) -> Answer | None:
+def about_percentages(text: str, is_comma: bool) -> RightAnswer | None:
     """Compute a share, a whole, a change or an amount with a percentage, or return None."""
     if (
         "%" not in text
@@ -74,7 +74,7 @@ def about_percentages(text: str, is_comma: bool) -> Answer | None:
         if part is None or not whole:
             return None
         value = part / whole * 100
-        return Answer(
+        return RightAnswer(
             f"{number_text(part)} is {number_text(value)} % of {number_text(whole)}",
             "arithmetic",
             value,
@@ -86,7 +86,7 @@ def about_percentages(text: str, is_comma: bool) -> Answer | None:
         if part is None or not share:
             return None
         value = part / share * 100
-        return Answer(
+        return RightAnswer(
             f"{number_text(part)} is {number_text(share)} % of {number_text(value)}",
             "arithmetic",
             value,
@@ -102,11 +102,13 @@ def about_percentages(text: str, is_comma: bool) -> Answer | None:
             f"from {number_text(first)} to {number_text(second)} is a"
             f" change of {number_text(value, 2)} %"
         )
-        return Answer(shown, "arithmetic", abs(value), (first, second, -abs(value)), is_rough=True)
-    return _moved(text, is_comma)
+        return RightAnswer(
+            shown, "arithmetic", abs(value), (first, second, -abs(value)), is_rough=True
+        )
+    return _change_amount(text, is_comma)
 
 
-def _moved(text: str, is_comma: bool) -> Answer | None:
+def _change_amount(text: str, is_comma: bool) -> RightAnswer | None:
     """Compute an amount raised or lowered by a percentage; None for another question."""
     found = _MOVED.match(text)
     if not found:
@@ -132,4 +134,4 @@ def _moved(text: str, is_comma: bool) -> Answer | None:
         f"{number_text(start)} {'minus' if is_less else 'plus'}"
         f" {number_text(share)} % is {number_text(value)}"
     )
-    return Answer(shown, "arithmetic", value, (start, share, abs(value - start)))
+    return RightAnswer(shown, "arithmetic", value, (start, share, abs(value - start)))

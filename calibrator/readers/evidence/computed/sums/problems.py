@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.numbers import (
     digits_for_words,
     number_text,
@@ -57,7 +57,7 @@ _TOTAL: Final = re.compile(
 )
 
 
-def _prices(text: str) -> Answer | None:
+def _prices(text: str) -> RightAnswer | None:
     """Compute a price after a discount, a tax or a tip; None for another question."""
     found = _PRICE_OFF.match(text)
     if found:
@@ -74,14 +74,14 @@ def _prices(text: str) -> Answer | None:
         value = price * (100 + (share if is_more else -share)) / 100
         sign = "plus" if is_more else "minus"
         reason = f"{number_text(price)} {sign} {number_text(share)} % is {number_text(value)}"
-        return Answer(reason, "arithmetic", value, (price, share, abs(price - value)))
+        return RightAnswer(reason, "arithmetic", value, (price, share, abs(price - value)))
     found = _TIP.match(text)
     if found:
         price, share = _value(found["a"]), _value(found["p"])
         value = price * share / 100
         reason = f"{number_text(share)} % of {number_text(price)} is {number_text(value)}"
         known = (price, share, price + value)
-        return Answer(reason, "arithmetic", value, known)
+        return RightAnswer(reason, "arithmetic", value, known)
     found = _TOTAL.match(text)
     if found and found["kind"]:
         price, share = _value(found["a"]), _value(found["p"])
@@ -92,7 +92,7 @@ def _prices(text: str) -> Answer | None:
             return None
         value = price + added if is_total else added
         reason = f"{number_text(price)} with {number_text(share)} % is {number_text(value)}"
-        return Answer(reason, "arithmetic", value, (price, share, price + added, added))
+        return RightAnswer(reason, "arithmetic", value, (price, share, price + added, added))
     return None
 
 
@@ -153,7 +153,7 @@ _LEFT: Final = re.compile(
 )
 
 
-def _everyday(text: str) -> Answer | None:
+def _solve_everyday(text: str) -> RightAnswer | None:
     """Compute equal shares, change, prices of several things, or what is left.
 
     None for another question.
@@ -162,7 +162,7 @@ def _everyday(text: str) -> Answer | None:
     if found and int(found["n"]):
         total, count = _value(found["a"]), int(found["n"])
         value = total / count
-        return Answer(
+        return RightAnswer(
             f"{number_text(total)} / {count} = {number_text(value)}",
             "arithmetic",
             value,
@@ -172,7 +172,7 @@ def _everyday(text: str) -> Answer | None:
     found = _CHANGE.match(text)
     if found:
         paid, price = _value(found["a"] or found["a2"]), _value(found["b"] or found["b2"])
-        return Answer(
+        return RightAnswer(
             f"{number_text(paid)} - {number_text(price)} = {number_text(paid - price)}",
             "arithmetic",
             paid - price,
@@ -183,7 +183,7 @@ def _everyday(text: str) -> Answer | None:
         count, price = int(found["n"]), _value(found["a"])
         many = 1 if found["m"].casefold() == "one" else int(found["m"])
         value = price * many / count
-        return Answer(
+        return RightAnswer(
             f"{many} cost {number_text(value)}",
             "arithmetic",
             value,
@@ -193,7 +193,7 @@ def _everyday(text: str) -> Answer | None:
     if found:
         count, price = int(found["n"]), _value(found["a"])
         value = price * count
-        return Answer(
+        return RightAnswer(
             f"{count} * {number_text(price)} = {number_text(value)}",
             "arithmetic",
             value,
@@ -206,7 +206,7 @@ def _everyday(text: str) -> Answer | None:
         if " more" not in text and is_more and found["verb"].startswith("get"):
             return None
         value = Fraction(first + second if is_more else first - second)
-        return Answer(
+        return RightAnswer(
             f"{first} {'+' if is_more else '-'} {second} = {number_text(value)}",
             "arithmetic",
             value,
@@ -215,7 +215,7 @@ def _everyday(text: str) -> Answer | None:
     return None
 
 
-def _motion(text: str) -> Answer | None:
+def _motion(text: str) -> RightAnswer | None:
     """Compute the distance at a speed, or the hours that a distance takes.
 
     None for another question.
@@ -230,7 +230,7 @@ def _motion(text: str) -> Answer | None:
                 return None
             time /= 60
         value = speed * time
-        return Answer(
+        return RightAnswer(
             f"the distance is {number_text(value)}",
             "arithmetic",
             value,
@@ -247,7 +247,7 @@ def _motion(text: str) -> Answer | None:
         value = _value(found["d"]) / speed
         if value.denominator != 1:
             return None  # may be written in hours and minutes
-        return Answer(
+        return RightAnswer(
             f"it takes {number_text(value)} hours", "arithmetic", value, (speed, _value(found["d"]))
         )
     return None
@@ -282,7 +282,7 @@ _PART: Final = re.compile(
 )
 
 
-def _told(text: str) -> Answer | None:
+def _solve_story(text: str) -> RightAnswer | None:
     """Compute the answer of a short story: a purchase, a recipe, an age, a rest.
 
     None for another question.
@@ -291,13 +291,15 @@ def _told(text: str) -> Answer | None:
     if found:
         count, price = int(found["n"]), _value(found["a"])
         shown = f"{count} * {number_text(price)} = {number_text(count * price)}"
-        return Answer(shown, "arithmetic", count * price, (Fraction(count), price))
+        return RightAnswer(shown, "arithmetic", count * price, (Fraction(count), price))
     found = _RECIPE.match(text)
     if found and int(found["n"]):
         amount, people, wanted = _value(found["a"]), int(found["n"]), int(found["m"])
         value = amount * wanted / people
         known = (amount, Fraction(people), Fraction(wanted), amount / people)
-        return Answer(f"for {wanted} it takes {number_text(value)}", "arithmetic", value, known)
+        return RightAnswer(
+            f"for {wanted} it takes {number_text(value)}", "arithmetic", value, known
+        )
     found = _AGE.match(text)
     if found and found["c"] in (found["a"], found["b"]) and found["d"] in (found["a"], found["b"]):
         if found["c"] == found["d"]:
@@ -308,7 +310,7 @@ def _told(text: str) -> Answer | None:
             else -int(found["n"])
         )
         value = Fraction(int(found["m"]) + step)
-        return Answer(
+        return RightAnswer(
             f"{found['d']} is {value}",
             "arithmetic",
             value,
@@ -317,21 +319,21 @@ def _told(text: str) -> Answer | None:
     found = _PART.match(text)
     if found and found["k"].casefold() not in found["ask"].casefold():
         first, second = Fraction(found["a"]), Fraction(found["b"])
-        return Answer(
+        return RightAnswer(
             f"{first} - {second} = {first - second}", "arithmetic", first - second, (first, second)
         )
     return None
 
 
-_FORMS: Final[tuple[Callable[[str], Answer | None], ...]] = (
+_FORMS: Final[tuple[Callable[[str], RightAnswer | None], ...]] = (
     _prices,
-    _everyday,
+    _solve_everyday,
     _motion,
-    _told,
+    _solve_story,
 )
 
 
-def about_amounts(text: str, is_comma_decimal: bool = False) -> Answer | None:
+def about_amounts(text: str, is_comma_decimal: bool = False) -> RightAnswer | None:
     """Compute the answer to a short question about amounts in words, or return None."""
     if is_comma_decimal or not any(character.isdigit() for character in text):
         return None

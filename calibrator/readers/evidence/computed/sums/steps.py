@@ -6,13 +6,13 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.numbers import (
     digits_for_words,
     number_text,
     numbers_in,
 )
-from calibrator.text.guarded import guarded
+from calibrator.text.guarded import compile_guarded
 
 MAX_QUESTION: Final = 320  # characters
 _PERCENT: Final = re.compile(
@@ -33,7 +33,7 @@ _STACKED: Final = re.compile(
     r"|danach|nochmals?|otro|adicional|después|luego|supplémentaires?|ensuite|puis)\b",
     re.IGNORECASE,
 )
-_ASKS: Final = guarded(
+_ASKS: Final = compile_guarded(
     r"\bwhat (?:do|will|would|does|did) (?:i|we|it|you|she|he|they|each)\b[^?]{0,30}\b(?:pay"
     r"|cost|owe)"
     r"|\b(?:how much|what)\b[^?]{0,30}\b(?:pay|cost|each|total|per person|end up|final|everyone"
@@ -65,7 +65,7 @@ _STRANGE: Final = re.compile(
 )
 
 
-def about_steps(text: str, is_comma: bool) -> Answer | None:
+def about_steps(text: str, is_comma: bool) -> RightAnswer | None:
     """Compute a price after several percentages, or one that is shared; None for other texts."""
     if len(text) > MAX_QUESTION or not _ASKS.search(text):
         return None
@@ -100,7 +100,7 @@ def about_steps(text: str, is_comma: bool) -> Answer | None:
         value, shown = value / count, f"{shown} for each of {count}"
     rounded = Fraction(round(value * 100), 100)
     known = [each for each in known if each != rounded]
-    return Answer(f"{shown} is {number_text(rounded)}", "arithmetic", rounded, tuple(known))
+    return RightAnswer(f"{shown} is {number_text(rounded)}", "arithmetic", rounded, tuple(known))
 
 
 def _sign(step: Fraction) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class MeasureUnit:
     """A unit: its dimension, its size in the base unit, and the zero of its scale."""
 
     name: str
@@ -124,13 +124,13 @@ _BINARY_DATA: Final = (
 
 
 @cache
-def units() -> dict[str, Unit]:
+def units() -> dict[str, MeasureUnit]:
     """Return the units by each of their names, in lower case."""
-    table: dict[str, Unit] = {}
+    table: dict[str, MeasureUnit] = {}
     for line in _TABLE.strip().splitlines():
         dimension, size, names = (part.strip() for part in line.split("|"))
         spellings = [name.strip() for name in names.split(",")]
-        unit = Unit(spellings[0], dimension, Fraction(size))
+        unit = MeasureUnit(spellings[0], dimension, Fraction(size))
         for name in spellings:
             table[name] = unit
     _add_temperatures(table)
@@ -147,17 +147,19 @@ def units() -> dict[str, Unit]:
     return table
 
 
-def _add(table: dict[str, Unit], names: str, dimension: str, size: Fraction) -> None:
+def _add(table: dict[str, MeasureUnit], names: str, dimension: str, size: Fraction) -> None:
     spellings = names.split()
     for name in spellings:
-        table[name] = Unit(spellings[0], dimension, size)
+        table[name] = MeasureUnit(spellings[0], dimension, size)
 
 
-def _add_temperatures(table: dict[str, Unit]) -> None:
+def _add_temperatures(table: dict[str, MeasureUnit]) -> None:
     """Add the scales of temperature; their base is kelvin."""
-    celsius = Unit("°C", "temperature", Fraction(1), Fraction("273.15"))
-    fahrenheit = Unit("°F", "temperature", Fraction(5, 9), Fraction("273.15") - Fraction(160, 9))
-    kelvin = Unit("kelvin", "temperature", Fraction(1))
+    celsius = MeasureUnit("°C", "temperature", Fraction(1), Fraction("273.15"))
+    fahrenheit = MeasureUnit(
+        "°F", "temperature", Fraction(5, 9), Fraction("273.15") - Fraction(160, 9)
+    )
+    kelvin = MeasureUnit("kelvin", "temperature", Fraction(1))
     for names, unit in (
         (
             "celsius|°c|º c|ºc|c|centigrade|degrees celsius|degrees c"

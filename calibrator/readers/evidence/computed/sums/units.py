@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Final
 
-from calibrator.readers.evidence.computed.basics.answers import Answer, is_comma_language
+from calibrator.readers.evidence.computed.basics.answers import RightAnswer, is_comma_language
 from calibrator.readers.evidence.computed.basics.numbers import (
     Number,
     digits_for_words,
@@ -16,11 +16,11 @@ from calibrator.readers.evidence.computed.basics.numbers import (
     numbers_in,
 )
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
-from calibrator.readers.evidence.computed.sums.unit_table import Unit, units
-from calibrator.text.guarded import guarded
+from calibrator.readers.evidence.computed.sums.unit_table import MeasureUnit, units
+from calibrator.text.guarded import compile_guarded
 
 MAX_QUESTION: Final = 250  # characters
-_QUICK: Final = guarded(
+_QUICK: Final = compile_guarded(
     r"\b(?:than|which|convert|conversion|how (?:many|much|long|tall|far|heavy|fast|hot|cold|big)"
     r"|what(?:'s|"
     r" is| are)|in|to|into|wie ?viele?|cu[aá]nt[oa]s?"
@@ -38,8 +38,8 @@ class Conversion:
     """A quantity, and the wanted unit."""
 
     value: Fraction
-    unit: Unit
-    target: Unit
+    unit: MeasureUnit
+    target: MeasureUnit
 
     @property
     def result(self) -> Fraction:
@@ -96,22 +96,22 @@ def _forms() -> tuple[re.Pattern[str], ...]:
     )
 
 
-_PRECISION: Final = guarded(
+_PRECISION: Final = compile_guarded(
     r"[\s,;.!?–-]+(?:\(?(?:round(?:ed)?|to|give|answer|reply|respond|just|only|use"
     r"|approximately|please)\b[^?]{0,80}(?:decimals?|decimal places?|number|digits?|whole"
     r" number|integer|tenth|hundredth|figures?|place)\b[^?]{0,30}\)?)[.?!]*$",
     re.IGNORECASE,
 )
-_ABOUT: Final = guarded(
+_ABOUT: Final = compile_guarded(
     r"\b(?:roughly|approximately|about|exactly|etwa|ungefähr|aproximadamente|environ)\s",
     re.IGNORECASE,
 )
 _DIGIT: Final = re.compile(r"\d")
-_HOW_MANY_IN: Final = guarded(
+_HOW_MANY_IN: Final = compile_guarded(
     r"^(how many [\w ]+ (?:are |is )?(?:there )?(?:in|make|does|equal)) (an?|one)\b", re.IGNORECASE
 )
-_HALF: Final = guarded(r"\b(?:half an?|1/2 an?)\b", re.IGNORECASE)
-_ONE: Final = guarded(r"\b(?:an?|one|eine?[mnr]?|une?|una) (?=\w)", re.IGNORECASE)
+_HALF: Final = compile_guarded(r"\b(?:half an?|1/2 an?)\b", re.IGNORECASE)
+_ONE: Final = compile_guarded(r"\b(?:an?|one|eine?[mnr]?|une?|una) (?=\w)", re.IGNORECASE)
 
 
 def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion | None:
@@ -129,7 +129,7 @@ def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion
     return None
 
 
-def _unit(name: str) -> Unit | None:
+def _unit(name: str) -> MeasureUnit | None:
     return units().get(" ".join(name.casefold().split()))
 
 
@@ -164,7 +164,7 @@ def verify_units(exchange: Exchange) -> Verdict | None:
     conversion = read_conversion(question, is_comma) or read_statement(question, is_comma)
     if conversion is not None:
         return judge_conversion(conversion, exchange.reply, is_comma)
-    answer = compared(question, is_comma)
+    answer = compare_quantities(question, is_comma)
     return None if answer is None else answer.verdict(exchange.reply, is_comma)
 
 
@@ -223,7 +223,7 @@ def _comparison() -> tuple[re.Pattern[str], re.Pattern[str]]:
 _LESS: Final = ("shorter", "less", "lighter", "smaller", "slower", "colder", "cooler", "lower")
 
 
-def compared(question: str, is_comma_decimal: bool = False) -> Answer | None:
+def compare_quantities(question: str, is_comma_decimal: bool = False) -> RightAnswer | None:
     """Compute which of two quantities is the larger, or return None."""
     if " than " not in question and not re.match(r"^(?:which|what)\b", question, re.IGNORECASE):
         return None
@@ -243,10 +243,10 @@ def compared(question: str, is_comma_decimal: bool = False) -> Answer | None:
     is_first = (sizes[0] < sizes[1]) == (found["k"].casefold() in _LESS)
     if found.re is statement:
         shown = f"{found['a']} is {'' if is_first else 'not '}{found['k']} than {found['b']}"
-        return Answer(shown, "units", is_yes=is_first)
+        return RightAnswer(shown, "units", is_yes=is_first)
     right, wrong = (found["a"], found["b"]) if is_first else (found["b"], found["a"])
     shown = f"{right} is {found['k']} than {wrong}"
-    return Answer(shown, "units", words=(right,), others=(wrong,), is_first=True)
+    return RightAnswer(shown, "units", words=(right,), others=(wrong,), is_first=True)
 
 
 def judge_conversion(
@@ -276,7 +276,7 @@ def judge_conversion(
     return None
 
 
-def _states(number: Number, unit: Unit, conversion: Conversion) -> bool | None:
+def _states(number: Number, unit: MeasureUnit, conversion: Conversion) -> bool | None:
     """Return whether a quantity is the result, to its own precision; None if it is close."""
     base = conversion.unit.to_base(conversion.value)
     wanted = unit.from_base(base)
@@ -297,21 +297,23 @@ def _states(number: Number, unit: Unit, conversion: Conversion) -> bool | None:
     return False
 
 
-def _quantities(text: str, is_comma: bool) -> list[tuple[Number, Unit | None]]:
+def _quantities(text: str, is_comma: bool) -> list[tuple[Number, MeasureUnit | None]]:
     """Return the numbers of a text with their units; `5 feet 11 inches` is one quantity."""
     return [(number, unit) for number, unit, _ in quantities_in(text, is_comma)]
 
 
-def quantities_in(text: str, is_comma: bool = False) -> list[tuple[Number, Unit | None, int]]:
+def quantities_in(
+    text: str, is_comma: bool = False
+) -> list[tuple[Number, MeasureUnit | None, int]]:
     """Return the numbers of a text with their units and their ends; see `_quantities`."""
     pattern = _unit_after()
-    found: list[tuple[Number, Unit | None, int]] = []
+    found: list[tuple[Number, MeasureUnit | None, int]] = []
     end = -10
     for number in numbers_in(text, is_comma):
         after = pattern.match(text, number.end)
         unit = _unit(after[1]) if after else None
         last = found[-1][:2] if found else None
-        joined = _joined(last, number, unit, text[end : number.start]) if last else None
+        joined = _join_quantities(last, number, unit, text[end : number.start]) if last else None
         end = after.end() if after else number.end
         if joined is not None:
             found[-1] = (*joined, end)
@@ -326,9 +328,9 @@ def _unit_after() -> re.Pattern[str]:
     return re.compile(rf"\s?\*{{0,2}}\s?-?\\?(?:text\{{)?\s?({_unit_pattern()})", re.IGNORECASE)
 
 
-def _joined(
-    last: tuple[Number, Unit | None], number: Number, unit: Unit | None, between: str
-) -> tuple[Number, Unit] | None:
+def _join_quantities(
+    last: tuple[Number, MeasureUnit | None], number: Number, unit: MeasureUnit | None, between: str
+) -> tuple[Number, MeasureUnit] | None:
     """Return one quantity made of two adjacent ones, the smaller unit after the larger, or None."""
     first, larger = last
     if unit is None or larger is None or unit.zero or unit.dimension != larger.dimension:

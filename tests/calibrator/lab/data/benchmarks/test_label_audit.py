@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from calibrator.errors import JudgingError
-from calibrator.lab.data.benchmarks.label_audit import ANSWER, audit, drawn
+from calibrator.lab.data.benchmarks.label_audit import ANSWER, audit, draw_rows
 from calibrator.lab.data.benchmarks.self_preference import self_preference
 from tests.running.live_proxy import run_cli
 
@@ -52,11 +52,11 @@ def test_a_sample_without_errors_still_has_a_bound() -> None:
 def test_a_sample_is_drawn_at_random_and_again_the_same() -> None:
     """Each row has the same chance; another seed draws others."""
     rows: list[Json] = [{"id": n} for n in range(1_000)]
-    first = drawn(rows, 100, 1)
-    assert first == drawn(rows, 100, 1)
-    assert first != drawn(rows, 100, 2)
+    first = draw_rows(rows, 100, 1)
+    assert first == draw_rows(rows, 100, 1)
+    assert first != draw_rows(rows, 100, 2)
     assert len({row["id"] for row in first}) == 100
-    assert len(drawn(rows, 5_000, 1)) == 1_000
+    assert len(draw_rows(rows, 5_000, 1)) == 1_000
 
 
 @pytest.mark.parametrize("rows", [[{"id": 1}], [{ANSWER: "yes"}]])

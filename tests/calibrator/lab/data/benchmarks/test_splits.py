@@ -8,7 +8,7 @@ import pytest
 
 import calibrator.lab.data.benchmarks.splits
 from calibrator.errors import JudgingError
-from calibrator.lab.data.benchmarks.answered import Answered
+from calibrator.lab.data.benchmarks.answered import TaskAnswer
 from calibrator.lab.data.benchmarks.splits import split_collected
 from calibrator.lab.data.benchmarks.tasks import Task
 from calibrator.rows.rows import parse_row
@@ -30,7 +30,7 @@ def rows_of(count: int, share_right: float, benchmark: str = "sums") -> list[Jso
         for model in ("a", "b"):
             is_right = (2 * n + (model == "b")) % 10 < 10 * share_right
             text = f"It is {n * (n + 1) + (not is_right)}."
-            row = Answered(task(n, benchmark=benchmark), model, {"content": text}).row({})
+            row = TaskAnswer(task(n, benchmark=benchmark), model, {"content": text}).row({})
             assert row is not None
             found.append(row)
     return found
@@ -49,7 +49,7 @@ def rows_of(count: int, share_right: float, benchmark: str = "sums") -> list[Jso
 )
 def test_every_answer_becomes_a_row(message: Json, why: str, correct: int) -> None:
     """Refusals and empty replies are kept and incorrect (D03); reasoning is not the answer."""
-    row = Answered(task(2), "m", message).row({})
+    row = TaskAnswer(task(2), "m", message).row({})
     assert row is not None
     assert (row["why"], row["correct"], row["graded_by"]) == (why, correct, "number")
     assert row["answer_format"] == "open, a number"
@@ -61,12 +61,12 @@ def test_every_answer_becomes_a_row(message: Json, why: str, correct: int) -> No
 )
 def test_a_judges_verdict_is_the_label(verdicts: dict[str, bool | None], correct: Any) -> None:
     """The first judge's; without one there is no row, and refusals need no judge (D02)."""
-    row = Answered(task(2, "rubric"), "m", {"content": "six"}).row(verdicts)
+    row = TaskAnswer(task(2, "rubric"), "m", {"content": "six"}).row(verdicts)
     assert (row and row["correct"]) == correct
     if row:
         assert row["graded_by"] == "rubric, by j"
         assert row["verdicts"] == {judge: int(bool(said)) for judge, said in verdicts.items()}
-    refused = Answered(task(2, "rubric"), "m", {"content": "I'm sorry, no."}).row({})
+    refused = TaskAnswer(task(2, "rubric"), "m", {"content": "I'm sorry, no."}).row({})
     assert refused is not None
     assert (refused["correct"], refused["why"]) == (0, "refusal")
 

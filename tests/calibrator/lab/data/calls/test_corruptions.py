@@ -14,7 +14,7 @@ from calibrator.lab.data.calls import corrupted_calls
 from calibrator.lab.data.calls.changes import KINDS
 from calibrator.lab.data.calls.corruptions import OTHER_REQUEST
 from calibrator.lab.data.calls.disguises import SUSPICIOUS
-from calibrator.lab.data.calls.drafts import changed
+from calibrator.lab.data.calls.drafts import apply_change
 from calibrator.lab.data.calls.lessons import CORRUPTED, SUSPECT, lessons_of
 from calibrator.lab.data.calls.worlds import scenes
 from calibrator.readers.calls.reading.conversation import view_of
@@ -41,7 +41,7 @@ def variants(change: Any, most: int = 12) -> list[tuple[ToolUse, ToolUse]]:
     """Return up to `most` replies before and after a change, skipping those it cannot change."""
     found = []
     for number, used in enumerate(RIGHT):
-        after = changed(used, change, random.Random(number))
+        after = apply_change(used, change, random.Random(number))
         if after is not None:
             found.append((used, after))
         if len(found) == most:
@@ -161,4 +161,4 @@ def test_hostile_replies_can_be_tried() -> None:
     odd = {k: u for k, u in hostile_calls().items() if k.startswith(("odd", "deep", "not a"))}
     for number, used in enumerate(each for k, each in odd.items() if not k.endswith(" 10")):
         for change in (KINDS | SUSPICIOUS).values():
-            changed(used, change, random.Random(number))
+            apply_change(used, change, random.Random(number))

@@ -57,7 +57,7 @@ def test_the_rule_of_a_state_is_there_where_it_is_at_stake_and_sometimes_else() 
     domain, write = next((d, w) for d in DOMAINS for w in d.writes if w.state)
     shares = {}
     for twist in ("state", "plain"):
-        told = [stages.staged(domain, write, random.Random(seed)) for seed in range(200)]
+        told = [stages.make_stage(domain, write, random.Random(seed)) for seed in range(200)]
         for stage in told:
             stages.add_rules(stage, twist)
         shares[twist] = sum(write.state[1] in " ".join(stage.rules) for stage in told) / 200

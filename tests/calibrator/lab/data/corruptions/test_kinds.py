@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from calibrator.lab.data.corruptions import KINDS, TAUGHT_KINDS, corrupted
+from calibrator.lab.data.corruptions import KINDS, TAUGHT_KINDS, corrupt_rows
 from calibrator.lab.data.corruptions.kinds import _names_of
 from calibrator.lab.data.corruptions.sentences import OFF_TOPIC
 from calibrator.lab.judging.sensitivity.pairs import off_topic_sentences
@@ -40,7 +40,7 @@ ROWS = [row(n) for n in range(12)]
 @pytest.mark.parametrize("kind", [*KINDS, *TAUGHT_KINDS])
 def test_each_kind_changes_right_replies(kind: str) -> None:
     """One changed reply for each right row; rows that are wrong are passed over."""
-    found = corrupted([*ROWS, row(50, correct=0)], kind)
+    found = corrupt_rows([*ROWS, row(50, correct=0)], kind)
     assert [one.row for one in found] == ROWS
     assert {one.kind for one in found} == {kind}
     assert all(one.answer != one.row.answer for one in found)
@@ -49,15 +49,15 @@ def test_each_kind_changes_right_replies(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_decides_everything(kind: str) -> None:
     """The same rows and seed give the same replies; chance is used where there is a choice."""
-    assert corrupted(ROWS, kind, 3) == corrupted(ROWS, kind, 3)
+    assert corrupt_rows(ROWS, kind, 3) == corrupt_rows(ROWS, kind, 3)
     fixed = kind in ("echo", "nearest question")
-    assert fixed or corrupted(ROWS, kind, 3) != corrupted(ROWS, kind, 4)
+    assert fixed or corrupt_rows(ROWS, kind, 3) != corrupt_rows(ROWS, kind, 4)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *TAUGHT_KINDS])
 def test_where_a_kind_does_not_apply_there_is_nothing(kind: str) -> None:
     """One short reply without number, name, verb or option: only what replaces it whole remains."""
-    found = corrupted([row(1, "hm", question="Well?")], kind)
+    found = corrupt_rows([row(1, "hm", question="Well?")], kind)
     assert (kind in ("off topic", "echo")) == bool(found)
 
 
@@ -65,36 +65,36 @@ def test_what_takes_the_place_of_a_reply() -> None:
     """The reply to another question, a sentence of the list, the question."""
     replies = {each.answer: each.question_id for each in ROWS}
     for kind in ("another question", "nearest question"):
-        assert all(replies[c.answer] != c.row.question_id for c in corrupted(ROWS, kind))
-    assert {c.answer for c in corrupted(ROWS, "off topic")} <= set(OFF_TOPIC)
-    assert all(c.answer == c.row.question for c in corrupted(ROWS, "echo"))
+        assert all(replies[c.answer] != c.row.question_id for c in corrupt_rows(ROWS, kind))
+    assert {c.answer for c in corrupt_rows(ROWS, "off topic")} <= set(OFF_TOPIC)
+    assert all(c.answer == c.row.question for c in corrupt_rows(ROWS, "echo"))
 
 
 def test_a_copy_of_the_question_is_not_another_question() -> None:
     """Its right reply would be right here too, under whatever id it stands."""
     rows = [row(n, f"Reply number {n} to the same.", question="Same thing?") for n in range(6)]
-    assert corrupted(rows, "another question") == []
-    assert corrupted(rows, "nearest question") == []
+    assert corrupt_rows(rows, "another question") == []
+    assert corrupt_rows(rows, "nearest question") == []
 
 
 def test_a_short_reply_with_the_same_gold_is_not_wrong() -> None:
     """Yes is right for both questions; a long reply speaks of the other question and is not."""
     short = [row(n, f"Yes, surely, {n}.", gold="yes") for n in range(4)]
-    assert corrupted(short, "another question") == []
+    assert corrupt_rows(short, "another question") == []
     mixed = [*short[:2], row(7, "No.", gold="no")]
-    assert {c.answer for c in corrupted(mixed, "another question", 1)} <= {
+    assert {c.answer for c in corrupt_rows(mixed, "another question", 1)} <= {
         "No.",
         "Yes, surely, 0.",
         "Yes, surely, 1.",
     }
-    assert len(corrupted(ROWS, "another question")) == len(ROWS)
+    assert len(corrupt_rows(ROWS, "another question")) == len(ROWS)
 
 
 def test_a_cut_reply_that_has_the_answer_is_not_wrong() -> None:
     """The answer stood in the first sentence, and the rest was left out."""
     text = "Canberra. " + "It was chosen as the capital a long time ago. " * 5
-    assert corrupted([row(1, text, gold="canberra/Canberra, ACT")], "cut off") == []
-    assert len(corrupted([row(1, text, gold="Sydney")], "cut off")) == 1
+    assert corrupt_rows([row(1, text, gold="canberra/Canberra, ACT")], "cut off") == []
+    assert len(corrupt_rows([row(1, text, gold="Sydney")], "cut off")) == 1
 
 
 def test_a_word_that_is_no_name_is_not_swapped() -> None:
@@ -102,13 +102,13 @@ def test_a_word_that_is_no_name_is_not_swapped() -> None:
     rows = [
         row(n, f"As the Encyclopedia and the Total say, the total of it is {n}.") for n in range(8)
     ]
-    assert corrupted(rows, "entity") == []
+    assert corrupt_rows(rows, "entity") == []
 
 
 def test_an_unknown_kind_is_an_error() -> None:
     """A misspelt kind is not an empty one."""
     with pytest.raises(KeyError):
-        corrupted(ROWS, "nonsense")
+        corrupt_rows(ROWS, "nonsense")
 
 
 def hostile() -> list[Row]:
@@ -126,7 +126,7 @@ def hostile() -> list[Row]:
 def test_hostile_rows_neither_crash_nor_take_long(kind: str) -> None:
     """A megabyte of it in a second or two."""
     rows, start = hostile(), time.perf_counter()
-    assert all(isinstance(one.answer, str) for one in corrupted(rows, kind))
+    assert all(isinstance(one.answer, str) for one in corrupt_rows(rows, kind))
     assert time.perf_counter() - start < 2
 
 

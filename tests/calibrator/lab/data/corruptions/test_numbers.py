@@ -11,7 +11,7 @@ import pytest
 from calibrator.lab.data.corruptions.numbers import (
     arrival_changed,
     last_number_changed,
-    moved,
+    move_number,
     result_changed,
 )
 
@@ -28,7 +28,7 @@ def rngs(count: int = 30) -> list[random.Random]:
 def test_another_number_has_the_same_form(number: str) -> None:
     """Separators, decimals, leading zeros and the missing sign are kept; the value is not."""
     for rng in rngs():
-        new = moved(number, rng)
+        new = move_number(number, rng)
         assert float(new.replace(",", "")) != float(number.replace(",", ""))
         assert len(new.partition(".")[2]) == len(number.partition(".")[2])
         assert not new.startswith("-") or number.startswith("-")
@@ -37,7 +37,7 @@ def test_another_number_has_the_same_form(number: str) -> None:
 
 def test_a_year_becomes_another_year() -> None:
     """A year ten times as large would be seen without knowing anything."""
-    assert all(1900 < int(moved("1984", rng)) < 2100 for rng in rngs(100))
+    assert all(1900 < int(move_number("1984", rng)) < 2100 for rng in rngs(100))
 
 
 def test_only_the_last_number_is_changed() -> None:

@@ -9,11 +9,18 @@ import pytest
 
 from calibrator.lab.data.evidence import tables
 from calibrator.lab.data.evidence.dialogues import Talk, claim, extraction, false_value
-from calibrator.lab.data.evidence.facts import Fact, House, draw_fact, draw_facts, kinds, kinds_for
+from calibrator.lab.data.evidence.facts import (
+    House,
+    PolicyFact,
+    draw_fact,
+    draw_facts,
+    kinds,
+    kinds_for,
+)
 from calibrator.lab.data.evidence.facts import random_house as any_house
-from calibrator.lab.data.evidence.grids import Table
+from calibrator.lab.data.evidence.grids import SyntheticTable
 from calibrator.lab.data.evidence.words.templates import data, fill, gerund, slots_of
-from calibrator.lab.data.evidence.words.values import Style, Value, differs, write
+from calibrator.lab.data.evidence.words.values import FactValue, Style, is_different, write
 
 STYLE = Style("£", 0, 0, "%", 0.0, 0)
 
@@ -54,8 +61,8 @@ def test_every_kind_can_be_said_rightly_and_wrongly() -> None:
         while kind not in kinds_for(house):
             house = any_house(rng)
         fact = draw_fact(kind, house, rng)
-        right = {fact.right(rng).text for _ in range(30)}
-        wrong = {fact.wrong(rng).text for _ in range(30)}
+        right = {fact.right_reply(rng).text for _ in range(30)}
+        wrong = {fact.wrong_reply(rng).text for _ in range(30)}
         assert right
         assert wrong
         assert not right & wrong, kind
@@ -63,11 +70,13 @@ def test_every_kind_can_be_said_rightly_and_wrongly() -> None:
 
 def test_amounts_below_and_above_a_limit_are_judged_by_the_limit() -> None:
     """With 20 days to return, "after 15 days" must be in time in right replies only."""
-    values = {"n": Value("days", 20.0), "good": Value("good", "printers")}
-    fact = Fact("return window", _house(), values)
+    values = {"n": FactValue("days", 20.0), "good": FactValue("good", "printers")}
+    fact = PolicyFact("return window", _house(), values)
     rng = random.Random(5)
     for _ in range(300):
-        found = re.search(r"After (\d+) days .*(still|no longer|can no)", fact.right(rng).text)
+        found = re.search(
+            r"After (\d+) days .*(still|no longer|can no)", fact.right_reply(rng).text
+        )
         if found:
             assert (int(found[1]) <= 20) == (found[2] == "still")
 
@@ -82,20 +91,20 @@ def test_facts_of_one_policy_do_not_collide() -> None:
 
 def test_equal_durations_are_no_change() -> None:
     """Two weeks and 14 days must count as the same, 14 days and 14 weeks must not."""
-    assert not differs(Value("days", 14.0), Value("weeks", 2.0))
-    assert differs(Value("days", 14.0), Value("weeks", 14.0))
+    assert not is_different(FactValue("days", 14.0), FactValue("weeks", 2.0))
+    assert is_different(FactValue("days", 14.0), FactValue("weeks", 14.0))
 
 
 def test_values_are_written_in_the_style_of_the_text() -> None:
     """Money, times and dates must follow the style."""
     rng = random.Random(1)
-    assert write(Value("money", 4.5), STYLE, rng) == "£4.50"
-    assert write(Value("time", 17.5), STYLE, rng) == "17:30"
-    assert write(Value("date", "3 May"), Style("€", 1, 1, "%", 0.0, 1), rng) == "May 3"
+    assert write(FactValue("money", 4.5), STYLE, rng) == "£4.50"
+    assert write(FactValue("time", 17.5), STYLE, rng) == "17:30"
+    assert write(FactValue("date", "3 May"), Style("€", 1, 1, "%", 0.0, 1), rng) == "May 3"
     assert fill("$Who is here.", {"who": "the cook"}) == "The cook is here."
 
 
-def _table() -> Table:
+def _table() -> SyntheticTable:
     cells: dict[tuple[str, str], float | str] = {
         ("Moss", "population"): 400.0,
         ("Halden", "population"): 900.0,
@@ -105,7 +114,7 @@ def _table() -> Table:
         ("Bergen", "mayor"): "Ola Ness",
     }
     names = ["Moss", "Halden", "Bergen"]
-    return Table(data("tables")["cities"], names, ["population", "mayor"], cells, STYLE)
+    return SyntheticTable(data("tables")["cities"], names, ["population", "mayor"], cells, STYLE)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +148,16 @@ def test_statements_on_a_table_are_true_or_false(maker, true: str, false: str | 
 
 def _talk() -> Talk:
     form = data("dialogues")["table booking"]
-    values = {"people": Value("number", 4.0), "day": Value("weekday", "Monday")}
-    return Talk(form, values, {"people": Value("number", 6.0)}, ["phone"], STYLE)
+    values = {"people": FactValue("number", 4.0), "day": FactValue("weekday", "Monday")}
+    return Talk(form, values, {"people": FactValue("number", 6.0)}, ["phone"], STYLE)
 
 
 def test_the_last_word_counts_in_a_dialogue() -> None:
     """A corrected value must be the wrong one, and the correction the right one."""
     talk = _talk()
-    assert Value("number", 6.0) in [false_value(talk, "people", random.Random(s)) for s in range(9)]
+    assert FactValue("number", 6.0) in [
+        false_value(talk, "people", random.Random(s)) for s in range(9)
+    ]
     for seed in range(50):
         rng = random.Random(seed)
         assert "6" not in claim(talk, "people", talk.values["people"], rng)[1]

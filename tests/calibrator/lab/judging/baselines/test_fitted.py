@@ -24,7 +24,7 @@ from calibrator.lab.judging.baselines.tfidf import (
     INVERSE_PENALTY,
     MIN_ROWS,
     TOKEN,
-    WordCounts,
+    WordPairCounts,
     document,
     tfidf_baseline,
 )
@@ -162,7 +162,7 @@ def test_tfidf_is_sklearns() -> None:
 def test_a_fold_knows_nothing_of_other_rows() -> None:
     """What is counted beside a fold's rows changes neither its features nor its scores."""
     train, test, others = labelled(200, seed=1), labelled(40, seed=2), labelled(300, seed=3)
-    alone, among = WordCounts([*train, *test]), WordCounts([*train, *test, *others])
+    alone, among = WordPairCounts([*train, *test]), WordPairCounts([*train, *test, *others])
     at, to = np.arange(200), np.arange(200, 240)
     assert alone.scores(at, to, "all") == pytest.approx(among.scores(at, to, "all"), abs=1e-6)
 
@@ -195,4 +195,4 @@ def test_any_text_has_a_score(text: str) -> None:
 def test_rows_without_a_word_are_told() -> None:
     """Where there is nothing to count the sentence says so."""
     with pytest.raises(JudgingError, match="cannot be counted"):
-        WordCounts([parse_row({"question": " ", "response": ""})])
+        WordPairCounts([parse_row({"question": " ", "response": ""})])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrator.lab.judging.baselines.samples import Samples, likelihoods, token_certainty
+from calibrator.lab.judging.baselines.samples import ReplySamples, likelihoods, token_certainty
 from calibrator.metrics.metrics import Floats, auprc_incorrect, aurc, auroc, ece
 
 FIGURES: dict[str, Any] = json.loads(
@@ -31,7 +31,7 @@ def test_measures_of_several_replies(drawn: dict[str, Any]) -> None:
     def entailment(pairs: Sequence[tuple[str, str]]) -> Floats:
         return np.array([table[names.index(a), names.index(b)] for a, b in pairs])
 
-    samples, theirs = Samples(names[-1], names, entailment), drawn["measures"]
+    samples, theirs = ReplySamples(names[-1], names, entailment), drawn["measures"]
     assert samples.clusters[:-1].tolist() == drawn["clusters"]
     assert -samples.semantic_entropy() == near(theirs["semantic_entropy"])
     assert -samples.sets() == theirs["sets"]

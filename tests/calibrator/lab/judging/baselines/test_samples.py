@@ -11,14 +11,19 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import log_softmax
 from scipy.stats import entropy
 
-from calibrator.lab.judging.baselines.entailment import lexical_entailment, normalized
-from calibrator.lab.judging.baselines.samples import Samples, likelihoods, rouge_l, token_certainty
+from calibrator.lab.judging.baselines.entailment import lexical_entailment, normalize_text
+from calibrator.lab.judging.baselines.samples import (
+    ReplySamples,
+    likelihoods,
+    rouge_l,
+    token_certainty,
+)
 from calibrator.metrics.metrics import Floats
 
 TEXTS = ["Paris", "The answer is Paris.", "paris!", "Lyon", "It is Lyon", "Rome"]
 
 
-def drawn(seed: int, count: int = 7) -> Samples:
+def drawn(seed: int, count: int = 7) -> ReplySamples:
     """Return samples whose entailments come from a random table, which is not symmetric."""
     rng = np.random.default_rng(seed)
     table = rng.dirichlet((2, 1, 1), size=(count + 1, count + 1))
@@ -29,10 +34,10 @@ def drawn(seed: int, count: int = 7) -> Samples:
     def entailment(pairs: Sequence[tuple[str, str]]) -> Floats:
         return np.array([table[names.index(a), names.index(b)] for a, b in pairs])
 
-    return Samples(names[-1], names[:-1], entailment)
+    return ReplySamples(names[-1], names[:-1], entailment)
 
 
-def matrices(samples: Samples) -> tuple[Floats, Floats]:
+def matrices(samples: ReplySamples) -> tuple[Floats, Floats]:
     """P(entailment) and P(contradiction) of all pairs of samples."""
     texts = samples.texts
     found = samples.entailment([(a, b) for a in texts for b in texts])
@@ -42,19 +47,19 @@ def matrices(samples: Samples) -> tuple[Floats, Floats]:
 
 def test_replies_that_say_the_same_are_one_cluster() -> None:
     """I08, I10: minus the entropy of the clusters' shares is SciPy's; the reply is not counted."""
-    samples = Samples("Paris", TEXTS)
+    samples = ReplySamples("Paris", TEXTS)
     assert samples.clusters.tolist() == [0, 0, 0, 1, 1, 2, 0]
     assert samples.semantic_entropy() == pytest.approx(-entropy([3, 2, 1]), abs=1e-6)
-    assert Samples("x", ["a", "a"]).semantic_entropy() == 0.0
+    assert ReplySamples("x", ["a", "a"]).semantic_entropy() == 0.0
 
 
 def test_consistency_is_the_share_that_agrees() -> None:
     """I09 by normalized words, I11 by cluster."""
-    samples = Samples("Lyon", TEXTS)
+    samples = ReplySamples("Lyon", TEXTS)
     assert samples.exact_consistency() == pytest.approx(2 / 6)
     assert samples.self_consistency() == pytest.approx(2 / 6)
-    assert Samples("Nice", TEXTS).self_consistency() == 0.0
-    assert normalized("The answer is: 1,000.") == "1000"
+    assert ReplySamples("Nice", TEXTS).self_consistency() == 0.0
+    assert normalize_text("The answer is: 1,000.") == "1000"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -77,10 +82,20 @@ def test_graph_measures_are_their_definitions(seed: int) -> None:
 
 def test_the_same_reply_over_and_over_is_surest() -> None:
     """Every measure has its highest value where all samples are the reply."""
-    same, mixed = Samples("Paris", ["Paris"] * 6), Samples("Paris", TEXTS)
+    same, mixed = ReplySamples("Paris", ["Paris"] * 6), ReplySamples("Paris", TEXTS)
     for measure in (
-        *(Samples.semantic_entropy, Samples.self_consistency, Samples.exact_consistency),
-        *(Samples.sets, Samples.degree, Samples.eigenvalues, Samples.agreement, Samples.frequency),
+        *(
+            ReplySamples.semantic_entropy,
+            ReplySamples.self_consistency,
+            ReplySamples.exact_consistency,
+        ),
+        *(
+            ReplySamples.sets,
+            ReplySamples.degree,
+            ReplySamples.eigenvalues,
+            ReplySamples.agreement,
+            ReplySamples.frequency,
+        ),
     ):
         assert measure(same) > measure(mixed)
     assert (same.sets(), same.degree(), same.agreement()) == (-1.0, 0.0, 1.0)
@@ -91,7 +106,7 @@ def test_frequency_is_lofreecps_score() -> None:
     """I13: share of the reply, less half of the normalized entropy, plus half of its likeness to
     the most frequent reply.
     """
-    found = Samples("Lyon", TEXTS).frequency()
+    found = ReplySamples("Lyon", TEXTS).frequency()
     uncertain = entropy([3, 2, 1]) / np.log(6)
     assert found == pytest.approx(2 / 6 - 0.5 * uncertain + 0.5 * 0.0, abs=1e-6)
 
@@ -101,7 +116,7 @@ def test_agreement_is_the_longest_common_subsequence() -> None:
     assert rouge_l("the cat sat on the mat", "cat mat sat") == pytest.approx(2 * 2 / (3 + 3))
     assert rouge_l("", "") == 1.0
     assert rouge_l("", "a word") == 0.0
-    assert Samples("one two", ["one two", "three"]).agreement() == 0.5
+    assert ReplySamples("one two", ["one two", "three"]).agreement() == 0.5
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from calibrator.lab.data.calls.taken_away import _EDITS, taken_away
 from calibrator.lab.judging.sensitivity.reasons import (
     _OF_MODELS,
     _OF_TEXTS,
-    ended,
+    cut_to_sentence,
     number_arrived_at,
     option_argued_for,
 )
@@ -130,8 +130,8 @@ def test_replies_of_text_are_corrected() -> None:
     assert number_arrived_at(row("6 * 7?", "6 * 7 = 42. The answer is 42")) is None
     assert option_argued_for(row(GASES, ARGUED.format("B"))) == ARGUED.format("C")
     assert option_argued_for(row(GASES, ARGUED.format("C"))) is None
-    assert ended(row("Why?", "It rains. And then the")) == "It rains."
-    assert ended(row("Why?", "and then the")) is None
+    assert cut_to_sentence(row("Why?", "It rains. And then the")) == "It rains."
+    assert cut_to_sentence(row("Why?", "and then the")) is None
 
 
 def test_a_weak_models_name_is_a_reason_where_a_middling_one_is_surer(scorer: Scorer) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import typer
 
-from calibrator.lab.judging.baselines.tfidf import WordCounts
+from calibrator.lab.judging.baselines.tfidf import WordPairCounts
 from calibrator.lab.studies.trained import tower_study
 from calibrator.lab.studies.trained.tower_study import (
     FAMILIES,
@@ -14,7 +14,7 @@ from calibrator.lab.studies.trained.tower_study import (
     LEFT_OUT_SHARE,
     Kind,
     TowerStudy,
-    changed,
+    change_setting,
     name_numbers,
 )
 from calibrator.lab.training.stages.forest import ForestConfig
@@ -130,7 +130,7 @@ def test_the_floor_is_told_beside_each_group(
     at = study.share < HELD_SHARE
     named, bare = beside.word_scores(~at, [(at, True), (at, False)])
     chosen, rest = np.flatnonzero(~at), np.flatnonzero(at)
-    counted = WordCounts(study.rows)
+    counted = WordPairCounts(study.rows)
     assert 1 / (1 + np.exp(-named)) == pytest.approx(counted.scores(chosen, rest, "served"))
     assert 1 / (1 + np.exp(-bare)) == pytest.approx(counted.scores(chosen, rest, "none"))
     assert not np.allclose(named, bare)
@@ -163,7 +163,7 @@ def test_a_model_that_is_left_out_has_no_name() -> None:
 
 def test_settings_are_those_of_the_tower() -> None:
     """A setting has its field's kind; an unknown one is refused with the known ones."""
-    assert changed(TowerConfig(), "members=1").members == 1
-    assert not changed(TowerConfig(), "has_traits=false").has_traits
+    assert change_setting(TowerConfig(), "members=1").members == 1
+    assert not change_setting(TowerConfig(), "has_traits=false").has_traits
     with pytest.raises(typer.BadParameter, match="'width' is not one of members, folds"):
-        changed(TowerConfig(), "width=3")
+        change_setting(TowerConfig(), "width=3")

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from calibrator import TrainingError
 from calibrator.features.tower import tower_row
 from calibrator.lab.training.rows.examples import (
-    disguised,
+    disguise_rows,
     tokenize,
 )
 from calibrator.rows.rows import Row, parse_row
@@ -284,18 +284,18 @@ def test_a_target_stands_in_for_the_label() -> None:
 def test_disguise_changes_answers_and_never_labels() -> None:
     """About the asked share gets text that addresses the reader, right and wrong answers alike."""
     rows = [row(n) for n in range(2_000)]
-    shown = disguised(rows, 0.2, random.Random(1))
+    shown = disguise_rows(rows, 0.2, random.Random(1))
     changed = [after for before, after in zip(rows, shown, strict=True) if after is not before]
     assert len(changed) == pytest.approx(400, rel=0.2)
     assert sum(r.correct or 0 for r in changed) == pytest.approx(len(changed) / 2, rel=0.2)
     assert [r.correct for r in shown] == [r.correct for r in rows]
     assert all(len(r.answer) > len(rows[0].answer) for r in changed)
-    assert disguised(rows, 0.0, random.Random(1)) == rows
+    assert disguise_rows(rows, 0.0, random.Random(1)) == rows
 
 
 def test_rebuilt_replies_lose_their_confidence_half_of_the_time() -> None:
     """A reply that is only a letter and a stated confidence is also trained on as the letter."""
     rows = [row(n, response="Answer: B\nConfidence: 95%") for n in range(400)]
-    found = Counter(r.answer for r in disguised(rows, 0.0, random.Random(1)))
+    found = Counter(r.answer for r in disguise_rows(rows, 0.0, random.Random(1)))
     assert set(found) == {"Answer: B", "Answer: B\nConfidence: 95%"}
     assert found["Answer: B"] == pytest.approx(200, rel=0.2)

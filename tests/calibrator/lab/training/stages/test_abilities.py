@@ -12,7 +12,7 @@ import pytest
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED, resolve_checkpoint
 from calibrator.embedded.calibrator import OFTEN_WRONG, EmbeddedCalibrator
-from calibrator.embedded.familiarity import shifted
+from calibrator.embedded.familiarity import shift_confidence
 from calibrator.features.abilities import LIMIT, PREFIX, STATED, Abilities, stated_in
 from calibrator.lab.training.extending import write_extended
 from calibrator.lab.training.stages.abilities import AbilityConfig, fit_abilities
@@ -107,13 +107,13 @@ def test_a_name_moves_a_number_by_its_odds(shipped: EmbeddedCalibrator) -> None:
     )
     assert after[:2] == before[:2]
     right = before[2] / read.in_order[2]
-    assert after[2] == pytest.approx(shifted(right, 0.5) * read.in_order[2])
+    assert after[2] == pytest.approx(shift_confidence(right, 0.5) * read.in_order[2])
 
 
 def test_a_name_that_is_often_wrong_is_told(shipped: EmbeddedCalibrator) -> None:
     """What a middling model would get for the same reply is reckoned with its own ability."""
     assert shipped.parts.forest is not None
-    middling = shipped.parts.forest.middling
+    middling = shipped.parts.forest.median_name
     odds = [0.0] * (len(shipped.config.source_models) + 1)
     odds[middling] = -3.0
     name = shipped.config.source_models[middling - 1]
@@ -247,7 +247,7 @@ def test_a_name_that_is_not_known_moves_a_number_by_what_it_states(
     assert before[3] == before[1]
     in_order = knowing.read_texts(items).in_order[3]
     right = before[3] / in_order
-    assert after[3] == pytest.approx(shifted(right, 0.1 * 2.5 + 0.2) * in_order)
+    assert after[3] == pytest.approx(shift_confidence(right, 0.1 * 2.5 + 0.2) * in_order)
 
 
 def test_the_shipped_one_judges_unknown_models_by_their_size(shipped: EmbeddedCalibrator) -> None:

@@ -96,7 +96,7 @@ def test_an_ability_is_against_the_same_benchmarks_and_drawn_to_zero(data: Fores
 def test_topics_tell_subjects_apart_without_labels(data: ForestData) -> None:
     """Questions on one subject lie close together, those on another far away."""
     topics = Topics.from_state(fit_topics(data.rows, CONFIG, np.random.default_rng(1)))
-    found = np.stack([topics.of(row.grams)[:6] for row in data.rows])
+    found = np.stack([topics.topics_of(row.grams)[:6] for row in data.rows])
     found /= np.linalg.norm(found, axis=1, keepdims=True)
     is_other = np.arange(600) % 3 == 0
     alike = found @ found.T
@@ -107,7 +107,7 @@ def test_a_row_of_unknown_words_has_no_topic(data: ForestData, forest: Forest) -
     """Words that training never saw say nothing: zeros, and finite log-odds."""
     none = np.zeros(0, np.int32)
     strange = TowerRow((none,) * PARTS, data.rows[0].traits, none)
-    assert not forest.topics.of(strange.grams).any()
+    assert not forest.topics.topics_of(strange.grams).any()
     assert np.isfinite(forest.read([strange], [0])).all()
 
 

@@ -24,7 +24,7 @@ def rows() -> list[TowerRow]:
 
 def test_a_batch_has_the_n_grams_of_its_rows_in_their_order(rows: list[TowerRow]) -> None:
     at = np.array([4, 0, 2, 4])
-    ids, bounds = GramLists(rows).of(at)
+    ids, bounds = GramLists(rows).grams_at(at)
     lists = np.split(ids, bounds[1:-1])
     expected = [rows[i].grams[part] for part in range(PARTS) for i in at]
     assert len(lists) == len(expected) == len(bounds) - 1
@@ -35,7 +35,7 @@ def test_dropped_n_grams_are_those_that_lists_drawn_one_by_one_would_drop(
     rows: list[TowerRow],
 ) -> None:
     at = np.array([1, 3, 4])
-    ids, bounds = GramLists(rows).of(at, np.random.default_rng(3), 0.5)
+    ids, bounds = GramLists(rows).grams_at(at, np.random.default_rng(3), 0.5)
     rng, expected = np.random.default_rng(3), []
     for part in range(PARTS):
         for given in (rows[i].grams[part] for i in at):
@@ -53,8 +53,8 @@ def test_it_moves_a_table_as_torchs_sparse_gradients_do(rows: list[TowerRow]) ->
     theirs, ours = torch.optim.SparseAdam([plain.weight], lr=0.01), TableAdam(table)
     lists, wanted = GramLists(rows), torch.randn(2, PARTS, 4)
     for step in range(6):
-        ids, bounds = lists.of(np.array([step % 5, (step * 2 + 1) % 5]))
-        numbers, held, places = ours.taken(ids)
+        ids, bounds = lists.grams_at(np.array([step % 5, (step * 2 + 1) % 5]))
+        numbers, held, places = ours.take_rows(ids)
         assert len(numbers) == len(np.unique(ids))
         backward(gram_sums(held, places, bounds) - wanted)
         ours.step(numbers, held, 0.01)

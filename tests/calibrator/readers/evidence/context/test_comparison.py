@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator.readers.evidence.context.comparison import FEATURES, Comparison, compare
+from calibrator.readers.evidence.context.comparison import FEATURES, ContextComparison, compare
 from calibrator.readers.evidence.context.passages import Passages
 
 CONTEXT = [
@@ -14,12 +14,12 @@ CONTEXT = [
 ]
 
 
-def compared(reply: str, request: str = "") -> Comparison:
+def compared(reply: str, request: str = "") -> ContextComparison:
     """Compare a reply with the context above."""
     return compare(reply, Passages(CONTEXT), request)
 
 
-def value(found: Comparison, name: str) -> float:
+def value(found: ContextComparison, name: str) -> float:
     """Return a feature by its name."""
     return found.values[FEATURES.index(name)]
 

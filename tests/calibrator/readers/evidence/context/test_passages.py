@@ -23,14 +23,14 @@ The café on the first floor serves lunch until 14:30. Dogs are welcome on a lea
 
 def test_the_closest_sentence_is_found() -> None:
     """A reply about returns brings the sentences on returns, not those on dogs."""
-    found = Passages([POLICY]).closest([("You can return it within 30 days.", 1.0)], 14)
+    found = Passages([POLICY]).closest_units([("You can return it within 30 days.", 1.0)], 14)
     assert found[0] == "Returns are accepted within 30 days of purchase."
     assert not any("Dogs" in each for each in found)
 
 
 def test_a_short_context_is_whole_and_in_order() -> None:
     """What fits is returned as it is, without a choice."""
-    found = Passages([POLICY]).closest([("anything", 1.0)], 500)
+    found = Passages([POLICY]).closest_units([("anything", 1.0)], 500)
     assert found[0] == "Our shop opens at nine."
     assert found[-1] == "Dogs are welcome on a lead."
 
@@ -39,7 +39,7 @@ def test_a_row_brings_its_header() -> None:
     """A row of a table means little without the names of its columns."""
     rows = "\n".join(f"| city {at} | {at * 7} | {at * 13} |" for at in range(60))
     table = f"| name | area | people |\n|---|---|---|\n{rows}"
-    found = Passages([table]).closest([("city 41 has 533 people", 1.0)], 12)
+    found = Passages([table]).closest_units([("city 41 has 533 people", 1.0)], 12)
     assert found == ["| name | area | people |", "| city 41 | 287 | 533 |"]
 
 
@@ -70,7 +70,7 @@ def test_forms_of_a_word_share_a_stem() -> None:
 @given(st.text(max_size=300), st.text(max_size=60))
 def test_any_text_can_be_searched(document: str, query: str) -> None:
     """Whatever the text, units are found in it, and no more words than were asked for."""
-    found = Passages([document]).closest([(query, 1.0)], 20)
+    found = Passages([document]).closest_units([(query, 1.0)], 20)
     assert sum(len(words_of(each)) for each in found) <= 20
 
 
@@ -80,5 +80,5 @@ def test_any_text_can_be_searched(document: str, query: str) -> None:
 def test_hostile_contexts_take_linear_time(text: str) -> None:
     """A long context of any shape is cut and searched within a second on a slow machine."""
     began = time.process_time()
-    Passages([text]).closest([("a | 1", 1.0)], 50)
+    Passages([text]).closest_units([("a | 1", 1.0)], 50)
     assert time.process_time() - began < 2

@@ -13,8 +13,8 @@ from calibrator.readers.evidence.context.reader import (
     CONTEXT_PIECES,
     REPLY_PIECES,
     REQUEST_PIECES,
+    ContextReader,
     Passage,
-    Reader,
     assemble,
 )
 from calibrator.text.layout import CLS, SEP
@@ -79,16 +79,16 @@ PASSAGES = [
 
 def test_kernel_and_numpy_agree() -> None:
     """Sums of whole numbers are exact, so only the rest of the arithmetic may differ a little."""
-    with_kernel = Reader(state(), cut).read(PASSAGES)
+    with_kernel = ContextReader(state(), cut).read(PASSAGES)
     with numpy_alone():
-        plain = Reader(state(), cut).read(PASSAGES)
+        plain = ContextReader(state(), cut).read(PASSAGES)
     assert with_kernel == pytest.approx(plain, abs=2e-3)
     assert with_kernel.sum(axis=1) == pytest.approx(1)
 
 
 def test_neighbours_change_nothing() -> None:
     """A passage has the same probabilities alone and among others."""
-    reader = Reader(state(), cut)
+    reader = ContextReader(state(), cut)
     together = reader.read(PASSAGES)
     alone = np.concatenate([reader.read([each]) for each in PASSAGES])
     assert together == pytest.approx(alone, abs=1e-5)
@@ -96,7 +96,7 @@ def test_neighbours_change_nothing() -> None:
 
 def test_nothing_to_read() -> None:
     """Without passages there are no rows."""
-    assert Reader(state(), cut).read([]).shape == (0, 3)
+    assert ContextReader(state(), cut).read([]).shape == (0, 3)
 
 
 def test_a_row_is_bounded_and_marked() -> None:
@@ -119,4 +119,4 @@ def test_a_row_without_a_request_has_one_mark_less() -> None:
 def test_another_head_is_refused() -> None:
     """A head that does not fit the encoder is an error when the reader is made."""
     with pytest.raises(ValueError, match="another shape"):
-        Reader(state() | {"head": np.zeros((2, 2 * HIDDEN), np.float16)}, cut)
+        ContextReader(state() | {"head": np.zeros((2, 2 * HIDDEN), np.float16)}, cut)

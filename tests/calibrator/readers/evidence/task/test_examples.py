@@ -12,13 +12,13 @@ import pytest
 from calibrator.lab.training.fits.task.examples import (
     KINDS,
     KNOWN,
-    Example,
+    TaskExample,
     known_examples,
     own_examples,
     unfamiliar_examples,
 )
 from calibrator.lab.training.fits.task.fitting import teaching_examples
-from calibrator.lab.training.fits.task.variants import bare, relabelled, varied
+from calibrator.lab.training.fits.task.variants import relabel_options, strip_wording, vary_examples
 from calibrator.readers.evidence.conversation import Conversation
 
 
@@ -85,31 +85,31 @@ def test_own_requests_are_of_many_kinds_and_differ() -> None:
 )
 def test_a_benchmarks_fixed_wording_is_removed(question: str, expected: str) -> None:
     """What is left is the question as a user asks it."""
-    assert bare(question) == expected
+    assert strip_wording(question) == expected
 
 
 def test_options_get_other_labels() -> None:
     """All options are labelled alike, and their texts stay."""
     question = "Which?\n\nA. red\nB. blue\nC. green"
-    found = {relabelled(question, random.Random(seed)) for seed in range(40)}
+    found = {relabel_options(question, random.Random(seed)) for seed in range(40)}
     assert len(found) > 5
     assert all(["red" in each, "blue" in each, "green" in each] == [True] * 3 for each in found)
-    assert relabelled("No options here.", random.Random(0)) == ""
+    assert relabel_options("No options here.", random.Random(0)) == ""
 
 
 def test_variants_of_known_questions_stay_known() -> None:
     """A variant has the group and the kind of its original, so both are in one fold."""
-    original = Example(Conversation("Who wrote Emma?"), False, "books", KNOWN, "g1")
-    for example in varied([original] * 50, 0):
+    original = TaskExample(Conversation("Who wrote Emma?"), False, "books", KNOWN, "g1")
+    for example in vary_examples([original] * 50, 0):
         assert (example.kind, example.group, example.source) == (KNOWN, "g1", "books")
 
 
 def test_a_text_moves_out_of_the_system_message() -> None:
     """Some variants of a task have their document in the request, before or after the question."""
-    given = Example(
+    given = TaskExample(
         Conversation("Is it?", "Sea is wet."), False, "boolq", "documents", may_teach=True
     )
-    requests = [each.conversation.request for each in varied([given] * 60, 0)]
+    requests = [each.conversation.request for each in vary_examples([given] * 60, 0)]
     assert any(request.startswith("Is it?") and "Sea is wet." in request for request in requests)
     assert any(request.endswith("Is it?") and "Sea is wet." in request for request in requests)
     assert "Is it?" in requests

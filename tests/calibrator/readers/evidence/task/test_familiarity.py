@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrator.errors import TrainingError
 from calibrator.lab.training.fits.task.examples import own_examples
 from calibrator.lab.training.fits.task.fitting import TaskConfig, fit_familiarity, read
-from calibrator.lab.training.fits.task.variants import varied
+from calibrator.lab.training.fits.task.variants import vary_examples
 from calibrator.readers.evidence.conversation import Conversation, Turn
 from calibrator.readers.evidence.task.familiarity import PREFIX, TaskFamiliarity
 
@@ -42,7 +42,7 @@ POLICY = "You are the assistant of a hotel. Breakfast is from 7 to 10. Never pro
 def state() -> dict[str, Array]:
     """Return the arrays of a small model."""
     own = list(own_examples())
-    return fit_familiarity(read([*own, *varied(own, 0)]), SMALL)
+    return fit_familiarity(read([*own, *vary_examples(own, 0)]), SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_one_side_alone_teaches_nothing() -> None:
 def test_the_same_examples_give_the_same_arrays(state: Mapping[str, Array]) -> None:
     """A fit can be repeated."""
     own = list(own_examples())
-    again = fit_familiarity(read([*own, *varied(own, 0)]), SMALL)
+    again = fit_familiarity(read([*own, *vary_examples(own, 0)]), SMALL)
     assert all(np.array_equal(again[name], array) for name, array in state.items())
 
 

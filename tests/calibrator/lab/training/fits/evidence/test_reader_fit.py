@@ -13,11 +13,11 @@ from transformers import BertConfig, BertModel
 
 from calibrator.features.packing import packed_planes, unpacked_planes
 from calibrator.features.small_encoder import GROUP, LAYER_BITS
-from calibrator.lab.training.fits.evidence.examples import ENTAIL, NEUTRAL, Example
+from calibrator.lab.training.fits.evidence.examples import ENTAIL, NEUTRAL, ReaderExample
 from calibrator.lab.training.fits.evidence.reader_fit import (
     ReaderConfig,
     fit_reader,
-    rounded,
+    round_tensor,
     tensors,
 )
 
@@ -42,11 +42,13 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def examples() -> list[Example]:
+def examples() -> list[ReaderExample]:
     """Return rows whose pieces tell the label."""
     draw = random.Random(1)
     return [
-        Example([101, *draw.choices(range(100 + 20 * label, 120 + 20 * label), k=9)], 5, label, "")
+        ReaderExample(
+            [101, *draw.choices(range(100 + 20 * label, 120 + 20 * label), k=9)], 5, label, ""
+        )
         for label in (ENTAIL, NEUTRAL) * 200
     ]
 
@@ -68,7 +70,7 @@ def test_weights_are_rounded_as_they_are_served() -> None:
     """Rounding in training gives the packed weights, up to the scales' last bits."""
     torch.manual_seed(0)
     weight = torch.randn(32, 128, requires_grad=True)
-    near = rounded(weight)
+    near = round_tensor(weight)
     served = unpacked_planes(*packed_planes(weight.detach().numpy(), LAYER_BITS, GROUP))
     assert np.abs(near.detach().numpy() - served).mean() < 0.01
     near.sum().backward()  # type: ignore[no-untyped-call]  # torch has no types for it

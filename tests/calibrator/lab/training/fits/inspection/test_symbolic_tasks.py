@@ -10,7 +10,7 @@ import pytest
 
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.lab.training.fits.inspection.lessons import lessons_of
-from calibrator.lab.training.fits.inspection.symbolic_kinds import KINDS, Task
+from calibrator.lab.training.fits.inspection.symbolic_kinds import KINDS, SymbolicTask
 from calibrator.lab.training.fits.inspection.symbolic_tasks import BENCHMARK, symbolic_rows
 from tests.calibrator.readers.inspection.test_inspector import rows
 
@@ -25,40 +25,40 @@ def are_closed(given: str) -> bool:
     return not left
 
 
-def of_brackets(task: Task) -> bool:
+def of_brackets(task: SymbolicTask) -> bool:
     return are_closed(task.given + ("" if task.answer == "nothing" else task.answer))
 
 
-def of_truth(task: Task) -> bool:
+def of_truth(task: SymbolicTask) -> bool:
     text = task.given.replace("T", "True").replace("F", "False").replace("!", "1 - ")
     return bool(eval(text)) == (task.answer == "true")
 
 
-def of_binary(task: Task) -> bool:
+def of_binary(task: SymbolicTask) -> bool:
     one, other = task.given.split(" + ")
     return int(task.answer, 2) == int(one, 2) + int(other, 2)
 
 
-def of_roman(task: Task) -> bool:
+def of_roman(task: SymbolicTask) -> bool:
     worth = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
     signs = [worth[sign] for sign in task.answer]
     pairs = zip(signs, [*signs[1:], 0], strict=True)
     return sum(-one if one < after else one for one, after in pairs) == int(task.given)
 
 
-def of_walk(task: Task) -> bool:
+def of_walk(task: SymbolicTask) -> bool:
     count = task.given.split().count
     return task.answer == f"({count('E') - count('W')}, {count('N') - count('S')})"
 
 
-def of_pattern(task: Task) -> bool:
+def of_pattern(task: SymbolicTask) -> bool:
     """Return whether symbols and answer repeat with the period that the working names."""
     signs = [*task.given.split(), task.answer]
     period = len(task.steps[0].removeprefix("the part ").removesuffix(" repeats").split())
     return signs[period:] == signs[:-period]
 
 
-def of_order(task: Task) -> bool:
+def of_order(task: SymbolicTask) -> bool:
     """As many people stand left of the one named as the place says."""
     left_of = dict(fact.split(" stands left of ")[::-1] for fact in task.given.split("; "))
     place = int(re.findall(r"\d+", task.does[0])[0])
@@ -68,7 +68,7 @@ def of_order(task: Task) -> bool:
     return found == place
 
 
-def of_swaps(task: Task) -> bool:
+def of_swaps(task: SymbolicTask) -> bool:
     given, *swaps = task.given.split(". ")
     held = dict(each.split(" has the ") for each in given.split(", "))
     for swap in swaps:
@@ -77,7 +77,7 @@ def of_swaps(task: Task) -> bool:
     return held[task.does[0].split()[2]] == task.answer
 
 
-RIGHT: dict[str, Callable[[Task], bool]] = {
+RIGHT: dict[str, Callable[[SymbolicTask], bool]] = {
     "brackets": of_brackets,
     "stack": lambda task: task.steps[-1].endswith(f": {task.answer}"),
     "sorting": lambda task: task.answer.split() == sorted(task.given.split()),

@@ -8,7 +8,7 @@ from functools import cache
 from calibrator.lab.judging.sensitivity.everyday import EverydayQuestion, everyday_questions
 from calibrator.lab.training.fits.knowledge.pairs import (
     HELD_OUT,
-    Pair,
+    AnswerPair,
     relation_pairs,
     single_pairs,
     told_facts,
@@ -26,7 +26,7 @@ def contents(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.casefold())) - OF_NO_CONTENT
 
 
-def taught() -> list[Pair]:
+def taught() -> list[AnswerPair]:
     return [*relation_pairs(1), *single_pairs()]
 
 
