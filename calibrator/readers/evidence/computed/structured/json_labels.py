@@ -49,7 +49,11 @@ def fault_of_labels(value: Any, data: str, wanted: JsonRequest) -> str | None:
         return fault
     exact = {amount: text for text, amount in _exact_amounts(data)}
     for _, (path, leaf) in zip(range(MAX_LEAVES), leaves(value), strict=False):
-        if isinstance(leaf, float) and (fault := _scaled_fault(path, leaf, exact)):
+        if (
+            isinstance(leaf, float)
+            and not leaf.is_integer()
+            and (fault := _scaled_fault(path, leaf, exact))
+        ):
             return fault
         key = path[-1] if path else ""
         plain = plain_key(key)
@@ -62,6 +66,10 @@ def fault_of_labels(value: Any, data: str, wanted: JsonRequest) -> str | None:
 
 
 _EXACT: Final = re.compile(r"(?<![\d.,'])\d{1,3}(?:([.,'])\d{3}){1,3}(?!\1)[.,]\d{1,2}(?![\d.,])")
+_THOUSANDS: Final = re.compile(
+    r"(?:€|EUR)\s?(?P<a>\d{1,3}(?:\.\d{3})+)(?![\d,.]\d)"
+    r"|(?<![\d.,])(?P<b>\d{1,3}(?:\.\d{3})+)\s?(?:€|EUR|euros?|Euro|Stück|Stk|pesos|unidades|Einwohner)"
+)
 _LABELLED: Final = re.compile(r"[^\d\n]{0,14}?(?P<n>\d[\d.,']{0,14}\d|\d)")
 
 
@@ -71,6 +79,9 @@ def _exact_amounts(data: str) -> list[tuple[str, Fraction]]:
     for match in _EXACT.finditer(data):
         whole, _, rest = re.sub(r"[.,]", ".", match[0]).rpartition(".")
         found.append((match[0], Fraction(f"{re.sub(r'[^0-9]', '', whole)}.{rest}")))
+    for match in _THOUSANDS.finditer(data):
+        text = match["a"] or match["b"]
+        found.append((text, Fraction(text.replace(".", ""))))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from calibrator.readers.evidence.computed.structured.json_values import leaves
@@ -18,6 +19,14 @@ _MOST: Final = re.compile(
     r"|(?P<n2>\d{1,4})[ -](?P<u2>words?|wörter|mots|palabras|char(?:acter)?s?|zeichen|items?|tags"
     r"|keywords) (?:max(?:imum)?|at most|or (?:less|fewer)|höchstens)\b"
     r"|\bexactly (?P<n3>\d{1,3}) (?P<u3>words|items|tags|keywords|entries|elements|bullet points)",
+    re.IGNORECASE,
+)
+_EMPTY: Final = re.compile(
+    r"\[\] (?:if|when|for|wenn|falls|si)\b|\bempty (?:list|array) (?:if|when)"
+)
+_ORDERED: Final = re.compile(
+    r"\b(?:ascending|alphabetical\w*|aufsteigend|alphabetisch\w*|croissant|ascendente)\b"
+    r"|\b(?P<down>descending|absteigend|décroissant|descendente)\b",
     re.IGNORECASE,
 )
 _FORMATS: Final = (
@@ -46,12 +55,19 @@ _FORMATS: Final = (
 
 def fault_of_remarks(value: Any, prompt: str) -> str | None:
     """Describe a value that breaks the limit or the format stated for its key, or return None."""
-    if not (_MOST.search(prompt) or any(asks.search(prompt) for asks, _, _ in _FORMATS)):
+    has_remark = _MOST.search(prompt) or _EMPTY.search(prompt) or _ORDERED.search(prompt)
+    if not (has_remark or any(asks.search(prompt) for asks, _, _ in _FORMATS)):
         return None
     remarks: dict[str, str] = {}
-    lists = [(key, part) for key, part in _pairs(value) if isinstance(part, list)]
-    for key, items in lists:
-        most = _limit(remarks.setdefault(key, _remark_on(key, prompt)))
+    for key, items in _pairs(value):
+        remark = remarks.setdefault(key, _remark_on(key, prompt))
+        if items is None and _EMPTY.search(remark):
+            return f'"{key}" is null instead of []'
+        if not isinstance(items, list):
+            continue
+        if fault := _unsorted(key, items, remark):
+            return fault
+        most = _limit(remark)
         if most and most[1].startswith(("item", "entr", "elem", "tag", "keyw", "bull", "eint")):
             is_exact = most[2]
             if len(items) > most[0] or (is_exact and len(items) != most[0]):
@@ -62,6 +78,21 @@ def fault_of_remarks(value: Any, prompt: str) -> str | None:
         remark = remarks.setdefault(path[-1], _remark_on(path[-1], prompt))
         if fault := _text_fault(path[-1], leaf, remark):
             return fault
+    return None
+
+
+def _unsorted(key: str, items: list[Any], remark: str) -> str | None:
+    """Describe two neighbours of a list that are not in the order of the remark, or return None."""
+    found = _ORDERED.search(remark)
+    is_alike = all(isinstance(each, str) for each in items) or all(
+        isinstance(each, int | float) and not isinstance(each, bool) for each in items
+    )
+    if found is None or not is_alike:
+        return None
+    folded = [each.casefold() if isinstance(each, str) else each for each in items[:MAX_LEAVES]]
+    for one, other in pairwise(folded):
+        if one < other if found["down"] else one > other:
+            return f'"{key}" has {one} before {other}'
     return None
 
 

@@ -24,6 +24,9 @@ from calibrator.readers.evidence.computed.structured.json_requests import (
 )
 from calibrator.readers.evidence.computed.structured.json_shapes import keys_at_any_depth, plain_key
 from calibrator.readers.evidence.computed.structured.json_sources import wants_writing
+from calibrator.readers.evidence.computed.structured.json_translations import (
+    fault_of_translation,
+)
 from calibrator.readers.evidence.computed.structured.json_values import (
     SourceText,
     fault_of_quotes,
@@ -37,6 +40,9 @@ _WISH: Final = re.compile(
     r"|transform|read|fill|encode|gib|antworte|extrahiere|erzeuge|wandle|devuelve|responde|extrae"
     r"|convierte|renvoie|réponds|extrais|donne|want|need|must be|should"
     r" be)\b[^.?!\n]{0,140}?\bjson\b"
+    r"|\b(?:nur|only|just|solo|sólo|seulement|uniquement) "
+    r"(?:the |das |ein |el |un |le |du |en |als )*json\b|\bausgabe\b[^.?!\n]{0,60}\bjson\b"
+    r"|\b(?:compact|minified|plain|strict|pretty(?:-printed)?) json\b"
     r"|\b(?:as|in|into|to|als|en|como) (?:an? |valid |a valid |pure |raw |ein |un )*json\b|\bjson "
     r"(?:only|format|object|array|output|response|reply|schema)\b|^json\b|\bjson\s*:",
     re.IGNORECASE | re.MULTILINE,
@@ -164,7 +170,8 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
 def _fault_by_text(value: Any, ask: str, data: str, wanted: JsonRequest) -> str | None:
     """Describe values that contradict each other, the text or a remark of the prompt, or None."""
     return (
-        fault_of_relations(value, data, ask)
+        fault_of_translation(value, value_of(data[max(0, data.find("{")) :]), ask)
+        or fault_of_relations(value, data, ask)
         or fault_of_remarks(value, ask)
         or fault_of_days(value, data, ask)
         or fault_of_labels(value, data, wanted)

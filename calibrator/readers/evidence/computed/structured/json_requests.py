@@ -136,6 +136,7 @@ def read_request(rules: str, request: str) -> JsonRequest:
     if not found.shapes:
         found.shapes.append(_prose(wish))
     for shape in found.shapes:
+        _free_arguments(shape)
         inner = shape.items if shape.items is not None and not shape.fields else shape
         if not inner.is_schema and not shape.is_schema:
             is_whole = is_strict and not is_optional and not shape.is_partial
@@ -146,6 +147,22 @@ def read_request(rules: str, request: str) -> JsonRequest:
         _add_choices(shape, ask)
     found.variants = _variants(ask)
     return found
+
+
+_NAMES_OF_CALLS: Final = word_set(
+    "fn func function tool toolname action op operation command method intent name type kind"
+)
+_ARGUMENTS: Final = word_set("args arguments params parameters slots input inputs options payload")
+
+
+def _free_arguments(shape: JsonShape) -> None:
+    """Make the arguments in the example of a call optional, as other calls have others."""
+    for one in (shape, shape.items):
+        if one is None or not any(plain_key(name) in _NAMES_OF_CALLS for name in one.fields):
+            continue
+        for name, part in one.fields.items():
+            if plain_key(name) in _ARGUMENTS and all(p.is_example for p in part.fields.values()):
+                part.optional |= part.fields.keys()
 
 
 def _may_omit(wish: str) -> bool:
@@ -166,7 +183,10 @@ _IS_LIST: Final = re.compile(
     r"objects\b",
     re.IGNORECASE,
 )
-_IS_OBJECT: Final = re.compile(r"\bjson object\b|\btop[- ]level\b", re.IGNORECASE)
+_IS_OBJECT: Final = re.compile(
+    r"\bjson object\b(?! (?:per|for each|for every|each|je|pro|por|par)\b)|\btop[- ]level\b",
+    re.IGNORECASE,
+)
 
 
 def _add_list(shape: JsonShape, wish: str) -> None:
@@ -187,7 +207,10 @@ def _add_list(shape: JsonShape, wish: str) -> None:
         )
         shape.fields, shape.others, shape.is_prose = {}, None, True
     elif re.search(
-        r"\b(?:an?|one|single|this|following|valid|the) json object\b", wish, re.IGNORECASE
+        r"\b(?:an?|one|single|this|following|valid|the) json object\b"
+        r"(?! (?:per|for each|for every|each|je|pro|por|par)\b)",
+        wish,
+        re.IGNORECASE,
     ) and not re.search(r"json objects\b|\barray\b", wish, re.IGNORECASE):
         shape.kinds = frozenset({"object"})
 

@@ -80,9 +80,12 @@ _COMMON: Final = word_set(
 )
 _INVENTS: Final = re.compile(
     r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|imagine|generate|compose|suggest"
-    r"|recommend|come up with|write)\b",
+    r"|recommend|come up with|write|translate\w*|locali[sz]e\w*|übersetz\w*|tradu\w{1,8}"
+    r"|anonymi[sz]e\w*|pseudonymi[sz]e\w*|redact\w*|mask|paraphrase\w*|rewrite|summari[sz]e"
+    r"|json patch|merge patch|diff|encrypt|decode|encode|base64)\b",
     re.IGNORECASE,
 )
+_DURATION: Final = re.compile(r"P(?=\w)(?:\d+[YMWD]){0,4}(?:T(?:\d+(?:\.\d+)?[HMS]){1,3})?")
 _GENERIC: Final = word_set("name number value id key item type is has of the in to code data")
 _COUNTS: Final = re.compile(
     r"number|count|quantit|amount|price|cost|total|year|age$|rating_?value|num"
@@ -222,7 +225,8 @@ class _ValueLookup:
                 spans.append((key, places, size))
                 for at in places:
                     self.covered.update(range(at, at + size))
-            if isinstance(leaf, str) and leaf and _is_of_other_kind(key, leaf, self.leaves):
+            is_text = isinstance(leaf, str) and leaf and not _DURATION.fullmatch(leaf)
+            if is_text and _is_of_other_kind(key, leaf, self.leaves):
                 self.counts["clash"] += 1
                 self.doubts.append((key, leaf[:80], "contradicted"))
         for key, places, size in spans:
@@ -253,6 +257,8 @@ class _ValueLookup:
         is_free |= isinstance(leaf, str) and is_absence(leaf)
         if leaf is None or leaf == "" or isinstance(leaf, bool) or is_free:
             return "free", [], 0
+        if isinstance(leaf, str) and _DURATION.fullmatch(leaf):
+            return "free", [], 0
         words = plain_words(str(leaf)).split()[:60]
         places = self.data.find(words)
         if places:
@@ -266,6 +272,9 @@ class _ValueLookup:
             return ("found" if is_found else "free"), [], 0
         if not isinstance(leaf, str):
             return "free", [], 0
+        joined = "".join(words)
+        if len(joined) > 3 and joined in self.source.joined_words:
+            return "found", [], 0
         if is_offered(leaf, self.ask):
             return "free", [], 0
         if FREE.search(plain) and (not self.is_copied or leaf.casefold() in self.ask):

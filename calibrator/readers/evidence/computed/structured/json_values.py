@@ -348,7 +348,8 @@ def _is_other_date(leaf: str, plain: str, source: SourceText) -> bool | None:
         if not wanted & known:
             if may_follow(dates, plain, source.text, source.dates):
                 return False
-            return bool(known) and not _RELATIVE.search(source.text)
+            is_moved = _RELATIVE.search(source.text) or _SHIFTED.search(source.text)
+            return bool(known) and not is_moved
         years = {day.year for found in dates for day in found.values if found.has_year}
         given = {
             day.year
