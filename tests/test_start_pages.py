@@ -147,9 +147,10 @@ def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Pat
     assert "because 91 is not prime" in reader.said("python ask.py")[0]
     assert audited["pinocchio"]["action"] == "deliver"
     advice = reader.said("pinocchio advise")[0]
-    assert "do not let a threshold on it decide" in advice
+    assert "collect more labels" in advice
     assert "31 rows of 31 questions" in advice
     assert "so far AUROC" in advice
+    assert "more labels are needed" in advice
     assert "policy careful@" in reader.said("pinocchio check")[0]
     assert held["choices"][0]["finish_reason"] == "content_filter"
     assert released["choices"][0]["message"]["content"].startswith("Yes, 91 is a prime number")

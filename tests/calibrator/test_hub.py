@@ -22,8 +22,8 @@ SCORE = (
     "print(judge.name, judge.score(question='2+2?', answer='4'))"
 )
 BEGINNING = (
-    "import sys; from calibrator.lab.training.llm.config import LlmTrainConfig, beginning\n"
-    "beginning(LlmTrainConfig(data=(), base=sys.argv[1]))"
+    "import sys; from calibrator.lab.training.llm.config import LlmTrainConfig, find_start\n"
+    "find_start(LlmTrainConfig(data=(), base=sys.argv[1]))"
 )
 VERSION = "import sys; from calibrator import version_of; print(version_of(sys.argv[1]))"
 

@@ -113,7 +113,7 @@ def test_difficulties_are_those_of_numpy_where_it_matters(
         found = Difficulty(*arrays, thresholds=thresholds.tolist())
         with pytest.MonkeyPatch.context() as patch:
             # numpy's own last bits go by where its arrays lie in memory
-            patch.setattr(found, "near", lambda of: wanted[(meant == of).all(axis=1)][:1])
+            patch.setattr(found, "odds_near", lambda of: wanted[(meant == of).all(axis=1)][:1])
             compared = found.odds_of(asked)[:, None] <= thresholds
         assert np.array_equal(compared, wanted[:, None] <= thresholds)
     assert found.odds_of(asked) == pytest.approx(wanted, abs=1e-3)

@@ -259,7 +259,10 @@ def test_the_memory_of_a_calibrator_is_what_it_takes_while_it_is_there() -> None
     """It is closed and gone before doctor tells how much; a process of its own has no threads of
     other tests that free memory meanwhile.
     """
-    tells = f"from {__name__} import Large, tried; print(tried(Large, 'x', None).memory)"
+    tells = (
+        f"from {__name__} import Large, try_calibrator; "
+        "print(try_calibrator(Large, 'x', None).memory)"
+    )
     told = subprocess.run(
         [sys.executable, "-c", tells], cwd=ROOT, capture_output=True, text=True, timeout=180
     )

@@ -40,8 +40,8 @@ _LEFT_JOIN: Final = re.compile(
     r"\bleft\s+(?:outer\s+)?join\s+(?P<t>\w+)(?:\s+(?:as\s+)?(?!on\b|using\b)(?P<a>\w+))?", _FLAGS
 )
 _EITHER: Final = re.compile(
-    r"\bwhere\b[^;()]{0,300}?(?:\b\w+\.)?(?P<a>\b\w+)\s*(?:[<>=]{1,2}|\blike\b)\s*\S+"
-    r"\s+or\s+(?:\w+\.)?(?P<b>\w+)\s*(?:[<>=]|\blike\b)",
+    r"\bwhere\b[^;()]{0,300}?(?:\b\w{1,64}\.)?(?P<a>\b\w{1,64})\s*(?:[<>=]{1,2}|\blike\b)"
+    r"\s*\S{1,80}\s+or\s+(?:\w{1,64}\.)?(?P<b>\w{1,64})\s*(?:[<>=]|\blike\b)",
     _FLAGS,
 )
 _ALL_OF: Final = re.compile(
@@ -54,7 +54,9 @@ _ANY_OF: Final = re.compile(
     r"\b(?:or|either|any|oder|o|ou|as well as|at least one|nor|except|unless|not|all)\b", _FLAGS
 )
 _DAYS_BETWEEN: Final = re.compile(
-    r"(?P<c>[\w.]+)\s+between\s+'\d{4}-\d\d-\d\d'\s+and\s+'(?P<e>\d{4}-\d\d-\d\d)'", _FLAGS
+    r"(?<![\w.])(?P<c>[\w.]{1,128})\s+between\s+'\d{4}-\d\d-\d\d'\s+and\s+"
+    r"'(?P<e>\d{4}-\d\d-\d\d)'",
+    _FLAGS,
 )
 _OUTER: Final = re.compile(
     r"\b(?:left|right|full|outer)\b|\bnot\s+exists\b|\bunion\b|\bapply\b|\(\s*select\b", _FLAGS
