@@ -167,7 +167,7 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
 
 
 def is_tag(names: Sequence[str]) -> bool:
-    """Return whether a template line with these fields is a tag, which may be left out."""
+    """Return whether a line has fields, but not question or answer; such a tag may be left out."""
     return bool(names) and not {"question", "answer"} & set(names)
 
 

@@ -130,7 +130,10 @@ def _quote(text: str) -> str:
 
 
 def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
-    """Write the model as a classifier of one output, and compare its scores."""
+    """Save the model with one output, compare its scores, and return the calibrator's config.
+
+    Raises CheckpointError for a probe, and for a model without a sequence classification.
+    """
     from transformers import AutoModelForSequenceClassification
 
     if calibrator.config.elicitation != "logit":

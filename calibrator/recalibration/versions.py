@@ -162,7 +162,7 @@ class Change:
 
     @property
     def of(self) -> Of:
-        """The kind of numbers that it is for."""
+        """Which numbers it is for: `signals`, `others` (second opinions) or `alone`."""
         return "signals" if self.knows_signals else "others" if self.knows_others else "alone"
 
 

@@ -169,7 +169,7 @@ def either(words: Collection[str]) -> str:
 
 
 def abbreviate(value: Value) -> str:
-    """Return a value in short, for a sentence."""
+    """Describe a value in a sentence: `a mapping`, `a list`, or the value, cut at 40 letters."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

@@ -141,10 +141,10 @@ class Approvals:
 
 
 async def may_go_out(store: Store, format: Format, held: HeldReply) -> bool:
-    """Return whether a released reply may be handed out now, and mark it as handed out.
+    """Return whether a released reply may be handed out now, and mark a bound one as handed out.
 
-    A bound reply goes out once (and again within `AGAIN_S`), and only with the calls that were
-    approved. Raises StoreError.
+    An unbound reply always may. A bound reply goes out once (and again within `AGAIN_S`), and only
+    with the calls that were approved. Raises StoreError.
     """
     if not held.is_bound:
         return True

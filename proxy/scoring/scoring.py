@@ -457,7 +457,7 @@ def _close(scorer: Scorer) -> None:
 
 
 def describe_error(error: BaseException) -> dict[str, str]:
-    """Return an error's type for the log, with the message only if it is the calibrator's own.
+    """Return an error's type as `kind` and, for a CalibratorError, its message as `error`.
 
     Other messages may quote the text that was to be scored.
     """

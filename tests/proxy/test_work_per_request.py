@@ -5,7 +5,6 @@ It grows with every feature that looks at a request; whoever raises a bound has 
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import structlog
 
 from scripts.checks.counted_work import CountedWork
 from tests.proxy.observe.otlp_receiver import OtlpReceiver
-from tests.running.live_proxy import PATIENCE_S, Json, LiveProxy, question
+from tests.running.live_proxy import PATIENCE_S, Json, LiveProxy, chat_request, question
 from tests.servers.faulty_upstream import FaultyUpstream
 
 REQUESTS, TIMES = 20, 5
@@ -105,17 +104,12 @@ def count_bytecodes(proxy: LiveProxy, counted: CountedWork, asked: Json, most: i
     compared. Head and body go out in one piece, since the listener reads two of them at twice the
     cost.
     """
-    body = json.dumps(asked).encode()
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: */*\r\n"
-        "accept-encoding: identity\r\nconnection: keep-alive\r\nuser-agent: python-httpx/0.28\r\n"
-        "authorization: Bearer sk-client\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(body)}\r\n\r\n"
-    ).encode()
+    fields = "accept: */*", "accept-encoding: identity", "connection: keep-alive"
+    request = chat_request(asked, *fields, "user-agent: python-httpx/0.28")
     connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S)
 
     def ask() -> None:
-        connection.sendall(head + body)
+        connection.sendall(request)
         reply = HTTPResponse(connection)
         reply.begin()
         assert reply.status == 200

@@ -507,17 +507,22 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
     return error
 
 
+def chat_request(body: Json, *fields: str) -> bytes:
+    """Return head and body of a request for a chat completion, with further fields of the head."""
+    sent = json.dumps(body).encode()
+    lines = (
+        "POST /v1/chat/completions HTTP/1.1",
+        *("host: 127.0.0.1", *fields, "authorization: Bearer sk-client"),
+        *("content-type: application/json", f"content-length: {len(sent)}"),
+    )
+    return "\r\n".join((*lines, "\r\n")).encode() + sent
+
+
 @contextmanager
 def left_behind(port: int, body: Json) -> Iterator[None]:
     """Asks for a chat completion, and leaves at the end of the block; nothing has been read."""
-    sent = json.dumps(body).encode()
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
-        "authorization: Bearer sk-client\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(sent)}\r\n\r\n"
-    )
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
-        connection.sendall(head.encode() + sent)
+        connection.sendall(chat_request(body))
         yield
 
 

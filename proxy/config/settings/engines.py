@@ -23,7 +23,7 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 def can_stand_in_a_header(name: str) -> bool:
-    """Return whether a name of scores fits the header `x-pinocchio-calibrator`."""
+    """Return whether a name has 1 to 200 visible ASCII characters, none of them a space."""
     return re.fullmatch(r"[!-~]{1,200}", name) is not None
 
 

@@ -77,7 +77,7 @@ def sentence(document: Document, loc: Location, message: str, at: Location = ())
 
 
 def _without_secrets(document: Document, text: str) -> str:
-    """Replace secrets in a sentence by the names of the variables that hold them.
+    """Replace the values of secret variables in a sentence by `${NAME}`, except short values.
 
     Sentences quote misplaced values and go to terminals and logs.
     """

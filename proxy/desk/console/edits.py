@@ -89,7 +89,7 @@ def _text(before: str, after: str | None) -> str:
 
 
 def _as_sent(value: str) -> str:
-    """Return a text as a browser sends it, with newlines as line ends."""
+    """Convert CRLF and CR to newlines, and replace characters that UTF-8 cannot encode."""
     return value.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
 
 

@@ -275,7 +275,7 @@ def _digests(shape: _Shape, rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _normalize_row(told: dict[str, Any], shape: _Shape) -> dict[str, Any]:
-    """Leave out defaults, and convert values whose types differ between databases."""
+    """Remove defaults from a row, in place, and convert values whose types databases change."""
     for name, default in shape.defaults:
         if told[name] == default:
             del told[name]

@@ -183,7 +183,7 @@ def invent_value(draft: Draft) -> bool:
 
 
 def reshuffle(text: str, rng: random.Random) -> str:
-    """Replace each digit and letter of an id or mail address by a random one of its kind.
+    """Replace digits and capitals by random ones; in a mail address, small letters too.
 
     Keep the domain.
     """

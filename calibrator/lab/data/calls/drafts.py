@@ -37,7 +37,7 @@ class Draft:
         return ToolUse(self.messages, self.tools, self.message)
 
     def put(self, value: Value, new: Any) -> bool:
-        """Replace a value of the arguments by `new`; False if it is nested deeper."""
+        """Replace an argument or members of a list by `new`; False for a dict or a missing one."""
         if value.path not in self.arguments or isinstance(self.arguments[value.path], dict):
             return False
         held = self.arguments[value.path]

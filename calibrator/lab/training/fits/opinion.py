@@ -227,7 +227,7 @@ class _ComparedReplies:
 
 
 def _weights(rows: Sequence[Row]) -> Floats:
-    """Return the weight of each row; rows of small benchmarks weigh more, up to `MAX_WEIGHT`."""
+    """Weigh each row by the mean size of a benchmark / its benchmark's, at most `MAX_WEIGHT`."""
     names, counts = np.unique([row.benchmark or "" for row in rows], return_counts=True)
     usual = len(rows) / len(names)
     weight = dict(zip(names.tolist(), np.minimum(MAX_WEIGHT, usual / counts), strict=True))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from calibrator.readers.calls.notes.said import SaidText, holds_token
@@ -62,9 +62,14 @@ _TOKEN = re.compile(r"[\w.-]*\d[\w-]*")
 _THE_OTHER = re.compile(r"\b(?:the other|other one|opposite|the remaining)\b")
 
 
+def _request_of(said: SaidText) -> str:
+    """Return the end of the request in lower case."""
+    return said.view.request.lower()[-MOST_TEXT:]
+
+
 def beyond_named(call: Call, said: SaidText) -> Iterator[str]:
     """Yield lists that have a name which the user did not say beside one that the user did."""
-    request = said.view.request.lower()[-MOST_TEXT:]
+    request = _request_of(said)
     if _MORE_THAN_NAMED.search(request):
         return
     listed: dict[str, list[Value]] = defaultdict(list)
@@ -88,14 +93,14 @@ def beyond_described(call: Call, said: SaidText) -> Iterator[str]:
 
     A record is described by a number or a word in it that no other listed record has.
     """
-    request = said.view.request.lower()[-MOST_TEXT:]
+    request = _request_of(said)
     if _MORE_THAN_NAMED.search(request):
         return
     told = _tokens(request)
     records = said.sources.records[-MOST_RECORDS:]
     listed: dict[str, list[Record]] = defaultdict(list)
     for value in call.values[:MOST_VALUES]:
-        found = [r for r in records if r.fields and _has(r, value)] if len(value.text) > 1 else []
+        found = _records_with(value, records)
         if value.kind in ("id", "name", "mail", "path") and len(found) == 1:
             listed[value.path].append(found[0])
     for path, chosen in listed.items():
@@ -124,7 +129,7 @@ def _is_in(text: str, bare: str) -> bool:
 
 def find_excluded(call: Call, said: SaidText) -> Iterator[str]:
     """Yield arguments that the request mentions only to leave them out: the one at X can wait."""
-    request = said.view.request.lower()[-MOST_TEXT:]
+    request = _request_of(said)
     clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
     leaves_out: list[bool] = []
     for clause in clauses:
@@ -147,7 +152,7 @@ def excluded_kind(call: Call, said: SaidText) -> Iterator[str]:
 
     The kind is a word that the records of the same list do not share.
     """
-    request = said.view.request.lower()[-MOST_TEXT:]
+    request = _request_of(said)
     clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
     out = {stem(w) for c in clauses if _NOT_THIS.match(c) for w in _words(c)}
     wanted = {stem(w) for c in clauses if not _NOT_THIS.match(c) for w in _words(c)}
@@ -155,7 +160,7 @@ def excluded_kind(call: Call, said: SaidText) -> Iterator[str]:
         return
     records = said.sources.records[-MOST_RECORDS:]
     for value in call.values[:MOST_VALUES]:
-        found = [r for r in records if r.fields and len(value.text) > 1 and _has(r, value)]
+        found = _records_with(value, records)
         if value.kind not in ("id", "name", "mail", "path") or len(found) != 1:
             continue
         siblings = [r for r in records if r.group == found[0].group][:100]
@@ -171,7 +176,7 @@ def _words(text: str) -> list[str]:
 
 def other_id(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield ids of the results where the user named another of the same list and form."""
-    request = said.view.request.lower()[-MOST_TEXT:]
+    request = _request_of(said)
     used = {value.text for value in call.values}
     named = {token.strip(".-") for token in _TOKEN.findall(request)[:60]} - used
     results = said.sources.results.text
@@ -186,7 +191,7 @@ def other_id(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
 
 def other_week(call: Call, said: SaidText) -> Iterator[str]:
     """Yield days on the weekday that the user named, but not in the seven days from today."""
-    request = said.view.request.lower()[-MOST_TEXT:]
+    request = _request_of(said)
     weekdays = weekdays_in(request)
     if said.today is None or not weekdays or _OTHER_WEEK.search(request):
         return
@@ -206,15 +211,15 @@ def out_of_bounds(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
     Bounds are a time ("after 15:00") and a price ("under 200 euros"). Yields nothing unless another
     record of the list is within the bound.
     """
-    request = said.view.request.lower()[-MOST_TEXT:]
+    request = _request_of(said)
     times, prices = _BOUND.findall(request), _PRICE.findall(request)
     if len(times) + len(prices) != 1:
         return
+    records = said.sources.records[-MOST_RECORDS:]
     for value in call.values[:MOST_VALUES]:
-        if value.kind not in ("id", "name", "number") or len(value.text) < 2:
+        if value.kind not in ("id", "name", "number"):
             continue
-        records = said.sources.records[-MOST_RECORDS:]
-        chosen = [record for record in records if _has(record, value)]
+        chosen = _records_with(value, records)
         if len(chosen) != 1:
             continue
         others = [r for r in records if r.group == chosen[0].group and r is not chosen[0]]
@@ -229,8 +234,15 @@ def out_of_bounds(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
             yield value.path, words
 
 
-def _has(record: Record, value: Value) -> bool:
-    return any(str(held).strip().lower() == value.text for held in record.fields.values())
+def _records_with(value: Value, records: Sequence[Record]) -> list[Record]:
+    """Return the records that have a value of two or more characters in a field."""
+    if len(value.text) < 2:
+        return []
+    return [
+        record
+        for record in records
+        if any(str(held).strip().lower() == value.text for held in record.fields.values())
+    ]
 
 
 def _fields(record: Record, names: frozenset[str]) -> list[Any]:
@@ -255,7 +267,7 @@ def _is_in_price(record: Record, limit: float) -> bool | None:
 
 def the_other(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
     """Yield arguments with the same one of two choices as before, if the user said the other."""
-    request = said.view.request.lower()[-MOST_TEXT:]
+    request = _request_of(said)
     before = [each for each in said.view.earlier if each.name == call.name]
     if tool is None or not before or not _THE_OTHER.search(request):
         return

@@ -393,9 +393,10 @@ def _objects(result: str) -> list[Members]:
 
 
 def _unwrap_text(decoded: Any) -> str | None:
-    """Return the text in a tool server's envelope, `{"type": "text", ...}`, or a list of these.
+    """Join the texts of the first 20 parts by newlines, if each has `text` and `type`.
 
-    Returns None for any other value.
+    Tool servers put results into `{"type": "text", "text": ..}` or a list of these. Returns None
+    for any other value.
     """
     parts = decoded if isinstance(decoded, list) else [decoded]
     texts = [part.get("text") if isinstance(part, Mapping) else None for part in parts[:20]]

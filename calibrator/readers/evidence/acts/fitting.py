@@ -138,7 +138,7 @@ def _find_question_back(
     if is_missing:
         if act.kind in ("clarification", "unknown"):
             return Finding(True, 2.5, "asks for what the request leaves open")
-        if act.kind == "answer" and _invents_details(request, act.body):
+        if act.kind == "answer" and _invents_details(act.body):
             return Finding(False, -2.0, "states details that nobody told it")
         if is_missing_text and act.kind in ("translation", "summary", "code"):
             return Finding(False, -2.0, "works on a text that nobody gave it")
@@ -148,8 +148,8 @@ def _find_question_back(
     return None
 
 
-def _invents_details(request: RequestWishes, body: str) -> bool:
-    """Return whether a reply to an open request states numbers or deeds as facts."""
+def _invents_details(body: str) -> bool:
+    """Return whether a short body states details or deeds without a hedge."""
     if _HEDGES.search(body):
         return False
     is_specific = _IS_SPECIFIC.search(body[:500])

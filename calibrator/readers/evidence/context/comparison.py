@@ -241,7 +241,7 @@ def _values(
 
 
 def _nearest_unit(passages: Passages, sentence: str) -> int:
-    """Return the index of the unit that shares most with a sentence."""
+    """Return the index of the unit closest to a sentence, or 0 if there are no units."""
     close = passages.closeness(sentence)
     return max(range(len(close)), key=close.__getitem__) if close else 0
 

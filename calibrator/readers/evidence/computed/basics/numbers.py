@@ -304,7 +304,7 @@ def _goes_on(
 
 
 def _is_joined(before: re.Match[str], after: re.Match[str], text: str) -> bool:
-    """Return whether only a space or a hyphen is between two words."""
+    """Return whether only a space, a hyphen or a spaced hyphen is between two words."""
     return text[before.end() : after.start()] in (" ", "-", " - ")
 
 

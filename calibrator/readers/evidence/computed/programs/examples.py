@@ -13,6 +13,7 @@ from calibrator.readers.evidence.computed.programs.errors import (
     RaisedError,
 )
 from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
+from calibrator.readers.evidence.computed.programs.syntax import read_literal
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 from calibrator.text.guarded import compile_guarded
 
@@ -167,10 +168,8 @@ def _read_stated(text: str, end: int, line: str) -> tuple[bool, Any, str]:
     written = None if at < 0 else literal_at(text, at)
     if written is None:
         return False, None, ""
-    try:
-        return True, ast.literal_eval(written), ""
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return False, None, ""
+    value = read_literal(written)
+    return value is not None or written == "None", value, ""
 
 
 def literal_at(text: str, at: int) -> str | None:
@@ -206,10 +205,7 @@ def _arguments(call: str) -> tuple[Any, ...] | None:
     inner = call[1:-1].strip()
     if not inner:
         return ()
-    try:
-        value = ast.literal_eval(f"({inner},)")
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
+    value = read_literal(f"({inner},)")
     return value if isinstance(value, tuple) else None
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-import warnings
-from typing import Any, Final
+from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
 from calibrator.readers.evidence.computed.programs.errors import (
@@ -19,7 +18,7 @@ from calibrator.readers.evidence.computed.programs.examples import (
     literal_at,
     text_in_brackets,
 )
-from calibrator.readers.evidence.computed.programs.syntax import parse
+from calibrator.readers.evidence.computed.programs.syntax import parse, read_literal
 from calibrator.text.guarded import compile_guarded
 
 MAX_REQUEST: Final = 4_000  # characters
@@ -102,7 +101,7 @@ def _parse_code(code: str) -> ast.Module | None:
 
 def _judge_value(evaluator: Evaluator, name: str, call: str, reply: str) -> Verdict | None:
     """Judge a reply by the value of a call."""
-    args = _literal(f"({call[1:-1]},)") if call[1:-1].strip() else ()
+    args = read_literal(f"({call[1:-1]},)") if call[1:-1].strip() else ()
     if not isinstance(args, tuple):
         return None
     evaluator.define()
@@ -110,7 +109,7 @@ def _judge_value(evaluator: Evaluator, name: str, call: str, reply: str) -> Verd
     said = _answer(reply)
     if said is None:
         return None
-    read = _literal(said)
+    read = read_literal(said)
     is_right = said.strip() in (str(value), repr(value), repr(value)[1:-1]) or (
         read is not None and type(read) is type(value) and is_same_value(value, read)
     )
@@ -135,15 +134,6 @@ def _answer(reply: str) -> str | None:
         return (found[-1]["a"] or found[-1]["b"]).strip()
     text = reply.strip().strip("`* ")
     return text if len(reply) <= 80 and literal_at(text, 0) == text else None
-
-
-def _literal(text: str) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
 
 
 def _judge_lines(lines: list[str], reply: str) -> Verdict | None:

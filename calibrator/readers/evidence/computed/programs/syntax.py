@@ -7,7 +7,7 @@ import re
 import threading
 import warnings
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 Assigned = dict[str, list[ast.expr]]
@@ -36,6 +36,16 @@ def parse(code: str) -> ast.Module | str:
         return f"the Python code does not parse: {error.msg}{line}"
     except (ValueError, RecursionError, MemoryError):
         return ""
+
+
+def read_literal(text: str) -> Any:
+    """Return the value of a literal of Python; None for `None` and for any other text."""
+    try:
+        with _LOCK, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
 
 
 def _depth(code: str) -> int:

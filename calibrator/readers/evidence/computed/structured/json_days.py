@@ -11,17 +11,21 @@ from typing import Any, Final
 from calibrator.readers.evidence.computed.basics.numbers import number_text
 from calibrator.readers.evidence.computed.calendar.dates import today_of
 from calibrator.readers.evidence.computed.calendar.reading import (
+    NAMES,
     date_text,
     dates_in,
     times_in,
     weekdays_in,
 )
 from calibrator.readers.evidence.computed.structured.json_shapes import plain_key
-from calibrator.readers.evidence.computed.structured.json_values import leaves, objects_in
+from calibrator.readers.evidence.computed.structured.json_values import (
+    amount_of,
+    leaves,
+    objects_in,
+)
 
 MAX_TEXT: Final = 4_000  # characters of a text that are read
 MAX_LEAVES: Final = 100
-DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _ISO: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ].*)?")
 _LATER: Final = re.compile(
     r"due|until|expir|end|deadline|valid|renew|return|checkout|finish|remind|follow|created|issued"
@@ -37,7 +41,7 @@ _SPOKEN: Final = {
     for days, words in (
         (0, "today tonight heute hoy aujourd'hui"),
         (1, "tomorrow mañana demain"),
-        (-1, "yesterday gestern ayer hier"),
+        (-1, "yesterday gestern ayer"),  # "hier" is German too: here
         (2, "overmorrow übermorgen"),
     )
     for word in words.split()
@@ -98,6 +102,7 @@ _INCLUSIVE: Final = re.compile(
 
 def _count_fault(value: Any, rules: str) -> str | None:
     """Describe a count of days, nights, hours or minutes that its own start and end contradict."""
+    is_inclusive = _INCLUSIVE.search(rules) is not None
     for one in objects_in(value):
         plain = {plain_key(str(key)): part for key, part in one.items()}
         starts = [part for key, part in plain.items() if _STARTS.match(key)]
@@ -105,18 +110,19 @@ def _count_fault(value: Any, rules: str) -> str | None:
         if len(starts) != 1 or len(ends) != 1:
             continue
         start, end = str(starts[0])[:40], str(ends[0])[:40]
-        for key, stated in plain.items():
-            if isinstance(stated, bool) or not isinstance(stated, int | float):
+        for key, part in plain.items():
+            stated = amount_of(part)
+            if stated is None:
                 continue
-            fault = _days_fault(key, stated, start, end, rules) or _worked_fault(
-                key, stated, start, end, plain
-            )
-            if fault:
+            fault = _days_fault(key, stated, start, end, is_inclusive=is_inclusive)
+            if fault := fault or _worked_fault(key, stated, start, end, plain):
                 return fault
     return None
 
 
-def _days_fault(key: str, stated: float, start: str, end: str, rules: str) -> str | None:
+def _days_fault(
+    key: str, stated: Fraction, start: str, end: str, *, is_inclusive: bool
+) -> str | None:
     first, last = _ISO.fullmatch(start), _ISO.fullmatch(end)
     if first is None or last is None or not _COUNTED.search(key):
         return None
@@ -125,19 +131,17 @@ def _days_fault(key: str, stated: float, start: str, end: str, rules: str) -> st
     except ValueError:
         return None
     is_nights = re.search(r"night|nächt|nuit|noche", key) is not None
-    if _INCLUSIVE.search(rules) and not is_nights:
+    if is_inclusive and not is_nights:
         wanted = [days + 1]
     else:
         wanted = [days] if is_nights else [days, days + 1]
     if stated in wanted or days < 0 or "work" in key or "business" in key:
         return None
-    return (
-        f"from {start[:10]} to {end[:10]} are {wanted[0]}, not {number_text(Fraction(str(stated)))}"
-    )
+    return f"from {start[:10]} to {end[:10]} are {wanted[0]}, not {number_text(stated)}"
 
 
 def _worked_fault(
-    key: str, stated: float, start: str, end: str, plain: Mapping[str, Any]
+    key: str, stated: Fraction, start: str, end: str, plain: Mapping[str, Any]
 ) -> str | None:
     """Describe a duration that is not the end less the start, with or without the break."""
     clock = [re.fullmatch(r"(\d{1,2}):(\d\d)(?::00)?", each.strip()) for each in (start, end)]
@@ -147,7 +151,7 @@ def _worked_fault(
     span = (last - first) % (24 * 60)
     pauses = [part for name, part in plain.items() if _PAUSES.match(name)]
     pause = pauses[0] if pauses and isinstance(pauses[0], int | float) else 0
-    minutes = Fraction(str(stated)) * (60 if re.search(r"hours|h$", key) else 1)
+    minutes = stated * (60 if re.search(r"hours|h$", key) else 1)
     if pauses and not pause and pauses[0] != 0:
         return None
     wanted = {span - pause} if pauses else {span}
@@ -178,11 +182,11 @@ def _weekday_fault(value: Any, data: str, rules: str) -> str | None:
         return None
     (day,) = days
     if named:
-        ((weekday, place),) = named if len(named) == 1 else ((0, -1),)
-        if place < 0 or _MOVED.search(data[max(0, place - 25) : place]):
+        ((weekday, place),) = named
+        if _MOVED.search(data[max(0, place - 25) : place]):
             return None
         if day.weekday() != weekday:
-            return f"{date_text(day)} is a {DAYS[day.weekday()]}, not a {DAYS[weekday]}"
+            return f"{date_text(day)} is a {NAMES[day.weekday()]}, not a {NAMES[weekday]}"
         return None
     today, _ = today_of(rules)
     (word,) = spoken
@@ -235,6 +239,7 @@ def _span_fault(value: Any, data: str, rules: str) -> str | None:
     spans = [(span, line) for span, line in rows if span is not None]
     if not spans or len(spans) != len(objects) or len(spans) > MAX_LEAVES:
         return None
+    deducts = _DEDUCTS.search(rules) is not None
     for (span, line), one in zip(spans, objects, strict=True):
         if not isinstance(one, Mapping):
             return None
@@ -245,7 +250,7 @@ def _span_fault(value: Any, data: str, rules: str) -> str | None:
             pause = _break_of(line)
             if pause < 0:
                 return None
-            wanted = [span - pause] if _DEDUCTS.search(rules) else [span - pause, span]
+            wanted = [span - pause] if deducts else [span - pause, span]
             if minutes not in wanted and not _is_rounded(minutes, wanted):
                 text = number_text(Fraction(wanted[0], 60))
                 return f'"{key}" is {stated}, but {line.strip()[:60]} are {text} hours'
@@ -257,11 +262,12 @@ def _is_rounded(minutes: Fraction, wanted: Sequence[int]) -> bool:
 
 
 def _minutes_of(plain: str, stated: Any) -> Fraction | None:
-    if isinstance(stated, bool) or not isinstance(stated, int | float) or abs(stated) > 10_000:
+    amount = amount_of(stated)
+    if amount is None or abs(amount) > 10_000:
         return None
     if _HOURS.match(plain):
-        return Fraction(str(stated)) * 60
-    return Fraction(str(stated)) if _MINUTES.match(plain) else None
+        return amount * 60
+    return amount if _MINUTES.match(plain) else None
 
 
 def _span_of(line: str) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from calibrator.readers.evidence.computed.basics.numbers import numbers_in
 from calibrator.readers.evidence.computed.structured.json_requests import JsonRequest
 from calibrator.readers.evidence.computed.structured.json_shapes import plain_key
-from calibrator.readers.evidence.computed.structured.json_values import leaves
+from calibrator.readers.evidence.computed.structured.json_values import amount_of, leaves
 
 MAX_TEXT: Final = 8_000  # characters of a text that are read
 MAX_LEAVES: Final = 60
@@ -74,7 +74,7 @@ _LABELLED: Final = re.compile(r"[^\d\n]{0,14}?(?P<n>\d[\d.,']{0,14}\d|\d)")
 
 
 def _exact_amounts(data: str) -> list[tuple[str, Fraction]]:
-    """Return amounts with signs for thousands and for decimals, which can be read in one way."""
+    """Return amounts that can be read in one way, with thousands signs: each text and its value."""
     found = []
     for match in _EXACT.finditer(data):
         whole, _, rest = re.sub(r"[.,]", ".", match[0]).rpartition(".")
@@ -87,7 +87,7 @@ def _exact_amounts(data: str) -> list[tuple[str, Fraction]]:
 
 def _scaled_fault(path: tuple[str, ...], leaf: float, exact: dict[Fraction, str]) -> str | None:
     """Describe a number that is a hundredth or a thousandth of an exact amount of the text."""
-    value = Fraction(str(leaf)) if abs(leaf) < 1e12 else Fraction(0)
+    value = amount_of(leaf)
     if not value or value in exact:
         return None
     text = next((exact[each] for each in (value * 1000, value * 100) if each in exact), None)
@@ -104,11 +104,8 @@ def _swapped_fault(value: Any, data: str) -> str | None:
         if len(word) >= 5:
             labelled[key] = _numbers_after(word, data)
     for key, numbers in labelled.items():
-        stated = value[key]
-        if isinstance(stated, bool) or not isinstance(stated, int | float) or not numbers:
-            continue
-        amount = Fraction(str(stated)) if abs(stated) < 1e12 else Fraction(0)
-        if amount in numbers:
+        stated, amount = value[key], amount_of(value[key])
+        if not numbers or amount is None or amount in numbers:
             continue
         for other, others in labelled.items():
             if other != key and amount in others and not others & numbers:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from calibrator.readers.evidence.computed.basics.numbers import number_text
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
 from calibrator.readers.evidence.computed.structured.json_shapes import plain_key
-from calibrator.readers.evidence.computed.structured.json_values import objects_in
+from calibrator.readers.evidence.computed.structured.json_values import amount_of, objects_in
 
 MAX_OBJECTS: Final = 200
 MAX_RULES: Final = 20
@@ -90,11 +93,11 @@ _BOUNDS: Final = {
     ),
 }
 _OPERATORS: Final = {word: sign for sign, words in _BOUNDS.items() for word in words}
-_HOLDS: Final[Mapping[str, Callable[[Fraction, Fraction], bool]]] = {
-    "<=": lambda value, bound: value <= bound,
-    ">=": lambda value, bound: value >= bound,
-    "<": lambda value, bound: value < bound,
-    ">": lambda value, bound: value > bound,
+_HOLDS: Final[Mapping[str, Callable[[Fraction, Fraction], bool]]] = {  # of the bound and a value
+    "<=": operator.ge,
+    ">=": operator.le,
+    "<": operator.gt,
+    ">": operator.lt,
 }
 _RESULT: Final = re.compile(
     r"[\"'`“](?P<v>[\w -]{1,30})[\"'`”]\s*(?:\([^)\n]{0,30}\)\s*)?(?:=\s*)?"
@@ -115,35 +118,34 @@ def fault_of_relations(value: Any, source: str, wish: str) -> str | None:
 
     `source` is the text with the values and `wish` the request for JSON.
     """
-    objects = [one for one, _ in zip(objects_in(value), range(MAX_OBJECTS), strict=False)]
+    objects = [*islice(objects_in(value), MAX_OBJECTS)]
+    is_reduced = _REDUCED.search(source) is not None
+    rules = [*islice(_threshold_rules(wish), MAX_RULES)]
     for one in objects:
-        if fault := _sum_fault(one, source) or _threshold_fault(one, wish):
+        fault = None if is_reduced else _sum_fault(one)
+        if fault := fault or _threshold_fault(one, rules):
             return fault
     return _repeated_fault(value, wish) or _order_fault(value, wish)
 
 
-def _amount(value: Any) -> Fraction | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return Fraction(str(value)) if is_number and abs(value) < 1e12 else None
-
-
-def _sum_fault(one: Mapping[str, Any], source: str) -> str | None:
+def _sum_fault(one: Mapping[str, Any]) -> str | None:
     """Describe a product or a sum in an object that does not hold, or return None."""
     amounts = {
         plain: amount
         for key, value in one.items()
-        if (amount := _amount(value)) is not None and (plain := plain_key(str(key)))
+        if (amount := amount_of(value)) is not None and (plain := plain_key(str(key)))
     }
 
     def only(names: frozenset[str]) -> Fraction | None:
         found = [amount for name, amount in amounts.items() if name in names]
         return found[0] if len(found) == 1 else None
 
-    if len(amounts) < 3 or _REDUCED.search(source) or only(_REDUCTIONS):
+    if len(amounts) < 3 or only(_REDUCTIONS):
         return None
     count, price, product = only(_QUANTITIES), only(_PRICES), only(_PRODUCTS)
     if count and price and product is not None and abs(count * price - product) > Fraction(2, 100):
-        return f"{_text(count)} × {_text(price)} is {_text(count * price)}, not {_text(product)}"
+        sides = f"{number_text(count)} × {number_text(price)}"
+        return f"{sides} is {number_text(count * price)}, not {number_text(product)}"
     net, tax, whole = only(_NETS), only(_TAXES), only(_GROSSES)
     if net is None or tax is None or whole is None or amounts.keys() & _QUANTITIES:
         return None
@@ -151,36 +153,60 @@ def _sum_fault(one: Mapping[str, Any], source: str) -> str | None:
     sums = {net + tax, net + tax + more, net + net * tax / 100, net + net * tax / 100 + more}
     if min(abs(each - whole) for each in sums) <= Fraction(2, 100):
         return None
-    return f"{_text(net)} + {_text(tax)} is {_text(net + tax)}, not {_text(whole)}"
+    sides = f"{number_text(net)} + {number_text(tax)}"
+    return f"{sides} is {number_text(net + tax)}, not {number_text(whole)}"
 
 
-def _text(value: Fraction) -> str:
-    return number_text(value)
+@dataclass(frozen=True, slots=True)
+class _ThresholdRule:
+    """A rule such as `"auto" if amount <= 50, else "manual"`; some parts may be missing."""
+
+    key: str
+    text: str  # the comparison, for people
+    holds: Callable[[Fraction], bool]
+    result: str  # the value where the comparison is true
+    otherwise: str  # the value where it is false, or ""
+    has_or: bool
+    has_more: bool  # further conditions follow
 
 
-def _threshold_fault(one: Mapping[str, Any], wish: str) -> str | None:
-    """Describe a value that breaks a rule such as `"auto" if amount <= 50, else "manual"`."""
-    amounts = {plain_key(str(key)): _amount(value) for key, value in one.items()}
+def _threshold_rules(wish: str) -> Iterator[_ThresholdRule | None]:
+    """Yield the rules of a prompt, and None for each comparison that is no rule."""
+    for found in _COMPARED.finditer(wish):
+        result = _RESULT.search(wish[max(0, found.start() - 60) : found.start()])
+        bound = _read_bound(found["n"])
+        if result is None or bound is None:
+            yield None
+            continue
+        sign = _OPERATORS[found["o"].casefold()]
+        otherwise = _OTHERWISE.match(wish[found.end() :])
+        yield _ThresholdRule(
+            plain_key(found["k"]),
+            f"{found['k']} {sign} {number_text(bound)}",
+            partial(_HOLDS[sign], bound),
+            result["v"],
+            otherwise["v"] if otherwise else "",
+            re.search(r"\b(?:or|oder|ou|o)\b", found["x"]) is not None,
+            _ALSO.search(found["x"]) is not None,
+        )
+
+
+def _threshold_fault(one: Mapping[str, Any], rules: Sequence[_ThresholdRule | None]) -> str | None:
+    """Describe a value that breaks a threshold rule, or return None."""
     texts = {str(value).casefold(): key for key, value in one.items() if isinstance(value, str)}
     if not texts:
         return None
-    for _, found in zip(range(MAX_RULES), _COMPARED.finditer(wish), strict=False):
-        amount = amounts.get(plain_key(found["k"]))
-        result = _RESULT.search(wish[max(0, found.start() - 60) : found.start()])
-        bound = _read_bound(found["n"])
-        if amount is None or result is None or bound is None:
+    amounts = {plain_key(str(key)): amount_of(value) for key, value in one.items()}
+    for rule in rules:
+        amount = None if rule is None else amounts.get(rule.key)
+        if rule is None or amount is None:
             continue
-        sign = _OPERATORS[found["o"].casefold()]
-        is_true = _HOLDS[sign](amount, bound)
-        wanted = result["v"].casefold()
-        rule = f"{found['k']} {sign} {number_text(bound)}"
-        if not is_true and wanted in texts and not re.search(r"\b(?:or|oder|ou|o)\b", found["x"]):
-            return f'"{texts[wanted]}" is "{result["v"]}", although {rule} is false'
-        otherwise = _OTHERWISE.match(wish[found.end() :])
-        is_plain = not _ALSO.search(found["x"])
-        if is_true and is_plain and otherwise and otherwise["v"].casefold() in texts:
-            key = texts[otherwise["v"].casefold()]
-            return f'"{key}" is "{otherwise["v"]}", although {rule} is true'
+        is_true = rule.holds(amount)
+        wanted, otherwise = rule.result.casefold(), rule.otherwise.casefold()
+        if not is_true and wanted in texts and not rule.has_or:
+            return f'"{texts[wanted]}" is "{rule.result}", although {rule.text} is false'
+        if is_true and not rule.has_more and otherwise and otherwise in texts:
+            return f'"{texts[otherwise]}" is "{rule.otherwise}", although {rule.text} is true'
     return None
 
 
@@ -231,12 +257,6 @@ def _order_fault(value: Any, wish: str) -> str | None:
     if _DOWN.search(rule["rest"]) and _UP.search(rule["rest"]):
         return None
     is_down = _DOWN.search(rule["rest"]) is not None or "descending" in rule[0].casefold()
-    if (
-        is_down
-        and _UP.search(rule["rest"].split(",")[0])
-        and not _DOWN.search(rule["rest"].split(",")[0])
-    ):
-        is_down = False
     key = plain_key(rule["k"])
     for items in _lists_in(value):
         values = [
@@ -244,10 +264,10 @@ def _order_fault(value: Any, wish: str) -> str | None:
             for item in items[:MAX_OBJECTS]
             if isinstance(item, Mapping)
         ]
-        amounts = [_amount(each) for each in values]
+        amounts = [amount_of(each) for each in values]
         if len(amounts) < 2 or any(each is None for each in amounts):
             continue
         for one, other in pairwise(amount for amount in amounts if amount is not None):
             if (one < other) if is_down else (one > other):
-                return f"{_text(one)} is before {_text(other)} in {rule['k']}"
+                return f"{number_text(one)} is before {number_text(other)} in {rule['k']}"
     return None

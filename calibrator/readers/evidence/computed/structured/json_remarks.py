@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -58,9 +59,9 @@ def fault_of_remarks(value: Any, prompt: str) -> str | None:
     has_remark = _MOST.search(prompt) or _EMPTY.search(prompt) or _ORDERED.search(prompt)
     if not (has_remark or any(asks.search(prompt) for asks, _, _ in _FORMATS)):
         return None
-    remarks: dict[str, str] = {}
+    remark_on = lru_cache(partial(_remark_on, prompt))  # a list has the same keys many times
     for key, items in _pairs(value):
-        remark = remarks.setdefault(key, _remark_on(key, prompt))
+        remark = remark_on(key)
         if items is None and _EMPTY.search(remark):
             return f'"{key}" is null instead of []'
         if not isinstance(items, list):
@@ -75,8 +76,7 @@ def fault_of_remarks(value: Any, prompt: str) -> str | None:
     for _, (path, leaf) in zip(range(MAX_LEAVES), leaves(value), strict=False):
         if not path or not isinstance(leaf, str) or not leaf:
             continue
-        remark = remarks.setdefault(path[-1], _remark_on(path[-1], prompt))
-        if fault := _text_fault(path[-1], leaf, remark):
+        if fault := _text_fault(path[-1], leaf, remark_on(path[-1])):
             return fault
     return None
 
@@ -97,6 +97,7 @@ def _unsorted(key: str, items: list[Any], remark: str) -> str | None:
 
 
 def _pairs(value: Any, depth: int = 0) -> list[tuple[str, Any]]:
+    """Return keys with their values, of objects near the top and first in their lists."""
     if depth > 3:
         return []
     if isinstance(value, Mapping):
@@ -106,7 +107,7 @@ def _pairs(value: Any, depth: int = 0) -> list[tuple[str, Any]]:
     return [each for part in parts for each in _pairs(part, depth + 1)]
 
 
-def _remark_on(key: str, prompt: str) -> str:
+def _remark_on(prompt: str, key: str) -> str:
     """Return what a prompt says of a key: the rest of its line, up to the next key."""
     found = re.search(
         rf"(?<!\w)[\"'`“]?{re.escape(key)}[\"'`”]?\??\s*(?:[:=(–—-]|is\b|must\b)(?P<r>[^\n{{}}]*)",

@@ -26,6 +26,7 @@ from calibrator.readers.evidence.computed.structured.json_shapes import keys_at_
 from calibrator.readers.evidence.computed.structured.json_sources import wants_writing
 from calibrator.readers.evidence.computed.structured.json_translations import (
     fault_of_translation,
+    wants_translation,
 )
 from calibrator.readers.evidence.computed.structured.json_values import (
     SourceText,
@@ -169,8 +170,11 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
 
 def _fault_by_text(value: Any, ask: str, data: str, wanted: JsonRequest) -> str | None:
     """Describe values that contradict each other, the text or a remark of the prompt, or None."""
+    wrong = None
+    if wants_translation(ask):
+        wrong = fault_of_translation(value, value_of(data[max(0, data.find("{")) :]))
     return (
-        fault_of_translation(value, value_of(data[max(0, data.find("{")) :]), ask)
+        wrong
         or fault_of_relations(value, data, ask)
         or fault_of_remarks(value, ask)
         or fault_of_days(value, data, ask)

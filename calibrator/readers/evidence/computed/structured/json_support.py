@@ -386,7 +386,7 @@ class _ValueLookup:
 def is_offered(leaf: str, ask: str) -> bool:
     """Return whether a prompt, in lower case, has a value in quotes or in a list of choices."""
     text = leaf.strip().casefold()
-    if not text or len(text) > 40 or len(text.split()) > 3:
+    if not text or len(text) > 40 or len(text.split()) > 3 or text not in ask:
         return False
     return bool(
         re.search(

@@ -275,7 +275,7 @@ def shape_of_words(text: str) -> JsonShape:
 
 
 def _union(options: list[JsonShape]) -> JsonShape:
-    """Return the shape of values that have any of several shapes."""
+    """Merge the shapes of alternatives into one; a single shape is changed in place."""
     if len(options) == 1:
         only = options[0]
         if len(only.choices) == 1:  # an example, or a word that describes the value

@@ -17,12 +17,14 @@ _FIXED: Final = re.compile(
 )
 
 
-def fault_of_translation(value: Any, source: Any, ask: str) -> str | None:
-    """Describe a text that lost a placeholder or a key in the translation, or return None.
+def wants_translation(ask: str) -> bool:
+    """Return whether a request for JSON is to translate its texts."""
+    return _TRANSLATES.search(ask) is not None
 
-    `source` is the JSON of the request, or None.
-    """
-    if not isinstance(source, dict) or not _TRANSLATES.search(ask):
+
+def fault_of_translation(value: Any, source: Any) -> str | None:
+    """Describe a text that lost a placeholder or a key of the source, or return None."""
+    if not isinstance(source, dict):
         return None
     made = dict(zip(range(MAX_LEAVES), leaves(value), strict=False)).values()
     texts = {path: leaf for path, leaf in made if isinstance(leaf, str)}

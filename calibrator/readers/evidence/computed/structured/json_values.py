@@ -213,6 +213,12 @@ def objects_in(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
             yield from objects_in(part, depth + 1)
 
 
+def amount_of(value: Any) -> Fraction | None:
+    """Return a number of JSON as a fraction; None for another value and from 1e12 on."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return Fraction(str(value)) if is_number and abs(value) < 1e12 else None
+
+
 def fault_of_quotes(value: Any, source: SourceText, request: JsonRequest) -> str | None:
     """Describe a quotation that is not word for word in the text, or return None."""
     if not any(part.is_quote for shape in request.shapes for _, part in shape.parts()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -136,6 +137,26 @@ def test_huge_texts_take_little_time(name: str, start: str) -> None:
         begin = time.process_time()
         verify(conversation, reply)
         assert time.process_time() - begin < 0.5
+
+
+@pytest.mark.parametrize(
+    ("rules", "item", "count"),
+    [
+        ('Return {"s": "max 12 words"} as JSON. ', {f"k{at}": "v" for at in range(40)}, 90),
+        (
+            "JSON, days are inclusive. ",
+            {"start": "2025-01-01", "end": "2025-01-03", "days": 3},
+            900,
+        ),
+    ],
+)
+def test_many_objects_take_little_time(rules: str, item: dict[str, object], count: int) -> None:
+    """A prompt is read once for all objects of a reply, not once for each."""
+    prompt = rules + "filler words here " * 1_000
+    conversation = Conversation("some words about prices " * 3_000, rules=prompt)
+    begin = time.process_time()
+    verify(conversation, json.dumps([item] * count))
+    assert time.process_time() - begin < 0.5
 
 
 @pytest.mark.parametrize(
