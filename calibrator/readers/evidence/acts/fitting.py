@@ -7,22 +7,11 @@ without one, the strongest finding for it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from calibrator.readers.evidence.acts import damage, wishes
-from calibrator.readers.evidence.acts.chat import (
-    addressing,
-    deeds,
-    diet,
-    editing,
-    expenses,
-    form,
-    memory,
-    plan,
-    tone,
-    turns,
-)
+from calibrator.readers.evidence.acts import editing, everyday, memory, tone, wishes
 from calibrator.readers.evidence.acts.limits import check_form
 from calibrator.readers.evidence.acts.recognition.recognising import Act
 from calibrator.readers.evidence.acts.recognition.requests import (
@@ -41,6 +30,16 @@ from calibrator.readers.evidence.acts.rules import check_rules
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
 
+MAX_SEARCHED = 20_000  # characters of a reply that are searched for repetitions
+MIN_TIMES = 4
+_NOTHING: Final = pattern("damage", "nothing")
+_MAY_BE_SHORT: Final = pattern("damage", "may_be_short")
+_REPEATS_BY_WISH: Final = pattern("damage", "repeats_by_wish")
+_PART: Final = pattern("damage", "part")
+_HAS_PICTURE: Final = pattern("damage", "has_picture")
+_HAS_PICTURE_OR_SIGN: Final = pattern("damage", "has_picture_or_sign")
+_ASSENTS: Final = pattern("damage", "assents")
+_ASKS_FOR_SIGNS: Final = pattern("damage", "asks_for_signs")
 _AI_LIMIT: Final = pattern("fitting", "ai_limit")
 _RISKY: Final = pattern("fitting", "risky")
 _ANAPHORA: Final = pattern("fitting", "anaphora")
@@ -49,10 +48,8 @@ _WARNS: Final = pattern("fitting", "warns")
 _FINE_REFUSAL: Final = pattern("fitting", "fine_refusal")
 _HOW_TO: Final = pattern("fitting", "how_to")
 _PLAIN_QUESTION: Final = pattern("fitting", "plain_question")
-
 MAX_REFUSAL: Final = 600  # characters of a reply that does nothing but decline
 _CLAUSE: Final = re.compile(r"[.,;:!?\n]\s*(?:and |but |so )?")
-
 _HEDGES: Final = pattern("fitting", "hedges")
 _IS_SPECIFIC: Final = pattern("fitting", "is_specific")
 _IS_DONE: Final = pattern("fitting", "is_done")
@@ -70,14 +67,69 @@ def fit(conversation: Conversation, act: Act, reply: str) -> Finding | None:
         if finding is not None:
             found.append(finding)
     if not is_ruled:
-        found += [each for each in (_refusal(conversation, request, act, reply),) if each]
+        found += [each for each in (_check_refusal(conversation, request, act, reply),) if each]
     against = [each for each in found if each.shift < 0]
     if against:
         return min(against, key=lambda each: each.shift)
     return max(found, key=lambda each: each.shift, default=None)
 
 
-def _form(
+def _find_emptiness(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
+    """Find a reply without content to a request that wants some."""
+    if not reply.strip():
+        return Finding(False, -3.0, "is empty")
+    if len(reply) > 60 or not _NOTHING.fullmatch(reply):
+        return None
+    if reply.strip()[:1] in ("[", "{", "<") and len(reply.strip()) < 12:
+        return None  # an empty list or object may be right
+    has_sign = any(sign.isalnum() for sign in reply)
+    said = reply.strip(" .!?\n").lower()
+    if has_sign and (
+        said in conversation.rules.lower() or f'"{said}' in conversation.request.lower()
+    ):
+        return None
+    if request.is_small_talk and (has_sign or _HAS_PICTURE.search(reply)):
+        return None
+    if not has_sign and _HAS_PICTURE_OR_SIGN.search(reply):
+        return None
+    if _MAY_BE_SHORT.search(request.text) or not (request.is_question or not has_sign):
+        return None
+    if request.is_yes_or_no and _ASSENTS.match(reply):
+        return None
+    if not has_sign and _ASKS_FOR_SIGNS.search(request.text):
+        return None
+    return Finding(False, -3.0, "says nothing that answers the request")
+
+
+def _find_repeated_sentence(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
+    """Find a reply that is mostly one sentence or line, four times or more."""
+    if len(reply) < 40 or act.kind in ("code", "data") or _REPEATS_BY_WISH.search(request.text):
+        return None
+    text = reply[:MAX_SEARCHED]
+    words = text.lower().split()
+    if len(set(words)) > 0.6 * len(words) and text.isascii():
+        return None
+    parts = [" ".join(part.lower().split()) for part in _PART.split(text)]
+    counts = Counter(part for part in parts if len(part) > 3 and any(map(str.isalpha, part)))
+    if counts:
+        part, times = counts.most_common(1)[0]
+        if times >= MIN_TIMES and times * len(part) > 0.5 * len(text):
+            return Finding(False, -3.0, f"says the same {times} times")
+    if len(words) >= 12:
+        word, times = Counter(words).most_common(1)[0]
+        if times > 0.6 * len(words) and times >= 10 and any(map(str.isalpha, word)):
+            return Finding(False, -3.0, f"repeats one word {times} times")
+        first = words[:200]
+        if len(first) >= 20 and len(set(first)) < 0.25 * len(first) and "\n" not in text[:300]:
+            return Finding(False, -3.0, "repeats the same few words")
+    return None
+
+
+def _check_form_of_request(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Check the wishes of form in the request itself."""
@@ -88,7 +140,7 @@ def _form(
     return check_form(request.text, reply, act.body, "the request")
 
 
-def _harm(
+def _check_harm(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find help with something plainly harmful, or the refusal of it."""
@@ -105,7 +157,7 @@ def _harm(
     return None
 
 
-def _refusal(
+def _check_refusal(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find the refusal of a harmless request that no rule forbids."""
@@ -157,7 +209,7 @@ def _invents_details(body: str) -> bool:
     return bool(is_specific or is_done) and len(body) < 600
 
 
-def _small_talk(
+def _check_small_talk(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a fitting or a foreign reply to a greeting, thanks or a goodbye."""
@@ -190,7 +242,7 @@ def _small_talk(
     return None
 
 
-def _last_turn(
+def _check_last_turn(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a reply to an earlier request instead of the last one."""
@@ -232,36 +284,36 @@ def _plain_text(text: str) -> str:
 
 
 _CHECKS: Final[tuple[Callable[[Conversation, RequestWishes, Act, str], Finding | None], ...]] = (
-    damage.emptiness,
-    damage.repetition,
-    _harm,
+    _find_emptiness,
+    _find_repeated_sentence,
+    _check_harm,
     _find_question_back,
-    _small_talk,
-    _last_turn,
-    _form,
-    wishes.language,
-    wishes.translation,
-    wishes.summary,
-    wishes.label,
-    wishes.verse,
+    _check_small_talk,
+    _check_last_turn,
+    _check_form_of_request,
+    wishes.check_language,
+    wishes.check_translation,
+    wishes.check_summary,
+    wishes.check_label,
+    wishes.check_verse,
     tone.find_wrong_feeling,
-    tone.insult,
-    tone.lecture,
-    form.questions,
-    form.table,
-    form.decision,
-    form.haiku,
-    turns.find_repetition,
-    memory.name,
-    memory.values,
-    addressing.register,
-    addressing.addressee,
+    tone.find_insult,
+    tone.find_lecture,
+    wishes.find_statements,
+    wishes.find_missing_table,
+    wishes.find_indecision,
+    wishes.find_wrong_haiku,
+    memory.find_repetition,
+    memory.find_wrong_name,
+    memory.find_changed_value,
+    tone.find_wrong_register,
+    tone.find_wrong_addressee,
     editing.find_wrong_edit,
     editing.find_omission,
     editing.find_added_number,
-    diet.excluded_food,
-    deeds.find_false_claim,
-    plan.opening_hours,
-    plan.next_age,
-    expenses.check_shares,
+    everyday.find_excluded_food,
+    everyday.find_false_claim,
+    everyday.find_closed_place,
+    everyday.find_wrong_age,
+    everyday.check_shares,
 )

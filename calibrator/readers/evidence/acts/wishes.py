@@ -1,4 +1,4 @@
-"""The comparison of a reply with the requested kind of text: language, translation, summary."""
+"""The comparison of a reply with the requested kind of text: its language, a summary, a table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,26 @@ from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
+from calibrator.readers.evidence.number_words import NUMBER_WORDS
 
+HAIKU_LINES = 3
+LONG_TITLE = 7  # words
+MOST_OF_A_HAIKU = 26  # syllables, counted roughly; a haiku has 17
+_ONLY_QUESTIONS: Final = pattern("form", "only_questions")
+_QUESTIONS: Final = pattern("form", "questions")
+_TABLE: Final = pattern("form", "table")
+_DECIDE: Final = pattern("form", "decide")
+_UNDECIDED: Final = pattern("form", "undecided")
+_HAIKU: Final = pattern("form", "counts")
+_ASKS_ABOUT: Final = pattern("form", "asks_about")
+_VOWELS: Final = re.compile(r"[aeiouyäöüáéíóúàèìòùâêîôû]+", re.IGNORECASE)
+_LINE: Final = re.compile(r"\S[^\n]*")
+_NO_FORM: Final = ("refusal", "clarification", "unknown", "code", "data")
 _NO_ANSWER: Final = ("refusal", "clarification", "unknown", "apology", "code", "data")
 _LANGUAGE_TASK: Final = pattern("wishes", "language_task")
 _COURTESIES: Final = {what: pattern("wishes", what) for what in ("greeting", "thanks", "goodbye")}
 _SOURCE: Final = pattern("wishes", "source")
 _WORD: Final = pattern("wishes", "word")
-
-
 _NAMES_REPLY_LANGUAGE: Final = pattern("wishes", "names_reply_language")
 _ABOUT_WORDS: Final = pattern("wishes", "about_words")
 _COMMANDS_LABELS: Final = pattern("wishes", "commands_labels")
@@ -30,12 +42,7 @@ _WANTS_VERSE: Final = pattern("wishes", "wants_verse")
 _LINE_BREAK: Final = pattern("wishes", "line_break")
 
 
-def is_courtesy(reply: str, what: str) -> bool:
-    """Return whether a short reply answers a greeting, thanks or a goodbye, as `what` says."""
-    return len(reply) < 300 and bool(_COURTESIES[what].search(reply[:200]))
-
-
-def language(
+def check_language(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a reply that is not in the requested language, or not in that of its request."""
@@ -75,22 +82,7 @@ def language(
     return Finding(False, -2.5, f"is in {NAMES[used]}, where the request is in {NAMES[asked]}")
 
 
-def _source_of(conversation: Conversation) -> str:
-    """Return the text to translate or summarise, as far as the request contains it."""
-    document = conversation.document
-    if document.strip() and document != conversation.request:
-        return document.strip()
-    quoted = _SOURCE.search(conversation.request[:6_000])
-    if quoted is None:
-        return ""
-    return (quoted.group(1) or quoted.group(2) or "").strip()
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text[:20_000].lower())
-
-
-def translation(
+def check_translation(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a text that was not translated, or into another language than requested."""
@@ -123,7 +115,7 @@ def translation(
     return None
 
 
-def summary(
+def check_summary(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a summary that is longer than its text, or copies it."""
@@ -141,7 +133,7 @@ def summary(
     return None
 
 
-def label(
+def check_label(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Compare a reply with the labels that the request offers for choice."""
@@ -159,7 +151,7 @@ def label(
     return None
 
 
-def verse(
+def check_verse(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Compare the number of lines with that of the requested kind of poem."""
@@ -177,6 +169,88 @@ def verse(
     if kind == "haiku" and len(lines) > 6:
         return Finding(False, -1.5, f"has {len(lines)} lines, too many for a haiku")
     return Finding(None, 0.5, f"has the lines of a {kind}") if len(lines) > 2 else None
+
+
+def find_statements(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
+    """Find statements in a reply that had to be questions alone."""
+    if not _ONLY_QUESTIONS.search(request.text) or act.kind in ("refusal", "unknown"):
+        return None
+    marks = reply.count("?") + reply.count("\uff1f")
+    sentences = len(re.findall(r"[.!?\uff1f](?=\s|$)", reply)) or 1
+    if marks < 0.5 * sentences:
+        return Finding(False, -2.5, "makes statements where only questions were wanted")
+    wanted = _QUESTIONS.search(request.text)
+    if wanted:
+        name = wanted["n"].lower()
+        count = NUMBER_WORDS.get(name) or int(name)
+        if marks and abs(marks - count) > max(1, count // 3):
+            return Finding(False, -2.0, f"asks {marks} questions, not {count}")
+    return None
+
+
+def find_missing_table(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
+    """Find prose in a reply that had to be a table."""
+    if not _TABLE.search(request.text) or act.kind in _NO_FORM or "sql" in request.text.lower():
+        return None
+    has_table = "|" in reply or "\t" in reply or "<table" in reply or re.search(r"\S {3,}\S", reply)
+    if has_table or "```" in reply or reply.count(",") > 5 * reply.count("."):
+        return None
+    return Finding(None, -2.0, "has no table")
+
+
+def find_indecision(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
+    """Find a reply that does not decide although a decision was requested."""
+    if not _DECIDE.search(request.text) or act.kind in _NO_FORM:
+        return None
+    found = _UNDECIDED.search(reply)
+    return None if found is None else Finding(None, -2.0, f"does not decide: {found.group()!r}")
+
+
+def find_wrong_haiku(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
+    """Find a haiku with a wrong number of lines, or with far too many syllables."""
+    if not _HAIKU.search(request.text) or _ASKS_ABOUT.search(request.text):
+        return None
+    if act.kind in _NO_FORM or len(request.text) > 300:
+        return None
+    lines = [line for line in _LINE.findall(act.body or reply) if "/" not in line]
+    if any(mark in reply for mark in ("/", "**", "#", ":")):
+        return None  # it has a title, or is written on one line
+    has_title = len(lines) == HAIKU_LINES + 1 and len(lines[0].split()) < LONG_TITLE
+    if len(lines) > HAIKU_LINES and len(lines) % HAIKU_LINES and not has_title:
+        return Finding(False, -2.0, f"has {len(lines)} lines, where a haiku has three")
+    if len(lines) == HAIKU_LINES:
+        syllables = sum(len(_VOWELS.findall(line)) for line in lines)
+        if syllables > MOST_OF_A_HAIKU and reply.isascii():
+            return Finding(None, -1.5, f"has about {syllables} syllables, where a haiku has 17")
+    return None
+
+
+def is_courtesy(reply: str, what: str) -> bool:
+    """Return whether a short reply answers a greeting, thanks or a goodbye, as `what` says."""
+    return len(reply) < 300 and bool(_COURTESIES[what].search(reply[:200]))
+
+
+def _source_of(conversation: Conversation) -> str:
+    """Return the text to translate or summarise, as far as the request contains it."""
+    document = conversation.document
+    if document.strip() and document != conversation.request:
+        return document.strip()
+    quoted = _SOURCE.search(conversation.request[:6_000])
+    if quoted is None:
+        return ""
+    return (quoted.group(1) or quoted.group(2) or "").strip()
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text[:20_000].lower())
 
 
 def _number(word: str | None) -> int:

@@ -1,8 +1,9 @@
-"""The removal of greetings, praise, apologies and offers of help from both ends of a reply.
+"""The removal of greetings, praise, apologies, offers of help and quotations around a reply.
 
-"Great question!" or "I'm sorry, but" make a reply neither more nor less right. Only sentences that
-say nothing else are removed, and never the whole reply. Nothing is removed beside code, JSON, lists
-and quoted text. `openings.toml` holds the wording of nine languages.
+"Great question!", "I'm sorry, but" or the question, quoted, make a reply neither more nor less
+right. Only sentences that say nothing else are removed, and never the whole reply. Nothing is
+removed beside code, JSON, lists and quoted text. `openings.toml` holds the wording of nine
+languages.
 """
 
 from __future__ import annotations
@@ -15,12 +16,20 @@ from importlib.resources import files
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.wording import pattern
+from calibrator.readers.evidence.conversation import Conversation
 
+MIN_QUOTED: Final = 12  # characters; shorter quotations are names and words
+MAX_QUOTED: Final = 1_500  # characters
+MIN_REST: Final = 3  # words that must follow; otherwise the quotation is the answer
+MOST_ENDS: Final = 12  # quotation marks that are tried as the end
+_BEGIN: Final = pattern("quotations", "begin")
+_END: Final = pattern("quotations", "end")
+_AFTER: Final = pattern("quotations", "after")
+_WORD: Final = re.compile(r"\w+")
 MAX_SENTENCE = 300  # characters; a longer one says more than an opening
 MAX_SENTENCES = 6  # most sentences that are removed at either end
 LOOK_AT_SOURCE = 3_000  # characters of a request that are searched for openings
 LOOK_BEHIND = 900  # characters at the end that are searched for closings
-
 _SENTENCE: Final = pattern("openings", "sentence")
 _SIGNS: Final = pattern("openings", "signs")
 _COLONS: Final = (":", "\uff1a")
@@ -34,6 +43,7 @@ _KEEPS_CONTENT: Final = pattern("openings", "keeps_content")
 _YES_OR_NO: Final = pattern("openings", "yes_or_no")
 _ASSENT: Final = pattern("openings", "assent")
 _JOINT: Final = pattern("openings", "joint")
+_BREAK: Final = pattern("openings", "break")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +55,6 @@ class OpeningPatterns:
     greeting_lead: re.Pattern[str]
     heading: re.Pattern[str]
     closing: re.Pattern[str]
-
-
-@cache
-def opening_patterns() -> OpeningPatterns:
-    """Return the patterns of `openings.toml`, compiled once."""
-    text = (
-        files("calibrator.readers.evidence.acts.recognition")
-        .joinpath("openings.toml")
-        .read_text("utf-8")
-    )
-    tables = tomllib.loads(text)
-    parts = {
-        kind: "|".join(f"(?:{each})" for table in tables.values() for each in table[kind])
-        for kind in ("whole", "lead", "greeting_lead", "heading", "closing")
-    }
-    return OpeningPatterns(
-        **{kind: re.compile(part, re.IGNORECASE) for kind, part in parts.items()}
-    )
 
 
 def without_opening(reply: str, request: str = "") -> str:
@@ -83,6 +75,69 @@ def without_opening(reply: str, request: str = "") -> str:
     return body if has_content and not is_answer else reply
 
 
+def without_quotation(reply: str, conversation: Conversation) -> str:
+    """Return the reply without the quotation of the conversation at its beginning."""
+    match = _BEGIN.match(reply)
+    if match is None:
+        return reply
+    start = match.end()
+    ends = [
+        each.start()
+        for each in _END.pattern.finditer(reply, start + MIN_QUOTED, start + MAX_QUOTED)
+    ]
+    if not ends:
+        return reply
+    said = [turn.text for turn in conversation.earlier]
+    texts = (conversation.request, conversation.rules, *conversation.results, *said)
+    source = _plain_words("\n".join(texts))
+    for end in reversed(ends[:MOST_ENDS]):
+        if _plain_words(reply[start:end]) in source:
+            return _text_after(reply, start, end)
+    return reply
+
+
+def is_opening(sentence: str) -> bool:
+    """Return whether a sentence only greets, praises, thanks, apologises or offers help."""
+    bare = _bare_sentence(sentence)
+    return _is_whole(bare) or bool(opening_patterns().closing.fullmatch(bare))
+
+
+def _text_after(reply: str, start: int, end: int) -> str:
+    """Return the text after a quotation, or the reply if the quotation is part of a sentence."""
+    match = _AFTER.match(reply, end + 1)
+    at = match.end() if match else end + 1
+    is_apart = (
+        reply[: start - 1].rstrip().endswith((":", ","))
+        or reply[end - 1] in ".!?"
+        or bool(reply[end + 1 : at].strip())
+    )
+    rest = reply[at:].strip()
+    return rest if is_apart and len(_WORD.findall(rest[:200])) >= MIN_REST else reply
+
+
+def _plain_words(text: str) -> str:
+    """Return the letters and digits of a text in lower case, with single spaces between words."""
+    return " ".join(_WORD.findall(text.lower()))
+
+
+@cache
+def opening_patterns() -> OpeningPatterns:
+    """Return the patterns of `openings.toml`, compiled once."""
+    text = (
+        files("calibrator.readers.evidence.acts.recognition")
+        .joinpath("openings.toml")
+        .read_text("utf-8")
+    )
+    tables = tomllib.loads(text)
+    parts = {
+        kind: "|".join(f"(?:{each})" for table in tables.values() for each in table[kind])
+        for kind in ("whole", "lead", "greeting_lead", "heading", "closing")
+    }
+    return OpeningPatterns(
+        **{kind: re.compile(part, re.IGNORECASE) for kind, part in parts.items()}
+    )
+
+
 def _wants_opening(request: str) -> bool:
     """Return whether a greeting may belong to the text that is requested.
 
@@ -94,12 +149,6 @@ def _wants_opening(request: str) -> bool:
     if not _KEEPS_CONTENT.search(head):
         return True
     return any(is_opening(each) for each in _SENTENCE.findall(request[:LOOK_AT_SOURCE]))
-
-
-def is_opening(sentence: str) -> bool:
-    """Return whether a sentence only greets, praises, thanks, apologises or offers help."""
-    bare = _bare_sentence(sentence)
-    return _is_whole(bare) or bool(opening_patterns().closing.fullmatch(bare))
 
 
 def _is_whole(bare: str) -> bool:
@@ -184,9 +233,6 @@ def _without_tail(reply: str) -> str:
             break
         text = text[:start].rstrip()
     return text if len(text) < len(reply.rstrip()) else reply
-
-
-_BREAK: Final = pattern("openings", "break")
 
 
 def _last_sentence(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""The comparison of a reply with the user's statements about themselves: names, months, amounts."""
+"""The comparison of a reply with earlier turns: the user's name, dates and amounts, repetitions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,48 @@ from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding
 
+COMPARED = 6_000  # characters of a turn that are compared
+HEAD = 12  # first words that must be equal
+SPAN = 4  # consecutive words that are compared
+MOST = 0.6  # largest share of the reply that an earlier turn may have
+_WANTS_REPETITION: Final = pattern("fitting", "wants_repetition")
+_EDITS: Final = frozenset(
+    [
+        "shorter",
+        "longer",
+        "rewrite",
+        "change",
+        "edit",
+        "add",
+        "remove",
+        "fix",
+        "correct",
+        "update",
+        "instead",
+        "more",
+        "less",
+        "make",
+        "with",
+        "without",
+        "replace",
+        "version",
+        "translate",
+        "summarize",
+        "summarise",
+        "only",
+        "use",
+        "keep",
+        "include",
+        "format",
+        "table",
+        "continue",
+        "list",
+        "code",
+        "please",
+    ]
+)
 LOOK = 4_000  # characters of a turn
 MAX_SAID = 600  # characters of a turn that is no document
-
 _OWN_NAME: Final = pattern("memory", "own_name")
 _ADDRESSED: Final = pattern("memory", "addressed")
 _REMINDS: Final = pattern("memory", "reminds")
@@ -23,7 +62,7 @@ _KINDS: Final = tuple(pattern("memory", kind) for kind in ("month", "day", "amou
 _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?=\d)[^.!?\n]*)*")
 
 
-def name(
+def find_wrong_name(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a reply that addresses the user by a wrong name."""
@@ -45,7 +84,7 @@ def name(
     return None
 
 
-def values(
+def find_changed_value(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
     """Find a reply that replaces a month, day or amount of the user's by another one."""
@@ -76,6 +115,45 @@ def values(
             if clash:
                 return Finding(None, -2.0, f"says {new[0]}, where the user said {clash}")
     return None
+
+
+def find_repetition(
+    conversation: Conversation, request: RequestWishes, act: Act, reply: str
+) -> Finding | None:
+    """Find a reply that begins like an earlier one and mostly repeats it word for word."""
+    if not conversation.earlier or act.kind in ("code", "data", "translation"):
+        return None
+    if _WANTS_REPETITION.search(request.text) or _is_edit(request.text):
+        return None
+    if conversation.results or conversation.rules.strip():
+        return None
+    own = _word_groups(reply)
+    if len(own) < 10:
+        return None
+    asked = {" ".join(t.text.lower().split()) for t in conversation.earlier if t.role == "user"}
+    if " ".join(conversation.request.lower().split()) in asked:
+        return None
+    for turn in conversation.earlier[-6:]:
+        if turn.role != "assistant" or _head(turn.text) != _head(reply):
+            continue
+        if len(own & _word_groups(turn.text)) > MOST * len(own):
+            return Finding(False, -2.5, "repeats an earlier reply and not what was asked last")
+    return None
+
+
+def _word_groups(text: str) -> set[tuple[str, ...]]:
+    words = [word.strip(".,;:!?\"'()*") for word in text[:COMPARED].lower().split()]
+    return set(zip(*(words[at:] for at in range(SPAN)), strict=False))
+
+
+def _head(text: str) -> list[str]:
+    return text.lower().split(maxsplit=HEAD)[:HEAD]
+
+
+def _is_edit(text: str) -> bool:
+    """Return whether a request may want the last reply again, with a change."""
+    words = text.lower().split()
+    return bool(_EDITS.intersection(words[:6]))
 
 
 def _is_same(old: str, new: str, words: Iterable[str], about: set[str]) -> bool:
