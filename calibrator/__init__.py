@@ -116,7 +116,7 @@ if TYPE_CHECKING:
     from calibrator.metrics.workflow_tables import workflow_report
     from calibrator.metrics.workflows import Outcome
     from calibrator.pinocchio import Pinocchio
-    from calibrator.readers.calls.notes.notes import call_notes
+    from calibrator.readers.calls.notes.marks import call_notes
     from calibrator.readers.calls.reasons import call_doubts
     from calibrator.readers.evidence.facts.fact_file import FactFile, load_facts
     from calibrator.recalibration.curves import By, Kind, Of, Recalibration, group_key
@@ -190,7 +190,7 @@ _LAZY = {
     "auroc_interval": "calibrator.metrics.intervals",
     "bad_row_sentences": "calibrator.rows.selection",
     "call_doubts": "calibrator.readers.calls.reasons",
-    "call_notes": "calibrator.readers.calls.notes.notes",
+    "call_notes": "calibrator.readers.calls.notes.marks",
     "check_checkpoint": "calibrator.loading",
     "check_device": "calibrator.loading",
     "check_output": "calibrator.tuning.fine_tuning",

@@ -28,11 +28,11 @@ from calibrator.readers.evidence.computed import (
     verify,
 )
 from calibrator.readers.evidence.context import Cutter, Judgement, Support, own_document
-from calibrator.readers.evidence.context.pieces import documents_of
+from calibrator.readers.evidence.context.support import documents_of
 from calibrator.readers.evidence.conversation import Conversation, read_conversation
 from calibrator.readers.evidence.facts import check_facts, needs_facts
+from calibrator.readers.evidence.familiarity import TaskFamiliarity
 from calibrator.readers.evidence.finding import Finding
-from calibrator.readers.evidence.task.familiarity import TaskFamiliarity
 from calibrator.recalibration.curves import log_odds, probability
 from calibrator.scorer import (
     CALLS,

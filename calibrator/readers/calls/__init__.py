@@ -4,12 +4,11 @@ Other packages use `CallTrees`, which serves, and `reasons`, `argument_doubts` a
 result of `read_reply`. `training.fit_calls` makes the arrays.
 """
 
-from calibrator.readers.calls.fields import argument_doubts
 from calibrator.readers.calls.model import PREFIX, CallTrees
-from calibrator.readers.calls.notes.notes import notes_of
-from calibrator.readers.calls.reading.reply import CallReply, read_reply
+from calibrator.readers.calls.notes.marks import notes_of
+from calibrator.readers.calls.reading.traits import CallReply, read_reply
 from calibrator.readers.calls.reasons import MOST as MOST_REASONS
-from calibrator.readers.calls.reasons import reasons
+from calibrator.readers.calls.reasons import argument_doubts, reasons
 
 __all__ = [
     "MOST_REASONS",
@@ -21,6 +20,4 @@ __all__ = [
     "notes_of",
     "read_reply",
     "reasons",
-    "traits",
-    "wording",
 ]

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-from calibrator.readers.calls.notes.marks import BY_LIMIT, BY_SCHEMA, DIFFERS, marks_of_values
-from calibrator.readers.calls.notes.notes import has_unread_calls, notes_of
+from calibrator.readers.calls.notes.marks import (
+    BY_LIMIT,
+    BY_SCHEMA,
+    DIFFERS,
+    has_unread_calls,
+    marks_of_values,
+    notes_of,
+)
 from calibrator.readers.calls.notes.risk import effect_of
 from calibrator.readers.calls.notes.said import SaidText
 from calibrator.readers.calls.reading.conversation import Call, View
-from calibrator.readers.calls.reading.reply import CallReply, read_reply
 from calibrator.readers.calls.reading.requests import date_traits
 from calibrator.readers.calls.reading.rules import rule_traits, sentences_of
 from calibrator.readers.calls.reading.steps import schema_of, steps_of
-from calibrator.scorer import CallNotes, ToolUse
+from calibrator.readers.calls.reading.traits import CallReply, read_reply
+from calibrator.readers.calls.reading.values import name_words
+from calibrator.scorer import CallNotes, FieldDoubt, ToolUse
 
+MOST_DOUBTS: Final = 8  # reported fields of one reply
+MOST_NAME: Final = 60  # characters
+Numbers = Callable[[Sequence[ToolUse]], Sequence[float]]
 MOST = 3
 _BY_STEP = {
     "same_again_after_success": "the same call has been made already",
@@ -27,10 +39,21 @@ _BY_DATE = {
     "order_wrong": "a range ends before it starts",
     "date_unreal": "a date is not in the calendar",
 }
-
-
 _FOR_PEOPLE = (_BY_DATE["weekday_wrong"],)
 """Facts that hardly change the confidence; only people see them."""
+
+
+class CallDoubts(NamedTuple):
+    """The evidence against the calls of a reply, for a person who checks them.
+
+    `arguments` maps, for each call, the names of arguments without a source to the reason; it is
+    empty if there are too many calls to check. `reasons` are those of `reasons` and the ones for
+    people alone. `notes` has the marks and the risk of each call.
+    """
+
+    arguments: list[dict[str, str]]
+    reasons: list[str]
+    notes: tuple[CallNotes, ...] = ()
 
 
 def reasons(reply: CallReply) -> list[str]:
@@ -40,6 +63,79 @@ def reasons(reply: CallReply) -> list[str]:
     confidence.
     """
     return [each for each in _find_reasons(reply) if each not in _FOR_PEOPLE][:MOST]
+
+
+def call_doubts(used: ToolUse) -> CallDoubts:
+    """Return the evidence against a reply's calls. Raises nothing, whatever they hold."""
+    reply = read_reply(used)
+    return CallDoubts(
+        unfounded_arguments(reply), _find_reasons(reply)[:MOST], notes_of(reply) or ()
+    )
+
+
+def argument_doubts(
+    reply: CallReply, confidence: float, numbers: Numbers
+) -> tuple[FieldDoubt, ...]:
+    """Return the arguments of a reply's calls without a source, the most costly first.
+
+    `confidence` is that of the reply; `numbers` returns the confidence of edited replies, computed
+    in the same way.
+    """
+    told = [
+        (at, name, mark)
+        for at, each in enumerate(unfounded_arguments(reply))
+        for name, mark in each.items()
+    ]
+    told = told[:MOST_DOUBTS]
+    if not told:
+        return ()
+    calls = reply.view.calls
+    edited = [_name_value(reply.used, name, calls[at].arguments[name]) for at, name, _ in told]
+    found = iter(numbers([each for each in edited if each is not None]))
+    doubts = [
+        FieldDoubt(name[:MOST_NAME], mark, at, _share(confidence, next(found)) if edit else None)
+        for (at, name, mark), edit in zip(told, edited, strict=True)
+    ]
+    return tuple(sorted(doubts, key=lambda each: 1.0 if each.share is None else each.share))
+
+
+def unfounded_arguments(reply: CallReply) -> list[dict[str, str]]:
+    """Return for each call its arguments without a source, by name, with the reasons.
+
+    The list is empty if there are too many calls to check.
+    """
+    if has_unread_calls(reply):
+        return []
+    said = SaidText(reply.view, reply.sources)
+    return [_unfounded_in(call, said) for call in reply.view.calls]
+
+
+def _share(confidence: float, named: float) -> float:
+    return min(1.0, confidence / named) if named > 0 else 1.0
+
+
+def _name_value(used: ToolUse, name: str, value: Any) -> ToolUse | None:
+    """Return the reply after a conversation in which the user names the value.
+
+    None without a user.
+    """
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    sentence = f"The {' '.join(name_words(name)) or 'value'} is {told}."
+    messages = list(used.messages)
+    for at in reversed(range(len(messages))):
+        message = messages[at]
+        if not isinstance(message, dict) or message.get("role") != "user":
+            continue
+        content = message.get("content")
+        if isinstance(content, str):
+            content = f"{content.rstrip()} {sentence}"
+        elif isinstance(content, list):
+            content = [*content, {"type": "text", "text": sentence}]
+        else:
+            return None
+        messages[at] = {**message, "content": content}
+        return ToolUse(messages, used.tools, used.message)
+    return None
 
 
 def _find_reasons(reply: CallReply) -> list[str]:
@@ -73,38 +169,6 @@ def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
             if traits[trait] > 0 and not (is_read and trait in ("write_unlooked", "yes_missing"))
         ]
     return found
-
-
-class CallDoubts(NamedTuple):
-    """The evidence against the calls of a reply, for a person who checks them.
-
-    `arguments` maps, for each call, the names of arguments without a source to the reason; it is
-    empty if there are too many calls to check. `reasons` are those of `reasons` and the ones for
-    people alone. `notes` has the marks and the risk of each call.
-    """
-
-    arguments: list[dict[str, str]]
-    reasons: list[str]
-    notes: tuple[CallNotes, ...] = ()
-
-
-def call_doubts(used: ToolUse) -> CallDoubts:
-    """Return the evidence against a reply's calls. Raises nothing, whatever they hold."""
-    reply = read_reply(used)
-    return CallDoubts(
-        unfounded_arguments(reply), _find_reasons(reply)[:MOST], notes_of(reply) or ()
-    )
-
-
-def unfounded_arguments(reply: CallReply) -> list[dict[str, str]]:
-    """Return for each call its arguments without a source, by name, with the reasons.
-
-    The list is empty if there are too many calls to check.
-    """
-    if has_unread_calls(reply):
-        return []
-    said = SaidText(reply.view, reply.sources)
-    return [_unfounded_in(call, said) for call in reply.view.calls]
 
 
 def _unfounded_in(call: Call, said: SaidText) -> dict[str, str]:

@@ -6,7 +6,8 @@ __all__ = [
     "context",
     "conversation",
     "facts",
+    "familiarity",
     "finding",
     "number_words",
-    "task",
+    "task_form",
 ]

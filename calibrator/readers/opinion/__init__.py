@@ -5,9 +5,8 @@ and `training/stages/` make the arrays of its `SecondStage`.
 """
 
 from calibrator.readers.opinion.answers import FinalAnswer, final_answer
-from calibrator.readers.opinion.comparison import AnswerComparison, Outcome, compare
-from calibrator.readers.opinion.reader import OpinionReader
-from calibrator.readers.opinion.second_stage import PREFIX, SecondStage
+from calibrator.readers.opinion.evidence import AnswerComparison, Outcome, compare
+from calibrator.readers.opinion.second_stage import PREFIX, OpinionReader, SecondStage
 
 __all__ = [
     "PREFIX",
@@ -20,6 +19,5 @@ __all__ = [
     "compare",
     "evidence",
     "final_answer",
-    "reader",
     "second_stage",
 ]

@@ -17,18 +17,33 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.forest import Forest
 from calibrator.features.trees import Trees
 from calibrator.features.weights import arrays_under
-from calibrator.readers.opinion.evidence import EVIDENCE, PLAIN, Opinions, evidence, plain_evidence
+from calibrator.readers.opinion.answers import final_answer
+from calibrator.readers.opinion.evidence import (
+    EVIDENCE,
+    MAX_OTHERS,
+    PLAIN,
+    Opinion,
+    Opinions,
+    evidence,
+    plain_evidence,
+)
+from calibrator.recalibration.curves import logit, sigmoid
+from calibrator.scorer import OPINIONS, Item, Score, basis_with, known_name
+from calibrator.text.addressed_text import strip_addresses
+from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import WordPieces
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
-
 PREFIX: Final = "opinion."
 TRUST: Final = "trust."
 LINEAR: Final = "linear."
@@ -38,6 +53,67 @@ DISTRUSTED: Final = 0.05  # gain of agreement up to which nothing is changed
 TRUSTED: Final = 0.08  # gain of agreement from which the models are trusted fully
 READ: Final = b"differ never up, agree never down; calls by their parts, or none"
 """The rules of comparison, which are a part of the version because they change numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpinionReader:
+    """A second stage with the models that it needs.
+
+    `numbers` are the forest's numbers of models, by their names in lower case.
+    """
+
+    stage: SecondStage
+    forest: Forest
+    word_pieces: WordPieces
+    layout: Layout
+    numbers: Mapping[str, int]
+
+    def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
+        """Return the scores, changed by the second stage for items that have other replies.
+
+        A changed score has the old confidence as `alone`, and the outcomes as `compared`.
+        """
+        found = list(scores)
+        asked = [at for at, item in enumerate(items) if item.others]
+        if not asked:
+            return found
+        ids = self.word_pieces.encode([items[at].question for at in asked], self.layout)
+        pieces = [np.unique(np.array(each, dtype=np.int32)) for each in ids]
+        replies = [self._opinions(items[at], scores[at].confidence) for at in asked]
+        odds = self.stage.odds(replies, self.forest.difficulty.meanings(pieces))
+        for at, reply, confidence in zip(asked, replies, sigmoid(odds).tolist(), strict=True):
+            found[at] = replace(
+                scores[at],
+                score=confidence,
+                confidence=confidence,
+                alone=scores[at].confidence,
+                compared=tuple(reply.outcomes()),
+                basis=basis_with(scores[at].basis, OPINIONS),
+            )
+        return found
+
+    def _opinions(self, item: Item, confidence: float) -> Opinions:
+        """Return the final answers of a reply and of the others, with their models' abilities."""
+        return Opinions(
+            float(logit(confidence)),
+            self.ability(item.source_model),
+            final_answer(item.question, strip_addresses(item.answer), item.tool_use),
+            len(item.answer),
+            [
+                Opinion(
+                    final_answer(item.question, strip_addresses(other.answer), other.tool_use),
+                    self.ability(other.source_model),
+                    len(other.answer),
+                    other.source_model is not None and other.source_model == item.source_model,
+                )
+                for other in item.others[:MAX_OTHERS]
+            ],
+        )
+
+    def ability(self, model: str | None) -> float:
+        """Return a model's ability on the forest's scale; an unknown one has that of no name."""
+        known = known_name(model, self.numbers)
+        return float(self.forest.ability[self.numbers[known] if known else 0])
 
 
 class Trust:

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from calibrator.features import checks, traits
 from calibrator.features.traits import _FINAL, _HEDGE, _REFUSAL
-from calibrator.readers.inspection import sums, wanted, working
+from calibrator.readers.inspection import wanted, working
 from calibrator.text import options
 from calibrator.text.addressed_text import _IN_FAVOUR
 from calibrator.text.looking_for import PatternGroup, PreparedText, at_lines, beyond_ascii
 
 SOUGHT = [
     _FINAL, _REFUSAL, _HEDGE, _IN_FAVOUR, wanted._ASKS_ON, wanted._SUM, wanted._PRICE,
-    sums.RESULT, working._EQUALS, working._NOT,
+    working.RESULT, working._EQUALS, working._NOT,
     *wanted._ASKED.patterns, *wanted._SAID.patterns,
 ]  # fmt: skip
 assert len(SOUGHT) > 20

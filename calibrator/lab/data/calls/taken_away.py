@@ -17,8 +17,8 @@ from typing import Any
 
 from calibrator.readers.calls.notes.marks import DIFFERS
 from calibrator.readers.calls.reading.conversation import view_of
-from calibrator.readers.calls.reading.reply import read_reply
 from calibrator.readers.calls.reading.steps import is_read
+from calibrator.readers.calls.reading.traits import read_reply
 from calibrator.readers.calls.reading.values import calendar_day, name_words
 from calibrator.readers.calls.reasons import reasons
 from calibrator.scorer import ToolUse

@@ -22,8 +22,7 @@ from calibrator.lab.training.fits.opinion import (
 from calibrator.lab.training.opinion_folds import UNSEEN, abilities_of, read_unseen
 from calibrator.lab.training.run import TrainConfig, read_selection
 from calibrator.lab.training.stages.npz import load_arrays, save_arrays
-from calibrator.readers.opinion.reader import OpinionReader
-from calibrator.readers.opinion.second_stage import SecondStage
+from calibrator.readers.opinion.second_stage import OpinionReader, SecondStage
 from calibrator.recalibration.curves import content_hash
 from calibrator.rows.selection import Selection
 from calibrator.text.word_pieces import WordPieces

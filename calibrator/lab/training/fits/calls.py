@@ -27,11 +27,19 @@ from calibrator.lab.data.calls.lessons import (
 )
 from calibrator.lab.data.calls.replies import Remark, real_remarks, remarks
 from calibrator.lab.training.stages.tree_fitting import fit_trees
-from calibrator.readers.calls.model import CLAIMS, GENERAL, PREFIX, SPECIAL, WORDING, read_call
+from calibrator.readers.calls.model import (
+    BUCKETS,
+    CLAIMS,
+    GENERAL,
+    PREFIX,
+    SPECIAL,
+    WORDING,
+    Ints,
+    read_call,
+)
 from calibrator.readers.calls.reading.claims import AGAINST, NAMES, claim_traits
 from calibrator.readers.calls.reading.requests import CONTRARY
-from calibrator.readers.calls.traits import NAMES as TRAIT_NAMES
-from calibrator.readers.calls.wording import BUCKETS, Ints
+from calibrator.readers.calls.reading.traits import NAMES as TRAIT_NAMES
 from calibrator.rows.rows import Row
 
 Array = NDArray[np.generic]
@@ -341,7 +349,7 @@ def _part_odds(state: State, material: Material, at: NDArray[np.intp]) -> Double
 
     They are by the general trees, the special trees and the words.
     """
-    from calibrator.readers.calls.wording import CallWording
+    from calibrator.readers.calls.model import CallWording
 
     width = material.traits.shape[1]
     general, special = (Trees(arrays_under(state, p), width) for p in (GENERAL, SPECIAL))

@@ -1,7 +1,7 @@
 """The evidence against a call, and the damage of a wrong one: plain facts, no model.
 
-`calibrator.scorer.MARKS` lists every mark with its meaning; `notes.call_notes` returns the marks
+`calibrator.scorer.MARKS` lists every mark with its meaning; `marks.call_notes` returns the marks
 and the risk of each call of a reply.
 """
 
-__all__ = ["marks", "notes", "risk", "said"]
+__all__ = ["marks", "risk", "said"]

@@ -6,36 +6,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
-from calibrator.readers.calls.notes import (
-    flags,
-    last_turn,
-    narrowing,
-    numbers,
-    requested,
-    risk,
-    superlatives,
-)
-from calibrator.readers.calls.notes.dates import is_date_said, is_day_shifted
+from calibrator.readers.calls.notes import flags, narrowing, numbers, requested, risk, superlatives
 from calibrator.readers.calls.notes.near import nearest_said
+from calibrator.readers.calls.notes.risk import risk_of_call
 from calibrator.readers.calls.notes.said import SaidText, is_worded
-from calibrator.readers.calls.notes.said_numbers import is_number_said
-from calibrator.readers.calls.reading.conversation import Call, Tool
-from calibrator.readers.calls.reading.grounding import grounding_traits, is_placeholder
+from calibrator.readers.calls.notes.said_values import is_date_said, is_day_shifted, is_number_said
+from calibrator.readers.calls.reading.conversation import Call, Tool, calls_in
+from calibrator.readers.calls.reading.grounding import grounding_traits, is_placeholder, sources_of
 from calibrator.readers.calls.reading.requests import contrary_traits, date_traits
-from calibrator.readers.calls.reading.rules import Sentence, rule_traits
+from calibrator.readers.calls.reading.rules import Sentence, rule_traits, sentences_of
 from calibrator.readers.calls.reading.steps import is_failure, is_read, schema_of, steps_of
+from calibrator.readers.calls.reading.traits import CallReply, read_reply
 from calibrator.readers.calls.reading.values import Value, name_words
-from calibrator.scorer import MARKS, Mark
+from calibrator.scorer import MARKS, CallNotes, Mark, ToolUse
 
 ORDER: Final = {name: at for at, name in enumerate(MARKS)}
 MOST_COMPARED: Final = 6  # values of a call that are compared with similar texts
 LONGEST_NAME: Final = 60  # characters of an argument's name
 LONGEST_SHOWN: Final = 80  # characters of a quoted value
 DIFFERS: Final = ", differs from "  # precedes the similar text from the conversation
-
 BY_SCHEMA = {
     "unknown_tool": "the tool was not offered",
     "required_missing": "a required argument is missing",
@@ -65,6 +58,51 @@ _BY_CONTRARY = {
     "table_dropped": ("wider", "the statement removes a whole table"),
     "whole_wiped": ("wider", "the command removes a whole folder"),
 }
+_PART = re.compile(
+    r"\b(?:half|third|quarter)\s+(?:of|the|my|our|that|it|what|price|fee|rate)\b"
+    r"|\bpays? (?:only )?half\b|\d\s?(?:%|percent) (?:of|off)\b"
+)
+_COMPUTED = re.compile(
+    r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise"
+    r"|lower|by|each"
+    r"|per|both|total|extend|shorten|split|(?:kilomet\w+|met\w+|km|miles|minutes|hours) long)\b"
+)
+
+
+def notes_of(reply: CallReply) -> tuple[CallNotes, ...] | None:
+    """Return the notes of each call of a reply that has been read.
+
+    None if it makes too many calls.
+    """
+    view = reply.view
+    if has_unread_calls(reply):
+        return None
+    sources = reply.sources
+    if view.turns != view.whole_turns:  # what the user wrote was said, however short
+        view = replace(view, turns=view.whole_turns)
+        sources = sources_of(view)
+    said, sentences = SaidText(view, sources), sentences_of(view.rules)
+    found = []
+    for call in view.calls:
+        tool = view.tools.get(call.name)
+        risk, reasons = risk_of_call(call, tool, said)
+        found.append(CallNotes(marks_of(call, tool, said, sentences), risk, reasons))
+    return tuple(found)
+
+
+def call_notes(used: ToolUse) -> tuple[CallNotes, ...] | None:
+    """Return the notes of each call of a reply, in order; None if it makes too many calls to read.
+
+    Raises nothing, whatever the reply holds.
+    """
+    return notes_of(read_reply(used))
+
+
+def has_unread_calls(reply: CallReply) -> bool:
+    """Return whether a reply makes more calls than are read."""
+    message = reply.used.message
+    made = calls_in(message) if isinstance(message, Mapping) else []
+    return len(made) > len(reply.view.calls)
 
 
 def marks_of(
@@ -140,7 +178,7 @@ def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]
     if not effect.is_read:
         for path in requested.moved_from(call, said):
             yield Mark("swapped", argument_name(path), "the request names it as what it was before")
-        for path, name, words in last_turn.superseded_values(call, said):
+        for path, name, words in narrowing.superseded_values(call, said):
             yield Mark(name, argument_name(path), words)
     if requested.contrary_verb(call, view):
         yield Mark("contrary", "", "the tool does the contrary of what was asked")
@@ -183,17 +221,6 @@ def _of_narrowing(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mar
         yield Mark("other_record", argument_name(path), f"the user named {named}")
     for path in (*narrowing.find_excluded(call, said), *narrowing.excluded_kind(call, said)):
         yield Mark("ruled_out", argument_name(path), "the user left it out")
-
-
-_PART = re.compile(
-    r"\b(?:half|third|quarter)\s+(?:of|the|my|our|that|it|what|price|fee|rate)\b"
-    r"|\bpays? (?:only )?half\b|\d\s?(?:%|percent) (?:of|off)\b"
-)
-_COMPUTED = re.compile(
-    r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise"
-    r"|lower|by|each"
-    r"|per|both|total|extend|shorten|split|(?:kilomet\w+|met\w+|km|miles|minutes|hours) long)\b"
-)
 
 
 def _of_step(

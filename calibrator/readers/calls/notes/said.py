@@ -197,7 +197,7 @@ class SaidText:
     def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
         """Return whether a value of a call was said, or follows from the conversation.
 
-        Dates are checked by `dates.is_date_said`, numbers by `said_numbers.is_number_said`.
+        Dates are checked by `dates.is_date_said`, numbers by `said_values.is_number_said`.
         """
         if self.is_settled(value, tool):
             return True

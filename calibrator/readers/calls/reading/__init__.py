@@ -5,9 +5,9 @@ __all__ = [
     "conversation",
     "grounding",
     "planting",
-    "reply",
     "requests",
     "rules",
     "steps",
+    "traits",
     "values",
 ]

@@ -7,8 +7,7 @@ from collections import Counter
 from typing import Final
 
 from calibrator.readers.evidence.acts.recognition.languages import language_of
-from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
+from calibrator.readers.evidence.acts.recognition.recognising import Act, RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding

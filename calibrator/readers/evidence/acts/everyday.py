@@ -6,8 +6,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
+from calibrator.readers.evidence.acts.recognition.recognising import Act, RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.computed.basics import numbers
 from calibrator.readers.evidence.computed.calendar import reading

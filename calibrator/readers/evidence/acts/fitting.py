@@ -13,8 +13,8 @@ from typing import Final
 
 from calibrator.readers.evidence.acts import editing, everyday, memory, tone, wishes
 from calibrator.readers.evidence.acts.limits import check_form
-from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import (
+from calibrator.readers.evidence.acts.recognition.recognising import (
+    Act,
     RequestWishes,
     lacks_detail,
     lacks_text,

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
+from calibrator.readers.evidence.acts.recognition.recognising import Act, RequestWishes
 from calibrator.readers.evidence.acts.recognition.topics import content_words
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation

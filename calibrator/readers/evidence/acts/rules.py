@@ -17,8 +17,7 @@ from calibrator.readers.evidence.acts.recognition.languages import (
     language_named,
     language_of,
 )
-from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import read_request
+from calibrator.readers.evidence.acts.recognition.recognising import Act, read_request
 from calibrator.readers.evidence.acts.recognition.topics import (
     are_near,
     content_words,

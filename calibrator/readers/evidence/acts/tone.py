@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from calibrator.readers.evidence.acts.editing import is_editing
-from calibrator.readers.evidence.acts.recognition.recognising import Act
-from calibrator.readers.evidence.acts.recognition.requests import RequestWishes
+from calibrator.readers.evidence.acts.recognition.recognising import Act, RequestWishes
 from calibrator.readers.evidence.acts.recognition.wording import pattern
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.readers.evidence.finding import Finding

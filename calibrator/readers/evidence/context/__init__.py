@@ -3,9 +3,7 @@
 `Support` judges; training uses the modules named below.
 """
 
-from calibrator.readers.evidence.context.pieces import own_document
-from calibrator.readers.evidence.context.reader import Cutter
-from calibrator.readers.evidence.context.support import Judgement, Support
+from calibrator.readers.evidence.context.support import Cutter, Judgement, Support, own_document
 
 __all__ = [
     "Cutter",
@@ -14,7 +12,5 @@ __all__ = [
     "comparison",
     "own_document",
     "passages",
-    "pieces",
-    "reader",
     "support",
 ]

@@ -10,32 +10,64 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from calibrator.features.small_encoder import SmallEncoder
 from calibrator.features.trees import Trees
-from calibrator.features.weights import Array, arrays_under
-from calibrator.readers.evidence.context.comparison import FEATURES, ContextComparison, compare
-from calibrator.readers.evidence.context.passages import FREQUENT, Passages, stem, words_of
-from calibrator.readers.evidence.context.pieces import documents_of, most_doubtful, pieces_of
-from calibrator.readers.evidence.context.reader import (
-    CONTEXT_WORDS,
-    PREFIX,
-    ContextReader,
-    Cutter,
-    Passage,
+from calibrator.features.weights import Array, Floats, arrays_under
+from calibrator.readers.evidence.context.comparison import (
+    FEATURES,
+    ContextComparison,
+    compare,
+    sentences_of,
 )
+from calibrator.readers.evidence.context.passages import FREQUENT, Passages, stem, words_of
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.recalibration.curves import log_odds, probability
 from calibrator.scorer import UnsupportedSentence
+from calibrator.text.layout import CLS, SEP
 
+PREFIX: Final = "context.reader."
+CONTEXT_WORDS: Final = 85  # words of a context that are chosen for one piece of a reply
+CONTEXT_PIECES: Final = 112
+REQUEST_PIECES: Final = 28
+REQUEST_HEAD: Final = 6  # pieces from the beginning of a longer request; the rest is its end
+REPLY_PIECES: Final = 64
+WORD_BITS: Final = 4
+LABELS: Final = ("entail", "neutral", "contradict")
+Cutter = Callable[[Sequence[str]], list[Sequence[int]]]
+"""Cuts texts into word pieces."""
+MIN_PIECE_WORDS: Final = 6  # a sentence with fewer words says too little alone
+MIN_FACT_WORDS: Final = 6  # a context with fewer words supports no reply
+SEARCHED: Final = 4_000  # characters that are searched
+_SENTENCE: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
+_INSTRUCTS: Final = re.compile(
+    r"^\W*(?:you are|you're|you will|you must|you should|you can|you have|your (?:task|job|role"
+    r"|name|goal|answers?)|act as|answer|reply|respond|use|be |speak|write|return|give|provide"
+    r"|always|never|do not|don't|avoid|keep|make sure|ensure|please|help|assist|if (?:you|the"
+    r" (?:answer|user|question|documents?|context|information))|only (?:answer|use|reply|respond)"
+    r"|today is|stay|remember|follow|think|below|here (?:is|are)|the following|based on|context"
+    r"|documents?|policy|rules?|instructions?|note)\b[^\n]*$",
+    re.IGNORECASE,
+)
+# words of the user's earlier turns together; fewer are talk, and no context
+MIN_SAID_WORDS: Final = 30
+MIN_DOCUMENT_WORDS: Final = 20  # a shorter text beside a question belongs to the question
+_NO_DOCUMENT: Final = re.compile(
+    r"^\W{0,3}[A-E][.):]\W?\s|^\W{0,3}\(?1[.)]\s.*\n\W{0,3}\(?2[.)]\s"  # options, numbered choices
+    r"|```|\$[^$\n]+\$|\\\\|\\frac|^\s*(?:def|class|import|#include|public|function)\b"
+    r"|^\W*(?:sample )?(?:inputs?|outputs?|constraints|examples?)\b[ \d]*:?\s*$"
+    r"|\bCREATE TABLE\b|\"(?:parameters|properties)\"\s*:",
+    re.MULTILINE | re.IGNORECASE,
+)
 TREES: Final = "context.trees."
 WEIGHTS: Final = "context.weights"
 """Three numbers: the weight of the reader's log-odds beside the trees', a slope and a base."""
-
 MOST_READ: Final = 4  # pieces of one reply
 REQUEST_WEIGHT: Final = 0.6  # weight of the request beside the reply when passages are chosen
 LIMIT: Final = 8.0  # largest log-odds in either direction
@@ -47,6 +79,111 @@ MOST_WITH_QUESTION: Final = 15  # words of a piece that is read together with th
 MOST_REQUEST: Final = 2_000  # last characters of a request that are searched for a question
 _QUESTION: Final = re.compile(r"[^.!?\n]*\?")
 _SPACE: Final = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a reply, the context that was chosen for it, and the request."""
+
+    context: str
+    request: str
+    reply: str
+
+
+def assemble(
+    context: Sequence[int], request: Sequence[int], reply: Sequence[int]
+) -> tuple[list[int], int]:
+    """Return a row of word pieces and the index at which its second text begins."""
+    asked = list(request)
+    if len(asked) > REQUEST_PIECES:
+        asked = [*asked[:REQUEST_HEAD], *asked[REQUEST_HEAD - REQUEST_PIECES :]]
+    first = [CLS, *context[:CONTEXT_PIECES], SEP]
+    second = [*asked, SEP] if asked else []
+    return [*first, *second, *reply[:REPLY_PIECES], SEP], len(first)
+
+
+class ContextReader:
+    """Passages -> probabilities of `LABELS`. Raises KeyError or ValueError for unfit arrays."""
+
+    def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
+        inner = {name: array for name, array in state.items() if not name.startswith("head")}
+        self._encoder = SmallEncoder(inner)
+        self._head = state["head"].astype(np.float32)  # (3, 2 * hidden)
+        self._bias = state["head.bias"].astype(np.float32)
+        self._cut = cut
+        if self._head.shape != (len(LABELS), 2 * self._encoder.hidden_size):
+            raise ValueError("a head of another shape")
+
+    def read(self, passages: Sequence[Passage]) -> NDArray[np.float64]:
+        """Return P(entail), P(neutral), P(contradict) of each passage, (B, 3)."""
+        if not passages:
+            return np.zeros((0, len(LABELS)))
+        texts = [text for each in passages for text in (each.context, each.request, each.reply)]
+        pieces = self._cut(texts)
+        rows = [assemble(*pieces[at : at + 3]) for at in range(0, len(pieces), 3)]
+        states = self._encoder.states([row for row, _ in rows], [start for _, start in rows])
+        pooled: Floats = np.stack([np.concatenate([x[0], x.mean(axis=0)]) for x in states])
+        logits = (pooled @ self._head.T + self._bias).astype(np.float64)
+        grown = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+
+
+def facts_of(rules: str) -> str:
+    """Return a system message without the sentences that instruct the assistant."""
+    parts = [part for part in _SENTENCE.split(rules) if part.strip()]
+    kept = [part for part in parts if not (len(part) < 240 and _INSTRUCTS.match(part.strip()))]
+    return "\n".join(kept)
+
+
+def own_document(conversation: Conversation) -> str:
+    """Return the document that the request contains beside its instruction; empty if there is none.
+
+    A document is separated by an empty line and has some length. Options, formulas, code and
+    descriptions of tools are part of the question.
+    """
+    request = conversation.request
+    if "\n\n" not in request or _NO_DOCUMENT.search(request[:SEARCHED]):
+        return ""
+    document = conversation.document
+    return document if len(words_of(document[:SEARCHED])) >= MIN_DOCUMENT_WORDS else ""
+
+
+def documents_of(conversation: Conversation) -> list[str]:
+    """Return the texts that a reply may rely on; empty if they hold hardly a fact.
+
+    They are the operator's facts, however short, system messages without instructions, earlier
+    turns of the user, results, and the document in the request.
+    """
+    said = [turn.text for turn in conversation.earlier if turn.role == "user"]
+    if sum(len(words_of(text[:SEARCHED])) for text in said) < MIN_SAID_WORDS:
+        said = []
+    own = own_document(conversation)
+    found = [facts_of(conversation.rules), *said, *conversation.results, own]
+    found = [text for text in found if text.strip()]
+    facts = {word for text in found for word in words_of(text[:SEARCHED]) if word not in FREQUENT}
+    return [*conversation.facts, *(found if len(facts) >= MIN_FACT_WORDS else [])]
+
+
+def pieces_of(reply: str) -> list[str]:
+    """Return the sentences of a reply; one with few words is joined with the next one."""
+    found: list[str] = []
+    is_short = False
+    for sentence in sentences_of(reply):
+        if is_short:
+            found[-1] = f"{found[-1]} {sentence}"
+        else:
+            found.append(sentence)
+        is_short = len(words_of(found[-1])) < MIN_PIECE_WORDS
+    if is_short and len(found) > 1:
+        last = found.pop()
+        found[-1] = f"{found[-1]} {last}"
+    return found
+
+
+def most_doubtful(pieces: Sequence[str], covered: Sequence[float], count: int) -> list[int]:
+    """Return the indexes of the `count` pieces that the context covers least, in order."""
+    order = sorted(range(len(pieces)), key=lambda at: (covered[at], at))
+    return sorted(order[:count])
 
 
 @dataclass(slots=True)

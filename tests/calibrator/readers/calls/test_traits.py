@@ -12,8 +12,8 @@ from calibrator.readers.calls.model import read_call
 from calibrator.readers.calls.reading.conversation import _unwrap_text, view_of
 from calibrator.readers.calls.reading.grounding import Source
 from calibrator.readers.calls.reading.steps import _share_of_nothing
+from calibrator.readers.calls.reading.traits import NAMES, TRAITS
 from calibrator.readers.calls.reading.values import value_at
-from calibrator.readers.calls.traits import NAMES, TRAITS
 from tests.calibrator.readers.calls.conversations import BOATS, RIGHT, made, renting, traits
 
 

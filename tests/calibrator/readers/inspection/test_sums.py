@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from calibrator.readers.inspection.sums import is_close, sums_in
+from calibrator.readers.inspection.working import is_close, sums_in
 
 
 @pytest.mark.parametrize(

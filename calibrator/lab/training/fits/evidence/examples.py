@@ -17,9 +17,14 @@ from calibrator.errors import RowError
 from calibrator.lab.data.evidence.corpora import from_passages
 from calibrator.lab.data.evidence.mixture import made_rows
 from calibrator.readers.evidence.context.passages import Passages
-from calibrator.readers.evidence.context.pieces import documents_of
-from calibrator.readers.evidence.context.reader import CONTEXT_WORDS, Cutter, assemble
-from calibrator.readers.evidence.context.support import REQUEST_WEIGHT, question_beside
+from calibrator.readers.evidence.context.support import (
+    CONTEXT_WORDS,
+    REQUEST_WEIGHT,
+    Cutter,
+    assemble,
+    documents_of,
+    question_beside,
+)
 from calibrator.readers.evidence.conversation import read_conversation
 
 Row = Mapping[str, Any]

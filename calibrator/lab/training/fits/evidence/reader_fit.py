@@ -23,7 +23,7 @@ from transformers import BertConfig, BertModel
 from calibrator.features.packing import SHARES
 from calibrator.features.small_encoder import GROUP, LAYER_BITS
 from calibrator.lab.training.fits.evidence.examples import NOT_ENTAIL, ReaderExample
-from calibrator.readers.evidence.context.reader import LABELS
+from calibrator.readers.evidence.context.support import LABELS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from calibrator.features.weights import Array
 from calibrator.lab.training.fits.evidence.examples import Row, by_question, read_rows
 from calibrator.lab.training.stages.tree_fitting import fit_trees
 from calibrator.readers.evidence.context.comparison import FEATURES
-from calibrator.readers.evidence.context.reader import ContextReader
 from calibrator.readers.evidence.context.support import (
     TREES,
     WEIGHTS,
+    ContextReader,
     SupportReading,
     entailment,
     reading_of,

@@ -27,9 +27,9 @@ from calibrator.lab.training.fits.task.examples import (
 )
 from calibrator.lab.training.fits.task.variants import vary_examples
 from calibrator.lab.training.stages.tree_fitting import fit_trees
-from calibrator.readers.evidence.task import form, wording
-from calibrator.readers.evidence.task.familiarity import PREFIX, WIDTH, TaskFamiliarity
-from calibrator.readers.evidence.task.request import read_request
+from calibrator.readers.evidence import familiarity, task_form
+from calibrator.readers.evidence.familiarity import PREFIX, WIDTH, TaskFamiliarity
+from calibrator.readers.evidence.task_form import read_request
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
@@ -62,8 +62,8 @@ class ReadExamples:
     """Examples (N) with the numbers and n-grams read from them."""
 
     examples: Sequence[TaskExample]
-    forms: Floats  # (N, form.WIDTH)
-    places: Sequence[wording.Places]
+    forms: Floats  # (N, task_form.WIDTH)
+    places: Sequence[familiarity.Places]
 
     @property
     def is_unfamiliar(self) -> Flags:
@@ -96,8 +96,8 @@ def teaching_examples(data: Path, seed: int = 0) -> list[TaskExample]:
 def read(examples: Sequence[TaskExample]) -> ReadExamples:
     """Read the numbers and the n-grams of examples."""
     requests = [read_request(each.conversation, has_tools=each.has_tools) for each in examples]
-    forms = np.array([form.form_of(each) for each in requests], np.float32)
-    return ReadExamples(examples, forms, [wording.places_of(each) for each in requests])
+    forms = np.array([task_form.form_of(each) for each in requests], np.float32)
+    return ReadExamples(examples, forms, [familiarity.places_of(each) for each in requests])
 
 
 def fit_familiarity(
@@ -133,7 +133,7 @@ def strangeness(state: Mapping[str, Array], read_examples: ReadExamples) -> NDAr
     return model.of_rows(_rows(model.wording, read_examples))
 
 
-def _rows(table: wording.TaskWording, examples: ReadExamples) -> Floats:
+def _rows(table: familiarity.TaskWording, examples: ReadExamples) -> Floats:
     worded = [table.read(each) for each in examples.places]
     return np.hstack([examples.forms, np.array(worded, np.float32)])
 
@@ -146,7 +146,7 @@ def _fit(teaching: ReadExamples, config: TaskConfig, seed: int) -> dict[str, Arr
     for fold in range(FOLDS):
         at = np.flatnonzero(folds == fold)
         others = np.flatnonzero(folds != fold)
-        table = wording.TaskWording.from_state(
+        table = familiarity.TaskWording.from_state(
             _fit_wording(teaching.examples_at(others), weights[others], config)
         )
         rows[at] = _rows(table, teaching.examples_at(at))
@@ -169,7 +169,7 @@ def _fit_wording(
     buckets = np.concatenate([np.array(places.ngrams) for places in teaching.places])
     is_others, each = np.repeat(is_unfamiliar, sizes), np.repeat(weights, sizes)
     logs = [
-        np.log(np.bincount(buckets[side], each[side], wording.BUCKETS) + config.prior)
+        np.log(np.bincount(buckets[side], each[side], familiarity.BUCKETS) + config.prior)
         for side in (is_others, ~is_others)
     ]
     found = logs[0] - logs[1]
@@ -181,7 +181,7 @@ def _fit_wording(
             if not is_other
         ]
     )
-    known = np.bincount(bits.astype(np.int64), minlength=wording.VOCABULARY) >= WORD_SEEN
+    known = np.bincount(bits.astype(np.int64), minlength=familiarity.VOCABULARY) >= WORD_SEEN
     return {
         "weights": np.round(found / scale).astype(np.int8),
         "scales": np.array([scale, 0.0], np.float32),

@@ -38,7 +38,7 @@ from calibrator.lab.training.fits.task.fitting import (
     teaching_examples,
 )
 from calibrator.lab.training.fits.task.variants import vary_examples
-from calibrator.readers.evidence.task.familiarity import PREFIX
+from calibrator.readers.evidence.familiarity import PREFIX
 
 Array = NDArray[np.generic]
 

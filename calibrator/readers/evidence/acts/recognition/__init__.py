@@ -1,3 +1,3 @@
 """Recognises acts and requests by their wording, in several languages."""
 
-__all__ = ["languages", "openings", "recognising", "requests", "topics", "wording"]
+__all__ = ["languages", "openings", "recognising", "topics", "wording"]

@@ -9,7 +9,7 @@ import pytest
 
 from calibrator.features.small_encoder import small_state
 from calibrator.features.weights import Array, Floats
-from calibrator.readers.evidence.context.reader import (
+from calibrator.readers.evidence.context.support import (
     CONTEXT_PIECES,
     REPLY_PIECES,
     REQUEST_PIECES,

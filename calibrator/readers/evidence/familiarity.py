@@ -1,8 +1,8 @@
-"""The wording of a request: hashed words and pairs at its ends, and a table of weights.
+"""The check whether a request is of a kind of task that the calibrator was trained on.
 
-The table is a logistic model that separates known tasks from others (feature hashing; Weinberger et
-al., 2009). A second table has a bit for each word of known questions: other languages and other
-trades use words that it lacks.
+Boosted trees read the form of the request and a score of its wording. They never see the reply, a
+document, or the calibrator's own features, in which a benchmark's question and a customer's are
+close together.
 """
 
 from __future__ import annotations
@@ -16,14 +16,21 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.readers.evidence.task.request import TaskRequest
-
-Array = NDArray[np.generic]
+from calibrator.features.trees import Trees
+from calibrator.features.weights import arrays_under
+from calibrator.readers.evidence import task_form
+from calibrator.readers.evidence.conversation import Conversation
+from calibrator.readers.evidence.task_form import TaskRequest, read_request
 
 BUCKETS: Final = 2**14
 VOCABULARY: Final = 2**17  # bits
 FIRST_WORDS, LAST_WORDS = 14, 10
-WIDTH: Final = 3
+WORDING_WIDTH: Final = 3
+Array = NDArray[np.generic]
+Floats = NDArray[np.float32]
+PREFIX: Final = "task."
+_TREES, _WORDING = "trees.", "wording."
+WIDTH: Final = task_form.WIDTH + WORDING_WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +94,45 @@ class TaskWording:
         """Load the arrays of a wording. Raises KeyError for a missing one."""
         scale, bias = (float(each) for each in state["scales"])
         return cls(state["weights"].astype(np.float32) * scale, bias, state["known"])
+
+
+class TaskFamiliarity:
+    """A classifier of familiar and unfamiliar tasks; `state` has arrays without the prefix.
+
+    Raises KeyError or ValueError for arrays that are missing or of another size.
+    """
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        self._state = dict(state)
+        self.wording = TaskWording.from_state(arrays_under(state, _WORDING))
+        self._trees = Trees(arrays_under(state, _TREES), WIDTH)
+        self._threshold = float(state["threshold"][0])
+
+    def strangeness(self, conversation: Conversation, *, has_tools: bool = False) -> float:
+        """Return the log-odds that the task is unfamiliar; above 0 it counts as unfamiliar.
+
+        `has_tools` says whether tools were offered with the request.
+        """
+        request = read_request(conversation, has_tools=has_tools)
+        row = np.array(
+            [[*task_form.form_of(request), *self.wording.read(places_of(request))]], np.float32
+        )
+        return float(self.of_rows(row)[0])
+
+    def of_rows(self, rows: Floats) -> NDArray[np.float64]:
+        """Return the strangeness (B,) of rows (B, WIDTH) of numbers of the form and the wording."""
+        return self._trees.read(rows) - self._threshold
+
+    def is_unfamiliar(self, conversation: Conversation, *, has_tools: bool = False) -> bool:
+        """Return whether no task like this one was in the training data."""
+        return self.strangeness(conversation, has_tools=has_tools) > 0
+
+    def to_state(self) -> dict[str, Array]:
+        """Return the arrays for the checkpoint's weights file."""
+        return {PREFIX + name: array for name, array in self._state.items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> TaskFamiliarity | None:
+        """Load the arrays of `to_state`; None for weights without them."""
+        own = arrays_under(state, PREFIX)
+        return cls(own) if own else None

@@ -14,7 +14,7 @@ from calibrator.lab.training.fits.task.examples import own_examples
 from calibrator.lab.training.fits.task.fitting import TaskConfig, fit_familiarity, read
 from calibrator.lab.training.fits.task.variants import vary_examples
 from calibrator.readers.evidence.conversation import Conversation, Turn
-from calibrator.readers.evidence.task.familiarity import PREFIX, TaskFamiliarity
+from calibrator.readers.evidence.familiarity import PREFIX, TaskFamiliarity
 
 Array = NDArray[np.generic]
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from calibrator.readers.evidence import task_form
 from calibrator.readers.evidence.conversation import Conversation, Turn
-from calibrator.readers.evidence.task import form
-from calibrator.readers.evidence.task.request import HEAD, TAIL, own_rules, read_request
-from calibrator.readers.evidence.task.wording import places_of
+from calibrator.readers.evidence.familiarity import places_of
+from calibrator.readers.evidence.task_form import HEAD, TAIL, own_rules, read_request
 
 HOSTILE = (
     "",
@@ -68,7 +68,9 @@ def test_both_ends_of_a_long_request_are_read() -> None:
 def test_what_goes_with_a_request_is_counted() -> None:
     """Rules, earlier turns, results and tools each have a number of their own."""
     given = Conversation("Why?", "Be rude to dentists.", (Turn("user", "Hi"),), ("{}",))
-    numbers = dict(zip(form.NAMES, form.form_of(read_request(given, has_tools=True)), strict=True))
+    numbers = dict(
+        zip(task_form.NAMES, task_form.form_of(read_request(given, has_tools=True)), strict=True)
+    )
     assert numbers["rules"] > 0
     assert (numbers["turns"], numbers["results"], numbers["tools"]) == (1, 1, 1)
 
@@ -90,6 +92,6 @@ def test_hostile_text_is_read_quickly(text: str) -> None:
         Conversation("Hi", text[:399]),
     ):
         request = read_request(conversation)
-        assert len(form.form_of(request)) == form.WIDTH
+        assert len(task_form.form_of(request)) == task_form.WIDTH
         places_of(request)
     assert time.process_time() - begin < 0.1

@@ -7,11 +7,12 @@ domains: no name of a tool, an argument or a model is among them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.readers.calls.reading.conversation import Call, View
+from calibrator.readers.calls.reading.conversation import Call, View, view_of
 from calibrator.readers.calls.reading.grounding import (
     Sources,
     choice_traits,
@@ -27,8 +28,24 @@ from calibrator.readers.calls.reading.requests import (
 )
 from calibrator.readers.calls.reading.rules import rule_traits, sentences_of
 from calibrator.readers.calls.reading.steps import schema_of, steps_of
+from calibrator.scorer import ToolUse
 
 Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class CallReply:
+    """The content of `used`, read: its calls and turns, and the sources of values."""
+
+    used: ToolUse
+    view: View
+    sources: Sources
+
+
+def read_reply(used: ToolUse) -> CallReply:
+    """Read a reply and its conversation. Raises nothing, whatever they hold."""
+    view = view_of(used)
+    return CallReply(used, view, sources_of(view))
 
 
 def named_traits(view: View, sources: Sources) -> dict[str, float]:
@@ -63,4 +80,6 @@ def _names() -> tuple[str, ...]:
 
 
 NAMES: Sequence[str] = _names()
+
+
 TRAITS = len(NAMES)
