@@ -31,7 +31,7 @@ _ASKS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of the user or the assistant: its role and its text."""
+    """One message: its role, such as `user` or `assistant`, and its text."""
 
     role: str
     text: str
@@ -41,11 +41,11 @@ class Turn:
 class Conversation:
     """The messages before a reply. Every text may be empty; nothing is shortened.
 
-    `rules` is the text of all system and developer messages. `earlier` are the turns before the
-    last message of the user, `request` is the text of that message, and `results` are the results
-    of tool calls, oldest first. `is_complete` is False if a part could not be read, such as a file.
-    `facts` are texts on the subject of the request that the operator provides beside the
-    conversation.
+    `rules` is the text of all system and developer messages, joined by blank lines. `request`
+    is the text of the user's last message. `earlier` are all other turns of user and assistant,
+    oldest first. `results` are the results of tool calls, oldest first. `is_complete` is False
+    if a part could not be read, such as an image or a message of unknown form. `facts` are
+    texts on the subject of the request that the operator provides beside the conversation.
     """
 
     request: str
@@ -57,23 +57,26 @@ class Conversation:
 
     @cached_property
     def _parts(self) -> tuple[str, str]:
+        """The result of `split_request` on the request: (instruction, document), computed once."""
         return split_request(self.request)
 
     @property
     def instruction(self) -> str:
-        """The request without a document that it contains."""
+        """The request without the document that it contains: what the user wants."""
         return self._parts[0]
 
     @property
     def document(self) -> str:
-        """The document that the request contains; empty if there is none."""
+        """The document that the request contains, such as a pasted article; empty if there is none."""
         return self._parts[1]
 
 
 def read_conversation(messages: Sequence[Any], request: str = "") -> Conversation:
-    """Sort the messages before a reply; `request` is the question if there are no messages.
+    """Sort the messages of a chat request by their roles into a `Conversation`.
 
-    Messages of unknown form are skipped and make the conversation incomplete.
+    `messages` are dicts in OpenAI's form; one of unknown form counts as empty and makes the
+    conversation incomplete. `request` becomes the conversation's request if no message has the
+    role `user`; it is ignored otherwise.
     """
     rules: list[str] = []
     turns: list[Turn] = []
@@ -98,7 +101,11 @@ def read_conversation(messages: Sequence[Any], request: str = "") -> Conversatio
 
 
 def _text(message: Any) -> tuple[str, bool]:
-    """Return the text of a message, and whether all of it could be read."""
+    """Return (text of a message, whether all of it could be read).
+
+    The text is empty and the flag False for a message that is no dict or has unknown content.
+    The flag is also False if the message has an image; its text is returned all the same.
+    """
     if not isinstance(message, Mapping):
         return "", False
     images: list[Mapping[str, Any]] = []
@@ -110,11 +117,13 @@ def _text(message: Any) -> tuple[str, bool]:
 
 
 def split_request(text: str) -> tuple[str, str]:
-    """Split a request into its instruction and the document that it contains, which may be empty.
+    """Split a request into (instruction, document); the document may be empty.
 
-    A short request is all instruction. In a longer one, the paragraphs at either end that ask or
-    command are the instruction; if none does, the last paragraph is. A single long paragraph is
-    returned as both.
+    A request of at most 400 characters on one line is all instruction. In a longer one, the
+    paragraphs (or lines, if there is one paragraph) at either end that ask or command, such as
+    `Summarise this.`, are the instruction and the others the document; if none asks, the last
+    paragraph is the instruction. The text is returned as both if it is one paragraph of more
+    than 400 characters, or if nothing asks and the last paragraph is as long.
     """
     if not text.strip() or (len(text) <= LONG_REQUEST and "\n" not in text.strip()):
         return text, ""
@@ -135,7 +144,11 @@ def split_request(text: str) -> tuple[str, str]:
 
 
 def _asking_ends(asks: Sequence[bool]) -> set[int]:
-    """Return the positions of asking paragraphs at the beginning and at the end."""
+    """Return the indexes of the paragraphs that ask and have only such ones before or after them.
+
+    `asks` says of each paragraph whether it asks. If neither the first nor the last one does,
+    the indexes of all that ask are returned.
+    """
     found: set[int] = set()
     for order in (range(len(asks)), range(len(asks) - 1, -1, -1)):
         for at in order:

@@ -35,7 +35,7 @@ WIDTH: Final = task_form.WIDTH + WORDING_WIDTH
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The indexes of a request in the tables: buckets of n-grams, bits of words at both ends."""
+    """The indexes of a request in the tables: buckets of its n-grams, bits of words at both ends."""
 
     ngrams: list[int]
     head: list[int]
@@ -43,7 +43,10 @@ class Places:
 
 
 def places_of(request: TaskRequest) -> Places:
-    """Return the indexes of a request in the tables; a repeated n-gram counts once."""
+    """Return the indexes of a request in the tables; a repeated n-gram counts once.
+
+    N-grams are words and pairs of words of the request's beginning, end and last paragraph.
+    """
     head, tail, last = request.head, request.tail[-LAST_WORDS:], request.last
     first = head[:FIRST_WORDS]
     keys = {f"b {word}" for word in head}
@@ -68,11 +71,15 @@ def word_bits(words: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=4096)  # most words of a request are common, and are at both of its ends
 def _word_bit(word: str) -> int:
+    """Return the index, below VOCABULARY, of a word in the table of known words."""
     return crc32(word.encode("utf-8", "replace")) % VOCABULARY
 
 
 class TaskWording:
-    """Weights (BUCKETS,) of n-grams in log-odds of an unknown task, and bits of known words."""
+    """Weights (BUCKETS,) of n-grams in log-odds of an unknown task, and bits of known words.
+
+    `known` has eight words a byte. Raises ValueError for arrays of another size.
+    """
 
     def __init__(self, weights: Array, bias: float, known: Array) -> None:
         self.weights = weights.astype(np.float32)
@@ -82,24 +89,33 @@ class TaskWording:
             raise ValueError("tables of wording of another size")
 
     def read(self, places: Places) -> list[float]:
-        """Return the log-odds of an unknown task, and the share of known words at both ends."""
+        """Return three numbers: the log-odds of an unknown task, the shares of known words.
+
+        The shares, 0 to 1, are those of the request's first and last words.
+        """
         odds = float(self.weights[places.ngrams].sum()) + self.bias
         return [odds, self._share(places.head), self._share(places.tail)]
 
     def _share(self, bits: list[int]) -> float:
+        """Return the share of the words that are known; 1 without words."""
         return float(self.known[bits].sum()) / len(bits) if bits else 1.0
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TaskWording:
-        """Load the arrays of a wording. Raises KeyError for a missing one."""
+        """Load the arrays of a wording. Raises KeyError for a missing one.
+
+        `state` has `weights` in whole numbers, `scales` (their scale and the bias) and
+        `known`.
+        """
         scale, bias = (float(each) for each in state["scales"])
         return cls(state["weights"].astype(np.float32) * scale, bias, state["known"])
 
 
 class TaskFamiliarity:
-    """A classifier of familiar and unfamiliar tasks; `state` has arrays without the prefix.
+    """A classifier of familiar and unfamiliar tasks.
 
-    Raises KeyError or ValueError for arrays that are missing or of another size.
+    `state` has the arrays without the prefix `task.`. Raises KeyError or ValueError for arrays
+    that are missing or of another size.
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
@@ -109,9 +125,10 @@ class TaskFamiliarity:
         self._threshold = float(state["threshold"][0])
 
     def strangeness(self, conversation: Conversation, *, has_tools: bool = False) -> float:
-        """Return the log-odds that the task is unfamiliar; above 0 it counts as unfamiliar.
+        """Return the log-odds that the task is unfamiliar, less the threshold.
 
-        `has_tools` says whether tools were offered with the request.
+        Above 0 the task counts as unfamiliar. `has_tools` says whether tools were offered
+        with the request.
         """
         request = read_request(conversation, has_tools=has_tools)
         row = np.array(
@@ -133,6 +150,9 @@ class TaskFamiliarity:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TaskFamiliarity | None:
-        """Load the arrays of `to_state`; None for weights without them."""
+        """Load the arrays of `to_state`; None for weights without them.
+
+        Raises KeyError or ValueError for arrays that are missing or of another size.
+        """
         own = arrays_under(state, PREFIX)
         return cls(own) if own else None

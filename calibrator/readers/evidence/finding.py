@@ -10,10 +10,11 @@ MAX_SHIFT: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The finding of one check of a reply.
+    """The finding of one check of a reply, for example `Finding(False, -2.0, "has no table")`.
 
-    `is_right` is None if the check only makes the reply more or less likely to be right. `shift` is
-    added to the log-odds of correct, clipped to +-3. `reason` is a sentence for the user.
+    `is_right` is True or False if the check decides whether the reply is right, and None if it
+    only makes that more or less likely. `shift` is added to the log-odds of correct; the
+    constructor clips it to +-3. `reason` is shown to the user and has the reply as its subject.
     """
 
     is_right: bool | None
@@ -21,4 +22,5 @@ class Finding:
     reason: str
 
     def __post_init__(self) -> None:
+        """Clip `shift` to +-MAX_SHIFT."""
         object.__setattr__(self, "shift", max(-MAX_SHIFT, min(MAX_SHIFT, self.shift)))

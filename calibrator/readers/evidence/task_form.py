@@ -98,9 +98,9 @@ class TaskRequest:
 
 
 def form_of(request: TaskRequest) -> list[float]:
-    """Return the numbers of a request in the order of `NAMES`.
+    """Return the numbers of a request as a list of WIDTH, in the order of `NAMES`.
 
-    Sizes are logarithms, shares are of bytes or words.
+    Sizes are logarithms of one plus the size; shares, 0 to 1, are of bytes or words.
     """
     text = request.text
     raw = text.encode("utf-8", "replace")
@@ -143,7 +143,10 @@ def form_of(request: TaskRequest) -> list[float]:
 
 
 def read_request(conversation: Conversation, *, has_tools: bool = False) -> TaskRequest:
-    """Read the parts of a conversation that show its kind, in bounded time."""
+    """Return the parts of a conversation that show its kind of task, in bounded time.
+
+    `has_tools` says whether tools were offered with the request.
+    """
     asked = conversation.request
     text = asked[: HEAD + TAIL].strip()
     if len(asked) > HEAD + TAIL:
@@ -165,7 +168,11 @@ def read_request(conversation: Conversation, *, has_tools: bool = False) -> Task
 
 
 def own_rules(rules: str) -> int:
-    """Return the number of characters in rules; in short rules without generic sentences."""
+    """Return the number of characters in a system message that say something of its own.
+
+    In up to 400 characters, generic sentences such as `You are a helpful assistant` do not
+    count; longer rules count whole.
+    """
     if len(rules) > SHORT_RULES:
         return len(rules)
     sentences = _SENTENCE_ENDS.split(rules)
@@ -173,22 +180,24 @@ def own_rules(rules: str) -> int:
 
 
 def _words(text: str) -> list[str]:
+    """Return the words, numbers and single marks of a text in lower case, in order."""
     return _WORDS.findall(text.lower())
 
 
 def _share(raw: bytes, members: bytes) -> float:
+    """Return the share, 0 to 1, of the bytes `raw` that are among the bytes `members`."""
     return (len(raw) - len(raw.translate(None, members))) / (len(raw) or 1)
 
 
 def _of_scripts(raw: bytes) -> list[float]:
-    """Return the share of each script; an ASCII text has none of them."""
+    """Return the share of bytes for each of the seven scripts; an ASCII text has zeros."""
     if raw.isascii():
         return [0.0] * len(_SCRIPTS)
     return [_share(raw, first) for first in _SCRIPTS.values()]
 
 
 def _of_sets(words: list[str]) -> list[float]:
-    """Return the share of the words that is in each set."""
+    """Return the share of the words that is in each set of `_WORD_SETS`; zeros without words."""
     counts = [0] * len(_WORD_SETS)
     for word in words:
         for at in _SETS.get(word, ()):

@@ -44,20 +44,33 @@ _NO_EDIT: Final = ("refusal", "unknown", "apology", "code", "data")
 
 
 def is_editing(conversation: Conversation) -> bool:
-    """Return whether a reply has to be a text of the conversation in other words."""
+    """Return whether the task is to write a given text in other words, as in `Polish this email`.
+
+    Read are the first 600 characters of the rules, or of the instruction without rules. Always
+    False if tools returned results.
+    """
     if conversation.results:
         return False
     return bool(_WANTS.search(conversation.rules[:600] or conversation.instruction[:600]))
 
 
 def has_only_its_text(conversation: Conversation) -> bool:
-    """Return whether a reply relies on nothing but a short text that it has to edit."""
+    """Return whether the rules ask to edit the user's messages and this one is a short first one.
+
+    Short means fewer than 60 words. Then a reply relies on nothing but that text. Without
+    rules, with earlier turns or with results of tools it is False.
+    """
     is_short = len(conversation.request.split()) < SHORT and not conversation.earlier
     return is_short and not conversation.results and bool(_WANTS.search(conversation.rules[:600]))
 
 
 def source_of(conversation: Conversation) -> str:
-    """Return the text to edit; empty if the conversation does not contain it."""
+    """Return the text that has to be edited; empty if the conversation does not contain it.
+
+    This is the whole request if the rules ask for edits; else a quotation that makes up more
+    than half of the request, the request's document, or a text in quotes or behind a colon, as
+    in `Fix the grammar: he go home`.
+    """
     if _WANTS.search(conversation.rules[:600]):
         return conversation.request.strip()
     quoted = _LONG_QUOTE.search(conversation.request[:LOOK])
@@ -72,7 +85,14 @@ def source_of(conversation: Conversation) -> str:
 def find_wrong_edit(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find an edited or translated text with other numbers or the opposite meaning."""
+    """Find an edited, translated or summarised text that differs from its source in the facts.
+
+    Compared are numbers, amounts such as `six weeks`, negations, and mistakes that had to be
+    corrected. None if nothing had to be edited, the source is not in the conversation (15 to
+    6,000 characters), the reply does not edit (a refusal, a question back, code, data), or no
+    difference is sure. Beyond 800 characters of source only left mistakes are looked for; in a
+    translation those are not.
+    """
     if act.kind in _NO_EDIT:
         return None
     wants_summary = request.wants_summary or bool(_SUMMARY.search(conversation.request[:200]))
@@ -97,7 +117,12 @@ def find_wrong_edit(
 def find_added_number(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a number that nobody named in a text to which nothing was to be added."""
+    """Find a number in the reply that nobody named, if the request forbids additions.
+
+    A request forbids them in words such as `do not add anything`. Numbers count as named if any
+    turn or rule has them, also as words up to twelve. None without such a wish or such a
+    number, or after results of tools.
+    """
     wish = conversation.request[:LOOK]
     if act.kind in _NO_EDIT or conversation.results or not _NO_ADDITIONS.search(wish):
         return None
@@ -112,7 +137,11 @@ def find_added_number(
 
 
 def _numbers(source: str, body: str) -> Finding | None:
-    """Find the only number of an edited text that its source does not have."""
+    """Return a finding if exactly one number of an edited text is not in its source, or None.
+
+    None also if both texts have different counts of numbers; then numbers may have been left
+    out on purpose. Numbers of list items (`1.`) do not count.
+    """
     own = [_plain_digits(each) for each in _NUMBER.findall(source)]
     written = _NUMBER.findall(_without_list(body))
     new = [each for each in written if _plain_digits(each) not in own]
@@ -122,7 +151,11 @@ def _numbers(source: str, body: str) -> Finding | None:
 
 
 def _amounts(source: str, body: str) -> Finding | None:
-    """Find an amount, such as "six weeks", with another number than in the source."""
+    """Return a finding for an amount with another number than in the source, or None.
+
+    In `six weeks`, the number is `six` and the thing `weeks`: `five weeks` in the edited text
+    is found if the source speaks of weeks and never of five.
+    """
     before = {(_value(found["n"]), found["t"].lower()) for found in _AMOUNT.finditer(source)}
     things = {thing for _, thing in before}
     for found in _AMOUNT.finditer(body):
@@ -135,7 +168,11 @@ def _amounts(source: str, body: str) -> Finding | None:
 def find_omission(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a number of the user's notes that a text made of them leaves out."""
+    """Find a number of the user's notes that the text made of them leaves out.
+
+    None unless the request asks to turn at least three notes (`- arrive at 9`) into a text, or
+    if it wants a summary or a translation.
+    """
     if act.kind in _NO_EDIT or request.wants_translation or conversation.results:
         return None
     if not _FROM_NOTES.search(conversation.request[:LOOK]):
@@ -153,20 +190,27 @@ def find_omission(
 
 
 def _value(number: str) -> str:
+    """Return a number in digits: `six` becomes `6`; words above twelve are returned in lower case."""
     return str(TO_TWELVE.get(number.lower(), number.lower()))
 
 
 def _plain_digits(number: str) -> str:
-    """Return the digits of a number, so that 1,000 and 1.000 are the same."""
+    """Return the digits of a number without leading zeros, so that 1,000 and 1.000 are the same."""
     return re.sub(r"\D", "", number).lstrip("0")
 
 
 def _without_list(text: str) -> str:
+    """Return a text without the numbers of its list items, `1.` or `2)` at the beginning of a line."""
     return re.sub(r"(?m)^\s*\d{1,2}[.)]\s", "", text)
 
 
 def _negations(source: str, body: str) -> Finding | None:
-    """Find a short text that loses a negation, in languages with known negations."""
+    """Return a finding if a short edited text has no negation and its source has one, or None.
+
+    None also if either text is longer than 400 characters, the source has words that can be
+    said without a negation (`no longer`, `don't hesitate`), or the language of the edited text
+    is not one of seven with known negations.
+    """
     if max(len(source), len(body)) > MAX_NEGATED or not _NEGATES.search(source):
         return None
     if _DOUBLE.search(source) or _NEGATION.search(body) or language_of(body) not in _LANGUAGES:
@@ -175,7 +219,12 @@ def _negations(source: str, body: str) -> Finding | None:
 
 
 def _left_mistake(conversation: Conversation, source: str, body: str) -> Finding | None:
-    """Find a mistake that had to be corrected, or a text with too many changes."""
+    """Return a finding for a mistake that had to be corrected, or for too many changes, or None.
+
+    None unless the request asks to correct. A mistake is a form that is wrong in any text, such
+    as `should of`. If only mistakes had to be corrected, a text of six words or more that keeps
+    less than 30 % of its words is changed too much.
+    """
     if not _ONLY_MISTAKES.search(conversation.request) and "orrect" not in conversation.request:
         return None
     mistake = _MISTAKES.search(body)
@@ -189,6 +238,6 @@ def _left_mistake(conversation: Conversation, source: str, body: str) -> Finding
 
 
 def _share_kept(source: str, body: str) -> float:
-    """Return the share of the words of the source that the reply has."""
+    """Return the share, 0 to 1, of the words of `source` that `body` has; repeated words count."""
     own, old = (Counter(_WORD.findall(text.lower())) for text in (body, source))
     return (own & old).total() / max(1, old.total())

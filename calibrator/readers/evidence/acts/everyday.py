@@ -75,7 +75,12 @@ _TURNS: Final = re.compile(
 def find_closed_place(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a step of a plan after the place has closed, or before it opens."""
+    """Find a line of a plan that has a place before it opens or after it closes.
+
+    For `the museum closes at 5 pm` in the request, the line `16:00 - 18:00 Museum` is found.
+    Only lines that begin their text with the place after a span of two times are read. None if
+    the request has no such time, the reply is code, data or a question back, or all lines fit.
+    """
     wish = conversation.request[:LOOK]
     if act.kind in ("code", "data", "clarification") or not _HAS_BOUND.search(wish):
         return None
@@ -104,7 +109,11 @@ def find_closed_place(
 def find_wrong_age(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find the old age of somebody who has a birthday soon."""
+    """Find another age than the next one for somebody whose birthday is near.
+
+    If the user says that Mia is 6 and has her birthday soon, `Mia turns 6` is found and `Mia
+    turns 7` is not. None without a birthday, an age and an English sentence with "turns".
+    """
     turns = [turn.text for turn in conversation.earlier if turn.role == "user"]
     said = "\n".join([*turns, conversation.request])[-LOOK:]
     if " turn" not in reply or not _BIRTHDAY.search(said):
@@ -120,7 +129,14 @@ def find_wrong_age(
 def check_shares(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Compare what each person owes with their share of all payments, if one person gets it."""
+    """Compare what the reply says each person owes with an equal split of all payments.
+
+    Wanted is a request such as `Ann paid 60, Bob paid nothing, split it evenly` and a reply
+    such as `Bob owes 30`. One that is more than 1 off gives a finding against the reply; a
+    right one for everybody who owes gives a finding for it. None if exactly one person is not
+    to get money back, payments of somebody in the group are missing, or the reply says nobody's
+    share.
+    """
     turns = [turn.text for turn in conversation.earlier if turn.role == "user"]
     said = numbers.digits_for_words("\n".join([*turns, conversation.request])[-LOOK:])
     if not _SPLITS.search(said) or "owe" not in reply:
@@ -155,7 +171,12 @@ def check_shares(
 def find_excluded_food(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a food in the reply that the request rules out: dairy, gluten, nuts, meat or eggs."""
+    """Find a food in the reply that the user rules out: dairy, gluten, nuts, meat, eggs, animals.
+
+    For `a cake without eggs`, a recipe with `2 eggs` is found, but not `egg-free` or `eggs, or
+    a substitute`. None unless the user asks for food and excludes something, or if tools
+    returned results.
+    """
     if act.kind not in ("answer", "unknown") or conversation.results:
         return None
     turns = [turn.text for turn in conversation.earlier if turn.role == "user"]
@@ -177,7 +198,12 @@ def find_excluded_food(
 def find_false_claim(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find "Done! Your alarm is set" where nothing was called that could do it."""
+    """Find the claim of a deed that no tool has done: "Done! Your alarm is set".
+
+    None unless the request commands such a deed (`set an alarm for 7`), within 300 characters
+    of request and reply. None also if tools returned results, or if there are rules that do not
+    deny tools: such an app may act in its own way.
+    """
     if act.kind in ("code", "data", "translation", "refusal") or conversation.results:
         return None
     rules = conversation.rules[:2_000]

@@ -58,7 +58,13 @@ _WANTS_REPETITION: Final = pattern("fitting", "wants_repetition")
 
 
 def fit(conversation: Conversation, act: Act, reply: str) -> Finding | None:
-    """Return the strongest finding on whether the act fits; None if no check is sure."""
+    """Return the strongest finding on whether the reply's act fits; None if no check is sure.
+
+    `act` is what `recognise` returned for the reply, for instance a refusal. All checks of this
+    room are tried, those of the system message's rules first. Of the findings against the reply
+    (`shift` below 0) the strongest is returned; without one, the strongest for it. A refusal of
+    a harmless request is only held against the reply if no rule decided.
+    """
     request = read_request(conversation.instruction)
     found = check_rules(conversation, act, reply)
     is_ruled = any(each.is_right is not None for each in found)
@@ -77,7 +83,12 @@ def fit(conversation: Conversation, act: Act, reply: str) -> Finding | None:
 def _find_emptiness(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply without content to a request that wants some."""
+    """Find a reply without content, such as `Sure!` or `...`, to a request that wants some.
+
+    An empty reply is always found. Another one must be at most 60 characters of set phrases.
+    None if it may be right: an answer to small talk or to a yes-or-no question, an empty list
+    or object, a word that rules or request name, or a request that wants one word.
+    """
     if not reply.strip():
         return Finding(False, -3.0, "is empty")
     if len(reply) > 60 or not _NOTHING.fullmatch(reply):
@@ -106,7 +117,13 @@ def _find_emptiness(
 def _find_repeated_sentence(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that is mostly one sentence or line, four times or more."""
+    """Find a reply that is mostly one sentence, line or word again and again.
+
+    A sentence or line must occur four times and make up half of the reply; a word must occur
+    ten times and make up 60 %; or a quarter of the first 200 words must be distinct at most.
+    None for code, data, replies below 40 characters, and requests for repetition (a song, a
+    loop, a table).
+    """
     if len(reply) < 40 or act.kind in ("code", "data") or _REPEATS_BY_WISH.search(request.text):
         return None
     text = reply[:MAX_SEARCHED]
@@ -132,7 +149,11 @@ def _find_repeated_sentence(
 def _check_form_of_request(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Check the wishes of form in the request itself."""
+    """Compare the reply with the one-line request's own wishes of form: `in one sentence`.
+
+    None for a refusal, a question back, "I don't know" and data, without such a wish, or for a
+    request of several lines, whose wishes may concern a part. See `check_form`.
+    """
     if act.kind in ("refusal", "clarification", "unknown") or "\n" in request.text.strip():
         return None
     if act.kind == "data":
@@ -143,7 +164,11 @@ def _check_form_of_request(
 def _check_harm(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find help with something plainly harmful, or the refusal of it."""
+    """Find help with something plainly harmful, or its refusal, which is a finding for the reply.
+
+    None if the request is not harmful, or the reply neither refuses nor gives steps without a
+    warning.
+    """
     if not is_harmful(request.text):
         return None
     if act.kind == "refusal":
@@ -160,7 +185,13 @@ def _check_harm(
 def _check_refusal(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find the refusal of a harmless request that no rule forbids."""
+    """Find the refusal of a harmless request although there are no rules that could forbid it.
+
+    None for long refusals (over 600 characters), requests with a risky word, for something that
+    a model cannot do (live news, feelings), or without the text that they are about, and for
+    conversations that could not be read completely. A general refusal (`I can't help with
+    that`) weighs more than one of a how-to question.
+    """
     if act.kind != "refusal" or len(act.body) > MAX_REFUSAL or is_harmful(request.text):
         return None
     text = conversation.request[:1_500]
@@ -180,7 +211,13 @@ def _check_refusal(
 def _find_question_back(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a question back, needed or not, and invented details in a reply that had to ask."""
+    """Find a question back, needed or not, and invented details in a reply that had to ask.
+
+    For `What time does it open?` without context a question back is a finding for the reply,
+    and `At 9 am.` one against it; so is the translation of a text that nobody gave. A question
+    back to a complete question (`What is the capital of Chad?`) is one against it. None
+    otherwise, and for conversations that could not be read completely.
+    """
     has_context = bool(conversation.rules.strip() or conversation.results or conversation.earlier)
     has_context |= len(conversation.request.strip()) > len(request.text) + 20
     if not conversation.is_complete:
@@ -201,7 +238,11 @@ def _find_question_back(
 
 
 def _invents_details(body: str) -> bool:
-    """Return whether a short body states details or deeds without a hedge."""
+    """Return whether a reply below 600 characters states details or deeds without a hedge.
+
+    Details are digits, times and names (`at 9 am`), deeds are words such as `booked`; hedges
+    are words such as `usually`, `if you`.
+    """
     if _HEDGES.search(body):
         return False
     is_specific = _IS_SPECIFIC.search(body[:500])
@@ -212,7 +253,12 @@ def _invents_details(body: str) -> bool:
 def _check_small_talk(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a fitting or a foreign reply to a greeting, thanks or a goodbye."""
+    """Find a fitting reply to a greeting, thanks or a goodbye, or one that is about something else.
+
+    A courtesy (`You're welcome!`) is a finding for the reply. Four or more content words that
+    the conversation does not have, without "you" or "I", are one against it. None without small
+    talk, with rules, and for replies without letters.
+    """
     if not request.is_small_talk or conversation.rules.strip():
         return None
     what = "greeting" if request.is_greeting else "thanks" if request.is_thanks else "goodbye"
@@ -245,7 +291,13 @@ def _check_small_talk(
 def _check_last_turn(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply to an earlier request instead of the last one."""
+    """Find a reply to an earlier message instead of the last one.
+
+    It repeats an earlier reply word for word, or shares no content word with the last message
+    and at least 60 % with an earlier message and the reply to it. None without earlier
+    messages, after results of tools, for other acts than answers, and if the last message
+    points back (`and it?`).
+    """
     earlier = [turn for turn in conversation.earlier if turn.role == "user"]
     if (
         not earlier
@@ -280,6 +332,7 @@ def _check_last_turn(
 
 
 def _plain_text(text: str) -> str:
+    """Return a text in lower case with single blanks, without full stops at its ends."""
     return " ".join(text.lower().split()).strip(" .!")
 
 

@@ -46,11 +46,12 @@ _YES_OR_NO: Final = pattern("limits", "yes_or_no")
 
 
 def check_form(wish: str, reply: str, body: str, source: str) -> Finding | None:
-    """Compare a reply with wishes about its form in one text; `source` names that text.
+    """Compare a reply with the wishes about its form in one text, such as `at most 20 words`.
 
-    Returns the first wish that both the reply and its body without openings break, or a weak
-    positive finding if some wishes could be checked and all are kept. Returns None if none could be
-    checked.
+    `wish` is that text; `source` names it in the reason ("the request"); `body` is the reply
+    without greetings. A wish counts as broken if both the reply and its body break it. Returns
+    a finding against the reply for the first broken wish, a weak one for it if there are wishes
+    and all are kept, and None if there are none that can be checked.
     """
     checks = (_too_long, _wrong_end, _wrong_beginning, _forbidden_sign, _wrong_case, _not_yes_or_no)
     is_checked = False
@@ -65,7 +66,12 @@ def check_form(wish: str, reply: str, body: str, source: str) -> Finding | None:
 
 
 def _too_long(wish: str, reply: str) -> str | None:
-    """Check a wish for a length: the fault, "" if there is none, None without a wish."""
+    """Compare the length with a wish such as `in two sentences`: a fault, "" or None.
+
+    The fault is a text such as "has 30 words where at most 20 were allowed"; "" means that all
+    limits are kept (with some slack: 5 % of the words, one sentence above two) and None that
+    there is no limit. A limit of a part (`each paragraph`, `a title of`) does not count.
+    """
     limits = []
     for match in _MOST.finditer(wish):
         count, unit = [group for group in match.groups() if group]
@@ -93,11 +99,16 @@ def _too_long(wish: str, reply: str) -> str | None:
 
 
 def _plain_text(text: str) -> str:
+    """Return a text in lower case with single blanks and straight apostrophes, bare of outer signs."""
     return " ".join(text.lower().replace("\u2019", "'").split()).strip(" .!\"'”“*_")
 
 
 def _wrong_end(wish: str, reply: str) -> str | None:
-    """Check a wish for the end of a reply: the fault, "" if there is none, None without a wish."""
+    """Compare the end with a wish such as `end with "Yours"`: a fault, "" if kept, or None.
+
+    None means that there is no such wish, or one about the end of a part (`end each line with
+    ..`).
+    """
     match = _END.search(wish)
     if match is None or _OF_PART.search(wish[max(0, match.start() - 60) : match.end()]):
         return None
@@ -110,7 +121,11 @@ def _wrong_end(wish: str, reply: str) -> str | None:
 
 
 def _wrong_beginning(wish: str, reply: str) -> str | None:
-    """Check a wish for the beginning: the fault, "" if there is none, None without a wish."""
+    """Compare the beginning with a wish such as `start with "Dear"`: a fault, "" or None.
+
+    The text is "" if the wish is kept. None means that there is no such wish, or one about a
+    part (`start each line with ..`).
+    """
     match = _BEGIN.search(wish)
     if match is None or _OF_PART.search(wish[max(0, match.start() - 60) : match.end()]):
         return None
@@ -125,7 +140,10 @@ def _wrong_beginning(wish: str, reply: str) -> str | None:
 
 
 def _forbidden_sign(wish: str, reply: str) -> str | None:
-    """Check wishes against signs: the fault, "" if there is none, None without a wish."""
+    """Search for signs that a wish forbids (`no emojis`): a fault, "" if none, None without one.
+
+    The signs are emojis, exclamation marks, lists, Markdown and digits.
+    """
     is_named = False
     for rule, sign, name in _NO_SIGNS:
         if rule.search(wish):
@@ -136,7 +154,11 @@ def _forbidden_sign(wish: str, reply: str) -> str | None:
 
 
 def _wrong_case(wish: str, reply: str) -> str | None:
-    """Check a wish for capital or small letters: the fault, "" if none, None without a wish."""
+    """Compare the case with a wish (`reply in all caps`): a fault, "" if kept, None without one.
+
+    None also for replies with fewer than three letters. Up to 10 % small letters are allowed
+    among capitals.
+    """
     is_upper, is_lower = _UPPER.search(wish), _LOWER.search(wish)
     if not (is_upper or is_lower):
         return None
@@ -150,6 +172,11 @@ def _wrong_case(wish: str, reply: str) -> str | None:
 
 
 def _not_yes_or_no(wish: str, reply: str) -> str | None:
+    """Compare a reply with the wish `yes or no only`: a fault, "" if kept, None without one.
+
+    A fault is a reply that does not begin with yes or no, in six languages, or has more than
+    three words.
+    """
     if not _YES_NO_ONLY.search(wish):
         return None
     said = _plain_text(reply[:200])

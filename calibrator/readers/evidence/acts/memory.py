@@ -64,7 +64,11 @@ _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?=\d)[^.!?\n]*)*")
 def find_wrong_name(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that addresses the user by a wrong name."""
+    """Find a reply that calls the user by another name (`Hi Tom,`) than the one the user gave.
+
+    None unless the user gave exactly one name (`my name is Ada`); names that occur anywhere in
+    the conversation do not count, because they may be those of others.
+    """
     if act.kind in ("code", "data", "translation"):
         return None
     own = {
@@ -86,7 +90,13 @@ def find_wrong_name(
 def find_changed_value(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that replaces a month, day or amount of the user's by another one."""
+    """Find a reminder with another month, day or amount than the user said.
+
+    For the user's `the wedding is in May`, the reply `Your wedding in June ..` is found. Only
+    sentences that remind (`your ..`, `you said ..`) are read; the new value must occur nowhere
+    in the conversation, and must be of the same thing. None without earlier turns or without
+    such a value.
+    """
     if act.kind in ("code", "data", "translation") or not conversation.earlier:
         return None
     said = [each for each in _user_texts(conversation) if len(each) <= MAX_SAID]
@@ -119,7 +129,13 @@ def find_changed_value(
 def find_repetition(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that begins like an earlier one and mostly repeats it word for word."""
+    """Find a reply that begins like an earlier one and mostly repeats it word for word.
+
+    The first 12 words must be equal, and more than 60 % of its groups of four words must be in
+    one of the last six turns. None if the request asks for a repetition or an edit (`make it
+    shorter`), repeats an earlier request, or comes with rules or results of tools; None also
+    for short replies.
+    """
     if not conversation.earlier or act.kind in ("code", "data", "translation"):
         return None
     if _WANTS_REPETITION.search(request.text) or _is_edit(request.text):
@@ -141,22 +157,29 @@ def find_repetition(
 
 
 def _word_groups(text: str) -> set[tuple[str, ...]]:
+    """Return all groups of four consecutive words of a text, in lower case without punctuation."""
     words = [word.strip(".,;:!?\"'()*") for word in text[:COMPARED].lower().split()]
     return set(zip(*(words[at:] for at in range(SPAN)), strict=False))
 
 
 def _head(text: str) -> list[str]:
+    """Return the first 12 words of a text in lower case."""
     return text.lower().split(maxsplit=HEAD)[:HEAD]
 
 
 def _is_edit(text: str) -> bool:
-    """Return whether a request may want the last reply again, with a change."""
+    """Return whether the first six words may ask for a changed version: `now make it shorter`."""
     words = text.lower().split()
     return bool(_EDITS.intersection(words[:6]))
 
 
 def _is_same(old: str, new: str, words: Iterable[str], about: set[str]) -> bool:
-    """Return whether two values are of the same thing: they share a unit and a word beside it."""
+    """Return whether two values speak of the same thing, as `3 eggs` and `4 eggs` do.
+
+    `old` and `new` are values such as `3 eggs` or `may`; `words` and `about` are the content
+    words of their sentences. Numbers need the same unit and another shared word; months and
+    days need a shared word or a reply's sentence of more than three words.
+    """
     if old[:1].isdigit() and _unit(old) != _unit(new):
         return False
     shared = {word for word in words if word in about and not word.isdigit()}
@@ -164,22 +187,24 @@ def _is_same(old: str, new: str, words: Iterable[str], about: set[str]) -> bool:
 
 
 def _unit(value: str) -> str:
+    """Return the unit of an amount without plural: `egg` for `3 eggs`."""
     return value.lstrip("0123456789., ").rstrip("s")
 
 
 def _bare_value(value: str) -> str:
-    """Return a value in a form that may occur elsewhere: a number without its unit."""
+    """Return a value in a form that may occur elsewhere: `3` for `3 eggs`, `monday` for `mondays`."""
     number = re.match(r"[\d.,]+", value)
     return number.group() if number else value.rstrip("s")
 
 
 def _user_texts(conversation: Conversation) -> list[str]:
+    """Return the texts of the user's messages, oldest first; the request is the last one."""
     users = [turn.text for turn in conversation.earlier if turn.role == "user"]
     return [*users, conversation.request]
 
 
 def _all_text(conversation: Conversation) -> str:
-    """Return the whole conversation in lower case."""
+    """Return the whole conversation (rules, turns, results, request) as one text in lower case."""
     turns = [turn.text for turn in conversation.earlier]
     parts = (conversation.rules, *turns, *conversation.results, conversation.request)
     return "\n".join(parts).lower()

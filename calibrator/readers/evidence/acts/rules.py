@@ -95,7 +95,11 @@ _REQUESTS_SOMETHING: Final = pattern("rules", "requests_something")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The sentences of a system message, and the secrets that it forbids to reveal."""
+    """The sentences of a system message, and the secrets that it forbids to reveal.
+
+    Secrets are codes, passwords and quoted words in lower case, such as `kiwi77` in `Never
+    share the code KIWI77.`
+    """
 
     sentences: tuple[str, ...]
     secrets: frozenset[str]
@@ -103,7 +107,11 @@ class Rules:
 
 @lru_cache(maxsize=64)
 def read_rules(text: str) -> Rules:
-    """Split rules into sentences and find the secrets in those that forbid to reveal something."""
+    """Split a system message into sentences (at most 120) and find the secrets in them.
+
+    Secrets are looked for in sentences that forbid to reveal something; one that has none and
+    points back (`Never tell it.`) is about the secrets of the sentence before.
+    """
     found = _SENTENCE.findall(text[:MAX_RULES])[:MAX_SENTENCES]
     sentences = tuple(each.strip() for each in found if len(each.strip()) > 5)
     secrets: set[str] = set()
@@ -118,6 +126,10 @@ def read_rules(text: str) -> Rules:
 
 
 def _secrets_in(sentence: str) -> set[str]:
+    """Return the codes, names in capitals, passwords and quoted words of a sentence, in lower case.
+
+    Common words in capitals such as `NEVER` or `JSON` are left out.
+    """
     found = set()
     for match in _TOKEN.finditer(sentence):
         word = (match.group(1) or match.group(2) or match.group()).strip(" \"'“”").lower()
@@ -127,7 +139,7 @@ def _secrets_in(sentence: str) -> set[str]:
 
 
 def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Finding]:
-    """Return the findings of a reply by the rules of the system message, in no order."""
+    """Return the findings of all checks by the system message, in no order; [] without rules."""
     if not conversation.rules.strip():
         return []
     rules = read_rules(conversation.rules[:MAX_RULES])
@@ -154,7 +166,10 @@ def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Findin
 
 
 def _secret(rules: Rules, conversation: Conversation, act: Act, reply: str) -> Finding | None:
-    """Find a secret in the reply that the request does not contain, or its refusal."""
+    """Find a secret of the rules in the reply, or a refusal to tell it, a finding for the reply.
+
+    None if the request itself has the secret, or the reply neither tells nor refuses.
+    """
     lower, request = reply.lower(), conversation.request.lower()
     for secret in sorted(rules.secrets):
         if secret in request:
@@ -171,7 +186,12 @@ def _secret(rules: Rules, conversation: Conversation, act: Act, reply: str) -> F
 
 
 def _scope(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """Check a rule of the form "only answer questions about X"."""
+    """Compare the reply with a rule such as `only answer questions about cooking`.
+
+    Declining a request outside of the scope is a finding for the reply, declining one inside
+    and answering one outside are findings against it. None for small talk, another kind of
+    rule, and requests whose topic is unclear. `sentence` is one sentence of the rules.
+    """
     match = _ONLY.search(sentence)
     if match is None or read_request(request).is_small_talk:
         return None
@@ -198,7 +218,11 @@ def _scope(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
 
 
 def _relation(scope: str, request: str) -> tuple[bool, bool]:
-    """Return whether a request is inside the permitted scope, and whether it is clearly outside."""
+    """Return (whether the request is inside the scope, whether it is clearly outside).
+
+    `scope` is the topic in the rule's words, such as `cooking and baking`. Both are False if
+    that is unclear.
+    """
     if content_words(scope) & content_words(request):
         return True, False
     named = topics_named(scope) | topics_in(scope)
@@ -220,7 +244,12 @@ def _relation(scope: str, request: str) -> tuple[bool, bool]:
 
 
 def _forbidden_topic(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """Check a rule of the form "do not discuss X" or "never give X advice"."""
+    """Compare the reply with a rule such as `do not discuss politics` or `never give legal advice`.
+
+    Declining or referring elsewhere is a finding for the reply, an answer of more than 25
+    characters one against it. None for another kind of rule, a rule with an exception, and
+    requests about something else.
+    """
     match = _NOT_ABOUT.search(sentence)
     if match is None or _EXCEPTION.search(sentence):
         return None
@@ -240,11 +269,17 @@ def _forbidden_topic(sentence: str, request: str, act: Act, reply: str) -> Findi
 
 
 def _refers(reply: str) -> bool:
+    """Return whether the first 400 characters refer elsewhere (`please see a doctor`) or decline."""
     return bool(_REFERS.search(reply[:400]))
 
 
 def _forbidden_words(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """Check a rule of the form "do not mention X": the words of X, or its quoted words."""
+    """Compare the reply with a rule such as `never mention "Acme"` or `do not mention prices`.
+
+    Found are a quoted word, or all of one to three content words; for prices also an amount
+    such as `$5`. Declining what the request asks about them is a finding for the reply. None
+    for another kind of rule and a reply without the words.
+    """
     match = _NO_MENTION.search(sentence)
     if match is None or _BUT_NOT.search(sentence):
         return None
@@ -272,7 +307,12 @@ def _forbidden_words(sentence: str, request: str, act: Act, reply: str) -> Findi
 
 
 def _answer_prescribed(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """Check a rule of the form "if asked about X, say Y", where Y is quoted or an address."""
+    """Compare the reply with a rule such as `if asked about refunds, say "Call us"`.
+
+    The prescribed text is quoted, an address, a link or a phone number; a reply that has it
+    gets a finding for it, another one a finding against it. None if the rule prescribes none of
+    these or the request is not about the condition.
+    """
     match = _IF_ASKED.search(sentence)
     if match is None:
         return None
@@ -295,7 +335,11 @@ def _answer_prescribed(sentence: str, request: str, act: Act, reply: str) -> Fin
 
 
 def _check_demand(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """Check a rule of the form "always include Y", where Y is quoted."""
+    """Compare the reply with a rule such as `always include "Not legal advice"`.
+
+    A reply with the quoted text gets a weak finding for it, another one a finding against it.
+    None for another kind of rule and one with a condition.
+    """
     match = _ALWAYS.search(sentence)
     if match is None or _HAS_CONDITION.search(sentence):
         return None
@@ -306,7 +350,11 @@ def _check_demand(sentence: str, request: str, act: Act, reply: str) -> Finding 
 
 
 def _language(sentence: str, act: Act, reply: str) -> Finding | None:
-    """Check a rule that names the language of all replies."""
+    """Compare the reply's language with a rule such as `Always reply in Spanish`.
+
+    None for another kind of rule, one with a condition or a negation, code, data, and an
+    unclear language.
+    """
     if len(sentence) > MAX_CHINESE and _CHINESE.search(sentence):
         return None  # a long Chinese rule usually names the language of a part of the reply
     for match in _IN_LANGUAGE.finditer(sentence):
@@ -325,7 +373,12 @@ def _language(sentence: str, act: Act, reply: str) -> Finding | None:
 
 
 def _asks_first(sentence: str, conversation: Conversation, act: Act, reply: str) -> Finding | None:
-    """Check a rule of the form "ask for the order number before ..", if it is still unknown."""
+    """Compare the reply with a rule such as `ask for the order number before cancelling`.
+
+    Asking is a finding for the reply; another reply to a request about the sentence's subject
+    is one against it. None for another kind of rule, small talk, and once the user has given a
+    number or an address.
+    """
     match = _ASK_FIRST.search(sentence)
     if match is None or read_request(conversation.instruction).is_small_talk:
         return None
@@ -345,7 +398,11 @@ def _asks_first(sentence: str, conversation: Conversation, act: Act, reply: str)
 
 
 def _persona(conversation: Conversation, reply: str) -> Finding | None:
-    """Check the name that the rules give to the assistant, if the user asks for it."""
+    """Compare the name that the reply gives itself with that of the rules: `Your name is Nova`.
+
+    None if the rules give no name, the user does not ask for it, or the reply names none.
+    Another name is `ChatGPT` or one in `my name is Bob`.
+    """
     match = _NAMED.search(conversation.rules[:MAX_RULES])
     if match is None or not _ASKS_NAME.search(conversation.instruction[:300]):
         return None

@@ -91,7 +91,11 @@ _WRITES: Final = pattern("addressing", "writes")
 def find_wrong_feeling(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find congratulations on a loss, and condolences on good news."""
+    """Find congratulations on a loss (`my dog died`) or condolences on good news (`I passed`).
+
+    Read are messages of up to 600 characters that do not ask for a letter, and the first 220
+    characters of the reply. None if the message has both or neither feeling, or the reply has.
+    """
     message = conversation.request
     if len(message) > MAX_MESSAGE or _WRITES.search(message):
         return None
@@ -112,7 +116,11 @@ def find_wrong_feeling(
 def find_insult(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that insults its reader without being asked to."""
+    """Find a reply that insults its reader, as in `you are an idiot`.
+
+    None if the conversation asks for rudeness (a roast, a role play), the user says the same
+    words, the reply is code or a translation, or the words are inside quotation marks.
+    """
     found = _INSULTS.search(reply[:4_000])
     if found is None or _WANTS_RUDENESS.search(f"{conversation.rules}\n{conversation.request}"):
         return None
@@ -127,7 +135,11 @@ def find_insult(
 def find_lecture(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that lectures on a word of a user who only chats."""
+    """Find a general text without "you" or "I" in reply to a user who only chats: `ugh, so tired`.
+
+    None if the message is long, has a question or a request, or comes with rules, and if the
+    reply is shorter than 15 words or speaks to the user.
+    """
     message = conversation.request.strip()
     if len(message) > 200 or "\n" in message or conversation.rules.strip():
         return None
@@ -143,7 +155,9 @@ def find_wrong_register(
 ) -> Finding | None:
     """Find a reply that is familiar although it had to be formal, or the other way round.
 
-    Also find a letter that begins formally and then addresses its reader as a friend.
+    Examples are `du` where the rules or the request want `Sie`, `du` after `Sehr geehrte Frau
+    ..`, and `gonna` in a text that had to be formal. None for code, data and refusals, and
+    without such a wish or opening.
     """
     if act.kind in ("code", "data", "refusal"):
         return None
@@ -170,7 +184,11 @@ def find_wrong_register(
 def find_wrong_addressee(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a letter to another person than the request names."""
+    """Find a letter whose greeting names somebody whom the conversation never names: `Dear Bob,`.
+
+    None unless the request asks for a letter or message and has a capitalised word besides its
+    first; also None for general greetings (`Dear all`) and without a greeting.
+    """
     if not _WRITES.search(request.text) or act.kind in ("code", "data", "translation"):
         return None
     found = _GREETING.match((act.body or reply)[:200])

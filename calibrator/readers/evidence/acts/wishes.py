@@ -44,7 +44,13 @@ _LINE_BREAK: Final = pattern("wishes", "line_break")
 def check_language(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that is not in the requested language, or not in that of its request."""
+    """Compare the reply's language with the requested one (`in French`) or that of the request.
+
+    The right requested language is a weak finding for the reply, another one a finding against
+    it; so is another language than the request's if that names none. None for code, data,
+    replies below 15 characters, unclear languages, conversations with rules, and tasks about
+    languages.
+    """
     if act.kind in ("code", "data") or len(reply) < 15:
         return None
     used = language_of(reply)
@@ -84,7 +90,12 @@ def check_language(
 def check_translation(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a text that was not translated, or into another language than requested."""
+    """Find a text that was not translated, or into another language than requested.
+
+    It is untranslated if it has the words of its source, or 85 % of its own are among them. The
+    right language is a weak finding for the reply. None if no translation was requested, the
+    reply refuses or asks back, or the languages are unclear.
+    """
     if not request.wants_translation or act.kind in ("refusal", "clarification", "unknown"):
         return None
     source = _source_of(conversation)
@@ -117,7 +128,11 @@ def check_translation(
 def check_summary(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a summary that is longer than its text, or copies it."""
+    """Find a summary that is longer than its text (by 25 %), or copies it.
+
+    None if no summary was requested, the reply is none, or the text to summarise is below 120
+    characters or not in the request.
+    """
     if not request.wants_summary or request.wants_translation or act.kind in _NO_ANSWER:
         return None
     source = _source_of(conversation)
@@ -135,7 +150,11 @@ def check_summary(
 def check_label(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Compare a reply with the labels that the request offers for choice."""
+    """Compare a reply with the labels that the request offers for choice: `Classify: spam or ham`.
+
+    A reply that is a label gives a weak finding for it; one of up to 12 words without any label
+    gives one against it if the request is a command to classify. None otherwise.
+    """
     if not request.labels or act.kind in _NO_ANSWER:
         return None
     body = " ".join((act.body or reply).lower().split()).strip(" .!\"'“”*`")
@@ -153,7 +172,11 @@ def check_label(
 def check_verse(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Compare the number of lines with that of the requested kind of poem."""
+    """Compare the number of lines with that of a requested poem: `a haiku`, `a four-line poem`.
+
+    Too few lines, a one-line poem or a haiku of more than six lines are findings against the
+    reply; a poem of more than two lines is a weak finding for it. None without such a request.
+    """
     match = _WANTS_VERSE.search(request.text)
     if match is None or act.kind in _NO_ANSWER:
         return None
@@ -173,7 +196,12 @@ def check_verse(
 def find_statements(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find statements in a reply that had to be questions alone."""
+    """Find statements in a reply that had to be questions alone: `Ask me only questions`.
+
+    Found are fewer question marks than half of the sentences, and a number of questions that
+    differs by more than a third (or one) from the requested. None without such a request, or
+    for a refusal.
+    """
     if not _ONLY_QUESTIONS.search(request.text) or act.kind in ("refusal", "unknown"):
         return None
     marks = reply.count("?") + reply.count("\uff1f")
@@ -192,7 +220,11 @@ def find_statements(
 def find_missing_table(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find prose in a reply that had to be a table."""
+    """Find prose in a reply to a request for a table: `put this in a table`.
+
+    None without such a request, for SQL, and if the reply has a bar, a tab, wide gaps, code or
+    many commas.
+    """
     if not _TABLE.search(request.text) or act.kind in _NO_FORM or "sql" in request.text.lower():
         return None
     has_table = "|" in reply or "\t" in reply or "<table" in reply or re.search(r"\S {3,}\S", reply)
@@ -204,7 +236,10 @@ def find_missing_table(
 def find_indecision(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that does not decide although a decision was requested."""
+    """Find a reply such as `it depends` although a decision was requested: `just pick one`.
+
+    None without such a request, and for a refusal, a question back, code or data.
+    """
     if not _DECIDE.search(request.text) or act.kind in _NO_FORM:
         return None
     found = _UNDECIDED.search(reply)
@@ -214,7 +249,12 @@ def find_indecision(
 def find_wrong_haiku(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a haiku with a wrong number of lines, or with far too many syllables."""
+    """Find a haiku with a number of lines that is no multiple of three, or over 26 syllables.
+
+    Syllables are counted roughly, as groups of vowels, in ASCII replies. None unless the
+    request wants a haiku, and if the reply has a title or slashes; a fourth line before them
+    counts as a title if it is short.
+    """
     if not _HAIKU.search(request.text) or _ASKS_ABOUT.search(request.text):
         return None
     if act.kind in _NO_FORM or len(request.text) > 300:
@@ -233,12 +273,18 @@ def find_wrong_haiku(
 
 
 def is_courtesy(reply: str, what: str) -> bool:
-    """Return whether a short reply answers a greeting, thanks or a goodbye, as `what` says."""
+    """Return whether a reply below 300 characters answers small talk politely: `You're welcome!`.
+
+    `what` is `greeting`, `thanks` or `goodbye`.
+    """
     return len(reply) < 300 and bool(_COURTESIES[what].search(reply[:200]))
 
 
 def _source_of(conversation: Conversation) -> str:
-    """Return the text to translate or summarise, as far as the request contains it."""
+    """Return the text to translate or summarise: the document, or what is in quotes or after `:`.
+
+    Empty if the request does not contain it.
+    """
     document = conversation.document
     if document.strip() and document != conversation.request:
         return document.strip()
@@ -249,11 +295,12 @@ def _source_of(conversation: Conversation) -> str:
 
 
 def _words(text: str) -> list[str]:
+    """Return the words of a text's first 20,000 characters in lower case, in order."""
     return _WORD.findall(text[:20_000].lower())
 
 
 def _number(word: str | None) -> int:
-    """Return the number of lines that a word names; 0 if there is none."""
+    """Return the number of lines that a word up to ten or digits name; 0 for None or ""."""
     names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     if not word:
         return 0

@@ -143,7 +143,11 @@ _UKRAINIAN: Final = pattern("languages", "ukrainian")
 
 @lru_cache(maxsize=64)
 def language_of(text: str) -> str | None:
-    """Return the code of the main language of a text; None if it is not clear."""
+    """Return the code of the main language of a text, such as `en`; None if it is not clear.
+
+    The first 600 characters without code and links are read. Scripts decide, or the commonest
+    words of 13 languages in Latin script.
+    """
     text = _CODE.sub(" ", text[:LOOK]) if "`" in text or "://" in text else text[:LOOK]
     if text.isascii():
         return _by_common_words(text)
@@ -161,7 +165,11 @@ def language_of(text: str) -> str | None:
 
 
 def _by_common_words(text: str) -> str | None:
-    """Return the language whose frequent words occur most in a text; None if it is not clear."""
+    """Return the language whose frequent words occur most in a text; None if it is not clear.
+
+    Clear are at least three different words, 1.6 times as many as of any other language, and a
+    tenth of all. Typical letters such as `ß` count as two words.
+    """
     lower = text.lower()
     words = letters_in(lower)
     hits: defaultdict[str, int] = defaultdict(int)
@@ -182,9 +190,9 @@ def _by_common_words(text: str) -> str | None:
 
 
 def language_named(text: str) -> str | None:
-    """Return the code of the language that a text asks for, as in "in French".
+    """Return the code of the language that a text asks for: `fr` for `answer in French`.
 
-    Returns None if it names none or several.
+    None if it names none or several.
     """
     named = {
         _BY_NAME[word.lower()]
@@ -196,7 +204,7 @@ def language_named(text: str) -> str | None:
 
 
 def languages_mentioned(text: str) -> set[str]:
-    """Return the codes of all languages whose names occur in a text."""
+    """Return the codes of all languages whose names, in several languages, a text has."""
     words = set(letters_in(text[:LOOK].lower()))
     return {
         code

@@ -48,7 +48,13 @@ _BREAK: Final = pattern("openings", "break")
 
 @dataclass(frozen=True, slots=True)
 class OpeningPatterns:
-    """Patterns of openings and closings in all languages, and of apologies alone."""
+    """The patterns of `openings.toml`, joined over all languages.
+
+    `whole` matches a sentence that only addresses its reader (`Great question`), `lead` the
+    beginning of one that goes on (`Sorry, but ..`), `greeting_lead` one that begins with a
+    greeting (`Hi, ..`), `heading` an announcement before a colon (`Here is the letter`),
+    `closing` a last sentence (`Let me know if it helps`).
+    """
 
     whole: re.Pattern[str]
     lead: re.Pattern[str]
@@ -58,11 +64,11 @@ class OpeningPatterns:
 
 
 def without_opening(reply: str, request: str = "") -> str:
-    """Return the reply without sentences that only address its reader.
+    """Return the reply without sentences that only address its reader, at either end.
 
     The reply is returned unchanged if nothing else remains. If the request asks to write or
-    translate a text, the reply may consist of such sentences, and only announcements ("Sure! Here
-    is the letter:") are removed.
+    translate a text, the reply may consist of such sentences, and only announcements ("Sure!
+    Here is the letter:") are removed.
     """
     is_text = bool(request) and _wants_opening(request)
     body = _without_head(reply, is_text)
@@ -76,7 +82,12 @@ def without_opening(reply: str, request: str = "") -> str:
 
 
 def without_quotation(reply: str, conversation: Conversation) -> str:
-    """Return the reply without the quotation of the conversation at its beginning."""
+    """Return the reply without the quotation of the conversation at its beginning.
+
+    In `You asked "Is it open today?" Yes, until 9 pm.` the answer remains. Unchanged if the
+    reply does not begin with a quotation of 12 to 1,500 characters, the conversation does not
+    have it, it is part of a sentence, or fewer than three words follow.
+    """
     match = _BEGIN.match(reply)
     if match is None:
         return reply
@@ -103,7 +114,11 @@ def is_opening(sentence: str) -> bool:
 
 
 def _text_after(reply: str, start: int, end: int) -> str:
-    """Return the text after a quotation, or the reply if the quotation is part of a sentence."""
+    """Return the text after a quotation, or the whole reply if the quotation is part of a sentence.
+
+    `start` and `end` are the positions of the quoted text. The reply also remains whole if
+    fewer than three words follow.
+    """
     match = _AFTER.match(reply, end + 1)
     at = match.end() if match else end + 1
     is_apart = (
@@ -116,7 +131,7 @@ def _text_after(reply: str, start: int, end: int) -> str:
 
 
 def _plain_words(text: str) -> str:
-    """Return the letters and digits of a text in lower case, with single spaces between words."""
+    """Return the words and numbers of a text in lower case, with single spaces between them."""
     return " ".join(_WORD.findall(text.lower()))
 
 
@@ -139,9 +154,10 @@ def opening_patterns() -> OpeningPatterns:
 
 
 def _wants_opening(request: str) -> bool:
-    """Return whether a greeting may belong to the text that is requested.
+    """Return whether a greeting may belong to the text that is requested: `Write a letter`.
 
-    A translation or a paraphrase greets only if the text in the request does.
+    False if no text is requested. A translation or a paraphrase greets only if the text in the
+    request does.
     """
     head = request[:600]
     if not _WRITES.search(head):
@@ -152,7 +168,10 @@ def _wants_opening(request: str) -> bool:
 
 
 def _is_whole(bare: str) -> bool:
-    """Return whether a sentence is an opening, or several in a row ("Sure, happy to help")."""
+    """Return whether a sentence is an opening, or several in a row ("Sure, happy to help").
+
+    `bare` is the result of `_bare_sentence`.
+    """
     whole = opening_patterns().whole
     if whole.fullmatch(bare):
         return True
@@ -161,7 +180,10 @@ def _is_whole(bare: str) -> bool:
 
 
 def _bare_sentence(sentence: str) -> str:
-    """Return a sentence in the form of the patterns: typographic apostrophes, no outer signs."""
+    """Return a sentence in the form of the patterns.
+
+    Emojis and outer signs are removed, apostrophes are typographic, blanks single.
+    """
     text = sentence[: MAX_SENTENCE + 50]
     if not text.isascii():
         text = _EMOJI.sub("", text)
@@ -170,7 +192,12 @@ def _bare_sentence(sentence: str) -> str:
 
 
 def _without_head(reply: str, is_text: bool) -> str:
-    """Return a reply without the greetings, praise and apologies at its beginning."""
+    """Return a reply without the greetings, praise and apologies at its beginning.
+
+    At most six sentences are removed, none before code, lists and quotations, and none after
+    which no letter or digit follows. With `is_text`, which says that a text was requested, only
+    announcements and assent (`Sure!`) are.
+    """
     known = opening_patterns()
     at = 0
     for _ in range(MAX_SENTENCES):
@@ -195,12 +222,15 @@ def _without_head(reply: str, is_text: bool) -> str:
 
 
 def _goes_on(reply: str, end: int) -> bool:
-    """Return whether a letter or digit follows `end` in the reply."""
+    """Return whether a letter or digit follows within 200 characters from `end`."""
     return any(sign.isalnum() for sign in reply[end : end + 200])
 
 
 def _without_lead(reply: str, at: int) -> str:
-    """Return the reply from `at`, without the beginning of a sentence such as "Sorry, but"."""
+    """Return the reply from `at` on, without the beginning of a sentence such as "Sorry, but".
+
+    The rest then begins with a capital. It is unchanged if nothing else follows.
+    """
     known = opening_patterns()
     is_cut = False
     for _ in range(3):
@@ -221,7 +251,10 @@ def _without_lead(reply: str, at: int) -> str:
 
 
 def _without_tail(reply: str) -> str:
-    """Return the reply without closing offers, wishes and apologies."""
+    """Return the reply without closing offers, wishes and apologies: `Let me know if it helps!`.
+
+    At most six sentences are removed; unchanged if there are none.
+    """
     text = reply.rstrip()
     for _ in range(MAX_SENTENCES):
         start = _last_sentence(text)
@@ -236,7 +269,11 @@ def _without_tail(reply: str) -> str:
 
 
 def _last_sentence(text: str) -> int | None:
-    """Return the start of the last sentence; None if it is code, a list or a quotation."""
+    """Return the position where the last sentence begins, or None.
+
+    None if the text ends in code, a list or a quotation, or its last sentence is its only one
+    or longer than 300 characters.
+    """
     if text.endswith(_QUOTE_END) or text.count("```") % 2:
         return None
     first = max(0, len(text) - LOOK_BEHIND)

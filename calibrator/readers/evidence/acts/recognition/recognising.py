@@ -52,7 +52,13 @@ _SIGNS_OF_CODE: Final = "(){};=<@#$"
 
 @dataclass(frozen=True, slots=True)
 class RequestWishes:
-    """The wishes of a request. `text` is its instruction; `labels` are the answers it allows."""
+    """What a request wants, read from its first 1,500 characters.
+
+    `text` is the instruction. `language` is the code of the language that it names (`in
+    French`), or None. `labels` are the answers that it offers (`spam or ham`) in lower case, or
+    (). `words` are the stems of its content words. `is_greeting`, `is_thanks` and `is_bye` are
+    true only if the request says nothing else.
+    """
 
     text: str
     is_greeting: bool
@@ -76,7 +82,10 @@ class RequestWishes:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """The act of a reply: `kind` is one of `calibrator.scorer.ACTS`; `body` omits openings."""
+    """The act of a reply: `kind` is one of `calibrator.scorer.ACTS`, such as `refusal` or `answer`.
+
+    `body` is the reply without greetings, praise and other openings.
+    """
 
     kind: str
     body: str
@@ -91,7 +100,7 @@ def recognise(conversation: Conversation, reply: str) -> Act:
 
 @lru_cache(maxsize=256)
 def read_request(instruction: str) -> RequestWishes:
-    """Read the first 1,500 characters of an instruction, in linear time."""
+    """Return the wishes of an instruction, by patterns on its first 1,500 characters."""
     text = instruction[:MAX_INSTRUCTION].strip()
     short = text if len(text) <= 160 else ""
     return RequestWishes(
@@ -112,17 +121,20 @@ def read_request(instruction: str) -> RequestWishes:
 
 
 def lacks_text(instruction: str) -> bool:
-    """Return whether a request is about a text that it does not have ("summarise the article")."""
+    """Return whether a request is about a text that it does not have, as `summarise the article`."""
     return len(instruction) <= 160 and bool(_NEEDS_TEXT.match(instruction))
 
 
 def lacks_detail(instruction: str) -> bool:
-    """Return whether a first request does not say which thing, place or time is meant."""
+    """Return whether a short request leaves its subject open, as `what time does it open?`."""
     return len(instruction) <= 120 and bool(_MISSING.match(instruction))
 
 
 def is_only_openings(text: str) -> bool:
-    """Return whether every sentence of a short text greets, thanks, apologises or offers help."""
+    """Return whether every sentence of a text greets, thanks, apologises or offers help.
+
+    False for texts without a sentence or of more than 500 characters.
+    """
     if len(text) > 500:
         return False
     parts = [part for part in _SENTENCE_BREAK.split(text[:600]) if part.strip(" .!?")]
@@ -130,7 +142,11 @@ def is_only_openings(text: str) -> bool:
 
 
 def _labels(text: str) -> tuple[str, ...]:
-    """Return the labels that a request offers for choice, in lower case."""
+    """Return the labels that a request offers: (`spam`, `ham`) for `Is it spam or ham?`.
+
+    They are in lower case, two to twelve of at most two words; () if there are none or if the
+    request wants reasons.
+    """
     match = _EITHER_OR.match(text) or _LABELS.search(text)
     if match is None or _WANTS_REASONS.search(text):
         return ()
@@ -142,7 +158,12 @@ def _labels(text: str) -> tuple[str, ...]:
 
 
 def _kind(request: RequestWishes, body: str, reply: str) -> str:
-    """Classify a reply by its act: data, code, small talk, a translation, an answer and so on."""
+    """Return the act's kind: `data`, `code`, `small_talk`, `translation`, `summary`, `answer` ..
+
+    `body` is the reply without openings, `reply` the whole one. Tried in this order: JSON,
+    code, only openings, a refusal or question back, small talk, and then the kind that the
+    request wants.
+    """
     if _is_data(body):
         return "data"
     if _is_code(body):
@@ -163,18 +184,27 @@ def _kind(request: RequestWishes, body: str, reply: str) -> str:
 
 
 def _of_openings(request: RequestWishes, reply: str) -> str:
-    """Return the kind of a reply that consists of openings alone."""
+    """Return the kind of a reply that consists of openings alone.
+
+    This is `apology` if it apologises, else `translation` if one was requested (of a greeting),
+    else `small_talk`.
+    """
     if _APOLOGISES.search(reply):
         return "apology"
     return "translation" if request.wants_translation else "small_talk"
 
 
 def _mentions_translating(body: str) -> bool:
+    """Return whether the beginning speaks of the text to translate: `Which text ..?`."""
     return bool(_ABOUT_TRANSLATING.search(body[:200]))
 
 
 def _without_answer(request: RequestWishes, body: str) -> str:
-    """Return the kind of a reply that does not answer; empty if it does."""
+    """Return `refusal`, `unknown` or `clarification`, or "" if the reply answers.
+
+    A refusal (`I can't share that`) or lack of knowledge (`The text does not say`) must be in
+    the first two sentences of a body below 900 characters.
+    """
     head = body[:LOOK]
     sentences = [part for part in _SENTENCE.findall(head) if part.strip()]
     if not sentences:
@@ -192,7 +222,11 @@ def _without_answer(request: RequestWishes, body: str) -> str:
 
 
 def _asks_back(request: RequestWishes, body: str, sentences: list[str]) -> bool:
-    """Return whether a short reply consists mainly of questions or wishes to its reader."""
+    """Return whether a short reply consists mainly of questions or wishes to its reader.
+
+    At least half of its sentences must be such: `Which city do you mean?`, `Please paste the
+    text.` False for small talk and games of questions.
+    """
     if len(body) > 500 or request.is_small_talk or ("\n" in body.strip() and len(body) > 300):
         return False
     if _PLAYS_QUESTIONS.search(request.text):
@@ -206,11 +240,15 @@ def _asks_back(request: RequestWishes, body: str, sentences: list[str]) -> bool:
 
 
 def _is_asking(sentence: str) -> bool:
+    """Return whether a sentence ends with a question mark or asks its reader for something."""
     return sentence.rstrip("\"'”) ").endswith(_QUESTION_MARKS) or bool(_WISHES.search(sentence))
 
 
 def _is_data(body: str) -> bool:
-    """Return whether the reply is JSON, or comma-separated values, perhaps in a fence."""
+    """Return whether a reply is a JSON object or list, or lines with equally many commas.
+
+    A fence around it is allowed. Invalid JSON is no data.
+    """
     match = _FENCE.match(body)
     text = (match.group(1) if match else body).strip()
     if text[:1] in ("{", "[") and text[-1:] in ("}", "]"):
@@ -229,7 +267,7 @@ def _is_data(body: str) -> bool:
 
 
 def _is_code(body: str) -> bool:
-    """Return whether at least half of the reply is code."""
+    """Return whether at least half of the reply is in fences, or of its lines look like code."""
     fenced = sum(len(match.group()) for match in _FENCE.finditer(body))
     if fenced:
         return 2 * fenced >= len(body)

@@ -167,7 +167,10 @@ _SUFFIX: Final = pattern("topics", "suffix")
 
 
 def stem(word: str) -> str:
-    """Return a word without common English endings, if three letters or more remain."""
+    """Return a word in lower case without common English endings: `cooking` becomes `cook`.
+
+    At least three letters remain; otherwise the word is returned whole.
+    """
     word = word.lower().replace("\u2019", "'").removesuffix("'s")
     short = _SUFFIX.sub("", word)
     if len(short) < 3:
@@ -178,7 +181,10 @@ def stem(word: str) -> str:
 
 
 def content_words(text: str) -> set[str]:
-    """Return the stems of the words of a text that carry meaning; at most 20,000 characters."""
+    """Return the stems of a text's words that carry meaning; function words are left out.
+
+    At most 20,000 characters are read.
+    """
     return {stem(word) for word in _WORD.findall(text[:20_000].lower()) if word not in _STOP}
 
 
@@ -202,27 +208,38 @@ _HARMLESS: Final = pattern("topics", "harmless")
 
 
 def topics_in(text: str) -> set[str]:
-    """Return the topics whose words occur in a text."""
+    """Return the topics, such as `cooking`, of which a word occurs in the first 2,000 characters."""
     words = content_words(text[:2_000])
     return {name for name, stems in _STEMS.items() if words & stems}
 
 
 def topics_named(text: str) -> set[str]:
-    """Return the topics that a rule names, as "only answer questions about cooking" does."""
+    """Return the topics that a rule names: {`cooking`} for `only answer questions about recipes`.
+
+    At most 500 characters are read. Names are fewer and more general words than those of
+    `topics_in`.
+    """
     return {_NAMES[word] for word in content_words(text[:500]) if word in _NAMES}
 
 
 def are_near(first: set[str], second: set[str]) -> bool:
-    """Return whether two sets of topics share one, or have related ones."""
+    """Return whether two sets of topics share one, or have related ones such as travel and weather."""
     return bool(first & second) or any(first & group and second & group for group in _NEAR)
 
 
 def is_harmless_use(request: str) -> bool:
-    """Return whether a dangerous word is plainly harmless, as in "kill a process"."""
+    """Return whether the request has a word that makes danger harmless: `kill a process`.
+
+    The words are those of games, fiction, computers, pests, and questions about facts.
+    """
     return bool(_HARMLESS.search(request[:1_500]))
 
 
 def is_harmful(request: str) -> bool:
-    """Return whether a request plainly asks for a weapon, a hard drug, a crime or self-harm."""
+    """Return whether a request plainly asks for a weapon, a hard drug, a crime or self-harm.
+
+    False if `is_harmless_use` is True, as for `build a bomb in Minecraft`. 1,500 characters are
+    read.
+    """
     text = request[:1_500]
     return bool(_HARM.search(text)) and not _HARMLESS.search(text)
