@@ -67,7 +67,7 @@ class Conversation:
 
     @property
     def document(self) -> str:
-        """The document that the request contains, such as a pasted article; empty if there is none."""
+        """The document that the request contains, such as a pasted article; may be empty."""
         return self._parts[1]
 
 

@@ -35,7 +35,7 @@ WIDTH: Final = task_form.WIDTH + WORDING_WIDTH
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The indexes of a request in the tables: buckets of its n-grams, bits of words at both ends."""
+    """The indexes of a request in the tables: buckets of n-grams, bits of words at both ends."""
 
     ngrams: list[int]
     head: list[int]

@@ -41,7 +41,10 @@ _TALKS = re.compile(r"\b(?:i|me|my|we|us|our|you|your|should|could)\b", re.IGNOR
 
 
 def is_short(question: str, answer: str) -> bool:
-    """Return whether a reply of at most two sentences answers a short question without options."""
+    """Return whether a reply of at most two sentences answers a short question without options.
+
+    Both must be one line of 1 to 240 characters.
+    """
     question, answer = question.strip(), answer.strip()
     return (
         0 < len(answer) <= MOST_CHARACTERS
@@ -53,7 +56,10 @@ def is_short(question: str, answer: str) -> bool:
 
 
 def asks_for_fact(question: str) -> bool:
-    """Return whether a question asks for a fact, and is no small talk or request."""
+    """Return whether a question asks for a fact, as `Who wrote Emma?` does.
+
+    It must have a question word and no word about speaker or listener (`I`, `you`, `should`).
+    """
     return bool(_ASKS.search(question)) and not _TALKS.search(question)
 
 
@@ -81,10 +87,11 @@ class Knowledge:
         texts: Sequence[tuple[str, str]],
         pieces: Sequence[tuple[Sequence[int], Sequence[int]]],
     ) -> NDArray[np.float64]:
-        """Return the number to add to the log-odds of each reply, (B,): 0 unless it is short.
+        """Return the number to add to the log-odds of each reply, (B,).
 
-        `texts` are questions and answers, `pieces` their word pieces. Only replies to questions for
-        a fact are read.
+        `texts` are (question, answer), `pieces` their word pieces. It is 0 unless the reply
+        is short (`is_short`), its question asks for a fact, and a piece of the reply is
+        read.
         """
         found = np.zeros(len(texts))
         read = {
@@ -99,14 +106,15 @@ class Knowledge:
         return found
 
     def drop_unread(self, ids: Sequence[int]) -> list[int]:
-        """Return the pieces of a text that are read."""
+        """Return the pieces of a text that are read: without `dropped`, at most 46."""
         return [each for each in ids if each not in self.dropped][:MOST_PIECES]
 
     def vectors(self, pairs: Sequence[tuple[tuple[int, ...], Sequence[int]]]) -> list[Floats]:
         """Return three vectors, (3, hidden), for each pair of pieces of a question and an answer.
 
-        They are for the question, the answer, and the part of the answer that the question lacks.
-        The means of new questions are remembered.
+        They are for the question, the answer, and the part of the answer that the question
+        lacks. The means of new questions are remembered; at 1,024 questions all are
+        forgotten.
         """
         asked = {ids: known for ids, _ in pairs if (known := self._asked.get(ids)) is not None}
         new = dict.fromkeys(ids for ids, _ in pairs if ids not in asked)
@@ -121,24 +129,35 @@ class Knowledge:
         ]
 
     def _states(self, texts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Return the states of texts' pieces, computed for several texts at a time."""
+        """Return the states of each text's pieces, (T, hidden), computed for several at a time."""
         most = AT_ONCE // (MOST_PIECES + 2)
         some = (texts[start : start + most] for start in range(0, len(texts), most))
         return [states for each in some for states in self.encoder(each)]
 
     def _shift(self, vectors: Floats) -> float:
+        """Return the number to add to the log-odds of one reply, from its vectors (3, hidden).
+
+        The gate, 0 to 1, grows for questions unlike those of benchmarks and gives the
+        networks more weight.
+        """
         least, more, middle = self.weights.tolist()
         gate = float(sigmoid(vectors[0] @ self.gate[:-1] + self.gate[-1]))
         return float((least + more * gate) * (self.odds(vectors) - middle))
 
     def odds(self, vectors: Floats) -> float:
-        """Return the log-odds that the reply is right: the networks' mean within `LIMIT`."""
+        """Return the log-odds that the reply is right: the networks' mean within +-4 (`LIMIT`).
+
+        `vectors` are the three of one reply, (3, hidden).
+        """
         mean = float(np.mean([member.odds(vectors) for member in self.members]))
         return min(LIMIT, max(-LIMIT, mean))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Knowledge | None:
-        """Return the knowledge in a checkpoint's weights, or None where they hold none."""
+        """Load the arrays of a checkpoint's weights; None if none begins with `knowledge.`.
+
+        Raises KeyError or ValueError for arrays that do not fit.
+        """
         own = arrays_under(state, PREFIX)
         return cls(own) if own else None
 
@@ -164,7 +183,11 @@ class Member:
 
 
 def network_input(vectors: Floats) -> Floats:
-    """Return the layer's input, (.., 5 * hidden), for vectors (.., 3, hidden)."""
+    """Return the layer's input, (.., 5 * hidden), for vectors (.., 3, hidden).
+
+    It has the three vectors and the products of the question with the addition and the answer,
+    scaled.
+    """
     question, answer, added = (vectors[..., at, :] for at in range(3))
     near = SCALE_OF_PRODUCT * question * added, SCALE_OF_PRODUCT * question * answer
     read: Floats = np.concatenate([question, added, answer, *near], axis=-1)
@@ -178,12 +201,12 @@ def vectors_of(
     answer: Sequence[int],
     plain: frozenset[int],
 ) -> Floats:
-    """Return the three vectors of question, answer and addition, (3, hidden), of length 1.
+    """Return the vectors of question, answer and addition, (3, hidden), each of length 1.
 
-    `asked` is the mean of the states of the question's pieces, (hidden,), and `said` has the states
-    of the answer's, (T, hidden). The addition is the mean of the answer's pieces that have content
-    and are not in the question. In a whole sentence these are the answer proper, in a short one all
-    of it.
+    `asked` is the mean of the states of the question's pieces, (hidden,), and `said` has the
+    states of the answer's, (T, hidden). `plain` are pieces without content. The addition is the
+    mean of the answer's pieces that have content and are not in the question; of all if there
+    are none. In a whole sentence these are the answer proper, in a short one all of it.
     """
     known = plain.union(question)
     # The first state is that of a mark.

@@ -190,7 +190,7 @@ def find_omission(
 
 
 def _value(number: str) -> str:
-    """Return a number in digits: `six` becomes `6`; words above twelve are returned in lower case."""
+    """Return a number in digits: `six` becomes `6`; words above twelve only in lower case."""
     return str(TO_TWELVE.get(number.lower(), number.lower()))
 
 
@@ -200,7 +200,7 @@ def _plain_digits(number: str) -> str:
 
 
 def _without_list(text: str) -> str:
-    """Return a text without the numbers of its list items, `1.` or `2)` at the beginning of a line."""
+    """Return a text without the numbers of its list items, `1.` or `2)` at a line's start."""
     return re.sub(r"(?m)^\s*\d{1,2}[.)]\s", "", text)
 
 

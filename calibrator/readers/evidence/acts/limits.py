@@ -99,7 +99,7 @@ def _too_long(wish: str, reply: str) -> str | None:
 
 
 def _plain_text(text: str) -> str:
-    """Return a text in lower case with single blanks and straight apostrophes, bare of outer signs."""
+    """Return a text in lower case with single blanks, without full stops and quotes around it."""
     return " ".join(text.lower().replace("\u2019", "'").split()).strip(" .!\"'”“*_")
 
 

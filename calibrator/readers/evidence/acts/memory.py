@@ -192,7 +192,7 @@ def _unit(value: str) -> str:
 
 
 def _bare_value(value: str) -> str:
-    """Return a value in a form that may occur elsewhere: `3` for `3 eggs`, `monday` for `mondays`."""
+    """Return a value as it may occur elsewhere: `3` for `3 eggs`, `monday` for `mondays`."""
     number = re.match(r"[\d.,]+", value)
     return number.group() if number else value.rstrip("s")
 

@@ -269,7 +269,7 @@ def _forbidden_topic(sentence: str, request: str, act: Act, reply: str) -> Findi
 
 
 def _refers(reply: str) -> bool:
-    """Return whether the first 400 characters refer elsewhere (`please see a doctor`) or decline."""
+    """Return whether the first 400 characters refer elsewhere (`please see a doctor`)."""
     return bool(_REFERS.search(reply[:400]))
 
 

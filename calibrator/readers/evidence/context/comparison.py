@@ -1,7 +1,7 @@
 """The words, numbers and names of a reply compared with its context, as numeric features.
 
 These features find additions: words, numbers and names that the context lacks. The reader
-(`reader`) finds statements that change the context in its own words.
+(`support.ContextReader`) finds statements that change the context in its own words.
 """
 
 from __future__ import annotations
@@ -97,7 +97,11 @@ class SentenceComparison:
 
 @dataclass(slots=True)
 class ContextComparison:
-    """A reply compared with its context: one value for each of `FEATURES`, and its sentences."""
+    """A reply compared with its context.
+
+    `values` has one number for each of `FEATURES`, `sentences` the reply's sentences.
+    `is_complete` is False if the reply was too long to be read whole.
+    """
 
     values: list[float] = field(default_factory=list)
     sentences: list[SentenceComparison] = field(default_factory=list)
@@ -105,13 +109,17 @@ class ContextComparison:
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences and lines of a reply, without empty ones."""
+    """Return the sentences and lines of a text, stripped, without those that have no word."""
     found = [part.strip() for part in _SENTENCE.split(text) if part.strip()]
     return [part for part in found if WORD.search(part)]
 
 
 def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
-    """Compare a reply with its context; `request` is the user's last message."""
+    """Compare the first 12,000 characters and 60 sentences of a reply with its context.
+
+    `request` is the user's instruction: its numbers and names do not count as missing. Without
+    units every word is missing; a reply without words has no sentences.
+    """
     text = reply[:MAX_REPLY]
     found = ContextComparison(is_complete=len(text) == len(reply))
     units = passages.units
@@ -166,7 +174,7 @@ def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
 
 @dataclass(slots=True)
 class _Counts:
-    """The totals of all sentences of a reply."""
+    """The totals of all sentences of a reply, of content words, numbers and names."""
 
     content: int = 0
     shared: int = 0
@@ -188,7 +196,12 @@ class _Counts:
         lacking: Sequence[str],
         new: set[str],
     ) -> None:
-        """Count one more sentence."""
+        """Count one more sentence; the parameters are its words of each sort.
+
+        `shared` are the content words that the context has, `missing` the numbers that
+        neither context nor request has, `far` those that are elsewhere in the context,
+        `lacking` the names without a source, `new` the content words without one.
+        """
         self.content += len(content)
         self.shared += len(shared)
         self.numbers += len(numbers)
@@ -202,7 +215,10 @@ class _Counts:
 def _values(
     found: ContextComparison, counts: _Counts, passages: Passages, text: str, asked: set[str]
 ) -> list[float]:
-    """Return the features of a reply, in the order of `FEATURES`."""
+    """Return the features of a reply, in the order of `FEATURES`.
+
+    `text` is the reply and `asked` has the stems of the request's content words.
+    """
     sentences = found.sentences
     covered = [each.covered for each in sentences] or [1.0]
     near = [each.covered_unit for each in sentences] or [1.0]
@@ -241,13 +257,13 @@ def _values(
 
 
 def _nearest_unit(passages: Passages, sentence: str) -> int:
-    """Return the index of the unit closest to a sentence, or 0 if there are no units."""
+    """Return the index of the unit closest to a sentence; 0 also if there are no units."""
     close = passages.closeness(sentence)
     return max(range(len(close)), key=close.__getitem__) if close else 0
 
 
 def _names(sentence: str) -> list[str]:
-    """Return capitalised words of a sentence beyond its first word, in lower case."""
+    """Return the capitalised words of a sentence after its first word, in lower case, in order."""
     words = list(WORD.finditer(sentence))
     return [
         match.group().lower()
@@ -259,12 +275,16 @@ def _names(sentence: str) -> list[str]:
 
 
 def _has_name(name: str, rarity: dict[str, float], asked: set[str]) -> bool:
-    """Return whether a name occurs in the context or in the request."""
+    """Return whether the stem of a name is in `rarity`, the context's words, or in `asked`."""
     return stem(name) in rarity or stem(name) in asked
 
 
 def _pairs_and_run(words: Sequence[str], passages: Passages) -> tuple[float, float]:
-    """Return the share of pairs of words, and of the longest run of words, that the context has."""
+    """Return (share of the pairs of words, share of the longest run) that the context has.
+
+    The run is the longest sequence of consecutive pairs that the context has. Both are -1.0 for
+    fewer than two words.
+    """
     own = list(pairwise(words))
     if not own:
         return -1.0, -1.0

@@ -40,7 +40,10 @@ def words_of(text: str) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """Return the beginning of a word that its common English forms share."""
+    """Return a word without a common English ending: `opened` becomes `open`.
+
+    `word` is in lower case. Unchanged if fewer than three letters would remain.
+    """
     for ending in ("ing", "ed", "es", "s", "ly"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
@@ -51,7 +54,10 @@ _THOUSANDS: Final = re.compile(r"\d{1,3}(?:[,.]\d{3})+")
 
 
 def number_of(word: str) -> str:
-    """Return one spelling of a number, in digits without separators of thousands; else ""."""
+    """Return one spelling of a number: `1000` for `1,000`, `2.5` for `2,50`, `6` for `six`.
+
+    "" for words that are no number up to twelve. `word` is not empty and in lower case.
+    """
     if not word[0].isdigit():
         return str(TO_TWELVE.get(word, ""))
     if _THOUSANDS.fullmatch(word):
@@ -63,10 +69,11 @@ def number_of(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ContextUnit:
-    """A sentence, a line or a row of a context: its text, its word stems, and its header's index.
+    """A sentence, a line or a row of a context.
 
-    `words` counts the words of the text. `header` is the index of the unit with the names of the
-    columns, or -1. `numbers` are its numbers in one spelling, `vocabulary` its words unchanged.
+    `text` is its text, `stems` the stems of its content words, and `words` counts all its
+    words. `header` is the index of the unit with the names of the columns, or -1. `numbers` are
+    its numbers in one spelling, `vocabulary` its words unchanged.
     """
 
     text: str
@@ -78,7 +85,12 @@ class ContextUnit:
 
 
 class Passages:
-    """A context in units, ready to be searched. `is_complete` is False if some was not read."""
+    """A context in units (sentences, lines, rows), ready to be searched.
+
+    `pairs` are all pairs of consecutive words, `rarity` maps the stem of each content word to a
+    weight that falls with the units that have it. `is_complete` is False if there were more
+    than 60,000 characters, of which the rest was not read.
+    """
 
     def __init__(self, documents: Iterable[str]) -> None:
         self.units: list[ContextUnit] = []
@@ -95,7 +107,10 @@ class Passages:
         self.rarity = {each: math.log(1 + count / seen) for each, seen in found.items()}
 
     def _add(self, document: str) -> None:
-        """Add a document's sentences, lines and rows; rows are linked to their header."""
+        """Add a document's sentences, lines and rows; rows are linked to the first, their header.
+
+        Sentences of more than 400 characters are cut. A line that is no row ends a table.
+        """
         header = -1
         for piece in _CUT.split(document):
             if not piece or piece.isspace() or _RULE.match(piece):
@@ -112,6 +127,7 @@ class Passages:
                     self._append(piece[start : start + MAX_UNIT], -1)
 
     def _append(self, text: str, header: int) -> None:
+        """Add one unit; `header` is the index of its header's unit, or -1."""
         words = words_of(text)
         stems = frozenset(stem(word) for word in words if word not in FREQUENT)
         numbers = frozenset(number for word in words if (number := number_of(word)))
@@ -121,7 +137,11 @@ class Passages:
         )
 
     def closeness(self, query: str) -> list[float]:
-        """Return the closeness of each unit to a query: the rarity of the words they share."""
+        """Return the closeness of each unit to a query text, in the order of `units`.
+
+        It is the sum of the rarities of the content words that both have, numbers counting
+        double. A quarter of the better neighbour's closeness is added, less for long units.
+        """
         rarity = self.rarity
         wanted: dict[str, float] = {}
         for word in words_of(query):
@@ -137,10 +157,12 @@ class Passages:
         ]
 
     def closest_units(self, queries: Sequence[tuple[str, float]], words: int) -> list[str]:
-        """Return the units closest to weighted queries, up to `words` words together, in order.
+        """Return the texts of the units closest to the queries, in the context's order.
 
-        Units are chosen by the sum of their weighted closeness to all queries. Without a shared
-        word the beginning of the context is returned.
+        `queries` are (text, weight). Units are chosen by the sum of their weighted
+        closeness, together with their header, up to `words` words; the best one is cut if
+        it alone is too long. All units are returned if they are short enough. Without a
+        shared word the beginning of the context is returned.
         """
         if sum(unit.words for unit in self.units) <= words:
             return [unit.text for unit in self.units]

@@ -83,7 +83,7 @@ _SPACE: Final = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a reply, the context that was chosen for it, and the request."""
+    """A piece of a reply, the context that was chosen for it, and the question, or ""."""
 
     context: str
     request: str
@@ -93,7 +93,12 @@ class Passage:
 def assemble(
     context: Sequence[int], request: Sequence[int], reply: Sequence[int]
 ) -> tuple[list[int], int]:
-    """Return a row of word pieces and the index at which its second text begins."""
+    """Return (a row of word pieces for the encoder, the index at which its second text begins).
+
+    The row is CLS, context, SEP, request, SEP, reply, SEP; the arguments are word pieces of the
+    three texts. Context and reply are cut at their end and the request in its middle; an empty
+    request is left out with its SEP.
+    """
     asked = list(request)
     if len(asked) > REQUEST_PIECES:
         asked = [*asked[:REQUEST_HEAD], *asked[REQUEST_HEAD - REQUEST_PIECES :]]
@@ -103,7 +108,10 @@ def assemble(
 
 
 class ContextReader:
-    """Passages -> probabilities of `LABELS`. Raises KeyError or ValueError for unfit arrays."""
+    """A cross-encoder that reads passages and returns the probabilities of `LABELS`.
+
+    `cut` cuts texts into word pieces. Raises KeyError or ValueError for arrays that do not fit.
+    """
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
         inner = {name: array for name, array in state.items() if not name.startswith("head")}
@@ -129,17 +137,21 @@ class ContextReader:
 
 
 def facts_of(rules: str) -> str:
-    """Return a system message without the sentences that instruct the assistant."""
+    """Return a system message without sentences that instruct, such as `You are a waiter`.
+
+    Sentences are joined by line breaks. Instructions of 240 characters or more are kept,
+    because they may hold facts.
+    """
     parts = [part for part in _SENTENCE.split(rules) if part.strip()]
     kept = [part for part in parts if not (len(part) < 240 and _INSTRUCTS.match(part.strip()))]
     return "\n".join(kept)
 
 
 def own_document(conversation: Conversation) -> str:
-    """Return the document that the request contains beside its instruction; empty if there is none.
+    """Return the document that the request contains beside its instruction, or "".
 
-    A document is separated by an empty line and has some length. Options, formulas, code and
-    descriptions of tools are part of the question.
+    A document is separated by an empty line and has at least 20 words. Options, formulas, code
+    and descriptions of tools are part of the question.
     """
     request = conversation.request
     if "\n\n" not in request or _NO_DOCUMENT.search(request[:SEARCHED]):
@@ -149,10 +161,11 @@ def own_document(conversation: Conversation) -> str:
 
 
 def documents_of(conversation: Conversation) -> list[str]:
-    """Return the texts that a reply may rely on; empty if they hold hardly a fact.
+    """Return the texts that a reply may rely on; [] if they hold hardly a fact.
 
-    They are the operator's facts, however short, system messages without instructions, earlier
-    turns of the user, results, and the document in the request.
+    They are the operator's facts, however short, then the system messages without instructions,
+    earlier turns of the user (if they have 30 words), results, and the document in the request.
+    All but the operator's are left out if they have fewer than six content words together.
     """
     said = [turn.text for turn in conversation.earlier if turn.role == "user"]
     if sum(len(words_of(text[:SEARCHED])) for text in said) < MIN_SAID_WORDS:
@@ -165,7 +178,10 @@ def documents_of(conversation: Conversation) -> list[str]:
 
 
 def pieces_of(reply: str) -> list[str]:
-    """Return the sentences of a reply; one with few words is joined with the next one."""
+    """Return the sentences of a reply; one with fewer than six words is joined with the next one.
+
+    A short last one is joined with the one before.
+    """
     found: list[str] = []
     is_short = False
     for sentence in sentences_of(reply):
@@ -181,14 +197,20 @@ def pieces_of(reply: str) -> list[str]:
 
 
 def most_doubtful(pieces: Sequence[str], covered: Sequence[float], count: int) -> list[int]:
-    """Return the indexes of the `count` pieces that the context covers least, in order."""
+    """Return the indexes of the `count` pieces that the context covers least, in text order.
+
+    `covered` is the share of each piece's words that the context has.
+    """
     order = sorted(range(len(pieces)), key=lambda at: (covered[at], at))
     return sorted(order[:count])
 
 
 @dataclass(slots=True)
 class Judgement:
-    """The support of one reply by its context, and the sentences without support."""
+    """The support of one reply by its context, and the sentences without support.
+
+    `support` is a probability. `unsupported` is empty if the reply counts as supported.
+    """
 
     support: float
     unsupported: tuple[UnsupportedSentence, ...] = ()
@@ -198,7 +220,10 @@ class Judgement:
 
 @dataclass(slots=True)
 class SupportReading:
-    """A reply being judged: its comparison, its pieces, and the pieces that the reader reads."""
+    """A reply being judged: its comparison, its pieces, and those that the reader reads.
+
+    `chosen` are the indexes of those pieces, and `passages` what the reader gets for each.
+    """
 
     comparison: ContextComparison
     pieces: list[str]
@@ -211,7 +236,11 @@ class SupportReading:
 
 
 class Support:
-    """A judge of replies by their context. Raises KeyError or ValueError for unfit arrays."""
+    """A judge of replies by their context.
+
+    `state` has the arrays of a checkpoint with their prefixes; `cut` cuts texts into word
+    pieces. Raises KeyError or ValueError for arrays that do not fit.
+    """
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
         self._reader = ContextReader(arrays_under(state, PREFIX), cut)
@@ -220,11 +249,17 @@ class Support:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array], cut: Cutter) -> Support | None:
-        """Load the arrays of a checkpoint; None if they have no such part."""
+        """Load the arrays of a checkpoint; None if they have no trees for contexts.
+
+        Raises KeyError or ValueError for arrays that do not fit.
+        """
         return cls(state, cut) if any(name.startswith(TREES) for name in state) else None
 
     def judge(self, replies: Sequence[tuple[Conversation, str]]) -> list[Judgement | None]:
-        """Judge replies by their conversations; None for each without a context to rely on."""
+        """Judge replies by their conversations; None for each without a context to rely on.
+
+        `replies` are (conversation, reply). None also for a reply without a word.
+        """
         readings = [reading_of(conversation, reply) for conversation, reply in replies]
         known = [each for each in readings if each is not None]
         passages = [passage for each in known for passage in each.passages]
@@ -243,7 +278,10 @@ class Support:
 
 
 def reading_of(conversation: Conversation, reply: str) -> SupportReading | None:
-    """Prepare a reply to be read with its context; None without a context or a sentence."""
+    """Prepare a reply to be read with its context; None without a context or a sentence.
+
+    The field `found` of the result is still empty; `Support.judge` sets it.
+    """
     documents = documents_of(conversation)
     pieces = pieces_of(reply)
     if not documents or not pieces:
@@ -262,10 +300,11 @@ def reading_of(conversation: Conversation, reply: str) -> SupportReading | None:
 
 
 def question_beside(request: str, piece: str) -> str:
-    """Return the question to read a piece of a reply with; empty for a whole statement.
+    """Return the request's last question if the piece of a reply is short, else "".
 
-    A short reply ("Yes", "In 1998") has a meaning only with its question. Instructions ("Summarize
-    this") are no part of a claim: with them the reader judges every piece as not mentioned.
+    A short reply ("Yes", "In 1998"; up to 15 words) has a meaning only with its question.
+    Instructions ("Summarize this") are no part of a claim: with them the reader judges every
+    piece as not mentioned.
     """
     if len(words_of(piece)) > MOST_WITH_QUESTION:
         return ""
@@ -277,21 +316,28 @@ def entailment(reading: SupportReading) -> float:
     """Return the log-odds that the context entails the pieces that were read.
 
     A soft minimum: minus the logarithm of the mean odds against entailment. One doubtful piece
-    decides, and several count for more than one.
+    decides, and several count for more than one. `reading.found` must be set.
     """
     odds = [_bound_odds(log_odds(found[0])) for found in reading.found]
     return -math.log(sum(math.exp(-each) for each in odds) / len(odds))
 
 
 def _judgement(reading: SupportReading, odds: float) -> Judgement:
-    """Return the judgement of a reply whose support has these log-odds."""
+    """Return the judgement of a reply whose support has these log-odds.
+
+    Sentences without support are reported only if the support is below 0.5.
+    """
     support = probability(_bound_odds(odds))
     unsupported = _unsupported_sentences(reading) if support < DOUBTED else ()
     return Judgement(support, unsupported, reading.is_complete, reading.comparison.values)
 
 
 def _unsupported_sentences(reading: SupportReading) -> tuple[UnsupportedSentence, ...]:
-    """Return the sentences that are not supported, the most doubtful piece first."""
+    """Return the pieces that are not supported, the most doubtful one first.
+
+    The most doubtful one is always reported, further ones if P(entail) is below 0.5; at most
+    five. Their kind is `contradicted` or `missing`.
+    """
     found: list[UnsupportedSentence] = []
     order = sorted(range(len(reading.chosen)), key=lambda at: reading.found[at][0])
     for at in order:
@@ -307,7 +353,11 @@ def _unsupported_sentences(reading: SupportReading) -> tuple[UnsupportedSentence
 
 
 def _words(piece: str, comparison: ContextComparison, kind: str) -> tuple[str, ...]:
-    """Return the words of a piece that its context lacks, or that it contradicts."""
+    """Return the words of a piece that its context lacks, at most eight, each once.
+
+    For the kind `contradicted` also words whose opposite the context has and numbers from
+    elsewhere in the context. `comparison` is that of the whole reply.
+    """
     told: list[str] = []
     for sentence in comparison.sentences:
         if sentence.text in piece:
@@ -318,17 +368,17 @@ def _words(piece: str, comparison: ContextComparison, kind: str) -> tuple[str, .
 
 
 def _short_text(text: str, most: int = 300) -> str:
-    """Return a text on one line, cut to `most` characters."""
+    """Return a text on one line; one longer than `most` characters is cut and ends with " .."."""
     line = _SPACE.sub(" ", text).strip()
     return line if len(line) <= most else line[: most - 2].rstrip() + " .."
 
 
 def _coverage(piece: str, passages: Passages) -> float:
-    """Return the share of a piece's words that occur in the context."""
+    """Return the share of a piece's content words that occur in the context; 1.0 without any."""
     own = {stem(word) for word in words_of(piece) if word not in FREQUENT}
     return len(own & passages.rarity.keys()) / len(own) if own else 1.0
 
 
 def _bound_odds(odds: float) -> float:
-    """Return log-odds within `LIMIT`."""
+    """Return log-odds within +-8 (`LIMIT`)."""
     return min(max(odds, -LIMIT), LIMIT)

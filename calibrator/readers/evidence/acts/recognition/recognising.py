@@ -121,7 +121,7 @@ def read_request(instruction: str) -> RequestWishes:
 
 
 def lacks_text(instruction: str) -> bool:
-    """Return whether a request is about a text that it does not have, as `summarise the article`."""
+    """Return whether a request is about a text that it lacks, as `summarise the article`."""
     return len(instruction) <= 160 and bool(_NEEDS_TEXT.match(instruction))
 
 

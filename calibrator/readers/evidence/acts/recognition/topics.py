@@ -208,7 +208,7 @@ _HARMLESS: Final = pattern("topics", "harmless")
 
 
 def topics_in(text: str) -> set[str]:
-    """Return the topics, such as `cooking`, of which a word occurs in the first 2,000 characters."""
+    """Return the topics, such as `cooking`, of which the first 2,000 characters have a word."""
     words = content_words(text[:2_000])
     return {name for name, stems in _STEMS.items() if words & stems}
 
@@ -223,7 +223,7 @@ def topics_named(text: str) -> set[str]:
 
 
 def are_near(first: set[str], second: set[str]) -> bool:
-    """Return whether two sets of topics share one, or have related ones such as travel and weather."""
+    """Return whether two sets of topics share one, or have related ones (travel and weather)."""
     return bool(first & second) or any(first & group and second & group for group in _NEAR)
 
 
