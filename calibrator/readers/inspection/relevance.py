@@ -52,6 +52,7 @@ class Pieces:
     held: object = field(init=False, repr=False, compare=False)  # the same tables for the kernel
 
     def __post_init__(self) -> None:
+        """Check the shapes and give the tables to the kernel; `kernel` is None without one."""
         if self.table.shape[:1] != self.scale.shape or self.rarity.shape != self.scale.shape:
             raise ValueError(f"word pieces of another shape: {self.table.shape}")
         fits = self.table.dtype == np.int8 and len(self.rarity) <= MOST_PIECES
@@ -71,7 +72,7 @@ class Pieces:
         return cls(table, scale.astype(np.float32), rarity.astype(np.float32))
 
     def vectors(self, ids: Whole) -> Floats:
-        """Return the vectors of pieces, (n, D)."""
+        """Return the vectors of pieces, (n, D), for their ids (n,)."""
         found = self.table.take(ids, axis=0).astype(np.float32)
         found *= self.scale.take(ids)[:, None]
         return found
@@ -84,7 +85,11 @@ def relevance(
     answer_ids: Sequence[int],
     pieces: Pieces,
 ) -> list[float]:
-    """Return the traits of one answered question; finite for every text."""
+    """Return the 36 traits of one answered question; finite for every text.
+
+    `question_ids` and `answer_ids` are word pieces in the order of the text. 27 traits are of
+    pieces in common, four of numbers, five of scripts and words.
+    """
     return [
         *_pieces_in_common(question_ids, answer_ids, pieces),
         *_numbers(_two_ends(question), _two_ends(answer)),
@@ -95,7 +100,10 @@ def relevance(
 def _pieces_in_common(
     question_ids: Sequence[int], answer_ids: Sequence[int], pieces: Pieces
 ) -> list[float]:
-    """Return the traits from pieces and meanings that both sides share, 27 numbers."""
+    """Return the traits from pieces and meanings that both sides share, 27 numbers.
+
+    The kernel and numpy give the same numbers. Long texts are read at their two ends.
+    """
     if pieces.kernel is not None:
         found: list[float]
         found, near = pieces.kernel.relevance(pieces.held, question_ids, answer_ids)
@@ -134,7 +142,11 @@ class _PiecePart:
 
 
 class _TextSide:
-    """The word pieces that are read of a question or a reply; `ids` are distinct and ascending."""
+    """The word pieces that are read of a question or a reply.
+
+    `kept` are they in the order of the text, `ids` (n,) the distinct ones ascending, `has` (V,)
+    marks them; `rarity` (n,) and `vectors` (n, D) belong to `ids`.
+    """
 
     def __init__(self, ids: Sequence[int], pieces: Pieces) -> None:
         self.kept = _pieces_read(ids)
@@ -146,15 +158,19 @@ class _TextSide:
         self.vectors = pieces.vectors(self.ids)
 
     def part(self, ids: Sequence[int]) -> _PiecePart:
-        """Return the part of the pieces that are among `ids`."""
+        """Return the part of the distinct pieces that are among `ids`."""
         places = _mark(ids, self.pieces).take(self.ids)
         return self._part(places, self.rarity[places])
 
     def _part(self, places: NDArray[np.bool_], rarity: Floats) -> _PiecePart:
+        """Return a part from its places among the distinct pieces and its rarities."""
         return _PiecePart(places, _sum(rarity), _sum(rarity * rarity))
 
     def means(self, *parts: NDArray[np.bool_]) -> list[tuple[Floats, np.float32, bool]]:
-        """Return each part's mean vector, weighted by rarity, its length, and if it has pieces."""
+        """Return (mean vector weighted by rarity, its length, whether it has pieces) of each part.
+
+        A part is a mask of the distinct pieces, (n,).
+        """
         # Pieces outside a part weigh nothing, since adding zeros is cheaper than choosing rows.
         weights = np.where(np.stack(parts), self.rarity, np.float32(0))
         found = np.einsum("kn,nd->kd", weights, self.vectors)
@@ -165,11 +181,12 @@ class _TextSide:
 
 
 def _pieces_read(ids: Sequence[int]) -> list[int]:
-    """Return the pieces that are read, in the order of the text."""
+    """Return the first and last 160 pieces of a longer text, in the order of the text."""
     return list(ids) if len(ids) <= HEAD + TAIL else [*ids[:HEAD], *ids[-TAIL:]]
 
 
 def _sum(values: Floats) -> np.float32:
+    """Return the sum of values in single precision; 0 without values."""
     found: np.float32 = np.add.reduce(values)
     return found
 
@@ -182,11 +199,15 @@ def _mark(ids: Sequence[int], pieces: Pieces) -> NDArray[np.bool_]:
 
 
 def _two_ends(text: str) -> str:
+    """Return the first and the last 4,000 characters of a longer text, joined."""
     return text if len(text) <= 2 * _LOOK else text[:_LOOK] + text[-_LOOK:]
 
 
 def _shares(both: Floats, asked: _PiecePart, said: _PiecePart) -> list[float]:
-    """Return the shares of the reply's and of the question's rarity in common, and their cosine."""
+    """Return the shares of the reply's and of the question's rarity in common, and their cosine.
+
+    `both` are the rarities of the shared pieces.
+    """
     shared = float(_sum(both))
     return [
         shared / max(1e-6, float(said.total)),
@@ -196,10 +217,10 @@ def _shares(both: Floats, asked: _PiecePart, said: _PiecePart) -> list[float]:
 
 
 def _strongest_shared(both: Floats, said: Floats) -> list[float]:
-    """Return four rarities in common.
+    """Return four rarities in common, from those of the shared and the reply's pieces.
 
-    These are the rarest shared piece, the sum of the three rarest, the log of one plus the number
-    of shared pieces, and the reply's rarest piece.
+    These are the rarest shared piece, the sum of the three rarest, the log of one plus the
+    number of shared pieces, and the reply's rarest piece.
     """
     ordered = np.sort(both)
     return [
@@ -219,7 +240,9 @@ def _meaning_traits(
 ) -> list[float]:
     """Return five cosines of means and five comparisons of single pieces.
 
-    Two of the cosines are with the pieces of the reply that the question does not have.
+    `of_asked` are masks of the question's pieces and of its end's, `end_said` is that of the
+    reply's end. Two of the cosines are with the pieces of the reply that the question does not
+    have. Zeros if a side has no pieces.
     """
     if not len(asked.ids) or not len(said.ids):
         return [0.0] * 10
@@ -236,10 +259,11 @@ def _meaning_traits(
 
 
 def _compare_rarest(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
-    """Return how near the rarest pieces of each side come to those of the other.
+    """Return five numbers: how near the rarest pieces of each side are to the other's.
 
-    These are the means over both sides' nearest cosines, weighted by rarity, the largest cosine of
-    different pieces and the mean of the three largest, and the mean of the reply's lower half.
+    These are the means over both sides' nearest cosines, weighted by rarity, the largest cosine
+    of different pieces and the mean of the three largest, and the mean of the reply's lower
+    half.
     """
     first, second = _rarest_pieces(asked, pieces), _rarest_pieces(said, pieces)
     alike = pieces.vectors(first) @ pieces.vectors(second).T  # (n, m)
@@ -258,7 +282,7 @@ def _compare_rarest(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
 def _compared_by_kernel(
     question_ids: Sequence[int], answer_ids: Sequence[int], pieces: Pieces
 ) -> list[float]:
-    """Return the same bits as `_compare_rarest`; the kernel does everything but the products."""
+    """Return the same bits as `_compare_rarest`; the kernel does all but the products."""
     kernel, held = pieces.kernel, pieces.held
     assert kernel is not None
     sides = [kernel.rarest(held, ids) for ids in (question_ids, answer_ids)]
@@ -271,18 +295,22 @@ def _compared_by_kernel(
 
 
 def _rarest_pieces(ids: Whole, pieces: Pieces) -> Whole:
-    """Return the rarest of distinct pieces, the rarest first."""
+    """Return the 24 rarest of distinct pieces, the rarest first."""
     return ids[np.argsort(-pieces.rarity.take(ids), kind="stable")[:STRONGEST]]
 
 
 def _cosine(asked: tuple[Floats, np.float32, bool], said: tuple[Floats, np.float32, bool]) -> float:
+    """Return the cosine of two results of `_TextSide.means`; 0.0 if a part has no pieces."""
     if not asked[2] or not said[2]:
         return 0.0
     return float(asked[0] @ said[0]) / max(1e-6, float(asked[1] * said[1]))
 
 
 def _copied_share(asked: Sequence[int], said: Sequence[int]) -> float:
-    """Return the share of the reply's runs of pieces that the question holds too."""
+    """Return the share of the reply's runs of four pieces that the question has too.
+
+    0.0 if a text has fewer than four pieces.
+    """
     if len(said) < COPY or len(asked) < COPY:
         return 0.0
     held = set(_runs(asked))
@@ -290,15 +318,16 @@ def _copied_share(asked: Sequence[int], said: Sequence[int]) -> float:
 
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Return an iterator over all runs of four consecutive pieces."""
     return zip(*(ids[place:] for place in range(COPY)), strict=False)
 
 
 def _numbers(question: str, answer: str) -> list[float]:
     """Return four traits of the numbers in both texts.
 
-    These are the share of the question's numbers that the reply uses (-1 for none), the share of
-    the reply's that the question has, the log of one plus the shared long ones, and the share of
-    the question's long ones that are missing.
+    These are the share of the question's numbers that the reply uses (-1 for none), the share
+    of the reply's that the question has, the log of one plus the shared long ones (two digits
+    or more), and the share of the question's long ones that are missing.
     """
     asked, said = _numbers_in(question), _numbers_in(answer)
     both = asked & said
@@ -312,14 +341,15 @@ def _numbers(question: str, answer: str) -> list[float]:
 
 
 def _numbers_in(text: str) -> set[str]:
+    """Return the numbers of a text, as written but without a minus sign."""
     return {each.removeprefix("-") for each in reading_of(text).numbers}
 
 
 def _scripts(question: str, answer: str) -> list[float]:
     """Return five traits of the letters and words in both texts.
 
-    These are the shares of letters beyond ASCII in question and reply, their difference, and the
-    shares of the reply's and of the question's beginnings of words that both have.
+    These are the shares of letters beyond ASCII in question and reply, their difference, and
+    the shares of the reply's and of the question's beginnings of words that both have.
     """
     shares = [beyond_ascii(text) / max(1, len(text)) for text in (question, answer)]
     asked, said, both = _beginnings(reading_of(question), reading_of(answer))
@@ -333,7 +363,7 @@ def _scripts(question: str, answer: str) -> list[float]:
 
 
 def _beginnings(question: PreparedText, answer: PreparedText) -> tuple[int, int, int]:
-    """Return the number of beginnings of words in each text and in both."""
+    """Return the numbers of distinct beginnings of words: (question's, reply's, both's)."""
     if question.kernel is not None and (kernel := answer.kernel) is not None:
         found: tuple[int, int, int] = kernel.beginnings(question.lower, answer.lower)
         return found

@@ -67,11 +67,16 @@ _LETTER = compile_sought(r"\b[A-J]\b\W*$|answer is \(?[A-J]\b", parts=("answer i
 
 
 def _is_yes_or_no(asked: PreparedText) -> bool:
+    """Return whether the question can be answered with yes or no: `Is it raining?`."""
     return _YES_OR_NO.match(asked.text) is not None or _asks_on(asked)
 
 
 def _asks_on(asked: PreparedText) -> bool:
-    """Return whether `_ASKS_ON` matches anywhere; it can only match between two stops."""
+    """Return whether a later sentence asks for yes or no: `It is late. Do we stop?`.
+
+    This is where `_ASKS_ON` matches; it can only match between two full stops, which keeps the
+    search linear.
+    """
     if "?" not in asked.text or not _ASKS_ON.may_be_in(asked):
         return False
     end = asked.text.rfind("?")
@@ -84,14 +89,17 @@ def _asks_on(asked: PreparedText) -> bool:
 
 
 def _asks_sum(asked: PreparedText) -> bool:
+    """Return whether the question has a dollar sign or a word such as `calculate`."""
     return "$" in asked.text or _SUM.is_in(asked)
 
 
 def _lists_options(asked: PreparedText) -> bool:
+    """Return whether a line of the question begins an option, such as `B) Paris`."""
     return asked.may_list_options and any(True for _ in at_lines(_OPTION, asked.text))
 
 
 def _has_chinese(reading: PreparedText) -> bool:
+    """Return whether a text has a Chinese character."""
     return not reading.text.isascii() and _CHINESE.search(reading.text) is not None
 
 
@@ -104,18 +112,22 @@ def _at_word(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _is_word(character: str) -> bool:
+    """Return whether a character is a letter, a digit or an underscore."""
     return character.isalnum() or character == "_"
 
 
 def _is_person(said: PreparedText) -> bool:
+    """Return whether a text has a name of two capitalised words, such as `Ada Lovelace`."""
     return _TWO_CAPITALS.may_be_in(said.text) and _at_word(_PERSON, said.text)
 
 
 def _is_year(said: PreparedText) -> bool:
+    """Return whether a text has a year from 1000 to 2099."""
     return _FOUR_DIGITS.may_be_in(said.text) and _at_word(_YEAR, said.text)
 
 
 def _is_amount(said: PreparedText) -> bool:
+    """Return whether a text has a number with a unit or a currency: `5 km`, `$3`."""
     if not said.digits:
         return False
     has_unit = _DIGIT_AND_UNIT.may_be_in(said.text) and _AMOUNT.search(said.text)
@@ -123,7 +135,7 @@ def _is_amount(said: PreparedText) -> bool:
 
 
 def _is_letter(said: PreparedText) -> bool:
-    """Return whether a single letter, A to J, ends or begins the text or is called the answer."""
+    """Return whether a letter A to J ends or begins the text or is called the answer: `(B)`."""
     if said.is_odd or "answer is" in said.lower:
         is_said = _LETTER.is_in(said)
     else:
@@ -136,7 +148,7 @@ def _is_letter(said: PreparedText) -> bool:
 
 
 def _is_call(said: PreparedText) -> bool:
-    """Return whether a name precedes a bracket with a sign of equality in it."""
+    """Return whether a text has a call with a named argument, such as `find(name="x")`."""
     text, at = said.text, said.text.find("(")
     while at >= 0:
         equals, close = text.find("=", at), text.find(")", at)
@@ -155,7 +167,7 @@ _SUM = compile_sought(
 
 
 class _Tests:
-    """Patterns and other tests of a text, one number each (0 or 1)."""
+    """Tests of a text: patterns, which are searched for together, and functions."""
 
     def __init__(self, *tests: SoughtPattern | Callable[[PreparedText], bool]) -> None:
         self.patterns = [test for test in tests if isinstance(test, SoughtPattern)]
@@ -163,7 +175,7 @@ class _Tests:
         self._tests = [None if isinstance(test, SoughtPattern) else test for test in tests]
 
     def run(self, reading: PreparedText) -> list[float]:
-        """Return the results of all tests on a text, in order."""
+        """Return the results of all tests on a text in their order, each 0.0 or 1.0."""
         found = iter(self._several.are_in(reading))
         return [float(next(found) if test is None else test(reading)) for test in self._tests]
 
@@ -220,10 +232,15 @@ _SAID = _Tests(
 
 
 def wanted_kinds(question: str, answer: str) -> list[float]:
-    """Return the kinds that the question asks for and the reply has, one number each (0 or 1)."""
+    """Return what the question asks for (14 numbers) and what the reply has (14), each 0 or 1.
+
+    A question may ask for a person, a date or an explanation; a reply may have a name, a year
+    or code. The first and last 1,500 characters of each text are read.
+    """
     asked, said = reading_of(_two_ends(question)), reading_of(_two_ends(answer))
     return [*_ASKED.run(asked), *_SAID.run(said)]
 
 
 def _two_ends(text: str) -> str:
+    """Return the first and the last 1,500 characters of a longer text, joined."""
     return text if len(text) <= 2 * _LOOK else text[:_LOOK] + text[-_LOOK:]

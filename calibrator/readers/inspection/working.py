@@ -52,7 +52,11 @@ _PIECE = re.compile(r"[a-z]{3,}|\d+(?:\.\d+)?")
 
 
 def working_traits(question: str, answer: str) -> list[float]:
-    """Return the traits of one reply; finite for every text, 0 where a check does not apply."""
+    """Return the 41 traits of one reply; finite for every text.
+
+    They are 0 where a check does not apply. The first and last 4,000 characters of a reply are
+    read.
+    """
     half = MAX_CHARACTERS // 2
     text = answer if len(answer) <= MAX_CHARACTERS else answer[:half] + answer[-half:]
     return [
@@ -65,9 +69,9 @@ def working_traits(question: str, answer: str) -> list[float]:
 
 
 def sums_in(text: str) -> Iterator[tuple[float, float]]:
-    """Yield the value and the stated result of each readable sum.
+    """Yield (value, stated result) of each readable sum: (12.0, 13.0) for `3 * 4 = 13`.
 
-    At most 4 * `MAX_SUMS` results are looked at.
+    A result in percent is divided by 100. At most 4 * `MAX_SUMS` results are looked at.
     """
     for count, found in enumerate(RESULT.pattern.finditer(text)):
         if count == 4 * MAX_SUMS:
@@ -78,7 +82,11 @@ def sums_in(text: str) -> Iterator[tuple[float, float]]:
 
 
 def value_of(left: str) -> float | None:
-    """Return the value of the sum at the end of a text, or None where there is no readable one."""
+    """Return the value of the sum at the end of a text, or None if there is no readable one.
+
+    `left` is the text before an equals sign, such as `So it costs 3 * 4`. A number alone is no
+    sum. None also for a division by zero.
+    """
     begin = 0
     for found in _BEGIN.finditer(left):
         begin = found.end()
@@ -93,7 +101,11 @@ def value_of(left: str) -> float | None:
 
 
 def _tokens(text: str) -> list[float | str] | None:
-    """Return numbers and signs without units and without words before the first number, or None."""
+    """Return the numbers and signs of a text as floats and strings, or None for other text.
+
+    Units, currencies and words before the first number are left out; `20%` is 0.2. None if two
+    numbers stand side by side, or for an unknown sign.
+    """
     found: list[float | str] = []
     for each in _TOKEN.finditer(text):
         kind, written = each.lastgroup, each[0]
@@ -134,13 +146,14 @@ def number(written: str) -> float:
 
 
 def is_close(value: float, stated: float) -> bool:
-    """Return whether a stated result is the value, up to rounding or a percentage."""
+    """Return whether a stated result is the value, up to its sign, rounding or a percentage."""
     value, stated = abs(value), abs(stated)  # a leading dash may be a bullet
     apart = min(abs(value - stated), abs(value * 100 - stated))
     return apart <= max(0.006, abs(stated) / CLOSE) or round(value) == stated
 
 
 def _sum(tokens: list[float | str], at: int) -> tuple[float, int]:
+    """Evaluate a sum from the token `at`, and return (value, next position)."""
     total, at = _product(tokens, at)
     while at < len(tokens) and tokens[at] in ("+", "-"):
         value, end = _product(tokens, at + 1)
@@ -150,7 +163,10 @@ def _sum(tokens: list[float | str], at: int) -> tuple[float, int]:
 
 
 def _product(tokens: list[float | str], at: int) -> tuple[float, int]:
-    """Evaluate factors from the token `at`, and return the value and the next position."""
+    """Evaluate factors from the token `at`, and return (value, next position).
+
+    Raises ZeroDivisionError for a division by zero.
+    """
     total, at = _power(tokens, at)
     while at < len(tokens) and tokens[at] in ("*", "/", "("):
         is_implied = tokens[at] == "("
@@ -161,7 +177,10 @@ def _product(tokens: list[float | str], at: int) -> tuple[float, int]:
 
 
 def _power(tokens: list[float | str], at: int) -> tuple[float, int]:
-    """Evaluate a power, and return the value and the next position."""
+    """Evaluate a power, and return (value, next position).
+
+    Raises ValueError for an exponent above 30 and for a root of a negative number.
+    """
     base, at = _atom(tokens, at)
     if at < len(tokens) and tokens[at] == "^":
         exponent, at = _atom(tokens, at + 1)
@@ -172,7 +191,10 @@ def _power(tokens: list[float | str], at: int) -> tuple[float, int]:
 
 
 def _atom(tokens: list[float | str], at: int) -> tuple[float, int]:
-    """Evaluate a number or a bracket, and return the value and the next position."""
+    """Evaluate a number, a minus sign or a bracket, and return (value, next position).
+
+    Raises ValueError or IndexError if there is none at `at`.
+    """
     token = tokens[at]
     if isinstance(token, float):
         return token, at + 1
@@ -188,10 +210,10 @@ def _atom(tokens: list[float | str], at: int) -> tuple[float, int]:
 
 
 def _sums(text: str) -> list[float]:
-    """Return four traits of the sums.
+    """Return four traits of the sums that a reply states, such as `3 * 4 = 12`.
 
     These are the logs of one plus the right and the wrong ones, the share of wrong ones, and
-    whether the last is wrong.
+    whether the last is wrong (0 or 1); zeros without a readable sum.
     """
     if not RESULT.may_be_in(reading_of(text)):
         return [0.0] * 4
@@ -206,7 +228,10 @@ def _sums(text: str) -> list[float]:
 
 
 def _last_number(question: str, text: str) -> list[float]:
-    """Return 11 traits of the last number: whether and where it occurs before."""
+    """Return 11 traits of the reply's last number: whether and where it occurs before.
+
+    The first is 1 if there is a number at all; without one all are 0.
+    """
     found = _numbers_in(text)
     if not found:
         return [0.0] * 11
@@ -252,7 +277,9 @@ def _numbers_in(text: str) -> list[re.Match[str]]:
 def _last_option(question: str, text: str) -> list[float]:
     """Return 14 traits of the final option: how much of it the working has.
 
-    Words, numbers and letter of the option are compared with those of the best other option.
+    The first two say whether the question has options and the reply chooses one of them; the
+    others are 0 if not. Words, numbers and letter of the option are compared with those of the
+    best other option.
     """
     options = options_of(question)
     if not options:
@@ -287,10 +314,11 @@ def _last_option(question: str, text: str) -> list[float]:
 
 
 def _option_support(options: dict[str, str], reason: str) -> dict[str, float]:
-    """Return the share of each option's words and numbers that the reason holds.
+    """Return, by option letter, the share of its words and numbers that the reason has.
 
-    Words that many options share weigh less. Sums are exact (`fsum`), because the order of the
-    parts follows their hashes, which differ between processes.
+    `reason` is a part of the working. Words that many options share weigh less. Sums are exact
+    (`fsum`), because the order of the parts follows their hashes, which differ between
+    processes.
     """
     parts = {letter: set(_PIECE.findall(text.lower())) for letter, text in options.items()}
     held: dict[str, int] = {}
@@ -306,13 +334,18 @@ def _option_support(options: dict[str, str], reason: str) -> dict[str, float]:
 
 
 def _support_and_lead(support: dict[str, float], letter: str) -> tuple[float, float]:
-    """Return the support of a letter, and its lead over the best of the others."""
+    """Return (support of a letter, its lead over the best of the others)."""
     others = [value for each, value in support.items() if each != letter]
     return support[letter], support[letter] - max(others)
 
 
 def _opposites(text: str) -> list[float]:
-    """Return whether a sentence occurs with and without its negation, and if yes becomes no."""
+    """Return two traits, each 0 or 1, of a reply that contradicts itself.
+
+    The first is 1 if a sentence occurs with and without its negation (`It is even`, `It is not
+    even`), the second if the reply begins with yes and concludes with no, or with another such
+    pair.
+    """
     reading = reading_of(text)
     sentences = _SENTENCE.split(reading.lower)[:200] if _NOT.may_be_in(reading) else []
     negated = {each for each in sentences if _NOT.pattern.search(each)}
@@ -330,12 +363,16 @@ def _opposites(text: str) -> list[float]:
 
 
 def _without_negations(sentence: str) -> str:
-    """Return a sentence's words and numbers without negations."""
+    """Return a sentence's words (three letters or more) and numbers without negations."""
     return " ".join(_PIECE.findall(_NOT.pattern.sub(" ", sentence)))
 
 
 def _ending_traits(text: str) -> list[float]:
-    """Return traits of a missing end: open brackets, quotes and fences, a word without a stop."""
+    """Return ten traits of a missing end.
+
+    These are open brackets, quotes and fences (differences or remainders), the kind of the last
+    character, and the blanks among the last twelve.
+    """
     bare = text.rstrip()
     last = bare[-1:]
     return [

@@ -69,12 +69,13 @@ _COMMON: Final = frozenset(_FREQUENT.split())
 
 @dataclass(frozen=True, slots=True)
 class FinalAnswer:
-    """The final answer of a reply.
+    """The final answer of a reply, for example `FinalAnswer("option", "B")`.
 
     `value` is canonical: two replies with the same kind and value agree. For `words` it is the
-    sorted words that the question does not have. `number` is the value of a number. The `words` of
-    calls are their parts. Calls with an empty value mean that the reply calls none of the functions
-    that its question offers.
+    sorted words that the question does not have, for `claim` yes, no, true or false. `number`
+    is the value of a number, or None. `words` are the stems of the reply's words that the
+    question does not have; those of calls are their parts. Calls with an empty value mean that
+    the reply calls none of the functions that its question offers.
     """
 
     kind: Kind
@@ -87,7 +88,12 @@ NOTHING: Final = FinalAnswer("none")
 
 
 def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> FinalAnswer:
-    """Return the final answer of a reply to this question; `NOTHING` where there is none."""
+    """Return the final answer of a reply to this question; `NOTHING` for an unreadable call.
+
+    Tried in this order: calls (in the message of `tool_use` or in writing), the option, a
+    stated answer (`The answer is 5`), yes or no, the last number, and a short reply's words. A
+    long reply without any has the kind `none`, with its words.
+    """
     if tool_use is not None and tool_use.has_calls:
         return _of_calls(calls_of_message(tool_use.message))
     text, asked = reply[-LOOK:].strip(), question[-QUESTION_LOOK:]
@@ -111,6 +117,7 @@ def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> 
 
 
 def _of_calls(calls: Sequence[CanonicalCall]) -> FinalAnswer:
+    """Return the final answer that consists of calls; its value is empty for []."""
     parts = frozenset(part for call in calls for part in call.parts())
     return FinalAnswer("calls", "; ".join(map(str, calls)), words=parts)
 
@@ -123,6 +130,7 @@ def new_words(question: str, reply: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
+    """Return the first six letters of a word; a number is returned whole."""
     return word if word[0].isdigit() else word[:6]
 
 
@@ -130,7 +138,11 @@ def _stem(word: str) -> str:
 
 
 def _option(question: str, text: str) -> str | None:
-    """Return the letter of the option that a reply chooses; None if the question offers none."""
+    """Return the letter (A to J) of the option that a reply chooses, or None.
+
+    None if the question offers fewer than two options or the reply chooses none of them. Forms
+    are `The answer is B`, `(B)`, `B. Paris`, or the option's text in the last line.
+    """
     offered = set(options_of(question)) or set(_INLINE_OPTIONS.findall(question))
     if len(offered) < 2:
         return None
@@ -147,9 +159,10 @@ def _option(question: str, text: str) -> str | None:
 
 
 def _option_by_text(options: Mapping[str, str], text: str) -> str | None:
-    """Return the option whose text is in the reply's last line, or None.
+    """Return the letter of the option whose text is in the reply's last line, or None.
 
-    Of several such options the longest counts, if its text has those of all others in it.
+    Of several such options the longest counts, if its text has those of all others in it;
+    otherwise None.
     """
     last = _flat_words(text.rsplit("\n", 1)[-1])
     same = [
@@ -167,6 +180,7 @@ def _option_by_text(options: Mapping[str, str], text: str) -> str | None:
 
 
 def _flat_words(text: str) -> str:
+    """Return the words of a text in lower case, joined by single blanks."""
     return " ".join(_WORD.findall(text.lower()))
 
 
@@ -174,10 +188,10 @@ def _flat_words(text: str) -> str:
 
 
 def _stated_answer(text: str) -> str | None:
-    """Return the answer that the reply states, or None.
+    r"""Return the answer that the reply states, or None.
 
-    It may be in a box, a field of JSON, or a sentence. The first of these forms that occurs counts,
-    and of several the last one.
+    It may be in a box (`\boxed{5}`), a field of JSON (`"answer": 5`), or a sentence (`The
+    answer is 5`). The first of these forms that occurs counts, and of several the last one.
     """
     box = None
     for box in _BOXED.finditer(text):  # noqa: B007  # the last one is used
@@ -194,6 +208,7 @@ def _stated_answer(text: str) -> str | None:
 
 
 def _text_in_braces(text: str, start: int) -> str:
+    """Return the text from `start` to the closing brace, at most 400 characters."""
     depth = 1
     for at in range(start, min(len(text), start + 400)):
         depth += (text[at] == "{") - (text[at] == "}")
@@ -203,6 +218,7 @@ def _text_in_braces(text: str, start: int) -> str:
 
 
 def _unquote(text: str) -> str:
+    """Return a text without quotes: the string that it writes in JSON, or the stripped text."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -211,7 +227,11 @@ def _unquote(text: str) -> str:
 
 
 def _of_statement(question: str, stated: str, words: frozenset[str]) -> FinalAnswer | None:
-    """Return a stated answer as a number, a claim, a formula or words; None if it is empty."""
+    """Return a stated answer as a number, a claim, a formula or words; None if it is empty.
+
+    `stated` is that answer; `words` are the new words of the whole reply, which the result
+    gets. None also for a statement of more than 30 words.
+    """
     plain = plain_formula(stated)
     if (value := number_of(plain)) is not None:
         return FinalAnswer("number", f"{value:.10g}", value, words)
@@ -245,19 +265,21 @@ _BARE_CLAIM = re.compile(r"^\W*(yes|no|true|false)\b", re.IGNORECASE)
 
 
 def _last_number(text: str) -> float | None:
+    """Return the last number in the last 800 characters, or None."""
     found = NUMBER.findall(text[-800:])
     return value_of(found[-1]) if found else None
 
 
 def _only_number(text: str) -> float | None:
+    """Return the number of a text that has exactly one, else None."""
     found = NUMBER.findall(text)
     return value_of(found[0]) if len(found) == 1 else None
 
 
 def _claim(text: str) -> str | None:
-    """Return yes, no, true or false from a reply's beginning, else the last one at its end.
+    """Return `yes`, `no`, `true` or `false` from a reply's beginning, else the last one at its end.
 
-    None where there is none.
+    None if the first word and the last 300 characters have none.
     """
     first = _BARE_CLAIM.match(text)
     if first is not None:

@@ -27,7 +27,10 @@ _LIKE_A_CALL = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class CanonicalCall:
-    """A call with its name and arguments in canonical form; calls that do the same are equal."""
+    """A call with its name and arguments in canonical form; calls that do the same are equal.
+
+    `arguments` are pairs of name and value, sorted. `str` gives `name(a=1,b=x)`.
+    """
 
     name: str
     arguments: tuple[tuple[str, str], ...]
@@ -36,12 +39,15 @@ class CanonicalCall:
         return f"{self.name}({','.join(f'{name}={value}' for name, value in self.arguments)})"
 
     def parts(self) -> set[str]:
-        """Return its name, and each argument with its value."""
+        """Return the set of its name and of each argument with its value: `name.a=1`."""
         return {self.name} | {f"{self.name}.{name}={value}" for name, value in self.arguments}
 
 
 def calls_of_message(message: Mapping[str, Any]) -> list[CanonicalCall]:
-    """Return the calls of an assistant's message, sorted."""
+    """Return the calls of an assistant's message in OpenAI's form, sorted; [] without any.
+
+    Entries of unknown form are skipped.
+    """
     found = []
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
@@ -55,9 +61,10 @@ def calls_of_message(message: Mapping[str, Any]) -> list[CanonicalCall]:
 
 
 def calls_in_text(text: str) -> list[CanonicalCall] | None:
-    """Return the sorted calls of a reply that consists of calls, or None.
+    """Return the sorted calls of a reply that consists of calls, or None for another text.
 
-    The forms are `[name(a=1)]` and `[{"name": "{..}"}]`.
+    The forms are `[name(a=1)]`, `name(a=1)` and `[{"name": "f", "arguments": {..}}]`, in a
+    fence or not.
     """
     bare = _plain_text(text).removeprefix("```json").removeprefix("```python").strip("`\n ")
     if bare.startswith(("[{", "{")):
@@ -73,17 +80,20 @@ def offers_functions(question: str) -> bool:
 
 
 def is_like_a_call(text: str) -> bool:
-    """Return whether a reply may be a call in an unreadable form."""
+    """Return whether a reply may be a call in an unreadable form, such as `f(a=`."""
     return _LIKE_A_CALL.search(_plain_text(text)) is not None
 
 
 def _plain_text(text: str) -> str:
-    r"""Return the text without Markdown's backslashes in names: `find\_nearest`."""
+    r"""Return the text, stripped, without Markdown's backslashes in names: `find\_nearest`."""
     return text.replace("\\_", "_").strip()
 
 
 def _calls_of_json(text: str) -> list[CanonicalCall] | None:
-    """Return the calls that a text writes as JSON; None if it is none."""
+    """Return the sorted calls that a text writes as JSON; None if it has another content.
+
+    A call is `{"name": .., "arguments": ..}` or `{"f": {..}}`.
+    """
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -102,11 +112,16 @@ def _calls_of_json(text: str) -> list[CanonicalCall] | None:
 
 
 def _are_arguments(value: Any) -> bool:
+    """Return whether a value is a dict, or the JSON text of one."""
     return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
 
 
 def _calls_of_python(text: str) -> list[CanonicalCall] | None:
-    """Return the calls that a text writes as Python with literal arguments; None if it is none."""
+    """Return the sorted calls that a text writes as Python; None if it is something else.
+
+    Arguments must be literals. Positional ones are named `0`, `1` ..; a single dict is taken
+    for the named arguments.
+    """
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -126,7 +141,10 @@ def _calls_of_python(text: str) -> list[CanonicalCall] | None:
 
 
 def _call(name: Any, arguments: Any) -> CanonicalCall:
-    """Bring a call's name and arguments into canonical form."""
+    """Return a call with its name and arguments in canonical form.
+
+    `arguments` may be a dict, its JSON text, or anything else, which becomes the argument "".
+    """
     given = arguments
     if isinstance(arguments, str):
         try:
@@ -140,7 +158,10 @@ def _call(name: Any, arguments: Any) -> CanonicalCall:
 
 
 def _canonical(value: Any, depth: int) -> str:
-    """Return a value as text that is equal for equal values, whatever their order and spelling."""
+    """Return a value as text that is equal for equal values, whatever their order and spelling.
+
+    `depth` counts nested values; beyond 12 the text is `...`.
+    """
     if depth > MAX_DEPTH:
         return "..."
     if isinstance(value, Mapping):

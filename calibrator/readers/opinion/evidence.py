@@ -34,10 +34,11 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 class AnswerComparison:
     """The outcome and the similarity of two replies.
 
-    `shared` is the Jaccard index of their words that the question does not have. `contained` is the
-    share of the smaller set of words that is in the other too. Both are 0 where a set is empty.
-    `nearness` of two numbers is 1 for equal ones and falls to 0, and is 0 where there are no
-    numbers.
+    `outcome` is `agree`, `differ`, or `untold` if the final answers cannot be compared.
+    `shared` is the Jaccard index of their words that the question does not have. `contained` is
+    the share of the smaller set of words that is in the other too. Both are 0 where a set is
+    empty. `nearness` of two numbers is 1 for equal ones and falls to 0, and is 0 where there
+    are no numbers.
     """
 
     outcome: Outcome
@@ -57,7 +58,7 @@ def compare(one: FinalAnswer, other: FinalAnswer) -> AnswerComparison:
 
 
 def _outcome(one: FinalAnswer, other: FinalAnswer, contained: float, nearness: float) -> Outcome:
-    """Return whether two final answers agree or differ, or that this cannot be told."""
+    """Return `agree`, `differ`, or `untold` if the final answers cannot be compared."""
     if "none" in (one.kind, other.kind):
         return "agree" if _stands_in(one, other) or _stands_in(other, one) else "untold"
     if one.kind == other.kind and one.value == other.value:
@@ -78,13 +79,19 @@ def _outcome(one: FinalAnswer, other: FinalAnswer, contained: float, nearness: f
 
 
 def _stands_in(one: FinalAnswer, other: FinalAnswer) -> bool:
-    """Return whether a long reply has all words of a short answer."""
+    """Return whether a long reply (`other`, without a final answer) has all words of a short one.
+
+    `one` must be an answer of at most six words; otherwise False.
+    """
     is_short = one.kind == "words" and 0 < len(one.words) <= FEW_WORDS
     return is_short and other.kind == "none" and one.words <= other.words
 
 
 def _nearness(one: FinalAnswer, other: FinalAnswer) -> float:
-    """Return 1 for equal or equally rounded numbers, falling to 0; 0 without two numbers."""
+    """Return 1 for equal or equally rounded numbers, falling to 0; 0 without two numbers.
+
+    Whole numbers are only near 1 if they are equal.
+    """
     if one.number is None or other.number is None:
         return 0.0
     gap, size = abs(one.number - other.number), max(abs(one.number), abs(other.number))
@@ -97,10 +104,10 @@ def _nearness(one: FinalAnswer, other: FinalAnswer) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """One other reply, for a comparison.
+    """One other reply to a question, for a comparison.
 
-    It has its final answer, its model's ability (`NO_NAME` for an unknown model), the length of its
-    text, and whether the same model gave the reply in question.
+    It has its final answer, its model's ability (`NO_NAME` for an unknown model), the length of
+    its text, and whether the same model gave the reply in question.
     """
 
     answer: FinalAnswer
@@ -126,15 +133,16 @@ class Opinions:
     comparisons: tuple[AnswerComparison, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        """Set `comparisons`."""
         found = tuple(compare(self.answer, each.answer) for each in self.others[:MAX_OTHERS])
         object.__setattr__(self, "comparisons", found)
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcome of the comparison with each of the others, in their order."""
+        """Return the outcomes of the comparison with each of the others, in their order."""
         return [each.outcome for each in self.comparisons]
 
     def can_be_told(self) -> bool:
-        """Return whether it has a final answer and agrees with or differs from some other reply."""
+        """Return whether it has a final answer and agrees with or differs from another reply."""
         return self.answer.kind != "none" and any(each != "untold" for each in self.outcomes())
 
 
@@ -192,12 +200,15 @@ def plain_evidence(reply: Opinions) -> list[float]:
 
 
 def _best_ability(others: Sequence[Opinion]) -> float:
-    """Return the ability of the ablest model; -4, far below all, without others."""
+    """Return the ability of the ablest model; -4, far below all, if there are no others."""
     return max((other.ability for other in others), default=-4.0)
 
 
 def _similarities(found: Sequence[AnswerComparison]) -> list[float]:
-    """Return means and maxima of the words in common, and the largest nearness of numbers."""
+    """Return five numbers: mean and maximum of `shared`, of `contained`, and the largest nearness.
+
+    `found` must not be empty.
+    """
     count = len(found)
     return [
         sum(each.shared for each in found) / count,
@@ -209,7 +220,7 @@ def _similarities(found: Sequence[AnswerComparison]) -> list[float]:
 
 
 def _largest_group(others: Sequence[Opinion]) -> list[Opinion]:
-    """Return the largest group of others that agree with one of them."""
+    """Return the largest group of others that agree with one of them; [] without others."""
     groups = [
         [other for other in others if compare(one.answer, other.answer).outcome == "agree"]
         for one in others

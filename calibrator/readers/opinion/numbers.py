@@ -31,9 +31,9 @@ def plain_formula(text: str) -> str:
 
 
 def number_of(text: str) -> float | None:
-    """Return the value of a text that is only a number, or None: `1,200`, `$12`, `3/4`, `20%`.
+    """Return the value of a text that is only a number (`1,200`, `$12`, `3/4`, `20%`), or None.
 
-    A percent sign is ignored.
+    A percent sign is ignored: 20.0. None also for a division by zero.
     """
     bare = plain_formula(text).strip("$\u20ac\u00a3").rstrip("%")
     found = _FRACTION.match(bare)
@@ -46,6 +46,7 @@ def number_of(text: str) -> float | None:
 
 
 def _quotient(above: str, below: str, negative: bool = False) -> float | None:
+    """Return the quotient of two numbers as text, or None for zero below or unreadable digits."""
     try:
         value = float(above) / float(below)
     except (ValueError, ZeroDivisionError):
@@ -54,5 +55,5 @@ def _quotient(above: str, below: str, negative: bool = False) -> float | None:
 
 
 def value_of(text: str) -> float:
-    """Return the value of a match of `NUMBER`."""
+    """Return the value of a text that `NUMBER` matched; only its first 40 characters count."""
     return float(text.replace(",", "").replace("\u2212", "-")[:40])

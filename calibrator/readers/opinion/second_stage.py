@@ -59,7 +59,7 @@ READ: Final = b"differ never up, agree never down; calls by their parts, or none
 class OpinionReader:
     """A second stage with the models that it needs.
 
-    `numbers` are the forest's numbers of models, by their names in lower case.
+    `numbers` maps the names of models in lower case to their rows in the forest.
     """
 
     stage: SecondStage
@@ -71,7 +71,8 @@ class OpinionReader:
     def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
         """Return the scores, changed by the second stage for items that have other replies.
 
-        A changed score has the old confidence as `alone`, and the outcomes as `compared`.
+        Scores of items without `others` are returned unchanged. A changed score has the old
+        confidence as `alone`, and the outcomes as `compared`.
         """
         found = list(scores)
         asked = [at for at, item in enumerate(items) if item.others]
@@ -93,7 +94,11 @@ class OpinionReader:
         return found
 
     def _opinions(self, item: Item, confidence: float) -> Opinions:
-        """Return the final answers of a reply and of the others, with their models' abilities."""
+        """Return a reply and the others to it as the second stage reads them.
+
+        `confidence` is that of the reply by its text alone. At most `MAX_OTHERS` others are
+        read.
+        """
         return Opinions(
             float(logit(confidence)),
             self.ability(item.source_model),
@@ -134,7 +139,11 @@ class Trust:
         self.usual = float((self.gain * self.weight).sum() / max(1e-6, float(self.weight.sum())))
 
     def trust_in(self, meanings: Floats) -> NDArray[np.float64]:
-        """Return the trust, 0 to 1, for questions of meanings (B, D), each of length 1 or 0."""
+        """Return the trust, 0 to 1, for questions with meanings (B, D), each of length 1 or 0.
+
+        It is the gain of agreement on near questions, scaled: 0 up to `DISTRUSTED`, 1 from
+        `TRUSTED`.
+        """
         near = np.exp((np.einsum("bd,qd->bq", meanings, self.questions) - 1) / NEARNESS)
         near = near * self.weight
         gain = (near @ self.gain + PRIOR * self.usual) / (near.sum(axis=1) + PRIOR)
@@ -160,7 +169,10 @@ class Linear:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Linear | None:
-        """Build it from arrays named `linear.<name>`; return None for a stage of trees alone."""
+        """Build it from arrays named `linear.<name>`; None for a stage of trees alone.
+
+        Raises KeyError for a missing base and ValueError for another shape.
+        """
         if LINEAR + "weights" not in state:
             return None
         return cls(state[LINEAR + "weights"], state[LINEAR + "base"])
@@ -182,7 +194,12 @@ class SecondStage:
         self.version = digest.hexdigest()[:8]  # recalibrations of its numbers are bound to it
 
     def odds(self, replies: Sequence[Opinions], meanings: Floats) -> NDArray[np.float64]:
-        """Return the new log-odds (B,); `meanings` (B, D) are those of the questions."""
+        """Return the new log-odds (B,); `meanings` (B, D) are those of the questions.
+
+        Unchanged are replies whose comparison tells nothing, and all where the questions
+        have no trust. Agreement alone never lowers the log-odds and difference alone never
+        raises them.
+        """
         own = np.array([each.odds for each in replies])
         found = np.array([evidence(each) for each in replies], dtype=np.float32)
         new = self.trees.read(found.reshape(-1, EVIDENCE))
@@ -199,6 +216,9 @@ class SecondStage:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> SecondStage | None:
-        """Return the second stage in a checkpoint's weights, or None where they hold none."""
+        """Load the arrays of a checkpoint; None if none begins with `opinion.`.
+
+        Raises KeyError or ValueError for arrays that do not fit.
+        """
         own = arrays_under(state, PREFIX)
         return cls(own) if own else None
