@@ -46,7 +46,10 @@ MOST = 7.0  # log-odds in either direction: a confidence of 0.999 at most
 
 
 class CallWording:
-    """The weights (BUCKETS,) of words, and which words are known."""
+    """The weights (BUCKETS,) of words, and which words are known.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.weights = state["weights"].astype(np.float32)
@@ -56,7 +59,10 @@ class CallWording:
             raise ValueError("words of another shape")
 
     def read(self, rows: Sequence[Ints]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the log-odds and the familiarity from 0 to 1, each (B,), of rows of buckets."""
+        """Return (log-odds, familiarity from 0 to 1), each (B,), of rows of buckets.
+
+        A row without buckets has the familiarity 0.
+        """
         odds = [
             self.bias + float(self.weights[ids].sum()) / max(1, len(ids)) ** 0.5 for ids in rows
         ]
@@ -65,7 +71,7 @@ class CallWording:
 
 
 class CallTrees:
-    """The trees, the word model, and their weights.
+    """The trees, the word model, and their weights, of a checkpoint.
 
     Raises KeyError or ValueError for arrays that do not fit.
     """
@@ -82,7 +88,7 @@ class CallTrees:
             raise ValueError("weights of another shape")
 
     def odds(self, used: Sequence[ToolUse], names: Sequence[str | None]) -> Doubles:
-        """Return the log-odds of correct, (B,); `names` are the answering models' or None."""
+        """Return the log-odds of correct, (B,); `names` are the answering models', or None."""
         return self.odds_of([read_reply(each) for each in used], names)
 
     def odds_of(self, replies: Sequence[CallReply], names: Sequence[str | None]) -> Doubles:
@@ -122,13 +128,20 @@ class CallTrees:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> CallTrees | None:
-        """Load the arrays of a checkpoint's weights; None for a checkpoint without them."""
+        """Load the arrays of a checkpoint's weights; None if none begins with `calls.`.
+
+        Raises KeyError or ValueError for arrays that do not fit.
+        """
         own = arrays_under(state, PREFIX)
         return cls(own) if own else None
 
 
 def word_ids(view: View, name: str | None) -> Ints:
-    """Return the sorted buckets of a reply's words and word pairs and of the model's `name`."""
+    """Return the sorted buckets of a reply's words and word pairs and of the model's `name`.
+
+    Read are the end of the request, the calls, the end of the last result and of the thought. A
+    name of None adds no bucket.
+    """
     call = " ".join(f"{c.name} {c.key}" for c in view.calls)[:3_000].lower()
     request = view.request[-1_500:].lower()
     result = (view.results[-1] if view.results else "")[-600:].lower()
@@ -149,20 +162,22 @@ def word_ids(view: View, name: str | None) -> Ints:
 
 
 def _bucket(text: str) -> int:
+    """Return the bucket of a text, below BUCKETS."""
     return zlib.crc32(text.encode("utf-8", "replace")) % BUCKETS
 
 
 def read_call(used: ToolUse, name: str | None = None) -> tuple[Floats, Ints]:
-    """Return the traits (TRAITS,) of a reply and the buckets of its words."""
+    """Return (traits (TRAITS,), buckets of words) of a reply; `name` is its model's, or None."""
     reply = read_reply(used)
     return _read_view(reply.view, reply.sources, name)
 
 
 def _readings(reply: CallReply, name: str | None) -> list[tuple[Floats, Ints]]:
-    """Return one reading of a reply, and another without planted values if there are any."""
+    """Return the readings of a reply: one, and a second without planted values if there are any."""
     read, bare = _read_view(reply.view, reply.sources, name), without_planted(reply.view)
     return [read] if bare is None else [read, _read_view(bare, sources_of(bare), name)]
 
 
 def _read_view(view: View, sources: Sources, name: str | None) -> tuple[Floats, Ints]:
+    """Return (traits (TRAITS,), buckets of words) of a view."""
     return array_of(named_traits(view, sources)), word_ids(view, name)

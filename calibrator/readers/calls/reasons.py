@@ -59,8 +59,8 @@ class CallDoubts(NamedTuple):
 def reasons(reply: CallReply) -> list[str]:
     """Return at most three plain facts that speak against a reply's calls; maybe none.
 
-    They are facts of the conversation and the call, not the largest contributions to the
-    confidence.
+    They are facts of the conversation and the call, such as `value not in conversation:
+    order_id`, not the largest contributions to the confidence.
     """
     return [each for each in _find_reasons(reply) if each not in _FOR_PEOPLE][:MOST]
 
@@ -78,8 +78,8 @@ def argument_doubts(
 ) -> tuple[FieldDoubt, ...]:
     """Return the arguments of a reply's calls without a source, the most costly first.
 
-    `confidence` is that of the reply; `numbers` returns the confidence of edited replies, computed
-    in the same way.
+    `confidence` is that of the reply; `numbers` returns the confidence of edited replies,
+    computed in the same way. At most eight; () if every argument has a source.
     """
     told = [
         (at, name, mark)
@@ -111,13 +111,18 @@ def unfounded_arguments(reply: CallReply) -> list[dict[str, str]]:
 
 
 def _share(confidence: float, named: float) -> float:
+    """Return confidence / named, at most 1.0; 1.0 if `named` is 0.
+
+    `named` is the confidence if the user had named the value.
+    """
     return min(1.0, confidence / named) if named > 0 else 1.0
 
 
 def _name_value(used: ToolUse, name: str, value: Any) -> ToolUse | None:
     """Return the reply after a conversation in which the user names the value.
 
-    None without a user.
+    A sentence such as `The order id is 7.` is added to the user's last message. None without a
+    user, or if that message has content of unknown form.
     """
     told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     sentence = f"The {' '.join(name_words(name)) or 'value'} is {told}."
@@ -139,6 +144,7 @@ def _name_value(used: ToolUse, name: str, value: Any) -> ToolUse | None:
 
 
 def _find_reasons(reply: CallReply) -> list[str]:
+    """Return all reasons against a reply's calls, each once, in the order of the calls."""
     view = reply.view
     said = SaidText(view, reply.sources)
     found = [reason for call in view.calls for reason in _reasons(call, view, said)]
@@ -146,7 +152,7 @@ def _find_reasons(reply: CallReply) -> list[str]:
 
 
 def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
-    """Return the reasons against one call: its values, schema, steps and rules."""
+    """Return the reasons against one call: its values, schema, steps, rules and dates."""
     found = []
     tool = view.tools.get(call.name)
     is_read = effect_of(call, tool, view).is_read
@@ -172,7 +178,7 @@ def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
 
 
 def _unfounded_in(call: Call, said: SaidText) -> dict[str, str]:
-    """Return the marks of each argument with a value that nobody said, the strongest first."""
+    """Return the arguments of a call with a value that nobody said: name -> words of the marks."""
     found: dict[str, str] = {}
     for mark in marks_of_values(call, said.view.tools.get(call.name), said):
         for name in call.arguments:

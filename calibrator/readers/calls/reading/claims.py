@@ -119,7 +119,7 @@ _STATES = word_set("open closed off on active live")
 
 @dataclass(slots=True)
 class ReplyStatements:
-    """The statements of a reply."""
+    """The statements of a reply of text about deeds, refusals and findings."""
 
     text: str
     claims: set[str]  # stems of verbs of completed acts; "" for a claim without a verb
@@ -131,7 +131,7 @@ class ReplyStatements:
 
 
 def claim_traits(used: ToolUse) -> Floats:
-    """Return the traits (CLAIM_TRAITS,) of a reply of text."""
+    """Return the traits (CLAIM_TRAITS,) of a reply of text, clipped to +-100."""
     named = named_claims(used)
     found = np.fromiter(named.values(), dtype=np.float32, count=len(named))
     return np.nan_to_num(np.clip(found, -100, 100), posinf=0.0, neginf=0.0)
@@ -157,9 +157,11 @@ def _verbs(view: View) -> set[str]:
 
 
 def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> ReplyStatements:
-    """Parse the statements of a reply; `results`, in lower case, separate states from acts.
+    """Return the statements of a reply: claims (`I have cancelled it`), refusals, promises ..
 
-    `verbs` are stems that count as acts in this conversation, beside those that always do.
+    `results`, in lower case, separate states from acts: `it is cancelled` is information if
+    they have it. `verbs` are stems that count as acts in this conversation, beside those that
+    always do.
     """
     text = _QUOTED.sub(" ", reply.replace("\u2019", "'"))
     told = ReplyStatements(text, set(), set(), 0, [], 0, 0)
@@ -228,7 +230,10 @@ def _deeds(told: ReplyStatements, view: View) -> dict[str, float]:
 
 
 def is_act(name: str, view: View, result: str = "") -> bool:
-    """Return whether a tool changes something, by its name, its description, then its result."""
+    """Return whether a tool changes something, by its name, its description, then its result.
+
+    A short result (below 200 characters) of an unclear tool counts as that of a change.
+    """
     words = name_words(name)
     if is_read(name) or words[-1:] in _BELONGING:
         return False
@@ -245,7 +250,10 @@ def is_act(name: str, view: View, result: str = "") -> bool:
 
 
 def _fit(claims: set[str], acts: Sequence[Any], view: View) -> float:
-    """Return the share of claimed verbs that the acts' names, descriptions or arguments have."""
+    """Return the share of claimed verbs that the acts' names, descriptions or arguments have.
+
+    `acts` are calls or tools. Without a verb it is 1.0 if there are acts and 0.0 if not.
+    """
     verbs = claims - {""}
     if not verbs:
         return float(bool(acts))
@@ -258,7 +266,10 @@ def _fit(claims: set[str], acts: Sequence[Any], view: View) -> float:
 
 
 def _manner(told: ReplyStatements, view: View, words: set[str]) -> dict[str, float]:
-    """Return the traits of refusals, questions, promises and answers without a look-up."""
+    """Return the traits of refusals, questions, promises and answers without a look-up.
+
+    `words` are the stems of the conversation's words.
+    """
     has_looked = any(c.result for c in view.earlier)
     can_look = any(not is_act(name, view) for name in view.tools)
     refusal = " ".join(told.refusals)
@@ -287,7 +298,10 @@ def _manner(told: ReplyStatements, view: View, words: set[str]) -> dict[str, flo
 
 
 def _conversation_text(used: ToolUse, view: View) -> str:
-    """Return the text of the conversation, in lower case, with the assistant's latest turns."""
+    """Return the text of the conversation, in lower case, with the assistant's latest turns.
+
+    At most 24,000 characters.
+    """
     texts = [view.rules, *view.turns, *view.results]
     texts += [call.key[:300] for call in view.earlier[-20:]]
     texts += [tool.description[:200] for tool in islice(view.tools.values(), 30)]
@@ -300,7 +314,10 @@ def _conversation_text(used: ToolUse, view: View) -> str:
 
 
 def _facts(told: ReplyStatements, view: View, known: str, words: set[str]) -> dict[str, float]:
-    """Return the traits of facts in the reply that the conversation does not have."""
+    """Return the traits of facts in the reply that the conversation does not have.
+
+    `known` is the conversation's text in lower case, `words` the stems of its words.
+    """
     text = _NUMBERED.sub("", told.text)
     lower = text.lower()
     latest = "\n".join([view.request, *view.results[-3:]]).lower()
@@ -337,7 +354,8 @@ def _facts(told: ReplyStatements, view: View, known: str, words: set[str]) -> di
 def _unfounded_numbers(numbers: set[float], known: str, latest: str) -> set[float]:
     """Return the numbers that the conversation neither has nor implies.
 
-    Sums, differences and products of the numbers of the last turn and results are implied.
+    Sums, differences and products of the numbers in `latest`, the last turn and results, are
+    implied; so are 0, 1 and 100.
     """
     held = {abs(n) for n in numbers_in(known)} | spoken_numbers(known)
     left = {n for n in numbers - held if n not in (0, 1, 100)}
@@ -352,9 +370,10 @@ def _unfounded_numbers(numbers: set[float], known: str, latest: str) -> set[floa
 
 
 def _misplaced_figures(numbers: set[float], days: set[Any], reply: str, view: View) -> float:
-    """Return 1 if figures of the reply are only in records other than the meant ones, else 0.
+    """Return 1.0 if figures of the reply are only in records other than the meant ones.
 
-    The meant records share the most words with the reply and the user's last turn.
+    Else 0.0, as with fewer than two records. The meant records share the most words with the
+    reply and the user's last turn.
     """
     records = records_of(view.results[-4:])[-60:]
     if len(records) < 2 or not (numbers or days):

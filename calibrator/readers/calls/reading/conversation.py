@@ -36,7 +36,7 @@ Json = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Tool:
-    """An offered tool, and its words."""
+    """An offered tool; `words` are the stems of its name and description."""
 
     name: str
     description: str
@@ -49,7 +49,10 @@ class Tool:
 
 @dataclass(slots=True)
 class Call:
-    """A call with its arguments and its place in the conversation."""
+    """A call with its arguments and its place in the conversation.
+
+    `arguments` and `key` are empty until `decode` was called.
+    """
 
     name: str
     arguments: Json
@@ -61,7 +64,10 @@ class Call:
     given: Any = None  # the raw arguments, until they are decoded
 
     def decode(self) -> None:
-        """Decode the raw arguments into `arguments` and `key`, and clear them."""
+        """Decode the raw arguments into `arguments` and `key`, and clear them.
+
+        `is_readable` becomes False if they are no JSON object.
+        """
         self.arguments, self.is_readable = _decode_arguments(self.given)
         self.key = f"{self.name}({_key(self.arguments)})" if self.name else ""
         self.given = None
@@ -69,7 +75,11 @@ class Call:
 
 @dataclass(slots=True)
 class View:
-    """The input of all traits."""
+    """The input of all traits: a conversation with tools and the reply to it, bounded.
+
+    `calls` are those of the reply and `thought` is its text. `earlier` are the calls before it,
+    the latest last, with their results. `results` are the results chosen to be read.
+    """
 
     rules: str = ""
     turns: list[str] = field(default_factory=list)  # the user's turns, the latest last
@@ -93,7 +103,10 @@ class View:
 
 
 def view_of(used: ToolUse) -> View:
-    """Return the view of a reply. Raises nothing, whatever the reply holds."""
+    """Return the view of a reply. Raises nothing, whatever the reply holds.
+
+    Turns and results are without text that has only values of the calls, which may be planted.
+    """
     view = View(tools=_tools(used.tools), listed=_listed_annotations(used.tools))
     _read_messages(view, used.messages)
     message = used.message if isinstance(used.message, Mapping) else {}
@@ -129,7 +142,8 @@ PLANTED_WORDS = 2  # most other words in a planted segment
 def _drop_plants(view: View) -> None:
     """Remove segments of turns and lines of results that have only values of the call.
 
-    An answer to a question may be bare, and a text is never emptied.
+    The view is changed in place. An answer to a question may be bare, and a text is never
+    emptied. Nothing is removed if the calls have fewer than two values.
     """
     sought = list(dict.fromkeys(v.text[:60] for c in view.calls for v in c.values if v.text[1:]))
     if len(sought) < PLANTED_VALUES:
@@ -147,25 +161,34 @@ def _drop_plants(view: View) -> None:
 
 
 def _drop_planted(text: str, segments: Sequence[str], sought: Sequence[str], own: set[str]) -> str:
+    """Return a text without its planted segments; unchanged if at most three words are left.
+
+    `segments` are the parts of the text, `sought` the calls' values, `own` the words in them.
+    """
     left = [each for each in segments if not _is_planted(each.lower(), sought, own)]
     rest = "".join(left)
     return rest if len(left) < len(segments) and len(_LETTERS.findall(rest)) > 3 else text
 
 
 def _is_planted(segment: str, sought: Sequence[str], own: set[str]) -> bool:
+    """Return whether a segment has two of the values and at most two words beside them."""
     if sum(value in segment for value in sought) < PLANTED_VALUES:
         return False
     return sum(word not in own for word in _LETTERS.findall(segment)) <= PLANTED_WORDS
 
 
 def _choices(properties: Json, path: str) -> Sequence[Any]:
+    """Return the values that the schema allows for the argument with this path; () if any is."""
     schema = properties.get(path.partition(" ")[0])
     listed = schema.get("enum") if isinstance(schema, Mapping) else None
     return listed[:200] if isinstance(listed, list) else ()
 
 
 def calls_in(message: Json, most: int = 500) -> list[Call]:
-    """Return the calls of an assistant's message, also of the legacy form, not decoded yet."""
+    """Return the calls of an assistant's message, at most `most`, not decoded yet.
+
+    The legacy form `function_call` is read if there are no `tool_calls`. [] without calls.
+    """
     listed = message.get("tool_calls")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         legacy = message.get("function_call")
@@ -179,13 +202,18 @@ def calls_in(message: Json, most: int = 500) -> list[Call]:
 
 
 def _call(held: Json) -> Call:
+    """Return the call of one `{"name": .., "arguments": ..}`; the name is "" if it is no text."""
     name = held.get("name")
     given = held.get("arguments", held.get("input"))
     return Call(name[:MAX_NAME] if isinstance(name, str) else "", {}, given=given)
 
 
 def _decode_arguments(given: Any) -> tuple[Json, bool]:
-    """Decode a call's arguments, and return whether they are a readable JSON object."""
+    """Return (arguments, whether they are a readable JSON object).
+
+    Unreadable arguments become one argument with the name "". None and "" are readable and
+    empty.
+    """
     if isinstance(given, Mapping):
         return given, True
     if not isinstance(given, str) or not given.strip():
@@ -200,6 +228,7 @@ def _decode_arguments(given: Any) -> tuple[Json, bool]:
 
 
 def _key(arguments: Json) -> str:
+    """Return a text that is equal for equal arguments, whatever their order."""
     pairs = sorted(
         f"{path}={str(value)[:300].strip().lower()}" for path, value in leaves(arguments)
     )
@@ -207,7 +236,10 @@ def _key(arguments: Json) -> str:
 
 
 def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
-    """Return the offered tools by name, without those that MCP servers listed."""
+    """Return the offered tools by name, without those that MCP servers listed.
+
+    Entries of unknown form are skipped.
+    """
     found: dict[str, Tool] = {}
     for each in list(offered)[:MAX_TOOLS] if isinstance(offered, list | tuple) else []:
         held = (
@@ -235,7 +267,10 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
 
 
 def _listed_annotations(offered: Sequence[Any]) -> dict[str, dict[str, bool]]:
-    """Return the annotations of tools that MCP servers listed; no trait reads them."""
+    """Return the annotations (`hints_in`) of tools that MCP servers listed, by name.
+
+    No trait reads these tools.
+    """
     tools = offered[:400] if isinstance(offered, list | tuple) else []
     return {
         each["name"][:MAX_NAME]: hints_in(each)
@@ -246,10 +281,10 @@ def _listed_annotations(offered: Sequence[Any]) -> dict[str, dict[str, bool]]:
 
 
 def hints_in(tool: Json) -> dict[str, bool]:
-    """Return the annotations of an MCP tool: read_only, destructive, idempotent, open_world.
+    """Return the annotations of an MCP tool, such as {"read_only": True}; {} without any.
 
-    Both spellings are read, `readOnlyHint` and `read_only`; values that are no booleans are left
-    out.
+    Names are read_only, destructive, idempotent and open_world. Both spellings are read,
+    `readOnlyHint` and `read_only`; values that are no booleans are left out.
     """
     held = tool.get("annotations")
     found: dict[str, bool] = {}
@@ -260,7 +295,10 @@ def hints_in(tool: Json) -> dict[str, bool]:
 
 
 def _text(content: Any, most: int) -> str:
-    """Return the text of a message's content, both ends of a long one."""
+    """Return the text of a message's content, a string or a list of parts; "" for other content.
+
+    Of a text longer than `most` characters both ends are returned, joined by a line break.
+    """
     if isinstance(content, list | tuple):
         parts = [part.get("text") if isinstance(part, Mapping) else part for part in content[:50]]
         content = "\n".join(part for part in parts if isinstance(part, str))
@@ -270,7 +308,7 @@ def _text(content: Any, most: int) -> str:
 
 
 def _read_messages(view: View, messages: Sequence[Any]) -> None:
-    """Add the messages to the view; of very many only the first and the last are read."""
+    """Add the messages to the view, in place; of more than 400 the first and last are read."""
     listed = messages if isinstance(messages, list | tuple) else []
     if len(listed) > MAX_MESSAGES:
         listed, view.is_cut = [*listed[:4], *listed[4 - MAX_MESSAGES :]], True
@@ -313,7 +351,11 @@ def _take_calls(view: View, message: Json) -> dict[Any, Call]:
 
 
 def _take_result(view: View, message: Json, waiting: dict[Any, Call]) -> None:
-    """Give a result to the call that waits for it, or add it without a call."""
+    """Give a result to the call that waits for it, or add it without a call.
+
+    `waiting` has the last message's calls by id; the call is removed from it. Without a fitting
+    id the first one gets the result.
+    """
     text = _text(message.get("content"), MAX_RESULT)
     key = message.get("tool_call_id")
     call = waiting.pop(key, None) if isinstance(key, str) else None
@@ -354,7 +396,10 @@ _PAIR = re.compile(r"[\"'](\w{1,60})[\"']\s*:\s*[\"']?([^\"',{}\[\]]{1,200})")
 
 @dataclass(slots=True)
 class Record:
-    """One of several things of a kind that a result lists: an object in JSON, or a line."""
+    """One of several things of a kind that a result lists: an object in JSON, or a line.
+
+    `fields` maps names to values; it is empty for a line that names none.
+    """
 
     text: str  # in lower case
     fields: Json
@@ -363,7 +408,7 @@ class Record:
 
 
 def records_of(results: Sequence[str]) -> list[Record]:
-    """Return the records of results, those of the latest result last."""
+    """Return the records of results, those of the latest result last, at most 300."""
     found: list[Record] = []
     group = 0
     for result in results:
@@ -379,7 +424,7 @@ Members = list[tuple[str, Json]]
 
 
 def _objects(result: str) -> list[Members]:
-    """Return the records of a result as lists of members; [] if it has none."""
+    """Return the records of a result in JSON, as lists of members; [] for another text."""
     result = result.strip()
     if result[:1] not in ("[", "{"):
         return []
@@ -393,10 +438,10 @@ def _objects(result: str) -> list[Members]:
 
 
 def _unwrap_text(decoded: Any) -> str | None:
-    """Join the texts of the first 20 parts by newlines, if each has `text` and `type`.
+    """Return the joined texts of parts such as `{"type": "text", "text": ..}`, or None.
 
-    Tool servers put results into `{"type": "text", "text": ..}` or a list of these. Returns None
-    for any other value.
+    Tool servers put results into one part or a list of these; the first 20 are joined by
+    newlines. None for any other value.
     """
     parts = decoded if isinstance(decoded, list) else [decoded]
     texts = [part.get("text") if isinstance(part, Mapping) else None for part in parts[:20]]
@@ -406,7 +451,10 @@ def _unwrap_text(decoded: Any) -> str | None:
 
 
 def _fragments(result: str) -> list[Members]:
-    """Return the innermost objects of a text that is no JSON as a whole: it is cut or Python's."""
+    """Return the innermost objects of a text that is no JSON as a whole: it is cut or Python's.
+
+    They are one list of members; [] if there are none.
+    """
     found: Members = []
     for text in _INNER.findall(result)[:100]:
         try:
@@ -419,7 +467,10 @@ def _fragments(result: str) -> list[Members]:
 
 
 def _groups(decoded: Any) -> list[Members]:
-    """Return the lists of objects and of plain values, and the objects by name, of decoded JSON."""
+    """Return the lists of objects and of plain values, and the objects by name, of decoded JSON.
+
+    At most 60, those of the outermost level last.
+    """
     groups: list[Members] = []
     waiting: list[tuple[Any, int]] = [(decoded, 0)]
     while waiting and len(groups) < 60:
@@ -445,14 +496,20 @@ def _groups(decoded: Any) -> list[Members]:
 
 
 def _is_listing(value: Any) -> bool:
+    """Return whether a value is a list that begins with an object."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
 
 
 def _flat_text(value: Json) -> str:
+    """Return the paths and values of an object as one text in lower case."""
     return " ".join(f"{path} {str(each)[:300]}" for path, each in leaves(value)).lower()
 
 
 def _lines(result: str) -> list[Members]:
+    """Return a result's lines as one list of members; lines of one field each become one record.
+
+    [] without a line of four characters.
+    """
     lines = [line.strip() for line in _CUT.sub("\n", result).splitlines()[:200]]
     held: Members = [(line.lower()[:600], _pairs(line)) for line in lines if len(line) > 3]
     if len(held) > 1 and all(len(fields) == 1 for _, fields in held):  # a card, one field a line
@@ -462,5 +519,5 @@ def _lines(result: str) -> list[Members]:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """Return the fields of a line that names them: `name: value, name: value`."""
+    """Return the fields of a line that names them: `name: value, name: value`; {} without any."""
     return {name.strip(): value.strip() for name, value in _NAMED.findall(line[:600])}

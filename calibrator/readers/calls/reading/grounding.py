@@ -54,7 +54,7 @@ _TO = word_set("to target destination end new receiver recipient dest arrival in
 
 @dataclass(slots=True)
 class Source:
-    """A part of the conversation, and its words, numbers, days and times."""
+    """A part of the conversation, such as the request, with its words, numbers, days and times."""
 
     text: str  # in lower case
     words: set[str] = field(default_factory=set)
@@ -64,11 +64,16 @@ class Source:
 
     @classmethod
     def from_texts(cls, *texts: str) -> Source:
+        """Return the source of texts, joined by line breaks."""
         text = "\n".join(texts).lower()
         return cls(text, words_in(text), numbers_in(text), dates_in(text), times_in(text))
 
     def holds(self, value: Value) -> bool:
-        """Return whether the part has a value, in whichever form."""
+        """Return whether the part has a value, in whichever form.
+
+        Numbers are found with either sign, dates and times in any spelling, paths by their
+        last name; other values as text.
+        """
         if value.kind == "number":
             return value.number in self.numbers or (
                 value.number is not None and -value.number in self.numbers
@@ -86,7 +91,7 @@ class Source:
         )
 
     def share(self, words: set[str]) -> float:
-        """Return the share of words that the part has; 1 without words."""
+        """Return the share, 0 to 1, of stems of words that the part has; 1.0 without words."""
         return len(words & self.words) / len(words) if words else 1.0
 
 
@@ -105,12 +110,15 @@ class Sources:
     terms: list[float]  # numbers that others may be computed from
 
     def holds(self, value: Value) -> bool:
-        """Return whether any part has a value, or the value follows from one."""
+        """Return whether any part has a value, or the value follows from one (`tomorrow`)."""
         parts = (self.request, self.users, self.results, self.rules)
         return any(part.holds(value) for part in parts) or self.follows(value)
 
     def follows(self, value: Value) -> bool:
-        """Return whether a date is one that was named by its distance."""
+        """Return whether a date is one that was named by its distance, such as `tomorrow`.
+
+        Its times must have been named too. False for other values.
+        """
         if value.kind != "date" or not value.days:
             return False
         days = [calendar_day(day) for day in value.days]
@@ -119,6 +127,7 @@ class Sources:
         return known and all(t in times or t == 0 for t in value.times)
 
     def _is_told(self, day: date) -> bool:
+        """Return whether user, results or rules name a day."""
         told = (day.year, day.month, day.day)
         return any(holds_day(s.days, told) for s in (self.users, self.results, self.rules))
 
@@ -133,7 +142,10 @@ class Sources:
         return False
 
     def is_converted(self, number: float) -> bool:
-        """Return whether a number is one of the conversation in another unit."""
+        """Return whether a number is one of the conversation in another unit.
+
+        Tried are factors such as 60, 100 and 1,000.
+        """
         known = self.users.numbers | self.results.numbers
         return any(abs(number * f - k) < 1e-6 for f in _FACTORS for k in known if k)
 
@@ -147,9 +159,9 @@ _PERCENT = re.compile(r"(\d{1,3})\s*(?:%|percent|per cent)")
 
 
 def _part_wrong(call: Call, sources: Sources) -> float:
-    """Return 1 if the user asks for a part of a number and the call has none, -1 if it has one.
+    """Return 1.0 if the user asks for a part (`half`, `10 %`) and the call has none, else -1.0.
 
-    Returns 0 without such a request or without numbers.
+    0.0 without such a request or without numbers in the call.
     """
     text = sources.request.text
     shares = {share for word, some in _PARTS.items() if word in text for share in some}
@@ -182,7 +194,10 @@ def sources_of(view: View) -> Sources:
 
 
 def is_placeholder(value: Value) -> bool:
-    """Return whether a value is a placeholder for an unknown one."""
+    """Return whether a value is a placeholder for an unknown one, such as `your_id`.
+
+    False for flags, choices and longer texts.
+    """
     return value.kind not in ("flag", "choice", "empty", "text") and bool(
         _PLACEHOLDER.search(value.text[:200])
     )
@@ -191,7 +206,10 @@ def is_placeholder(value: Value) -> bool:
 def grounding_traits(
     call: Call, sources: Sources, tool: Tool | None, view: View
 ) -> dict[str, float]:
-    """Return the traits of the sources of a call's values, by kind and place."""
+    """Return the traits of the sources of a call's values, by kind and place.
+
+    Keys are names such as `id_unfound`; values are shares, counts or 0 and 1.
+    """
     found: dict[str, float] = {}
     values = [value for value in call.values if value.kind in SOUGHT]
     known = {id(v): sources.holds(v) for v in values}
@@ -226,10 +244,12 @@ def grounding_traits(
 
 
 def _share(some: Sequence[Value], of: Sequence[Value]) -> float:
+    """Return len(some) / len(of); 0.0 if `of` is empty."""
     return len(some) / len(of) if of else 0.0
 
 
 def _in_schema(value: Value, tool: Tool | None) -> bool:
+    """Return whether the description of a value's argument has the value, as an example."""
     schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     described = schema.get("description") if isinstance(schema, dict) else None
     return isinstance(described, str) and value.text in described.lower()
@@ -255,7 +275,10 @@ def _texts(call: Call, sources: Sources) -> dict[str, float]:
 
 
 def choice_traits(call: Call, sources: Sources, view: View) -> dict[str, float]:
-    """Return the traits of the records that the call chooses, compared with the user's words."""
+    """Return the traits of the records that the call chooses, compared with the user's words.
+
+    Without a record that a value of the call belongs to, `record_none` is 1.0.
+    """
     wanted = ChoiceWords.from_view(view)
     fits = [fit for v in call.values[:20] if (fit := _fit(v, sources, wanted)) is not None]
     worst = max(fits, key=lambda fit: fit["record_gap"], default=_NO_RECORD)
@@ -284,7 +307,11 @@ _NO_RECORD = {
 
 @dataclass(slots=True)
 class ChoiceWords:
-    """The user's words about the thing to choose; those of the last turn count more."""
+    """The user's words and numbers about the thing to choose, with their weights.
+
+    Those of the last turn weigh 1.0, those before 0.3. `is_low` and `is_high` say that the
+    cheapest, first .. or the dearest, last .. is wanted.
+    """
 
     words: dict[str, float]
     numbers: dict[float, float]
@@ -293,7 +320,7 @@ class ChoiceWords:
 
     @classmethod
     def from_view(cls, view: View) -> ChoiceWords:
-        """Collect the words and numbers of the request and the turns before it."""
+        """Collect the words and numbers of the request and the three turns before it."""
         asked = view.request.lower()
         before = " ".join(view.turns[-4:-1]).lower()
         words = dict.fromkeys(words_in(before), 0.3) | dict.fromkeys(words_in(asked), 1.0)
@@ -309,7 +336,10 @@ class ChoiceWords:
 
 
 def _fit(value: Value, sources: Sources, wanted: ChoiceWords) -> dict[str, float] | None:
-    """Return traits of a value's record compared with its list; None if it has none."""
+    """Return traits of a value's record compared with its list; None if it is in no list.
+
+    None also for numbers in more than three records.
+    """
     if value.kind not in ("id", "mail", "path", "name", "number") or len(value.text) < 2:
         return None
     own = [r for r in sources.records if _holds(r, value)]
@@ -339,13 +369,14 @@ def _fit(value: Value, sources: Sources, wanted: ChoiceWords) -> dict[str, float
 
 
 def _holds(record: Record, value: Value) -> bool:
+    """Return whether the text of a record has a value."""
     return value.text in record.text
 
 
 def _points(listed: Sequence[Record], wanted: ChoiceWords) -> list[float]:
-    """Return for each record how many of the user's words and numbers it has.
+    """Return for each record how many of the user's words and numbers it has, weighted.
 
-    A word that many records have counts less.
+    A word that many records have counts less, one that all have not at all.
     """
     held = [words_in(r.text) & wanted.words.keys() for r in listed]
     counted = [numbers_in(r.text) & wanted.numbers.keys() for r in listed]
@@ -360,9 +391,9 @@ def _points(listed: Sequence[Record], wanted: ChoiceWords) -> list[float]:
 
 
 def _extreme_sign(listed: Sequence[Record], chosen: Sequence[int], wanted: ChoiceWords) -> int:
-    """Return 1 if the chosen record is the first, cheapest or last one as wanted, and -1 if not.
+    """Return 1 if the chosen record is the first, cheapest or last as wanted, and -1 if not.
 
-    Returns 0 if the user wants no such one.
+    `chosen` are indexes in the list. 0 if the user wants no such one.
     """
     if not (wanted.is_low or wanted.is_high):
         return 0
@@ -388,7 +419,7 @@ def _extreme_sign(listed: Sequence[Record], chosen: Sequence[int], wanted: Choic
 
 
 def _columns(record: Record, wanted: ChoiceWords) -> tuple[list[str], bool]:
-    """Return the fields by which records may be ordered, and whether the user named any.
+    """Return (names of the fields by which records may be ordered, whether the user named one).
 
     They are the fields that share the most words with the user; all of them if none does.
     """
@@ -401,7 +432,11 @@ def _columns(record: Record, wanted: ChoiceWords) -> tuple[list[str], bool]:
 
 
 def _field_mismatch(value: Value, records: Sequence[Record]) -> bool:
-    """Return whether results have a value only under another name, and its own name has others."""
+    """Return whether results have a value only under another name than its argument's.
+
+    False if no result has that name. For example, an `order_id` that is a customer's id in all
+    results.
+    """
     if value.kind in ("flag", "empty", "text", "choice") or len(value.text) < 2:
         return False
     name = value.path.rpartition(" ")[2]
@@ -431,14 +466,17 @@ _NAMED_KINDS = {  # last word of an argument's name: the expected kinds of its v
 
 
 def _against_name(value: Value) -> bool:
-    """Return whether the kind of a value does not fit its argument's name."""
+    """Return whether the kind of a value does not fit its argument's name: `email=7`."""
     last = name_words(value.path.rpartition(" ")[2])[-1:]
     kinds = _NAMED_KINDS.get(last[0]) if last else None
     return kinds is not None and value.kind not in (*kinds, "flag", "choice", "empty")
 
 
 def _is_strange(value: Value, view: View, sources: Sources) -> bool:
-    """Return whether all earlier values under the same name had another form."""
+    """Return whether all earlier values under the same name had another form (`shape`).
+
+    False if there are none.
+    """
     if value.kind not in ("id", "mail", "path", "date", "number", "name") or len(value.text) > 80:
         return False
     name = value.path.rpartition(" ")[2]

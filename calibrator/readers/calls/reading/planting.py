@@ -37,7 +37,9 @@ _TOKEN = re.compile(r"[^\W_]{2,}")
 def planting_traits(values: Sequence[Value], call: Call, view: View) -> dict[str, float]:
     """Return the number and the share of a call's values that appear only among each other.
 
-    `values` are those that must have a source; a value that appears nowhere is not among them.
+    `values` are those that must have a source and have one. The keys are `planted`,
+    `planted_share` and `answered_bare`, the number of values whose first place is a text of
+    nothing else.
     """
     own = {word for v in call.values for word in _WORD.findall(v.text[:200])}
     texts = [text.lower() for text in (*view.turns, *view.results)]
@@ -53,7 +55,10 @@ def planting_traits(values: Sequence[Value], call: Call, view: View) -> dict[str
 
 
 def _places(value: Value, texts: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return the places of a value: the text, the start and the end of each."""
+    """Return the places of a value in texts: (text, start, end), at most six; [] if it is empty.
+
+    The first three and the last ones are returned. `texts` are in lower case.
+    """
     wanted = value.text
     if value.kind == "number" and value.number is not None:
         wanted = f"{value.number:g}"
@@ -74,20 +79,23 @@ def _places(value: Value, texts: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def _count_others(text: str, at: int, end: int, own: set[str]) -> int:
-    """Count the words around a place that belong to no value of the call."""
+    """Return the number of words around a place that belong to no value of the call."""
     about = f"{_text_before(text, at)} {text[end : end + REACH].partition(chr(10))[0]}"
     return sum(word not in own and word not in STOP for word in _WORD.findall(about))
 
 
 def _text_before(text: str, at: int) -> str:
-    """Return the text before a place in its line, and the line before if that ends in a colon."""
+    """Return the text before a place in its line, and the line before if that ends in a colon.
+
+    At most 40 characters are returned.
+    """
     lead = text[max(0, at - REACH) : at]
     head, _, line = lead.rpartition("\n")
     return lead if head.rstrip().endswith(":") else line
 
 
 def _is_alone(text: str, at: int, end: int) -> bool:
-    """Return whether a turn says nothing but the value."""
+    """Return whether a turn has fewer than 20 characters beside the value."""
     return len(text) < end - at + 20
 
 
@@ -105,10 +113,11 @@ _DECODER = json.JSONDecoder()
 
 
 def without_planted(view: View) -> View | None:
-    """Return the conversation without text that has only values of the calls; None if it has none.
+    """Return the conversation without text that has only values of the calls, or None.
 
-    Brief answers to a question stay. So do fields under the names of the calls' arguments, JSON and
-    lists that say more, and a request or a result that would be empty otherwise.
+    None if nothing is removed. Brief answers to a question stay. So do fields under the names
+    of the calls' arguments, JSON and lists that say more, and a request or a result that would
+    be empty otherwise.
     """
     values = Values.from_view(view)
     if values is None:
@@ -126,7 +135,10 @@ def without_planted(view: View) -> View | None:
 
 
 def _most_of(text: str, values: Values, left: Callable[[Values, str], str]) -> str:
-    """Return a text without its bare parts; if nothing is left, remove fewer parts or none."""
+    """Return a text without its bare parts; if nothing is left, remove fewer parts or none.
+
+    `left` is the method of `Values` that removes them.
+    """
     for words in range(DOUBTED_WORDS, -1, -1):
         rest = left(replace(values, words=words), text)
         if _TOKEN.search(rest):
@@ -147,7 +159,7 @@ class Values:
 
     @classmethod
     def from_view(cls, view: View) -> Values | None:
-        """Return the values of a view; None if there are none."""
+        """Return the values of a view's calls, at most 40; None if there are none."""
         values = [v for c in view.calls for v in c.values if v.kind not in ("flag", "empty")]
         values = values[:MAX_SOUGHT]
         texts = {v.text[:MAX_VALUE] for v in values}
@@ -173,7 +185,10 @@ class Values:
         return self._lines_with_lists(text[:at]) + text[at:end] + self._lines_with_lists(text[end:])
 
     def _lines_with_lists(self, text: str) -> str:
-        """Return lines without bare ones; a list in which enough lines are not bare stays whole."""
+        """Return lines without bare ones; a list with two lines that are not stays whole.
+
+        A list is a run of lines of at most four words.
+        """
         rest, run = [], []
         for line in [*text.splitlines(keepends=True), ""]:
             if 0 < len(_TOKEN.findall(line)) <= LISTED_WORDS:
@@ -186,15 +201,16 @@ class Values:
         return "".join(rest)
 
     def is_bare(self, text: str) -> bool:
-        """Return whether a text has a value and no words that say what it is."""
+        """Return whether a text has a value and at most `words` words that say what it is."""
         if text not in self.counts:
             self.counts[text] = self._count(text.lower())
         return self.counts[text] <= self.words
 
     def _count(self, text: str) -> int:
-        """Count the other words beside a value.
+        """Return the number of other words beside a value in a text in lower case.
 
-        Returns `DOUBTED_WORDS` + 1 if the text has no value, or a name of a tool or an argument.
+        It is `DOUBTED_WORDS` + 1 if the text has no value, or a name of a tool or an
+        argument.
         """
         others = [word for word in map(stem, _WORD.findall(text)) if word not in self.own]
         if len(others) > DOUBTED_WORDS or not self.names.isdisjoint(others):

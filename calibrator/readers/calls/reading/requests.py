@@ -69,12 +69,15 @@ _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w.-]{1,200}\w")
 
 
 def verb_classes(words: Sequence[str]) -> set[str]:
-    """Return the classes of verbs that the words may belong to."""
+    """Return the classes that the words may belong to as verbs: {`remove`} for `delete`."""
     return {name for word in words for name in _CLASS_OF.get(stem(word), ())}
 
 
 def request_traits(call: Call, tool: Tool | None, view: View, sources: Sources) -> dict[str, float]:
-    """Return the traits that say whether the request is about this tool."""
+    """Return the traits that say whether the request is about this tool.
+
+    A request of up to 30 characters is read with all turns of the user.
+    """
     request = sources.request if len(view.request) > 30 else sources.users
     words = tool.words if tool else words_in(" ".join(name_words(call.name)))
     own = _overlap(words, request)
@@ -185,7 +188,11 @@ def contrary_traits(call: Call, view: View, sources: Sources) -> dict[str, float
 
 
 def _command_traits(line: str, asked: str, words: set[str]) -> dict[str, float]:
-    """Return the traits of commands and queries in the call's texts."""
+    """Return the traits of commands and queries in the call's texts, each 0.0 or 1.0.
+
+    `line` is the texts, `asked` the request in lower case and `words` its words. An example is
+    `delete from t` without a condition.
+    """
     is_high, is_low = bool(_HIGHEST.search(asked)), bool(_LOWEST.search(asked))
     has_order = "order by" in line
     is_down = has_order and " desc" in line
@@ -208,11 +215,18 @@ def _command_traits(line: str, asked: str, words: set[str]) -> dict[str, float]:
 
 
 def _has_contrary(own: set[str], said: set[str]) -> bool:
+    """Return whether a word of the call has its opposite (`public`, `private`) in the request.
+
+    False for words that the request has too.
+    """
     return any(ANTONYMS[w] & said and w not in said for w in own if w in ANTONYMS)
 
 
 def _measure_wrong(call: Call, asked: str) -> float:
-    """Return 1 if a number differs from the request's number in the argument's unit, else 0."""
+    """Return 1.0 if a number differs from the request's number in the argument's unit, else 0.0.
+
+    `minutes=30` for `two hours` is such a one.
+    """
     told: dict[str, set[float]] = {}
     minutes = {float(_SPANS[span]) for span in _SPAN.findall(asked)}
     for number, unit in _MEASURE.findall(asked)[:40]:
@@ -232,7 +246,7 @@ def _measure_wrong(call: Call, asked: str) -> float:
 
 
 def _is_above(value: Value, sources: Sources, asked: str) -> bool:
-    """Return whether a value is the folder of paths that were named or listed."""
+    """Return whether a value is the folder of paths that were named or listed: `/a` for `/a/b`."""
     text = value.text.rstrip("/")
     if len(text) < 2 or " " in text or value.kind not in ("path", "name", "id"):
         return False
@@ -241,7 +255,10 @@ def _is_above(value: Value, sources: Sources, asked: str) -> bool:
 
 
 def _is_crossed(call: Call, view: View, sources: Sources) -> bool:
-    """Return whether a value appeared under another argument's name, and never under its own."""
+    """Return whether a value appeared under another argument's name, and never under its own.
+
+    Read are records of results and earlier calls; the other name must be one of this call.
+    """
     plain = [v for v in call.values[:20] if v.kind in ("name", "choice", "id", "path")]
     if len(plain) < 2:
         return False
@@ -262,17 +279,19 @@ def _is_crossed(call: Call, view: View, sources: Sources) -> bool:
 
 
 def _verbs(name: str) -> list[str]:
+    """Return a list of the first known verb of a tool's name, else of its first word; may be []."""
     words = name_words(name)
     known = [word for word in words if stem(word) in _CLASS_OF]
     return known[:1] or words[:1]
 
 
 def _overlap(words: set[str], request: Source) -> float:
+    """Return how many words the request shares with a tool's, over the root of their number."""
     return len(words & request.words) / math.sqrt(len(words) + 1)
 
 
 def _rare_fits(view: View, request: Source, name: str) -> float:
-    """Return by how much another tool's words fit the request better than this tool's.
+    """Return by how much another tool's words fit the request better than this tool's, -1 to 1.
 
     A word counts the more, the fewer tools have it. The result is relative to the better of the
     two, 0 if there is no other tool.
@@ -291,6 +310,7 @@ def _rare_fits(view: View, request: Source, name: str) -> float:
 
 
 def _is_opposite(wanted: set[str], does: set[str]) -> bool:
+    """Return whether the request wants a class of verbs and the tool does its opposite."""
     return any(
         (b in wanted and a not in wanted and a in does and b not in does)
         or (a in wanted and b not in wanted and b in does and a not in does)
@@ -299,7 +319,10 @@ def _is_opposite(wanted: set[str], does: set[str]) -> bool:
 
 
 def _another_agrees(others: Sequence[Tool], wanted: set[str], words: set[str]) -> bool:
-    """Return whether a tool for the same things has the wanted verb."""
+    """Return whether a tool for the same things has the wanted verb.
+
+    It must share a third of `words`, the called tool's words.
+    """
     return any(
         verb_classes(_verbs(t.name)) & wanted and len(t.words & words) * 3 >= len(words)
         for t in others
@@ -307,6 +330,7 @@ def _another_agrees(others: Sequence[Tool], wanted: set[str], words: set[str]) -
 
 
 def _values_asked(values: Sequence[Value], request: Source) -> float:
+    """Return the share of values that the request has; 0.0 without values."""
     sought = [v for v in values if v.kind not in ("flag", "empty")]
     return sum(request.holds(v) for v in sought) / len(sought) if sought else 0.0
 
@@ -315,7 +339,10 @@ def _values_asked(values: Sequence[Value], request: Source) -> float:
 
 
 def date_traits(call: Call, sources: Sources) -> dict[str, float]:
-    """Return the traits of dates and times, compared with the requested ones and each other."""
+    """Return the traits of dates and times, compared with the requested ones and each other.
+
+    Each is 0.0 or 1.0, as `order_wrong` for a range that ends before it starts.
+    """
     dated = [v for v in call.values if v.days]
     days = [day for v in dated for d in v.days if (day := calendar_day(d)) is not None]
     asked = sources.request.text
@@ -353,7 +380,10 @@ def date_traits(call: Call, sources: Sources) -> dict[str, float]:
 
 
 def _range_ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Return the starts and the ends of ranges in a call, as texts that sort by time."""
+    """Return the starts and the ends of ranges in a call, as texts that sort by time.
+
+    `opening` are words of the names of starts.
+    """
     starts, ends = [], []
     for value in call.values:
         if not value.days:

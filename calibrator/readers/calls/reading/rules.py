@@ -60,7 +60,7 @@ _STATES = word_set(
 
 @dataclass(slots=True)
 class Sentence:
-    """One sentence of the rules."""
+    """One sentence of the instructions, with the stems of its words and its numbers."""
 
     text: str  # in lower case
     words: set[str]
@@ -68,7 +68,10 @@ class Sentence:
 
 
 def sentences_of(rules: str) -> list[Sentence]:
-    """Return the sentences of the rules about limits, prohibitions, confirmations or an order."""
+    """Return the sentences of the rules about limits, prohibitions, confirmations or an order.
+
+    An example is `You may cancel at most two orders.`; others are left out.
+    """
     found = []
     for text in _SENTENCE.findall(rules.lower())[: 4 * MAX_SENTENCES]:
         if len(text) < 12 or not (
@@ -85,7 +88,10 @@ def sentences_of(rules: str) -> list[Sentence]:
 def rule_traits(
     call: Call, tool: Tool | None, view: View, sources: Sources, sentences: Sequence[Sentence]
 ) -> dict[str, float]:
-    """Return the traits of rules that a call breaks, as far as words and numbers show."""
+    """Return the traits of rules that a call breaks, as far as words and numbers show.
+
+    `sentences` are the result of `sentences_of` on the instructions.
+    """
     own = words_in(" ".join(name_words(call.name)))
     topic = own | words_in(" ".join(v.path.replace("_", " ") for v in call.values))
     near = [s for s in sentences if s.words & own]
@@ -140,7 +146,10 @@ def _states(record: Record) -> str:
 
 
 def _prohibition_share(sentence: Sentence, call: Call) -> float:
-    """Return the share of the tool's words in a sentence that forbids without a condition."""
+    """Return the share of the tool's words in a sentence that forbids without a condition.
+
+    0.0 for other sentences. For `delete_user`, `Never delete a user` gives 1.0.
+    """
     if not _NEVER.search(sentence.text) or _CONDITION.search(sentence.text) or sentence.numbers:
         return 0.0
     words = {stem(word) for word in name_words(call.name)}
@@ -168,7 +177,9 @@ def _state_traits(
 ) -> dict[str, float]:
     """Return whether a record is in a required state, in another, or in an excluded one.
 
-    The states of a sentence are its words that appear in records and that the user did not say.
+    The keys are `state_listed`, `state_unlisted` and `state_excluded`. The states of a sentence
+    are its words that appear in records and that the user did not say: `Only pending orders may
+    be cancelled`.
     """
     if not records or not near:
         return {"state_listed": 0.0, "state_unlisted": 0.0, "state_excluded": 0.0}
@@ -196,11 +207,12 @@ def _state_traits(
 
 
 def _tokens(text: str) -> set[str]:
+    """Return the words of a text's first 8,000 characters in lower case."""
     return set(_TOKEN.findall(text.lower()[:8_000]))
 
 
 def _short_values(record: Record) -> str:
-    """Return the short values of a record, or its line."""
+    """Return the values of a record below 40 characters, or its line without fields."""
     if not record.fields:
         return record.text
     values = [v for v in list(record.fields.values())[:40] if isinstance(v, str) and len(v) < 40]
@@ -208,7 +220,10 @@ def _short_values(record: Record) -> str:
 
 
 def _passes_limit(call: Call, sentence: Sentence, topic: set[str], sources: Sources) -> bool:
-    """Return whether a number of the call is beyond a limit that a sentence names."""
+    """Return whether a number of the call is beyond a limit such as `at most 3 bags`.
+
+    The sentence must be about the call's `topic`, the stems of the words of its names.
+    """
     if not sentence.numbers or not sentence.words & topic:
         return False
     most, least = _MOST.search(sentence.text), _LEAST.search(sentence.text)
@@ -230,7 +245,10 @@ def _passes_limit(call: Call, sentence: Sentence, topic: set[str], sources: Sour
 
 
 def _outside_hours(call: Call, sentences: Sequence[Sentence]) -> bool:
-    """Return whether a time of the call is outside the hours that a rule names."""
+    """Return whether a time of the call is outside the hours that a rule names.
+
+    A rule of hours has exactly two times: `between 9:00 and 17:00`.
+    """
     times = [t for v in call.values for t in v.times if t]
     if not times:
         return False
@@ -242,7 +260,11 @@ def _outside_hours(call: Call, sentences: Sequence[Sentence]) -> bool:
 
 
 def _is_too_late(records: Sequence[Record], near: Sequence[Sentence], today: date | None) -> bool:
-    """Return whether a record's last date is longer ago than a rule of this tool allows."""
+    """Return whether a record's last date is longer ago than a rule of this tool allows.
+
+    A rule such as `within 30 days` is meant; `near` are the sentences about the tool. False
+    without today's date.
+    """
     if today is None or not near:
         return False
     gone = [
@@ -261,7 +283,7 @@ def _is_too_late(records: Sequence[Record], near: Sequence[Sentence], today: dat
 
 
 def _above_record(call: Call, records: Sequence[Record]) -> bool:
-    """Return whether a number of the call is above the maximum in its record."""
+    """Return whether a number of the call is above the maximum in its record: `balance: 5`."""
     numbers = [v.number for v in call.values if v.kind == "number" and v.number is not None]
     if not numbers:
         return False
@@ -295,7 +317,10 @@ _TOLD = re.compile(r"([A-Za-z_][\w ]{1,40})[\"']?\s*(?::|=|is)\s*[\"']?([$€£]
 
 
 def _clashes(call: Call, sources: Sources, own: Sequence[Record]) -> bool:
-    """Return whether another record has all the days and times of the call."""
+    """Return whether another record has all the days and times of the call.
+
+    `own` are the records that the call is about. False if the call has no dates.
+    """
     dated = [v for v in call.values if v.kind == "date"]
     if not dated:
         return False

@@ -23,7 +23,10 @@ _NOTHING = re.compile(r"^\s*(?:\[\s*\]|\{\s*\}|null|none|no \w+ (?:found|match))
 
 
 def is_read(name: str) -> bool:
-    """Return whether a tool looks something up and changes nothing, as far as its name says."""
+    """Return whether a tool looks something up and changes nothing, as far as its name says.
+
+    The first known verb of the name decides: `get_order` reads. False without one.
+    """
     words = name_words(name)
     first = [word for word in words if word in READS or word in CHANGES]
     return bool(first) and first[0] in READS
@@ -40,16 +43,17 @@ CHANGES = word_set(
 
 
 def is_failure(result: str) -> bool:
-    """Return whether a result says that the call failed."""
+    """Return whether the beginning of a result says that the call failed: `Error: not found`."""
     return bool(_ERROR.search(result[:600]))
 
 
 def found_nothing(result: str) -> bool:
+    """Return whether a result is an empty list or object, null, or `No orders found`."""
     return bool(_NOTHING.match(result[:100]))
 
 
 def steps_of(call: Call, view: View) -> dict[str, float]:
-    """Return the traits of a call compared with all earlier calls."""
+    """Return the traits of a call compared with earlier calls: 0 or 1, shares, logs of counts."""
     now = [c for c in view.earlier if c.turn == view.user_turns]
     before = view.earlier
     same = [c for c in before if c.key == call.key and c.name == call.name]
@@ -84,6 +88,7 @@ def steps_of(call: Call, view: View) -> dict[str, float]:
 
 
 def _share_of_nothing(calls: Sequence[Call]) -> float:
+    """Return the share of the look-ups that failed or found nothing; 0.0 without any."""
     looked = [c for c in calls if c.name and is_read(c.name)]
     return (
         sum(found_nothing(c.result) or is_failure(c.result) for c in looked) / len(looked)
@@ -93,7 +98,7 @@ def _share_of_nothing(calls: Sequence[Call]) -> float:
 
 
 def _alikeness(call: Call, other: Call) -> float:
-    """Return the share of arguments that two calls of a tool have in common."""
+    """Return the share of arguments, 0 to 1, that two calls of a tool have in common."""
     mine, its = set(call.key.split(";")), set(other.key.split(";"))
     return len(mine & its) / max(1, len(mine | its))
 
@@ -107,7 +112,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def schema_of(call: Call, tool: Tool | None, view: View) -> dict[str, float]:
-    """Return the traits of a call compared with the schema of its tool."""
+    """Return the traits of a call compared with the schema of its tool.
+
+    Without a tool all are 0 except `unknown_tool`, which is 1 if other tools were offered.
+    """
     if tool is None:
         return {**dict.fromkeys(_SCHEMA, 0.0), "unknown_tool": float(bool(view.tools))}
     given, known, required = call.arguments, tool.properties, tool.required
@@ -129,6 +137,7 @@ def schema_of(call: Call, tool: Tool | None, view: View) -> dict[str, float]:
 
 
 def _part(count: int, of: int) -> float:
+    """Return count / of; 0.0 if `of` is 0."""
     return count / max(1, of)
 
 
@@ -139,12 +148,14 @@ _SCHEMA = (
 
 
 def _fits(schema: dict[str, object], value: object) -> bool:
+    """Return whether a value has its schema's type; True for None and without a known type."""
     wanted = _TYPES.get(str(schema.get("type")).lower())
     is_confused = isinstance(value, bool) and wanted is not None and bool not in wanted
     return wanted is None or value is None or (isinstance(value, wanted) and not is_confused)
 
 
 def _off_list(schema: dict[str, object], value: object) -> bool:
+    """Return whether a value is not among those that its schema lists; False without a list."""
     listed = schema.get("enum")
     if not isinstance(listed, list) or isinstance(value, list | dict):
         return False

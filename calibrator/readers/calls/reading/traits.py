@@ -35,7 +35,10 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class CallReply:
-    """The content of `used`, read: its calls and turns, and the sources of values."""
+    """A reply with its conversation, read once for its confidence and its reasons.
+
+    `view` has its calls and turns, `sources` are the sources of values.
+    """
 
     used: ToolUse
     view: View
@@ -49,7 +52,10 @@ def read_reply(used: ToolUse) -> CallReply:
 
 
 def named_traits(view: View, sources: Sources) -> dict[str, float]:
-    """Return the traits by name, always the same names in the same order."""
+    """Return the traits by name, always the same names in the same order.
+
+    For each trait of single calls the largest over the reply's calls counts.
+    """
     sentences = sentences_of(view.rules)
     each = []
     for call in view.calls or [Call("", {})]:
@@ -75,6 +81,7 @@ def array_of(named: dict[str, float]) -> Floats:
 
 
 def _names() -> tuple[str, ...]:
+    """Return the names of the traits, from those of an empty conversation."""
     view = View()
     return tuple(named_traits(view, sources_of(view)))
 

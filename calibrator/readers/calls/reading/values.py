@@ -73,7 +73,7 @@ _PART_BEFORE = re.compile(
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
+    """Return the words of a text, separated by blanks, as a set."""
     return frozenset(text.split())
 
 
@@ -89,7 +89,10 @@ STOP = word_set(
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """Return a word in lower case without its ending, so that `moving` and `moved` are equal."""
+    """Return a word without its ending, at most seven letters: `mov` for `moving` and `moved`.
+
+    `word` must be in lower case. Three letters remain at least.
+    """
     for ending in ("ing", "ed", "es", "s", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word[: -len(ending)]
@@ -100,7 +103,7 @@ def stem(word: str) -> str:
 
 
 def words_in(text: str) -> set[str]:
-    """Return the stems of the words of a text, without stop words."""
+    """Return the stems of the words of a text, without stop words such as `the`."""
     found = set(_WORD.findall(text.lower()))
     return {stem(word) for word in found if word not in STOP}
 
@@ -111,17 +114,20 @@ def name_words(name: str) -> list[str]:
 
 
 def numbers_in(text: str) -> set[float]:
-    """Return the numbers in figures."""
+    """Return the numbers that a text has in figures, such as 1200.0 for `1,200`."""
     return {float(found.replace(",", "")) for found in _NUMBER.findall(text) if len(found) < 20}
 
 
 def spoken_numbers(text: str) -> set[float]:
-    """Return the numbers in words."""
+    """Return the numbers that a text has in words, such as 12.0 for `a dozen`."""
     return {NUMBER_WORDS[w] for w in set(_WORD.findall(text.lower())) if w in NUMBER_WORDS}
 
 
 def number_of(value: Any) -> float | None:
-    """Return a number, also from a string; None for any other value and for infinity and nan."""
+    """Return a value as a number: 1200.0 for `$1,200`; None for any other value.
+
+    None also for booleans, nan, infinity and numbers from 1e15.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -140,7 +146,10 @@ Day = tuple[int, int, int]  # year (0 if unknown), month, day
 
 
 def dates_in(text: str) -> set[Day]:
-    """Return the days that a text, in lower case, names by month and day."""
+    """Return the days that a text, in lower case, names by month and day: `may 3`, `2024-05-03`.
+
+    The year is 0 if it is not named. `3/4/2024` gives both readings.
+    """
     found = {(int(y), int(m), int(d)) for y, m, d in _ISO.findall(text)}
     for m1, d1, y1, d2, m2, y2 in _NAMED.findall(text):
         found.add((int(y1 or y2 or 0), MONTHS.index(m1 or m2) + 1, int(d1 or d2)))
@@ -151,7 +160,7 @@ def dates_in(text: str) -> set[Day]:
 
 
 def without_days(text: str) -> str:
-    """Return a text, in lower case, without its dates and times of day."""
+    """Return a text, in lower case, with a blank for each date and time of day."""
     for form in (_ISO, _NAMED, _SLASHED, _CLOCK):
         text = form.sub(" ", text)
     return text
@@ -163,7 +172,7 @@ def holds_day(days: set[Day], day: Day) -> bool:
 
 
 def calendar_day(day: Day) -> date | None:
-    """Return the date of a day; None if the calendar has no such day."""
+    """Return the date of a day; None if the calendar has no such day, as for the year 0."""
     try:
         return date(*day)
     except ValueError:
@@ -171,7 +180,10 @@ def calendar_day(day: Day) -> date | None:
 
 
 def current_day(*texts: str) -> date | None:
-    """Return the date that a text, in lower case, gives as today's; None if there is none."""
+    """Return the date that the first of the texts gives as today's: `today is 2024-05-03`.
+
+    The texts must be in lower case. None if there is none.
+    """
     for text in texts:
         if found := _NOW.search(text):
             for day in dates_in(found[0]):
@@ -181,7 +193,11 @@ def current_day(*texts: str) -> date | None:
 
 
 def relative_days(text: str, today: date) -> set[date]:
-    """Return the days that a text names by their distance: tomorrow, next Monday, in two weeks."""
+    """Return the days that a text names by their distance: tomorrow, next Monday, in two weeks.
+
+    `text` is in lower case. A weekday gives the next two, `last Monday` the one before; `two
+    weeks` gives the days in both directions. Empty if there are none.
+    """
     found: set[date] = set()
     for word, distance in (("today", 0), ("tonight", 0), ("tomorrow", 1), ("yesterday", -1)):
         if word in text:
@@ -202,6 +218,7 @@ def relative_days(text: str, today: date) -> set[date]:
 
 
 def _shift_day(day: date, days: int) -> date:
+    """Return the day so many days later, or the same day beyond the calendar's end."""
     try:
         return day + timedelta(days)
     except OverflowError:
@@ -214,7 +231,7 @@ def weekdays_in(text: str) -> set[int]:
 
 
 def times_in(text: str) -> set[int]:
-    """Return the times of day in a text in lower case, in minutes after midnight."""
+    """Return the times of day in a text in lower case, in minutes after midnight: `2pm` is 840."""
     found: set[int] = set()
     for hour, minute, half, h24, m24 in _CLOCK.findall(text):
         if half:
@@ -228,7 +245,10 @@ def times_in(text: str) -> set[int]:
 
 
 def spoken_times(text: str) -> set[int]:
-    """Return the times that a text, in lower case, names with a part of the day: ten tonight."""
+    """Return the times that a text, in lower case, names with a part of the day: ten tonight.
+
+    They are in minutes after midnight; `ten tonight` is 1,320.
+    """
     found = set()
     for step, side, hour, minute, part in _PART_BEHIND.findall(text)[:20]:
         found.add(_spoken_time(step, side, hour, minute, part))
@@ -238,6 +258,11 @@ def spoken_times(text: str) -> set[int]:
 
 
 def _spoken_time(step: str, side: str, hour: str, minute: str, part: str) -> int:
+    """Return a time in minutes after midnight from its parts; -1 for an hour beyond 12.
+
+    For `half past ten tonight`, `step` is half, `side` past, `hour` ten, `minute` "" and `part`
+    tonight.
+    """
     number = int(hour) if hour.isdigit() else int(NUMBER_WORDS[hour])
     if not 1 <= number <= 12:
         return -1
@@ -251,7 +276,11 @@ def _spoken_time(step: str, side: str, hour: str, minute: str, part: str) -> int
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of a call's arguments, with its path and its kind."""
+    """One value of a call's arguments, with its path and its kind.
+
+    `number`, `days` and `times` (minutes after midnight) are read from it; None or () without
+    any.
+    """
 
     path: str  # argument names from the outermost, separated by blanks
     raw: Any
@@ -266,7 +295,11 @@ KINDS = ("number", "mail", "date", "id", "path", "name", "text", "choice", "flag
 
 
 def leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the value of each innermost value in arguments."""
+    """Yield (path, value) of each innermost value in arguments, in order, at most 60.
+
+    The path is made of the argument's names from the outermost, separated by blanks: `address
+    city`. Members of a list have its path; what is nested deeper than six levels is left out.
+    """
     waiting: list[tuple[str, Any, int]] = [("", arguments, 0)]
     count = 0
     while waiting and count < MAX_LEAVES:
@@ -285,7 +318,10 @@ def leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def value_at(path: str, raw: Any, choices: Sequence[Any] = ()) -> Value:
-    """Return a value with its kind; `choices` are those that the schema allows."""
+    """Return an argument's value with its kind; `choices` are those that the schema allows.
+
+    None and "" have the kind `empty`, booleans `flag`, and values among the choices `choice`.
+    """
     if raw is None or raw == "":
         return Value(path, raw, "", "empty")
     if isinstance(raw, bool):
@@ -301,7 +337,10 @@ def value_at(path: str, raw: Any, choices: Sequence[Any] = ()) -> Value:
 
 
 def _kind(path: str, raw: Any, text: str, number: float | None, is_dated: bool) -> str:
-    """Classify a value as one of KINDS, by its argument's name and its form."""
+    """Classify a value as one of KINDS, by its argument's name and its form.
+
+    `text` is the value in lower case; `is_dated` says that it has a day or a time.
+    """
     last = name_words(path)[-1:] or [""]
     is_named_id = last[0] in ("id", "ids", "uuid", "key", "code", "reference", "number", "sku")
     if number is not None and isinstance(raw, str) and (is_named_id or text[:1] == "0" != text):
@@ -321,5 +360,5 @@ def _kind(path: str, raw: Any, text: str, number: float | None, is_dated: bool) 
 
 
 def shape(text: str) -> str:
-    """Return the form of an id: digits as 9, runs of letters as a."""
+    """Return an id with runs of letters as `a` and digits as `9`: `a-99` for `ab-12`."""
     return re.sub(r"a+", "a", re.sub(r"[^\W\d_]", "a", re.sub(r"\d", "9", text)))
