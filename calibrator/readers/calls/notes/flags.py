@@ -26,7 +26,7 @@ AFTER: Final = 5  # words behind a mention in which "is not" or "excluded" count
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """The subject of a flag: stems of words for it, and of words for its opposite."""
+    """The subject of a flag, such as keeping: stems of words for it, and for its opposite."""
 
     for_it: frozenset[str]
     against: frozenset[str]
@@ -38,10 +38,12 @@ class Concept:
 
 
 def _concept(for_it: str, against: str, *, needs_object: bool = False) -> Concept:
+    """Return a concept from words for it and against it, separated by blanks."""
     return Concept(_stems(for_it), _stems(against), needs_object)
 
 
 def _stems(words: str) -> frozenset[str]:
+    """Return the stems of words, separated by blanks."""
     return frozenset(map(stem, words.split()))
 
 
@@ -148,7 +150,11 @@ _OWN = re.compile(r"\b(?:his|her|their|my|our) own (\w+)")
 
 
 def other_flag(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
-    """Yield flags that contradict the user's words, each with the value that they say."""
+    """Yield (path, value that the user's words say) of flags that contradict the request.
+
+    For `don't tell anyone` and `notify=true` the value is "false". Flags of which the request
+    says nothing, or both, are left out.
+    """
     flags = [value for value in call.values[:30] if isinstance(value.raw, bool)]
     if not flags:
         return
@@ -176,7 +182,9 @@ def other_flag(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[
 def other_moment(text: str, value: str, choices: Sequence[str]) -> str | None:
     """Return the choice for the moment that the request names, if `value` is one for another.
 
-    Choices are compared if one means at once and one means at the end of a period. None otherwise.
+    For `cancel it now`, `value` `period_end` and the choices `immediately` and `period_end` it
+    is `immediately`. None if the request names no moment, or the choices are not one for at
+    once and one for the end of a period.
     """
     now = [each for each in choices if set(name_words(each)) & _NAMES_AT_ONCE]
     later = [each for each in choices if set(name_words(each)) & _NAMES_LATER]
@@ -188,14 +196,21 @@ def other_moment(text: str, value: str, choices: Sequence[str]) -> str | None:
 
 
 def wants_later(text: str) -> bool | None:
-    """Return whether a text, in lower case, says at the end of a period rather than at once."""
+    """Return whether a text, in lower case, says at the end of a period rather than at once.
+
+    None if it says neither, or both.
+    """
     is_later = bool(_LATER.search(text) or _NOT_AT_ONCE.search(text))
     is_now = bool(_AT_ONCE.search(_NOT_AT_ONCE.sub(" ", text)))
     return is_later if is_later != is_now else None
 
 
 def _by_time(names: list[str], text: str) -> bool | None:
-    """Return the value of a flag that says when: at once, or at the end of a period."""
+    """Return the wanted value of a flag that says when: at once, or at the end of a period.
+
+    `names` are the words of its name, as in `cancel_now`. None for other flags or an unclear
+    request.
+    """
     is_now = bool(set(names) & _NAMES_AT_ONCE)
     if not is_now and not ("at" in names or set(names[:1]) & _NAMES_LATER):
         return None
@@ -206,7 +221,11 @@ def _by_time(names: list[str], text: str) -> bool | None:
 
 
 def _by_switch(names: list[str], text: str) -> bool | None:
-    """Return the value of a flag that switches the thing itself on or off."""
+    """Return the wanted value of a flag that switches the thing itself on or off.
+
+    For `on` and the request `turn off the light` it is False. None for other flags or an
+    unclear request.
+    """
     if len(names) != 1 or names[0] not in _SWITCHES:
         return None
     is_off, is_on = bool(_SWITCHED_OFF.search(text)), bool(_SWITCHED_ON.search(text))
@@ -225,7 +244,11 @@ class _Flag:
 
 
 def _read_name(names: list[str], tool_name: str, *, is_one_of_many: bool) -> _Flag | None:
-    """Return a flag as its name says it, or None if the name has no word of its own."""
+    """Return the meaning of a flag by its name, or None if the name has no word of its own.
+
+    `names` are the words of its name; `is_one_of_many` says that the call has several flags
+    about messages.
+    """
     words = [stem(word) for word in names if word not in _AFFIRMING and len(word) > 2]
     omitting = [word for word in names if word in _OMITTING]
     names = ["simulate" if word == "test" else word for word in names]
@@ -251,7 +274,10 @@ def _read_name(names: list[str], tool_name: str, *, is_one_of_many: bool) -> _Fl
 
 
 def _read_description(text: str) -> _Flag | None:
-    """Return a flag as the first clause of its description says it."""
+    """Return the meaning of a flag by the first clause of its description.
+
+    None if that names no concept and has fewer than two content words.
+    """
     clause = re.split(r"[.;:]", text.lower()[:200])[0]
     words = _WORD.findall(clause)
     sign = -1 if any(_is_negation(word) for word in words) else 1
@@ -282,7 +308,10 @@ def _clauses_of(text: str) -> Iterator[list[str]]:
 
 
 def _common_value(flag: _Flag | None, clauses: Sequence[list[str]]) -> bool | None:
-    """Return the value of a flag in which all clauses about it agree; None if they differ."""
+    """Return the value of a flag in which all clauses about it agree; None if they differ.
+
+    None also if no clause is about it. `clauses` are lists of words.
+    """
     if flag is None:
         return None
     found: set[int] = set()
@@ -319,9 +348,9 @@ def _sign_in(flag: _Flag, words: list[str]) -> int:
 
 
 def _matches(word: str, content: frozenset[str]) -> tuple[str, int] | None:
-    """Return the content word that a stem matches, with 1, or -1 for an opposite such as unlocked.
+    """Return the content word that a stem matches, with 1, or with -1 for an opposite (unlocked).
 
-    Returns None if it matches none.
+    None if it matches none.
     """
     for each in content:
         shorter, longer = sorted((word, each), key=len)
@@ -335,7 +364,7 @@ def _matches(word: str, content: frozenset[str]) -> tuple[str, int] | None:
 
 
 def _negation(words: list[str], at: int) -> int:
-    """Return -1 if the words around a place negate it, or 1."""
+    """Return -1 if the words around a place negate it (an odd number of times), else 1."""
     count, is_other_part = 0, False
     for word in reversed(words[max(0, at - BEFORE) : at]):
         is_other_part |= word in _STARTS_ANEW
@@ -349,4 +378,5 @@ def _negation(words: list[str], at: int) -> int:
 
 
 def _is_negation(word: str) -> bool:
+    """Return whether a word negates: `not`, `without`, `don't`."""
     return word in _NEGATORS or word.endswith("n't")

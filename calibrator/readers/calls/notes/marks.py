@@ -70,10 +70,7 @@ _COMPUTED = re.compile(
 
 
 def notes_of(reply: CallReply) -> tuple[CallNotes, ...] | None:
-    """Return the notes of each call of a reply that has been read.
-
-    None if it makes too many calls.
-    """
+    """Return the notes (marks, risk) of each call of a reply; None if it makes too many calls."""
     view = reply.view
     if has_unread_calls(reply):
         return None
@@ -108,7 +105,10 @@ def has_unread_calls(reply: CallReply) -> bool:
 def marks_of(
     call: Call, tool: Tool | None, said: SaidText, sentences: list[Sentence]
 ) -> tuple[Mark, ...]:
-    """Return the marks of a call, the strongest first, each only once for an argument."""
+    """Return the marks of a call, the strongest first, each only once for an argument.
+
+    `sentences` are those of the instructions. () if nothing speaks against the call.
+    """
     found = [
         *marks_of_values(call, tool, said),
         *_of_request(call, tool, said),
@@ -119,7 +119,10 @@ def marks_of(
 
 
 def marks_of_values(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
-    """Yield the marks of values that nobody said, with the similar text that was said instead."""
+    """Yield the marks of values that nobody said, with the similar text that was said instead.
+
+    For example "not in the conversation, differs from anne". A placeholder gets a second mark.
+    """
     left = MOST_COMPARED
     for value in call.values:
         if is_said(value, call, tool, said):
@@ -143,7 +146,7 @@ def is_said(value: Value, call: Call, tool: Tool | None, said: SaidText) -> bool
 
 
 def argument_name(path: str) -> str:
-    """Return the name of an argument for people: `address.city`."""
+    """Return the name of an argument for people: `address.city`; "?" for an empty path."""
     return path.replace(" ", ".")[:LONGEST_NAME] or "?"
 
 
@@ -226,7 +229,10 @@ def _of_narrowing(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mar
 def _of_step(
     call: Call, tool: Tool | None, said: SaidText, sentences: list[Sentence]
 ) -> Iterator[Mark]:
-    """Yield the marks by the schema, the instructions, the calendar and the earlier calls."""
+    """Yield the marks by the schema, the instructions, the calendar and the earlier calls.
+
+    `sentences` are those of the instructions.
+    """
     view, sources = said.view, said.sources
     schema, dates = schema_of(call, tool, view), date_traits(call, sources)
     rules, steps = rule_traits(call, tool, view, sources, sentences), steps_of(call, view)

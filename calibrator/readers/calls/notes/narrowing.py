@@ -73,9 +73,10 @@ _THE_OTHER = re.compile(r"\b(?:the other|other one|opposite|the remaining)\b")
 def superseded_values(call: Call, said: SaidText) -> Iterator[tuple[str, str, str]]:
     """Yield the values of an earlier turn that the user's last turn replaces.
 
-    Each is the path of its argument, the name of the mark, and the mark's words. A value is
-    replaced only if the last turn names exactly one other of the same form that the call does not
-    have: an id with the same pattern of letters and digits, or the number in a correction.
+    Each is (path of its argument, name of the mark, the mark's words). A value is replaced only
+    if the last turn names exactly one other of the same form that the call does not have: an id
+    with the same pattern of letters and digits, or the number in a correction (`no, make it
+    5`). Nothing with fewer than two turns.
     """
     turns = said.view.turns
     if len(turns) < 2:
@@ -98,6 +99,7 @@ def superseded_values(call: Call, said: SaidText) -> Iterator[tuple[str, str, st
 
 
 def _is_id(value: Value) -> bool:
+    """Return whether a value is an id, by kind or name, of four characters with a digit or more."""
     is_digits = isinstance(value.raw, str) and value.raw.isdigit()
     is_named = value.kind == "number" and bool(set(name_words(value.path)[-1:]) & _IDS)
     return (value.kind == "id" or is_digits or is_named) and (
@@ -111,7 +113,11 @@ def _request_of(said: SaidText) -> str:
 
 
 def beyond_named(call: Call, said: SaidText) -> Iterator[str]:
-    """Yield lists that have a name which the user did not say beside one that the user did."""
+    """Yield lists that have a name which the user did not say beside one that the user did.
+
+    The paths of the arguments are yielded. The other name must be in a result. Nothing if the
+    request speaks of all, others or a group.
+    """
     request = _request_of(said)
     if _MORE_THAN_NAMED.search(request):
         return
@@ -134,7 +140,8 @@ def beyond_named(call: Call, said: SaidText) -> Iterator[str]:
 def beyond_described(call: Call, said: SaidText) -> Iterator[str]:
     """Yield lists with a record that the request describes and one that it does not.
 
-    A record is described by a number or a word in it that no other listed record has.
+    The paths of the arguments are yielded. A record is described by a number or a word in it
+    that no other listed record has. Nothing if the request speaks of all, others or a group.
     """
     request = _request_of(said)
     if _MORE_THAN_NAMED.search(request):
@@ -157,21 +164,30 @@ def beyond_described(call: Call, said: SaidText) -> Iterator[str]:
 
 
 def _tokens(text: str) -> set[str]:
+    """Return the words and numbers of three characters or more in a text, in lower case."""
     return set(re.findall(r"[^\W_]{3,}", text.lower()[:MOST_TEXT]))
 
 
 def _bare(text: str) -> str:
+    """Return a text without blanks, hyphens and underscores."""
     return re.sub(r"[\s_-]+", "", text)
 
 
 def _is_in(text: str, bare: str) -> bool:
-    """Return whether a text with a digit is in another one, both without blanks and hyphens."""
+    """Return whether a text with a digit is in another one, both without blanks and hyphens.
+
+    False for texts of fewer than five characters. `bare` is already without them.
+    """
     short = _bare(text)
     return len(short) >= 5 and any(c.isdigit() for c in short) and short in bare
 
 
 def find_excluded(call: Call, said: SaidText) -> Iterator[str]:
-    """Yield arguments that the request mentions only to leave them out: the one at X can wait."""
+    """Yield arguments that the request mentions only to leave them out: the one at X can wait.
+
+    The paths of names, addresses and ids are yielded, if every clause with the value leaves it
+    out.
+    """
     request = _request_of(said)
     clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
     leaves_out: list[bool] = []
@@ -191,9 +207,10 @@ def find_excluded(call: Call, said: SaidText) -> Iterator[str]:
 
 
 def excluded_kind(call: Call, said: SaidText) -> Iterator[str]:
-    """Yield arguments with a record whose kind the request names only to leave it out: the oaks.
+    """Yield arguments with a record whose kind the request names only to leave it out.
 
-    The kind is a word that the records of the same list do not share.
+    In `water all trees, not the oaks` the path of an oak's id is yielded. The kind is a word
+    that the other records of the same list do not have.
     """
     request = _request_of(said)
     clauses = _CLAUSE.split(request)[-MOST_CLAUSES:]
@@ -214,11 +231,15 @@ def excluded_kind(call: Call, said: SaidText) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
+    """Return the words of 3 to 20 letters in a text, in lower case, in order."""
     return re.findall(r"[a-z]{3,20}", text.lower()[:MOST_TEXT])
 
 
 def other_id(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
-    """Yield ids of the results where the user named another of the same list and form."""
+    """Yield (path, the user's id) of ids where the user named another of the same list and form.
+
+    Both must be in results, and the user must have named exactly one of that form.
+    """
     request = _request_of(said)
     used = {value.text for value in call.values}
     named = {token.strip(".-") for token in _TOKEN.findall(request)[:60]} - used
@@ -233,7 +254,11 @@ def other_id(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
 
 
 def other_week(call: Call, said: SaidText) -> Iterator[str]:
-    """Yield days on the weekday that the user named, but not in the seven days from today."""
+    """Yield days on the weekday that the user named, but not in the seven days from today.
+
+    The paths are yielded. Nothing without today's date, or if the request names a week, an
+    order or a date.
+    """
     request = _request_of(said)
     weekdays = weekdays_in(request)
     if said.today is None or not weekdays or _OTHER_WEEK.search(request):
@@ -249,10 +274,11 @@ def other_week(call: Call, said: SaidText) -> Iterator[str]:
 
 
 def out_of_bounds(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
-    """Yield arguments of a listed record that a bound of the request rules out, with the bound.
+    """Yield (path, words) of arguments whose record a bound of the request rules out.
 
-    Bounds are a time ("after 15:00") and a price ("under 200 euros"). Yields nothing unless another
-    record of the list is within the bound.
+    Bounds are a time ("after 15:00") and a price ("under 200 euros"); the words are such as "it
+    is not after 15:00". Nothing unless there is one bound and another record of the list is
+    within it.
     """
     request = _request_of(said)
     times, prices = _BOUND.findall(request), _PRICE.findall(request)
@@ -278,7 +304,7 @@ def out_of_bounds(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
 
 
 def _records_with(value: Value, records: Sequence[Record]) -> list[Record]:
-    """Return the records that have a value of two or more characters in a field."""
+    """Return the records that have a value in a field; [] for values of one character."""
     if len(value.text) < 2:
         return []
     return [
@@ -289,11 +315,15 @@ def _records_with(value: Value, records: Sequence[Record]) -> list[Record]:
 
 
 def _fields(record: Record, names: frozenset[str]) -> list[Any]:
+    """Return the values of a record's fields whose names have one of the words."""
     return [held for name, held in record.fields.items() if set(name_words(str(name))) & names]
 
 
 def _is_in_time(record: Record, word: str, limit: set[int]) -> bool | None:
-    """Return whether a record begins within a bound; None if its time is unknown."""
+    """Return whether a record begins within a bound; None if its time is unknown.
+
+    `word` is the bound's, such as `after`; `limit` has its time in minutes.
+    """
     held = _fields(record, _BEGINS)
     found = {time for each in held for time in times_in(str(each).lower())}
     if len(found) != 1 or not limit:
@@ -309,7 +339,11 @@ def _is_in_price(record: Record, limit: float) -> bool | None:
 
 
 def the_other(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
-    """Yield arguments with the same one of two choices as before, if the user said the other."""
+    """Yield (path, the other choice) if the user said `the other one` and got the same again.
+
+    Only for arguments with two choices in the schema, compared with the last call of the same
+    tool.
+    """
     request = _request_of(said)
     before = [each for each in said.view.earlier if each.name == call.name]
     if tool is None or not before or not _THE_OTHER.search(request):

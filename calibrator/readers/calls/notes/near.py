@@ -14,10 +14,11 @@ _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 
 
 def nearest_said(value: Value, said: SaidText) -> str | None:
-    """Return the text in the conversation that is a slip away from the value.
+    """Return the text in the conversation that is a slip away from the value, or None.
 
-    None if there is none. A slip is one character more, less or different, two characters swapped,
-    or for longer values two of these; for numbers also a decimal point in another place.
+    A slip is one character more, less or different, two characters swapped, or for longer
+    values two of these; for numbers also a decimal point in another place; for dates up to 31
+    days.
     """
     if value.kind == "number":
         return _nearest_number(value, said)
@@ -33,7 +34,10 @@ def nearest_said(value: Value, said: SaidText) -> str | None:
 
 
 def _nearest_mail(value: Value, said: SaidText) -> str | None:
-    """Return a mail address of the conversation that differs a little from the value, or None."""
+    """Return a mail address of the conversation that differs a little from the value, or None.
+
+    The name or the host may be the same and the other one differ.
+    """
     mails = list(dict.fromkeys(_MAIL.findall(said.text)))[:200]
     if (found := _nearest_token(value.text, mails)) is not None:
         return found
@@ -47,7 +51,10 @@ def _nearest_mail(value: Value, said: SaidText) -> str | None:
 
 
 def _nearest_number(value: Value, said: SaidText) -> str | None:
-    """Return a number of the conversation with the same digits or one changed digit, or None."""
+    """Return, as text, a number of the conversation with the same digits or one changed digit.
+
+    None if there is none.
+    """
     if value.number is None:
         return None
     text = f"{value.number:.10g}"
@@ -73,9 +80,9 @@ def _nearest_day(value: Value, said: SaidText) -> str | None:
 
 
 def _nearest_words(value: Value, said: SaidText) -> str | None:
-    """Return the text nearest to the one word of a name that was not said.
+    """Return the text nearest to the one word of a name that was not said, or None.
 
-    Returns None if several words were not said, or none.
+    None if several words were not said, or all were.
     """
     words = value.text.split()[:8]
     pieces = said.pieces
@@ -86,7 +93,10 @@ def _nearest_words(value: Value, said: SaidText) -> str | None:
 
 
 def _nearest_token(text: str, tokens: list[str]) -> str | None:
-    """Return the token that differs least from a text, by at most one or two letters, or None."""
+    """Return the token that differs least from a text, by at most one or two slips, or None.
+
+    Two are allowed from seven characters on.
+    """
     if len(text) > LONGEST or len(text) < 3:
         return None
     most = 2 if len(text) >= 7 else 1
@@ -102,10 +112,10 @@ def _nearest_token(text: str, tokens: list[str]) -> str | None:
 
 
 def distance(one: str, other: str, most: int) -> int:
-    """Return the number of slips between two texts, or more than `most` if it exceeds that.
+    """Return the number of slips between two texts, or `most` + 1 if there are more than `most`.
 
-    Optimal string alignment: insertion, deletion, substitution, two characters swapped. Only a band
-    of the table is filled, so the time grows with the length times `most`.
+    Optimal string alignment: insertion, deletion, substitution, two characters swapped. Only a
+    band of the table is filled, so the time grows with the length times `most`.
     """
     if abs(len(one) - len(other)) > most:
         return most + 1

@@ -77,9 +77,10 @@ _BY = re.compile(
 
 
 def other_number(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
-    """Yield the paths of arguments whose number differs from the request, with the reason.
+    """Yield (path, reason) of arguments whose number differs from the request.
 
-    The request may give the number in another unit, as an ordinal, or as a step up or down.
+    The request may give the number in another unit (`2 kg` for `grams=2`), as an ordinal (`the
+    second page`), or as a step up or down (`two degrees warmer`).
     """
     text = said.view.request.lower()[-2_000:]
     units = dict(
@@ -121,14 +122,18 @@ def _is_sign_wrong(number: float, text: str) -> bool:
 
 
 def _is_other_unit(own: tuple[int, int], named: tuple[int, int]) -> bool:
-    """Return whether two units are of one dimension and differ."""
+    """Return whether two units are of one dimension and differ.
+
+    A unit is a pair of numbers: its dimension and its place in it.
+    """
     return own[0] == named[0] and own[1] != named[1]
 
 
 def _unit_described(tool: Tool | None, value: Value) -> tuple[int, int] | None:
-    """Return the only unit that the description of an argument or of its tool names.
+    """Return the only unit that the description of an argument or of its tool names, or None.
 
-    None otherwise.
+    None if both name no unit or several. A unit is a pair of numbers: its dimension and its
+    place in it.
     """
     schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     own = schema.get("description") if isinstance(schema, Mapping) else None
@@ -141,7 +146,10 @@ def _unit_described(tool: Tool | None, value: Value) -> tuple[int, int] | None:
 
 
 def _is_step_back(number: float, steps: set[float], text: str, said: SaidText) -> bool:
-    """Return whether a number was changed by a named step against the direction of the request."""
+    """Return whether a number was changed by a named step against the request's direction.
+
+    For `two degrees warmer` and 20 in the conversation it is 18. `steps` are the named numbers.
+    """
     is_up, is_down = bool(_MORE.search(text)), bool(_LESS.search(text))
     if is_up == is_down:
         return False
@@ -159,7 +167,11 @@ _EACH = re.compile(
 
 
 def only_a_factor(call: Call, said: SaidText) -> Iterator[str]:
-    """Yield amounts that are a count or a price for each, in "12 chairs at 40 euros each"."""
+    """Yield amounts that are a count or a price for each, in "12 chairs at 40 euros each".
+
+    The paths of the arguments are yielded. Nothing if the request has another number of such
+    phrases than one.
+    """
     found = _EACH.findall(said.view.request.lower()[-2_000:])
     if len(found) != 1:
         return
@@ -173,7 +185,10 @@ def only_a_factor(call: Call, said: SaidText) -> Iterator[str]:
 
 
 def other_length(call: Call, said: SaidText) -> Iterator[str]:
-    """Yield arguments for a length of time that differs from the span that the user named."""
+    """Yield arguments for a length of time that differs from the span that the user named.
+
+    A span is `9:00 to 10:30`; nothing is yielded unless there is exactly one.
+    """
     text = said.view.request.lower()[-2_000:]
     spans = re.findall(
         r"(?<!\d)(\d{1,2}):(\d{2})\s*(?:to|-|\u2013|until|till)\s*(\d{1,2}):(\d{2})", text
@@ -206,7 +221,7 @@ _HOURS_AND_HALF = re.compile(
 def has_spoken_length(call: Call, text: str) -> bool:
     """Return whether a number of the call is the length of time that a text says in words.
 
-    In minutes, seconds or hours; `text` is in lower case.
+    `half an hour` may be 30, 1800 or 0.5. `text` is in lower case.
     """
     found = {minutes for pattern, minutes in _SPOKEN_LENGTHS if pattern.search(text)}
     for number in _HOURS_AND_HALF.findall(text)[:4]:

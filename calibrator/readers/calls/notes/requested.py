@@ -50,17 +50,20 @@ MOST_WORDS = 400  # last words of the request that are read
 
 
 def is_negation(word: str) -> bool:
-    """Return whether a word negates what follows."""
+    """Return whether a word negates what follows, such as `without` or `don't`."""
     return word in _NOT or word.endswith("n't")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the last `MOST_WORDS` words of a text, in lower case."""
+    """Return the last 400 words of a text, in lower case, in order."""
     return _WORD.findall(text.lower())[-MOST_WORDS:]
 
 
 def other_choice(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tuple[str, str]]:
-    """Yield the path of each argument with another choice than the user named, and that choice."""
+    """Yield (path, the named choice) of arguments with another choice than the user named.
+
+    For `make her a viewer` and `role="editor"` the choice is `viewer`.
+    """
     request = words_of(_CONTRAST.sub(" ", said.view.request.lower()))
     own = {stem(word) for word in name_words(call.name)}  # "close it" names no state
     for value in call.values[:30]:
@@ -74,10 +77,7 @@ def other_choice(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tupl
 
 
 def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
-    """Return the values that a tool's schema or its description allows for an argument.
-
-    [] if unknown.
-    """
+    """Return the values that a tool's schema or its description allows for an argument, or []."""
     schema: object = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     if isinstance(schema, Mapping) and isinstance(schema.get("items"), Mapping):
         schema = schema["items"]
@@ -93,13 +93,17 @@ def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
 
 
 def _alternatives(described: str) -> str:
-    """Return the part of a description that lists words: `one of a, b or c`, `a | b | c`."""
+    """Return the part of a description that lists words: `a, b or c`, `a | b | c`; or ""."""
     found = re.search(r"((?:[a-z_-]+\s*(?:,|/|\||\bor\b)\s*)+(?:or\s+)?[a-z_-]+)", described)
     return found[1].replace(" or ", " ") if found else ""
 
 
 def _is_named(choice: str, request: list[str], own: set[str]) -> bool:
-    """Return whether the user named a choice, in any of its forms, and did not rule it out."""
+    """Return whether the user named a choice, in any of its forms, and did not rule it out.
+
+    `request` are the words of the request; `own` are stems of the tool's name, which name no
+    choice.
+    """
     wanted = [w for w in _WORD.findall(choice.lower().replace("_", " ")) if len(w) > 1]
     if not wanted:
         return False
@@ -117,7 +121,8 @@ def _is_named(choice: str, request: list[str], own: set[str]) -> bool:
 def wrong_way(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments whose start is the end that the user named, or the reverse.
 
-    Only calls with both are checked, because `from` may be any preposition elsewhere.
+    In `from Rome to Oslo` these are `origin="Oslo"` and `destination="Rome"`. Only calls with
+    both are checked, because `from` may be any preposition elsewhere.
     """
     ends: dict[str, list[Value]] = {"from": [], "to": []}
     for value in call.values[:20]:
@@ -144,7 +149,7 @@ _BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchang
 def moved_from(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments that still have the old value, X of "from X to Y".
 
-    Yields nothing if an argument of the call has Y.
+    Nothing if an argument of the call has Y, or if the argument is the one for the old value.
     """
     used = " ".join(value.text for value in call.values[:20])
     for old, new in _FROM_TO.findall(said.view.request.lower()[-2_000:])[:10]:
@@ -157,7 +162,10 @@ def moved_from(call: Call, said: SaidText) -> Iterator[str]:
 
 
 def left_out(call: Call, said: SaidText) -> Iterator[str]:
-    """Yield the paths of arguments that name what the request leaves out ("not for Milo")."""
+    """Yield the paths of arguments that name what the request leaves out ("not for Milo").
+
+    Every mention of the name must leave it out.
+    """
     text = said.view.request.lower()[-2_000:]
     for value in call.values[:30]:
         is_old = set(name_words(value.path)) & (
@@ -182,7 +190,10 @@ _LEFT_OUT = (
 
 
 def _names_of(value: Value, said: SaidText) -> list[str]:
-    """Return a value and the plain names in its record, by which a user may refer to it."""
+    """Return a value and the plain names in its record, by which a user may refer to it.
+
+    Their single words follow; at most 18 in all.
+    """
     found = [value.text] if len(value.text) <= 60 else []
     found += ALIASES.get(value.text, "").split()
     for record in said.sources.records[-60:]:
@@ -210,8 +221,8 @@ def _places(name: str, text: str) -> Iterator[str]:
 def crossed_names(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments with a value that the user put beside another argument's name.
 
-    The request says `the search service`, and the call has `environment: search`. Places with a
-    digit in them are yielded too.
+    The request says `the search service`, and the call has `environment: search`. Cities,
+    countries and states with a digit in them are yielded too.
     """
     text = said.view.request.lower()[-2_000:]
     plain = [
@@ -244,13 +255,17 @@ _PERIODS = word_set("time hour day week month quarter year season period")
 
 
 def _are_beside(value: str, name: str, text: str) -> bool:
+    """Return whether a text has a value right before or after a name, or a verb between."""
     forms = [f"{value} {name}", f"{name} {value}"]
     forms += [f"{value} {verb} {name}" for verb in ("has", "gets", "takes", "plays", "is", "as")]
     return any(holds_token(text, form) for form in forms)
 
 
 def is_reversed(call: Call) -> bool:
-    """Return whether a range ends before it starts, by the names of two arguments."""
+    """Return whether a range ends before it starts, by the names of two arguments.
+
+    Such names are `start` and `end`; both must have one day.
+    """
     dated: dict[str, Value] = {}
     for value in call.values[:30]:
         if value.days or value.times:
@@ -269,9 +284,11 @@ def is_reversed(call: Call) -> bool:
 
 
 def other_tool(call: Call, view: View) -> str | None:
-    """Return another offered tool whose name begins with the user's first verb; None otherwise.
+    """Return another offered tool whose name begins with the user's first verb, or None.
 
-    Only for a call whose tool changes something by a verb that the user did not use.
+    Only for a call whose tool changes something by a verb that the user did not use, and for a
+    tool about the same thing: `cancel_order` for `update_order` and the request `cancel my
+    order`.
     """
     request = words_of(view.request)[:40]
     own = {stem(w) for w in name_words(call.name)}
@@ -290,7 +307,10 @@ def other_tool(call: Call, view: View) -> str | None:
 
 
 def contrary_verb(call: Call, view: View) -> bool:
-    """Return whether the tool does the opposite of the only verb that the user used for it."""
+    """Return whether the user used the opposite of a verb in the tool's name, and not that verb.
+
+    For example `lock_door` for the request `unlock the door`.
+    """
     request = set(words_of(view.request))
     stems = {stem(word) for word in request}
     for word in name_words(call.name)[:3]:
@@ -301,7 +321,7 @@ def contrary_verb(call: Call, view: View) -> bool:
 
 
 def _opposites_of(word: str) -> set[str]:
-    """Return the opposite of a verb by its prefix: arm and disarm, lock and unlock."""
+    """Return the opposites of a verb by its prefix: arm and disarm, lock and unlock."""
     for prefix in ("un", "dis", "de"):
         if word.startswith(prefix) and len(word) - len(prefix) >= 3:
             return {word[len(prefix) :]}
@@ -309,7 +329,11 @@ def _opposites_of(word: str) -> set[str]:
 
 
 def ruled_out(call: Call, view: View, *, is_changing: bool) -> bool:
-    """Return whether the user forbade the act of the call."""
+    """Return whether the user forbade the act of the call: `don't delete it`, `change nothing`.
+
+    `is_changing` says that the call changes something. False if the user asks for the same act
+    elsewhere.
+    """
     request = words_of(view.request)
     own = [w for w in name_words(call.name)[:4] if verb_classes([w]) - {"look"}][:1]
     if _NO_CHANGE.search(view.request.lower()[-2_000:]) and is_changing:
@@ -328,12 +352,13 @@ def ruled_out(call: Call, view: View, *, is_changing: bool) -> bool:
 
 
 def _is_asked_elsewhere(request: list[str], at: int, stems: set[str]) -> bool:
+    """Return whether one of the stems is in the request outside of the five words from `at`."""
     rest = request[:at] + request[at + 5 :]
     return any(stem(word) in stems for word in rest)
 
 
 def is_pure_look(view: View) -> bool:
-    """Return whether the user has only asked to look something up."""
+    """Return whether the user has only asked to look something up; False without a turn."""
     return bool(view.turns) and all(map(is_look, view.turns))
 
 
@@ -345,7 +370,10 @@ def is_ordered(call: Call, view: View) -> bool:
 
 
 def is_look(turn: str) -> bool:
-    """Return whether a turn asks a question or asks to look, and asks for nothing else."""
+    """Return whether a turn asks a question or asks to look, and asks for nothing else.
+
+    False for turns of fewer than four words.
+    """
     split = re.split(r"(?<=[.!?])\s+|\n+", turn.lower()[:2_000])
     sentences = [each.strip() for each in split if len(each.strip()) > 3]
     looks = [each for each in sentences if _PURE_LOOK.match(each)]
@@ -386,7 +414,8 @@ _ACTS = (
 def wider_arguments(call: Call, said: SaidText, *, destroys: bool) -> Iterator[str]:
     """Yield the paths of arguments that name a folder if the user named only paths in it.
 
-    In a call that destroys, also the folder of listed paths, unless the user spoke of all.
+    In a call that destroys, also the folder of listed paths, unless the user spoke of all or of
+    a folder.
     """
     text = said.sources.users.text
     if destroys and not says_all(said.view) and not re.search(r"\b(?:folder|directory)\b", text):

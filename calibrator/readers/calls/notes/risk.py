@@ -112,7 +112,11 @@ _KIN_STEMS: Final = {kind: {stem(w) for w in words.split()} for kind, words in _
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect of a call, READ, CHANGE, SEND or DESTROY, and the reason for this class."""
+    """The effect of a call and the reason for this class, in words.
+
+    `kind` is READ, CHANGE, SEND or DESTROY. `is_idempotent` says that its server calls it
+    repeatable.
+    """
 
     kind: str
     why: str
@@ -130,7 +134,11 @@ class Effect:
 
 
 def effect_of(call: Call, tool: Tool | None, view: View | None = None) -> Effect:
-    """Return the effect of a call, by its command, or by its verb and the tool's annotations."""
+    """Return the effect of a call, by its command, or by its verb and the tool's annotations.
+
+    `tool` is None for an unknown one; `view` gives the annotations of tools that MCP servers
+    listed. Annotations that claim less than a verb such as `delete` are not believed.
+    """
     hints = tool.annotations if tool is not None else {}
     if view is not None and call.name in view.listed:
         hints = view.listed[call.name]
@@ -152,7 +160,7 @@ def effect_of(call: Call, tool: Tool | None, view: View | None = None) -> Effect
 
 
 def _of_name(name: str) -> tuple[str, str | None]:
-    """Return the effect by the first known verb of a tool's name, and the verb or None."""
+    """Return (effect, verb) by the first known verb of a tool's name, else (CHANGE, None)."""
     words = name_words(name)
     for word in words:
         if word in _DESTROYS:
@@ -167,12 +175,15 @@ def _of_name(name: str) -> tuple[str, str | None]:
 
 
 def _is_noun(word: str, words: list[str]) -> bool:
-    """Return whether a word that can be a verb is a noun here: order_status, email_history."""
+    """Return whether a word that can be a verb is a noun here: order in get_order_status.
+
+    True if another word of the name is a verb of looking.
+    """
     return any(each in _LOOKS for each in words if each != word)
 
 
 def _command_in(call: Call) -> str | None:
-    """Return the command or statement that a call runs; None if it runs none."""
+    """Return the command or SQL statement that a call runs, in lower case; None if it runs none."""
     texts = [
         value.text
         for value in call.values[:20]
@@ -188,7 +199,7 @@ def _command_in(call: Call) -> str | None:
 
 
 def _of_command(command: str, is_idempotent: bool) -> Effect:
-    """Classify a shell command or SQL statement: it reads, changes or destroys."""
+    """Return the effect of a shell command or SQL statement."""
     if _DESTRUCTIVE_COMMAND.search(command):
         return Effect(DESTROY, "the command deletes or overwrites", is_idempotent)
     if _PUBLISHING_COMMAND.search(command):
@@ -206,7 +217,7 @@ def _of_command(command: str, is_idempotent: bool) -> Effect:
 
 
 def risk_of_call(call: Call, tool: Tool | None, said: SaidText) -> tuple[str, tuple[str, ...]]:
-    """Return the damage of a wrong call, one of `RISKS`, and the reasons in words."""
+    """Return (damage of a wrong call, one of `RISKS`, the reasons in words)."""
     effect = effect_of(call, tool, said.view)
     reasons = [effect.why]
     if effect.is_read:
@@ -224,7 +235,11 @@ def risk_of_call(call: Call, tool: Tool | None, said: SaidText) -> tuple[str, tu
 
 
 def find_authorisation(call: Call, effect: Effect, said: SaidText) -> tuple[bool, str]:
-    """Return whether the user's own messages ask for such a call, and the reason in words."""
+    """Return (whether the user's own messages ask for such a call, the reason in words).
+
+    The last four turns are read; a turn that only asks to look counts only if it has the tool's
+    verb.
+    """
     verb = _of_name(call.name)[1]
     own = {stem(verb)} if verb else set()
     classes = verb_classes([verb] if verb else name_words(call.name)[:1]) - {"look"}
@@ -245,11 +260,12 @@ def find_authorisation(call: Call, effect: Effect, said: SaidText) -> tuple[bool
 
 
 def _is_target(value: Value) -> bool:
+    """Return whether a value is an id, an address, a path or a name."""
     return value.kind in ("id", "mail", "path", "name") and bool(value.text)
 
 
 def _aggravating_facts(call: Call, effect: Effect, said: SaidText) -> Iterator[str]:
-    """Yield, in words, each fact that makes a call with an effect riskier."""
+    """Yield, in words, each fact that makes a call riskier, such as `an amount of 5000`."""
     for value in call.values[:40]:
         names = set(name_words(value.path))
         if names & _AMOUNTS and value.number is not None and abs(value.number) >= LARGE:
@@ -274,4 +290,5 @@ def _aggravating_facts(call: Call, effect: Effect, said: SaidText) -> Iterator[s
 
 
 def _texts(call: Call) -> str:
+    """Return the values of a call as one text in lower case, each cut to 400 characters."""
     return " ".join(value.text[:400] for value in call.values[:40])

@@ -79,21 +79,24 @@ _SET_TO = re.compile(
 
 @dataclass
 class SaidText:
-    """All that was said in a conversation, read once for the calls of a reply."""
+    """All that was said in a conversation, read once for the calls of a reply.
+
+    Said means by the user, a result or the instructions, not by the assistant.
+    """
 
     view: View
     sources: Sources
 
     @cached_property
     def text(self) -> str:
-        """The conversation without the assistant's words, in lower case."""
+        """The conversation without the assistant's words, in lower case, one part a line."""
         s = self.sources
         parts = (s.users.text, s.request.text, s.results.text, s.rules.text)
         return "\n".join(part[-MAX_TEXT:] for part in parts)
 
     @cached_property
     def words(self) -> set[str]:
-        """The stems of all words."""
+        """The stems of all words, without stop words."""
         s = self.sources
         return s.users.words | s.request.words | s.results.words | s.rules.words
 
@@ -110,7 +113,7 @@ class SaidText:
 
     @cached_property
     def numbers(self) -> set[float]:
-        """The numbers, also those in words."""
+        """The numbers, also those in words: 42.0 for `forty-two`, 3000.0 for `3k`."""
         s, told = self.sources, self.sources.users.text
         numbers = s.users.numbers | s.request.numbers | s.results.numbers | s.rules.numbers
         numbers |= {float(_TENS[a] + _DIGITS[b]) for a, b in _COMPOUND.findall(told)}
@@ -120,7 +123,10 @@ class SaidText:
 
     @cached_property
     def today(self) -> date | None:
-        """The current date by the conversation, also with the day first: 27 November 2026."""
+        """The current date by the conversation, also with the day first: 27 November 2026.
+
+        None if the conversation does not say it.
+        """
         if self.sources.today is not None:
             return self.sources.today
         for text in (self.sources.rules.text, self.sources.users.text):
@@ -131,7 +137,7 @@ class SaidText:
 
     @cached_property
     def codes(self) -> set[str]:
-        """The codes that the user wrote in capitals: EMEA, JFK."""
+        """The codes that the user wrote in capitals, such as EMEA or JFK, in lower case."""
         return {c.lower() for turn in self.view.turns[-3:] for c in _CODE.findall(turn)[:40]}
 
     @cached_property
@@ -141,12 +147,12 @@ class SaidText:
 
     @cached_property
     def days(self) -> set[tuple[int, int, int]]:
-        """The days that the text writes with full stops: 2026.4.15."""
+        """The days that the text writes with the year first and full stops: 2026.4.15."""
         return {(int(y), int(m), int(d)) for y, m, d in _DOTTED.findall(self.text)[:200]}
 
     @cached_property
     def named_days(self) -> set[date]:
-        """The days that the user names by their distance.
+        """The days that the user names by their distance, such as tomorrow.
 
         "The day after tomorrow" does not also name tomorrow.
         """
@@ -162,7 +168,10 @@ class SaidText:
 
     @cached_property
     def relative_in_rules(self) -> set[date]:
-        """The days that the instructions name by their distance in weeks or months."""
+        """The days that the instructions name by their distance: within two weeks.
+
+        Empty without today's date. Weekdays do not count.
+        """
         rules, today = self.sources.rules.text, self.today
         if today is None or not re.search(r"\b(?:weeks?|months?|days?)\b", rules):
             return set()
@@ -172,7 +181,7 @@ class SaidText:
 
     @cached_property
     def plain_numbers(self) -> set[float]:
-        """The numbers of the request that are no part of an id."""
+        """The numbers of the request that are no part of an id, a date or a time."""
         text = without_days(self.sources.request.text)
         return {float(n.replace(",", "")) for n in _STANDALONE.findall(text)[:200]}
 
@@ -197,7 +206,9 @@ class SaidText:
     def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
         """Return whether a value of a call was said, or follows from the conversation.
 
-        Dates are checked by `dates.is_date_said`, numbers by `said_values.is_number_said`.
+        True for values that need no source, and for texts that the model words by itself if
+        their addresses were said. Dates are checked by `said_values.is_date_said`, numbers
+        by `said_values.is_number_said`.
         """
         if self.is_settled(value, tool):
             return True
@@ -219,7 +230,10 @@ class SaidText:
         return self._is_name_said(value, call) or _is_described(value, tool)
 
     def _are_parts_said(self, text: str) -> bool:
-        """Return whether the addresses in a text and the values compared in a query were said."""
+        """Return whether the addresses in a text and the values compared in a query were said.
+
+        A compared value is `7` in `where id = 7`. True without any.
+        """
         mails = _MAIL_IN.findall(text)[:20]
         compared = (
             [a or b or c for a, b, c in _COMPARED.findall(text)[:20]] if " where " in text else []
@@ -229,7 +243,7 @@ class SaidText:
     # --- names, ids, paths --------------------------------------------------------------------
 
     def _is_kin_said(self, text: str) -> bool:
-        """Return whether a word of the same meaning or root was said: reader and read."""
+        """Return whether the user said a word of the same meaning or root: reader and read."""
         if not text.isalpha():
             return False
         kin = KIN.get(text, set())
@@ -242,7 +256,11 @@ class SaidText:
         )
 
     def _is_made_of_names(self, value: Value) -> bool:
-        """Return whether a login name is made of names that were said: jdoe of Jane Doe."""
+        """Return whether a login name is made of names that were said: jdoe of Jane Doe.
+
+        True if the value without its first or last character was said; only for arguments
+        such as `username`.
+        """
         last, text = name_words(value.path)[-1:], value.text
         is_login = bool(last) and last[0] in (
             "username",
@@ -255,7 +273,11 @@ class SaidText:
         return is_login and len(text) > 3 and (text[1:] in self.pieces or text[:-1] in self.pieces)
 
     def _is_name_said(self, value: Value, call: Call) -> bool:
-        """Return whether a name was said, also in parts, or follows from what was said."""
+        """Return whether a name was said, also in parts, or follows from what was said.
+
+        Examples are `Lyon, France` if Lyon was said, initials, `me`, and the currency `EUR`
+        beside a euro sign.
+        """
         last = name_words(value.path)[-1:]
         raw = str(value.raw)
         if sum(c.isdigit() for c in raw) >= 6:  # a telephone number, an account
@@ -285,13 +307,14 @@ class SaidText:
         return bool(last and last[0] in LOOSE and len(raw) <= 3)
 
     def _are_words_said(self, text: str, *, exactly: bool = False) -> bool:
+        """Return whether a text has words and all of them were said (`is_piece_said`)."""
         pieces = _PIECE.findall(text)
         return bool(pieces) and all(self.is_piece_said(p, exactly=exactly) for p in pieces)
 
     def is_piece_said(self, piece: str, *, exactly: bool = False) -> bool:
-        """Return whether a word or a number was said.
+        """Return whether a word or a number was said; words of two letters count as said.
 
-        `exactly` excludes other forms of the word.
+        `exactly` excludes other forms of the word, such as `books` for `book`.
         """
         if piece in self.pieces or (not exactly and stem(piece) in self.words):
             return True
@@ -320,7 +343,10 @@ class SaidText:
         return len(digits) >= 3 and has_runs and is_named and len(letters) <= 1
 
     def _is_month_said(self, text: str) -> bool:
-        """Return whether a month, 2026-04, was said: by its name, a day in it, or its distance."""
+        """Return whether a month, 2026-04, was said: by its name, a day in it, or its distance.
+
+        True for any month if one was named by its distance and today's date is unknown.
+        """
         if self.holds_token(text):
             return True
         year, month = map(int, text.split("-"))
@@ -341,12 +367,12 @@ class SaidText:
         return (year, month) == (at // 12, at % 12 + 1)
 
     def _is_users_month(self, day: Day) -> bool:
-        """Return whether a day is not only today's, which every instruction names."""
+        """Return whether a day is another than today's, which every instruction names."""
         today = self.today
         return today is None or day != (today.year, today.month, today.day)
 
     def _is_spelt_otherwise(self, text: str) -> bool:
-        """Return whether an id was said with other marks between its parts: AB-12, ab 12, AB12."""
+        """Return whether an id was said with other marks between its parts: AB-12, AB12."""
         parts = re.findall(r"[a-z]+|\d+", text)
         if len(parts) < 2 or len(parts) > 8:
             return False
@@ -367,7 +393,10 @@ class SaidText:
         )
 
     def spans(self) -> set[float]:
-        """Return the numbers of users and results, and the spans of time in minutes."""
+        """Return the numbers of users and results, and the spans of time in minutes.
+
+        A span is named (`half an hour`) or lies between two times of the user.
+        """
         told = self.sources.users.text
         spans = {_SPAN_MINUTES[span] for span in _SPANS.findall(told)}
         times = sorted(self.sources.users.times | self.sources.request.times)[:12]
@@ -377,7 +406,10 @@ class SaidText:
 
 
 def holds_token(text: str, sought: str) -> bool:
-    """Return whether a text has another as a word of its own, or with a plural's `s`."""
+    """Return whether a text has another as a word of its own, or with a plural's `s`.
+
+    `pen` is in `the pens`, not in `open`. True also after 200 places inside of words.
+    """
     at = text.find(sought)
     for _ in range(200):
         if at < 0:
@@ -395,11 +427,13 @@ def holds_token(text: str, sought: str) -> bool:
 
 
 def _numbers_of(fields: object) -> Iterable[float]:
+    """Return an iterator over the numbers among the first 30 values of a record's fields."""
     values = fields.values() if isinstance(fields, dict) else ()
     return (number for each in islice(values, 30) if (number := number_of(each)) is not None)
 
 
 def _schema_of(value: Value, tool: Tool | None) -> dict[str, object]:
+    """Return the schema of a value's argument in its tool; {} if it has none."""
     schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     return schema if isinstance(schema, dict) else {}
 
@@ -411,12 +445,13 @@ def description_of(value: Value, tool: Tool | None) -> str:
 
 
 def _is_default(value: Value, tool: Tool | None) -> bool:
+    """Return whether a value is the default that its schema names."""
     schema = _schema_of(value, tool)
     return "default" in schema and schema["default"] == value.raw
 
 
 def _is_described(value: Value, tool: Tool | None) -> bool:
-    """Return whether the description of a tool or an argument has the value."""
+    """Return whether the description of a tool or an argument has the value, as an example."""
     texts = [description_of(value, tool)[:MAX_DESCRIPTION]]
     texts.append(tool.description if tool else "")
     return any(holds_token(text.lower(), value.text) for text in texts if text)
@@ -432,4 +467,5 @@ def is_worded(value: Value) -> bool:
 
 
 def _compact(text: str) -> str:
+    """Return a text without blanks, hyphens, full stops, slashes and brackets."""
     return re.sub(r"[\s\-./()]+", "", text)

@@ -104,7 +104,11 @@ def is_day_shifted(text: str) -> bool:
 
 
 def is_date_said(said: SaidText, value: Value, call: Call) -> bool:
-    """Return whether a day and its time were said, or follow from the conversation."""
+    """Return whether a day and its time were said, or follow from the conversation.
+
+    `value` is a date of `call`, whose other dates and numbers may be the ends of a span: `three
+    nights`.
+    """
     is_slashed = re.search(r"\d/\d", value.text) is not None  # day and month in either order
     each = [_is_day_said(said, day, value, call) for day in value.days]
     days_said = any(each) if is_slashed and each else all(each)
@@ -112,7 +116,11 @@ def is_date_said(said: SaidText, value: Value, call: Call) -> bool:
 
 
 def _is_day_said(said: SaidText, day: tuple[int, int, int], value: Value, call: Call) -> bool:
-    """Return whether the user, a result or the instructions name a day or imply it."""
+    """Return whether the user, a result or the instructions name a day or imply it.
+
+    A period such as `last month` implies its ends and, near today, `this week` its first and
+    last days; without today's date, `tomorrow` implies any day.
+    """
     s, told = said.sources, calendar_day(day)
     plain = Value(value.path, value.raw, value.text, "date", None, (day,), ())
     if any(part.holds(plain) for part in (s.request, s.users, s.results, s.rules)):
@@ -145,7 +153,10 @@ def _is_day_said(said: SaidText, day: tuple[int, int, int], value: Value, call: 
 
 
 def _lengths(text: str) -> set[int]:
-    """Return the numbers of days that a text, in lower case, names: three nights, two weeks."""
+    """Return the numbers of days that a text, in lower case, names: 3 for `three nights`.
+
+    A month has four lengths.
+    """
     found = {7} if "a week" in text or "one week" in text else set()
     for number, unit in _LENGTH.findall(text)[:100]:
         days = int(number) if number.isdigit() else int(NUMBER_WORDS.get(number, 0))
@@ -158,7 +169,11 @@ def _lengths(text: str) -> set[int]:
 
 
 def _is_time_said(said: SaidText, time: int, call: Call, value: Value) -> bool:
-    """Return whether a time (minutes of the day) was named or follows from words of the user."""
+    """Return whether a time (minutes of the day) was named or follows from words of the user.
+
+    Midnight always does; others are `ten` with the part of the day, `half past ten`, or the end
+    of a span.
+    """
     s = said.sources
     told = s.users.times | s.results.times | s.rules.times
     users = s.users.text
@@ -184,11 +199,16 @@ def _is_time_said(said: SaidText, time: int, call: Call, value: Value) -> bool:
 
 
 def _hour(text: str) -> int:
+    """Return the hour that digits or a word name; 0 for an unknown word."""
     return int(text) if text.isdigit() else int(NUMBER_WORDS.get(text, 0))
 
 
 def is_number_said(said: SaidText, value: Value, tool: Tool | None) -> bool:
-    """Return whether a number was said, may be computed from what was said, or is harmless."""
+    """Return whether a number was said, may be computed from what was said, or is harmless.
+
+    Harmless are controls such as `limit`, 0 and 1, numbers above 1e8 and those in the
+    argument's description. `15 %` or `half` in the request allows computed ones.
+    """
     number, names = value.number, set(name_words(value.path))
     last = name_words(value.path)[-1:]
     if number is None or (last and last[0] in CONTROL) or abs(number) > 1e8:
@@ -225,7 +245,10 @@ def is_number_said(said: SaidText, value: Value, tool: Tool | None) -> bool:
 
 
 def _is_converted(said: SaidText, number: float, names: set[str], request: str) -> bool:
-    """Return whether a number is one of the user's in another unit."""
+    """Return whether a number is one of the user's in another unit: 1000 for `1 kg`.
+
+    `names` are the words of the argument's name, `request` the user's text in lower case.
+    """
     told = said.sources.users.numbers
     if "fahrenheit" in request or "celsius" in request or "\u00b0f" in request:
         other = [(n - 32) * 5 / 9 for n in told] + [n * 9 / 5 + 32 for n in told]
@@ -256,7 +279,10 @@ def _is_time_part(said: SaidText, number: float) -> bool:
 
 
 def _is_computed(said: SaidText, number: float, request: str, *, is_share_only: bool) -> bool:
-    """Return whether a number is a share, a sum or a difference of numbers in the conversation."""
+    """Return whether a number is a share, a sum or a difference of numbers in the conversation.
+
+    With `is_share_only`, as for a credit, only the share itself counts and not the rest.
+    """
     if _is_share(said, number, request, is_share_only=is_share_only):
         return True
     if _REST.search(request) and number > max(said.numbers, default=0.0):
@@ -276,7 +302,8 @@ def _is_computed(said: SaidText, number: float, request: str, *, is_share_only: 
 def _is_share(said: SaidText, number: float, request: str, *, is_share_only: bool) -> bool:
     """Return whether a number is a part of one that was said: half, a third, 15 % off.
 
-    With `is_share_only` the rest after a part does not count: a credit of 15 % is the 15 % itself.
+    With `is_share_only` the rest after a part does not count: a credit of 15 % is the 15 %
+    itself.
     """
     shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
               2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
@@ -297,9 +324,9 @@ def _is_share(said: SaidText, number: float, request: str, *, is_share_only: boo
 
 
 def _factors(names: set[str], request: str) -> list[float]:
-    """Return the factors from the units of a request to that of an argument's name.
+    """Return the factors from the units of a request to that of an argument's name, or [].
 
-    Empty if either is not known.
+    [] if either unit is not known. For `2 kg` and the argument `weight_grams` it has 1000.0.
     """
     words = set(_PIECE.findall(request)) | set(re.findall(r"(?<=\d)[a-z]+\b", request))
     for units in _BASES:
@@ -311,7 +338,10 @@ def _factors(names: set[str], request: str) -> list[float]:
 
 
 def _bases(text: str) -> dict[str, float]:
-    """Return the units of a text, each with its share of the first one."""
+    """Return the units of a text with their shares of the first one: {`g`: 1.0, `kg`: 1000.0}.
+
+    `text` lists a share and its names for each unit, separated by bars: `1 g gram|1000 kg`.
+    """
     found: dict[str, float] = {}
     for line in text.split("|"):
         base, *names = line.split()
@@ -329,5 +359,5 @@ _BASES = (  # units of a dimension, each in the first one
 
 
 def _describes_number(value: Value, tool: Tool | None, number: float) -> bool:
-    """Return whether the description of an argument lists a number: 1 = cleaning, 2 = ironing."""
+    """Return whether the description of an argument lists a number: 1 = cleaning."""
     return holds_token(description_of(value, tool)[:MAX_DESCRIPTION], f"{number:g}")

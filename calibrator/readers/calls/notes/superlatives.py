@@ -74,10 +74,11 @@ MOST_RECORDS = 100
 
 
 def not_that_one(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
-    """Yield the paths of arguments that name another record than the superlative, and its words.
+    """Yield (path, the superlative's words) of arguments that name another record than it.
 
-    Yields nothing if the user set another condition, if several fields could be meant, or if the
-    chosen record has more of the user's words in it.
+    For `book the cheapest room` it is the id of a room that is not the cheapest listed. Nothing
+    if the user set another condition, if several fields could be meant, or if the chosen record
+    has more of the user's words in it.
     """
     request = said.view.request.lower()[-2_000:]
     wanted = list(_superlatives_in(request))
@@ -129,6 +130,10 @@ def is_negated(name: str, request: str) -> bool:
 
 
 def _superlatives_in(request: str) -> Iterator[tuple[str, bool, set[str]]]:
+    """Yield (words, whether the lowest is wanted, words of the fields) of each superlative.
+
+    `request` is in lower case; `the cheaper one` counts as one.
+    """
     for name, (is_low, fields) in _SUPERLATIVES.items():
         if re.search(rf"\b{name}\b", request):
             yield name, is_low, set(fields.split())
@@ -141,13 +146,17 @@ def _superlatives_in(request: str) -> Iterator[tuple[str, bool, set[str]]]:
 
 
 def _siblings(value: Value, said: SaidText) -> list[Record]:
-    """Return the records that are listed together with the one that has the value."""
+    """Return the records that are listed together with the one that has the value, itself included.
+
+    [] if no record has it; at most 100.
+    """
     records = said.sources.records[-300:]
     groups = [r.group for r in records if _has_value(r, value)]
     return [r for r in records if groups and r.group == groups[-1]][:MOST_RECORDS]
 
 
 def _has_value(record: Record, value: Value) -> bool:
+    """Return whether a field of a record, or its line without fields, is exactly a value."""
     if not record.fields:
         return record.text == value.text
     return any(str(held).strip().lower() == value.text for held in record.fields.values())
@@ -156,7 +165,8 @@ def _has_value(record: Record, value: Value) -> bool:
 def _best_records(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
     """Return the records with the lowest or highest value in the one field that fits `hints`.
 
-    Returns an empty list if no field fits, or several with different results.
+    `hints` are words of the field's name. [] if no field fits, or several with different
+    results.
     """
     if not any(record.fields for record in listed):
         days = [_DAY.search(record.text) for record in listed]
@@ -182,6 +192,7 @@ def _best_records(listed: Sequence[Record], is_low: bool, hints: set[str]) -> li
 
 
 def _key(held: Any) -> Any:
+    """Return a field as a number, or as a date or time in text that sorts; None otherwise."""
     number = number_of(held)
     if number is not None:
         return number
@@ -190,6 +201,7 @@ def _key(held: Any) -> Any:
 
 
 def _fits_as_well(best: Sequence[Record], chosen: Record, request: str) -> bool:
+    """Return whether a best record shares as many words with the request as the chosen one."""
     wanted = words_in(request)
     return max(len(words_in(r.text) & wanted) for r in best) >= len(words_in(chosen.text) & wanted)
 
@@ -208,9 +220,9 @@ _PARTS = {
 def better_named(call: Call, said: SaidText) -> Iterator[str]:
     """Yield the paths of arguments whose record fits the user's words less than another one.
 
-    The other one of the same list has all of the user's words that this one has, and more, or alone
-    has a time in the part of the day that the user named. Yields nothing if the user chose by an
-    order or ruled something out.
+    The other one of the same list has all of the user's words that this one has, and more, or
+    alone has a time in the part of the day (or the month, or the initial) that the user named.
+    Nothing if the user chose by an order or ruled something out.
     """
     request = said.view.request.lower()[-2_000:]
     wanted = words_in(request)
@@ -251,13 +263,19 @@ _INITIALS = re.compile(r"\b([a-z])\.\s?([a-z]{3,30})\b")
 
 
 def _is_only_other(chosen: Record, fits: list[bool | None], listed: Sequence[Record]) -> bool:
-    """Return whether only one record fits, and the chosen one is known not to."""
+    """Return whether only one record fits, and the chosen one is known not to.
+
+    `fits` says of each listed record whether it fits; None if unknown.
+    """
     own = next(fit for fit, record in zip(fits, listed, strict=True) if record is chosen)
     return own is False and fits.count(True) == 1
 
 
 def _is_in_month(record: Record, months: set[str]) -> bool | None:
-    """Return whether a record has a day in the one month that was named; None if it has no day."""
+    """Return whether a record has a day in the one month that was named; None if it has no day.
+
+    None also if several months or none were named.
+    """
     days = dates_in(record.text.lower())
     if len(months) != 1 or not days:
         return None
@@ -267,7 +285,7 @@ def _is_in_month(record: Record, months: set[str]) -> bool | None:
 def _has_initial(record: Record, initials: Sequence[tuple[str, str]]) -> bool | None:
     """Return whether a record's name begins with the initial that was named: D. Okafor.
 
-    None if another name is in the record.
+    None if another name is in the record, or not exactly one initial was named.
     """
     words = re.findall(r"[^\W\d_]+", record.text.lower())
     if len(initials) != 1 or initials[0][1] not in words:
@@ -279,7 +297,10 @@ def _has_initial(record: Record, initials: Sequence[tuple[str, str]]) -> bool | 
 def _is_at_other_time(
     chosen: Record, listed: Sequence[Record], parts: list[tuple[int, int]]
 ) -> bool:
-    """Return whether only one record, another, is in the part of the day that the user named."""
+    """Return whether only one record, another, is in the part of the day that the user named.
+
+    `parts` are (first, last) minutes of the day; False unless there is one.
+    """
     if len(parts) != 1:
         return False
     low, high = parts[0]
