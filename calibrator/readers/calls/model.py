@@ -1,10 +1,11 @@
 """The log-odds that a call of tools is right: the serving part.
 
 Two sets of boosted trees read the traits. The general ones learnt from graded calls of all sources,
-corruptions and synthetic scenes; the special ones, and a linear model of words, from graded calls
-alone. The special parts count as much as the words of the conversation are familiar, because they
-do not generalise to other domains. Replies of text have trees of their own, which judge whether the
-claimed deeds and findings are real. Serving needs numpy alone; `training` makes the arrays.
+corruptions and synthetic scenes; the special ones, and a linear model of hashed words, from graded
+calls alone. The names of tools and the words of requests are evidence only in the domains of the
+training data, so the special parts count as much as the words of the conversation are known.
+Replies of text have trees of their own, which judge whether the claimed deeds and findings are
+real. Serving needs numpy alone; `training` makes the arrays.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class CallWording:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
+        """Load `weights` (BUCKETS,), `known` (a bit a bucket) and `bias` (1,) of a checkpoint.
+
+        Raises KeyError for a missing array and ValueError for another size.
+        """
         self.weights = state["weights"].astype(np.float32)
         self.known = np.unpackbits(state["known"].astype(np.uint8))[:BUCKETS].astype(bool)
         self.bias = float(state["bias"][0])
@@ -77,6 +82,11 @@ class CallTrees:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
+        """Load the arrays of a checkpoint, without the prefix `calls.`.
+
+        `claims` is None if there are no trees for claims. Raises KeyError for a missing
+        array and ValueError for another shape.
+        """
         self.general = Trees(arrays_under(state, GENERAL), TRAITS)
         self.special = Trees(arrays_under(state, SPECIAL), TRAITS)
         self.wording = CallWording(arrays_under(state, WORDING))
@@ -118,7 +128,12 @@ class CallTrees:
         return np.asarray(np.clip(odds, -MOST, MOST))
 
     def read(self, traits: Floats, words: Sequence[Ints]) -> Doubles:
-        """Return the log-odds of correct, (B,), from traits (B, TRAITS) and buckets of words."""
+        """Return the log-odds of correct, (B,), within +-7 (`MOST`).
+
+        `traits` (B, TRAITS) and `words`, buckets of each reply's words, describe the
+        replies. With strange words the general trees decide alone; with familiar ones
+        special trees and words are added.
+        """
         general, special = self.general.read(traits), self.special.read(traits)
         spoken, familiarity = self.wording.read(words)
         strange = self.strange[0] + self.strange[1] * general

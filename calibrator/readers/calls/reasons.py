@@ -1,4 +1,11 @@
-"""Up to three plain reasons for a low confidence in an agent's call."""
+"""The evidence against an agent's calls for people: up to three plain reasons, doubted arguments.
+
+The cost of an argument without a source is found by a trial: how sure would the call be if the user
+had named the value? `share` is the confidence divided by that one: 1 if naming the value changes
+nothing. An argument that appears in the conversation has no doubt, and neither have the fields of a
+reply in JSON: marks of the same reading were more frequent in right replies than in those with an
+altered value (.22 and .13).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,12 @@
 """The check whether a request is of a kind of task that the calibrator was trained on.
 
-Boosted trees read the form of the request and a score of its wording. They never see the reply, a
-document, or the calibrator's own features, in which a benchmark's question and a customer's are
-close together.
+Boosted trees read the form of the request (`task_form`) and a score of its wording. They never see
+the reply, a document, or the calibrator's own features, in which a benchmark's question and a
+customer's are close together.
+
+The score of the wording is a logistic model on hashed words and pairs at the request's ends
+(feature hashing; Weinberger et al., 2009). A table has a bit for each word of known questions:
+other languages and other trades use words that it lacks.
 """
 
 from __future__ import annotations
@@ -82,6 +86,7 @@ class TaskWording:
     """
 
     def __init__(self, weights: Array, bias: float, known: Array) -> None:
+        """Take the tables; `known` has the bits of eight words in each byte."""
         self.weights = weights.astype(np.float32)
         self.bias = bias
         self.known = np.unpackbits(known.astype(np.uint8))
@@ -119,6 +124,7 @@ class TaskFamiliarity:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
+        """Load the table of wording, the trees and the threshold from `state`."""
         self._state = dict(state)
         self.wording = TaskWording.from_state(arrays_under(state, _WORDING))
         self._trees = Trees(arrays_under(state, _TREES), WIDTH)
@@ -137,7 +143,10 @@ class TaskFamiliarity:
         return float(self.of_rows(row)[0])
 
     def of_rows(self, rows: Floats) -> NDArray[np.float64]:
-        """Return the strangeness (B,) of rows (B, WIDTH) of numbers of the form and the wording."""
+        """Return the strangeness (B,) of rows (B, WIDTH), above 0 for unfamiliar tasks.
+
+        A row has the numbers of the form, then those of the wording.
+        """
         return self._trees.read(rows) - self._threshold
 
     def is_unfamiliar(self, conversation: Conversation, *, has_tools: bool = False) -> bool:
@@ -145,7 +154,7 @@ class TaskFamiliarity:
         return self.strangeness(conversation, has_tools=has_tools) > 0
 
     def to_state(self) -> dict[str, Array]:
-        """Return the arrays for the checkpoint's weights file."""
+        """Return the arrays for the checkpoint's weights file, named with the prefix."""
         return {PREFIX + name: array for name, array in self._state.items()}
 
     @classmethod

@@ -121,7 +121,7 @@ CHECKS = (
 
 
 class Counts(NamedTuple):
-    """The numbers that turn a check's trees into a probability, all in log-odds."""
+    """The four numbers that turn a check's trees into a probability, all in log-odds."""
 
     prior: float  # log-odds that a reply is in order
     slope: float  # factor of the trees' log-odds
@@ -144,6 +144,7 @@ class Inspector:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
+        """Load the checks that the arrays have, and the word pieces."""
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
         self.trees = [Trees(arrays_under(state, f"{check.name}."), SEEN) for check in self.checks]
         self.counts = [_counts(arrays_under(state, f"{check.name}.")) for check in self.checks]

@@ -149,6 +149,7 @@ class _TextSide:
     """
 
     def __init__(self, ids: Sequence[int], pieces: Pieces) -> None:
+        """Choose the pieces of a long text at its two ends, and look up their tables."""
         self.kept = _pieces_read(ids)
         self.pieces = pieces
         self.has = _mark(self.kept, pieces)

@@ -104,7 +104,7 @@ def _has_chinese(reading: PreparedText) -> bool:
 
 
 def _at_word(pattern: re.Pattern[str], text: str) -> bool:
-    """Return whether a pattern matches at the beginning of a word."""
+    """Return whether a pattern matches at the beginning of a word anywhere in a text."""
     found = pattern.search(text)
     while found and found.start() and _is_word(text[found.start() - 1]):
         found = pattern.search(text, found.start() + 1)
@@ -170,6 +170,7 @@ class _Tests:
     """Tests of a text: patterns, which are searched for together, and functions."""
 
     def __init__(self, *tests: SoughtPattern | Callable[[PreparedText], bool]) -> None:
+        """Take patterns and functions, in the order of the results."""
         self.patterns = [test for test in tests if isinstance(test, SoughtPattern)]
         self._several = PatternGroup(*self.patterns)
         self._tests = [None if isinstance(test, SoughtPattern) else test for test in tests]

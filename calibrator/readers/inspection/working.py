@@ -1,7 +1,9 @@
 """Working: whether a reply agrees with itself.
 
 The traits are sums that can be recomputed, the final number against the working's, the final option
-against its text, a claim and its opposite, and a missing end. No part of a reply is run as code.
+against its text, a claim and its opposite, and a missing end. Sums such as `16 logs * 5 each = 80`
+are parsed by hand, a hundred characters before each sign of equality; no part of a reply is run as
+code.
 """
 
 from __future__ import annotations

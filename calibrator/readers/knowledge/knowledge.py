@@ -70,6 +70,7 @@ class Knowledge:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
+        """Load the encoder, the networks and their weights, without the prefix `knowledge.`."""
         encoder = arrays_under(state, ENCODER)
         self.encoder = SmallEncoder(encoder)
         self.plain = frozenset(state["plain"].astype(int).tolist())  # pieces without content
@@ -169,6 +170,7 @@ class Member:
     """One network: two cosines, a product of two projections, and a layer on all vectors."""
 
     def __init__(self, state: Mapping[str, Floats]) -> None:
+        """Take the network's arrays, named as in `MEMBER`."""
         self.state = state
 
     def odds(self, vectors: Floats) -> float:

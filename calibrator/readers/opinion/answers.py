@@ -256,7 +256,10 @@ _CODE = re.compile(r"\bdef \w+\(|\bassert \w|\breturn\b.*\n")
 
 
 def _literal(text: str) -> str:
-    """Return a value as code writes it, in a form that does not depend on quotes and spaces."""
+    """Return a value as code writes it, in a form that does not depend on quotes and spaces.
+
+    `["a", 1]` becomes `['a',1]`.
+    """
     plain = text.strip().strip("`.,;* ").replace("\\n", "\n").replace('"', "'")
     return re.sub(r"\s*([,:\[\]{}()=+-])\s*", r"\1", plain).strip("'")
 

@@ -36,6 +36,7 @@ class CanonicalCall:
     arguments: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
+        """Return `name(a=1,b=x)`."""
         return f"{self.name}({','.join(f'{name}={value}' for name, value in self.arguments)})"
 
     def parts(self) -> set[str]:

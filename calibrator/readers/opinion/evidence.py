@@ -48,7 +48,7 @@ class AnswerComparison:
 
 
 def compare(one: FinalAnswer, other: FinalAnswer) -> AnswerComparison:
-    """Return the comparison of two answers, whose order does not matter."""
+    """Return the comparison of two final answers, whose order does not matter."""
     both = len(one.words & other.words)
     fewer = min(len(one.words), len(other.words))
     shared = both / max(1, len(one.words | other.words))

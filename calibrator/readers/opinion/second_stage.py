@@ -130,6 +130,7 @@ class Trust:
     """
 
     def __init__(self, questions: Array, gain: Array, weight: Array) -> None:
+        """Take the questions, each scaled to length 1, their gains and weights."""
         if questions.shape[:1] != gain.shape or gain.shape != weight.shape or not len(gain):
             raise ValueError(f"a trust of another shape: {questions.shape}, {gain.shape}")
         vectors = questions.astype(np.float32)
@@ -159,6 +160,7 @@ class Linear:
     """Logistic regression on the plain evidence. Raises ValueError for arrays of another shape."""
 
     def __init__(self, weights: Array, base: Array) -> None:
+        """Take the weights (PLAIN,) and the base (1,)."""
         if weights.shape != (PLAIN,) or base.shape != (1,):
             raise ValueError(f"a linear model of another shape: {weights.shape}, {base.shape}")
         self.weights, self.base = weights.astype(np.float64), float(base[0])
@@ -181,10 +183,12 @@ class Linear:
 class SecondStage:
     """The trees, the linear model and the trust of a checkpoint.
 
-    Raises KeyError or ValueError for arrays that do not fit.
+    `linear` is None for a stage of trees alone; `version` is a hash of all arrays and of the
+    rules of comparison. Raises KeyError or ValueError for arrays that do not fit.
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
+        """Load the arrays of a checkpoint, without the prefix `opinion.`."""
         self.trees = Trees(state, EVIDENCE)
         self.trust = Trust.from_state(state)
         self.linear = Linear.from_state(state)

@@ -33,7 +33,7 @@ class Concept:
     needs_object: bool = False  # the clause must also name what it is about
 
     def polarity(self, word: str) -> int:
-        """Return 1, -1, or 0 if a word, as a stem, does not belong to the concept."""
+        """Return 1 if a stem is a word for the concept, -1 for its opposite, 0 for neither."""
         return (word in self.for_it) - (word in self.against)
 
 
@@ -293,13 +293,17 @@ def _read_description(text: str) -> _Flag | None:
 
 
 def _concepts_of(words: Sequence[str]) -> list[Concept]:
-    """Return the concepts of a flag's words, in the order of the words."""
+    """Return the concepts of a flag's words, in the order of the words; [] without any."""
     stems = [stem(word) for word in words if word not in ("enable", "enabled")]
     return [c for word in stems for c in _CONCEPTS if c.polarity(word)]
 
 
 def _clauses_of(text: str) -> Iterator[list[str]]:
-    """Yield the clauses of a request, as words, without their conditions."""
+    """Yield the clauses of a request, as lists of words, without conditions (`if ..`).
+
+    Set phrases are replaced first: `let her know` is read as `notify`. At most the last 60
+    clauses.
+    """
     for pattern, word in _PHRASES:
         text = re.sub(pattern, word, text)
     for clause in _CLAUSES.split(text)[-MOST_CLAUSES:]:
@@ -324,7 +328,10 @@ def _common_value(flag: _Flag | None, clauses: Sequence[list[str]]) -> bool | No
 
 
 def _sign_in(flag: _Flag, words: list[str]) -> int:
-    """Return 1 if a clause says yes to a flag, -1 if it says no, 0 if it is not about the flag."""
+    """Return 1 if a clause says yes to a flag, -1 if it says no, 0 if it is not about the flag.
+
+    `words` are the clause's. For the flag `notify`, `tell nobody` gives -1.
+    """
     stems = [stem(word) for word in words]
     matched = [_matches(each, flag.content) for each in stems]
     named = {word for word, _ in filter(None, matched)}

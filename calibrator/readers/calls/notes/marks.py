@@ -1,6 +1,6 @@
-"""The marks: facts against a call, each of which a person can check.
+"""The notes of a call: its risk, and its marks, facts against it that a person can check.
 
-`calibrator.scorer.MARKS` lists them all; policies use marks to stop calls.
+`calibrator.scorer.MARKS` lists all marks; policies use marks to stop calls.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def notes_of(reply: CallReply) -> tuple[CallNotes, ...] | None:
 
 
 def call_notes(used: ToolUse) -> tuple[CallNotes, ...] | None:
-    """Return the notes of each call of a reply, in order; None if it makes too many calls to read.
+    """Return the notes of each call of a reply, in order, with its marks, risk and reasons.
 
-    Raises nothing, whatever the reply holds.
+    None if it makes too many calls to read. Raises nothing, whatever the reply holds.
     """
     return notes_of(read_reply(used))
 
@@ -137,7 +137,10 @@ def marks_of_values(call: Call, tool: Tool | None, said: SaidText) -> Iterator[M
 
 
 def is_said(value: Value, call: Call, tool: Tool | None, said: SaidText) -> bool:
-    """Return whether a value of a call was said, or follows from the conversation."""
+    """Return whether a value of a call was said, or follows from the conversation.
+
+    Dates and numbers may be computed from those that were said, as their own checks say.
+    """
     if value.kind == "date" and not is_worded(value):
         return is_date_said(said, value, call)
     if value.kind == "number":
@@ -151,7 +154,11 @@ def argument_name(path: str) -> str:
 
 
 def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
-    """Yield the marks of differences from the user's request."""
+    """Yield the marks of differences from the user's request.
+
+    These are another choice, ends or names exchanged, other numbers or records, more than was
+    named, the contrary, and an act that the user ruled out or did not ask for.
+    """
     view, sources = said.view, said.sources
     for path, named in requested.other_choice(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user named {named}")
@@ -211,7 +218,7 @@ def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]
 
 
 def _of_narrowing(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
-    """Yield the marks of values that the request's own words exclude."""
+    """Yield the marks of values that the request's own words exclude (`narrowing`)."""
     for path, named in narrowing.the_other(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user wants the other one, {named}")
     for path in narrowing.other_week(call, said):
@@ -260,7 +267,7 @@ def _of_step(
 
 
 def _is_last_failure(call: Call, said: SaidText) -> bool:
-    """Return whether the same call failed and nothing was changed since."""
+    """Return whether the same call failed and no other call has changed anything since."""
     for before in reversed(said.view.earlier):
         if before.key == call.key:
             return is_failure(before.result)

@@ -1,4 +1,4 @@
-"""The checks of a call against what narrows the request: exclusions, bounds, weeks, the other one.
+"""The checks of a call against what narrows the request: exclusions, bounds, weeks, corrections.
 
 Each reports only if the user's own words settle the matter.
 """
@@ -108,7 +108,7 @@ def _is_id(value: Value) -> bool:
 
 
 def _request_of(said: SaidText) -> str:
-    """Return the end of the request in lower case."""
+    """Return the last 2,000 characters of the user's last turn in lower case."""
     return said.view.request.lower()[-MOST_TEXT:]
 
 

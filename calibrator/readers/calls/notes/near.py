@@ -69,7 +69,10 @@ def _nearest_number(value: Value, said: SaidText) -> str | None:
 
 
 def _nearest_day(value: Value, said: SaidText) -> str | None:
-    """Return a day that the user named, at most 31 days from the value's, as ISO text, or None."""
+    """Return the earliest day that the user named within 31 days of the value's, as ISO text.
+
+    None if there is none, or only the same day.
+    """
     days = {d for day in said.sources.users.days if (d := calendar_day(day)) is not None}
     days |= said.sources.relative if len(said.sources.relative) <= 4 else set()
     own = [d for day in value.days if (d := calendar_day(day)) is not None]

@@ -116,7 +116,11 @@ def other_number(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tupl
 
 
 def _is_sign_wrong(number: float, text: str) -> bool:
-    """Return whether a difference goes up where the request only takes away, or the reverse."""
+    """Return whether a difference goes up where the request only takes away, or the reverse.
+
+    `number` is the difference: 5 for `remove five` is wrong, -5 is right. `text` is the request
+    in lower case.
+    """
     is_more, is_less = bool(_ADDS.search(text)), bool(_TAKES_AWAY.search(text))
     return is_more != is_less and number != 0 and (number > 0) is is_less
 

@@ -434,11 +434,11 @@ def wider_arguments(call: Call, said: SaidText, *, destroys: bool) -> Iterator[s
 
 
 def says_all(view: View) -> bool:
-    """Return whether the user's last turn speaks of all, every or everything."""
+    """Return whether the user's last turn has a word such as `all`, `every` or `everything`."""
     return bool(_ALL.search(view.request.lower()))
 
 
 def is_named_by_user(value: Value, said: SaidText) -> bool:
-    """Return whether the user's own words have the value."""
+    """Return whether the user's own words have the value, in any form (`Source.holds`)."""
     users = said.sources.users
     return users.holds(value) or holds_token(users.text, value.text)

@@ -129,7 +129,7 @@ class Effect:
 
     @property
     def is_final(self) -> bool:
-        """Whether no other call can undo it."""
+        """Whether no other call can undo it: it sends or destroys something."""
         return self.kind in (SEND, DESTROY)
 
 

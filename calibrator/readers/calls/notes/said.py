@@ -196,7 +196,10 @@ class SaidText:
         return holds_token(self.text, text)
 
     def is_settled(self, value: Value, tool: Tool | None) -> bool:
-        """Return whether a value needs no source: empty, a default, a sign, a time zone."""
+        """Return whether a value needs no source: empty, a default, a sign, a time zone.
+
+        Arguments such as `timezone` or `currency` follow from a place that the user named.
+        """
         if value.kind == "empty" or not value.text or _is_default(value, tool):
             return True
         last = name_words(value.path)[-1:]
@@ -324,7 +327,11 @@ class SaidText:
         return (len(piece) <= 2 and piece.isalpha()) or piece in ("the", "and", "for", "with")
 
     def _is_id_said(self, value: Value) -> bool:
-        """Return whether an id was said, also in another spelling or in parts."""
+        """Return whether an id was said, also in another spelling or in parts.
+
+        A code of up to four capitals counts as said. In parts, its numbers and the
+        beginning of its one word must have been said: `ord-1234` for `order 1234`.
+        """
         text = value.text
         if self.holds_token(text) or self._is_spelt_otherwise(text):
             return True

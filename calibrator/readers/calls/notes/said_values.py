@@ -1,7 +1,8 @@
-"""The check whether a number of a call was said, or follows from numbers that were.
+"""The checks whether a number, a day or a time of a call was said, or follows from what was said.
 
 Numbers may be converted into the unit of the argument. They may be computed, as sums, differences,
-products and shares, if the user's words ask for that.
+products and shares, if the user's words ask for that. Days may be named by their distance, by a
+period or as the end of a span.
 """
 
 from __future__ import annotations

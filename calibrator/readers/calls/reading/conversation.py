@@ -337,7 +337,10 @@ def _read_messages(view: View, messages: Sequence[Any]) -> None:
 
 
 def _take_calls(view: View, message: Json) -> dict[Any, Call]:
-    """Add a message's calls to the view, and return them by id, or by position without one."""
+    """Add a message's calls to the view, and return them by id, or by position without one.
+
+    Of all earlier calls the view keeps the last 120.
+    """
     waiting: dict[Any, Call] = {}
     ids = message.get("tool_calls")
     for number, call in enumerate(calls_in(message, MAX_AT_ONCE)):

@@ -97,7 +97,7 @@ class Source:
 
 @dataclass(slots=True)
 class Sources:
-    """The parts of a conversation that a value may come from."""
+    """The parts of a conversation that a value may come from, read once for all calls."""
 
     request: Source  # the user's last turn
     users: Source  # all turns of the user
@@ -132,7 +132,10 @@ class Sources:
         return any(holds_day(s.days, told) for s in (self.users, self.results, self.rules))
 
     def is_computed(self, number: float) -> bool:
-        """Return whether a number is a sum, difference, product or quotient of two terms."""
+        """Return whether a number is a sum, difference, product or quotient of two terms.
+
+        The terms are up to 30 numbers of the request and of the last results each.
+        """
         terms = self.terms
         for a in terms:
             rest = (number - a, a - number, number + a, number / a if a else 0.0, number * a)
@@ -178,7 +181,10 @@ def _part_wrong(call: Call, sources: Sources) -> float:
 
 
 def sources_of(view: View) -> Sources:
-    """Return the sources of a view, read once for all its calls."""
+    """Return the sources of a view, read once for all its calls.
+
+    Numbers in words count for the user's turns only; `today` is None if no text gives the date.
+    """
     request = Source.from_texts(view.request)
     request.numbers |= spoken_numbers(view.request)
     users = Source.from_texts(*view.turns)
@@ -256,7 +262,10 @@ def _in_schema(value: Value, tool: Tool | None) -> bool:
 
 
 def _texts(call: Call, sources: Sources) -> dict[str, float]:
-    """Return the traits of longer texts: unknown words, unknown numbers and dangerous words."""
+    """Return the traits of longer texts: unknown words, unknown numbers and dangerous words.
+
+    A dangerous word, such as `delete`, counts only if the user did not say it.
+    """
     texts = [v for v in call.values if v.kind == "text"]
     words = words_in(" ".join(v.text for v in texts)[:4_000])
     heard = sources.users.words | sources.results.words
@@ -496,7 +505,10 @@ def _is_alike(one: str, other: str) -> bool:
 
 
 def _against_direction(value: Value, sources: Sources) -> bool:
-    """Return whether a value for `from` follows `to` in the request, or the reverse."""
+    """Return whether a value for `from` follows `to` in the user's turns, or the reverse.
+
+    `value` must be of an argument such as `source` or `destination`; otherwise False.
+    """
     names = set(name_words(value.path.rpartition(" ")[2]))
     is_from, is_to = bool(names & _FROM), bool(names & _TO)
     if is_from == is_to or value.kind in ("flag", "empty", "text") or len(value.text) > 60:

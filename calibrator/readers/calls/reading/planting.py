@@ -148,7 +148,7 @@ def _most_of(text: str, values: Values, left: Callable[[Values, str], str]) -> s
 
 @dataclass(slots=True)
 class Values:
-    """The values of a reply's calls, as they are searched for in a text."""
+    """The values of a reply's calls, as they are searched for in a text, with words beside them."""
 
     texts: list[str]  # in lower case
     days: list[Day]

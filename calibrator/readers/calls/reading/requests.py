@@ -397,7 +397,10 @@ def _range_ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[s
 
 
 def leftover_traits(view: View, sources: Sources) -> dict[str, float]:
-    """Return the traits of requested numbers, addresses and quotations that are in no call."""
+    """Return the traits of requested numbers, addresses and quotations that are in no call.
+
+    Numbers up to 2 do not count, and earlier calls count as calls.
+    """
     made = [v for c in view.calls for v in c.values]
     earlier = sources.own
     asked = {n for n in sources.request.numbers if abs(n) > 2}

@@ -136,7 +136,10 @@ def _records_meant(call: Call, sources: Sources) -> list[Record]:
 
 
 def _states(record: Record) -> str:
-    """Return the words of a record about its own state, or its line if it has no fields."""
+    """Return the words of a record about its own state (`status: shipped`), in lower case.
+
+    The whole line for a record without fields; "" if no field is about a state.
+    """
     parts = [
         f"{key} {value}"
         for key, value in list(record.fields.items())[:40]

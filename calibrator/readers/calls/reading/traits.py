@@ -75,7 +75,7 @@ def named_traits(view: View, sources: Sources) -> dict[str, float]:
 
 
 def array_of(named: dict[str, float]) -> Floats:
-    """Convert traits to an array, clipped to +-100, with 0 for numbers that are not finite."""
+    """Return traits as an array (TRAITS,), clipped to +-100, with 0 for nan."""
     found = np.fromiter(named.values(), dtype=np.float32, count=len(named))
     return np.nan_to_num(np.clip(found, -100, 100), posinf=0.0, neginf=0.0)
 

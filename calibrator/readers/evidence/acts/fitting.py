@@ -1,7 +1,8 @@
 """The judgement whether the act of a reply fits its request and the rules of the system message.
 
 Each check returns a finding only if it is sure. The strongest finding against the reply counts;
-without one, the strongest finding for it.
+without one, the strongest finding for it. The checks of empty replies, refusals, questions back and
+small talk are here; the others are in the modules beside.
 """
 
 from __future__ import annotations

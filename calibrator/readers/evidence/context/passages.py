@@ -93,6 +93,7 @@ class Passages:
     """
 
     def __init__(self, documents: Iterable[str]) -> None:
+        """Cut the documents into units, at most 60,000 characters together."""
         self.units: list[ContextUnit] = []
         self.pairs: set[tuple[str, str]] = set()
         self.is_complete = True

@@ -1,8 +1,9 @@
 """The probability that the context of a reply supports it, and its unsupported sentences.
 
-Boosted trees judge the features of the whole reply (`comparison`), and the reader its most doubtful
-pieces (`reader`). Their log-odds are added. Trees that saw both relied on the reader too much for
-texts that it had learnt from, and ranked unseen sources worse
+Boosted trees judge the features of the whole reply (`comparison`). A cross-encoder, six layers of
+all-MiniLM-L6-v2, reads the pieces of the reply that the context covers least, each as `[CLS]
+context [SEP] request [SEP] reply [SEP]`. Their log-odds are added. Trees that saw both relied on
+the reader too much for texts that it had learnt from, and ranked unseen sources worse
 (`calibrator/readers/evidence/README.md`).
 """
 
@@ -114,6 +115,7 @@ class ContextReader:
     """
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
+        """Load the encoder and its head, (3, 2 * hidden), from a checkpoint's arrays."""
         inner = {name: array for name, array in state.items() if not name.startswith("head")}
         self._encoder = SmallEncoder(inner)
         self._head = state["head"].astype(np.float32)  # (3, 2 * hidden)
@@ -243,6 +245,7 @@ class Support:
     """
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
+        """Load the reader, the trees and their weights from a checkpoint's arrays."""
         self._reader = ContextReader(arrays_under(state, PREFIX), cut)
         self._trees = Trees(arrays_under(state, TREES), len(FEATURES))
         self._weight, self._slope, self._base = state[WEIGHTS].tolist()

@@ -1,4 +1,4 @@
-"""The recognition of a reply's act: an answer, a refusal, a question back, and so on."""
+"""The recognition of a reply's act (an answer, a refusal ..) and of what its request wants."""
 
 from __future__ import annotations
 
