@@ -22,8 +22,8 @@ from calibrator.features.trees import Trees
 from calibrator.features.weights import arrays_under
 from calibrator.readers.calls.reading.claims import CLAIM_TRAITS, claim_traits
 from calibrator.readers.calls.reading.conversation import View
-from calibrator.readers.calls.reading.grounding import Sources, sources_of
 from calibrator.readers.calls.reading.planting import without_planted
+from calibrator.readers.calls.reading.sources import Sources, sources_of
 from calibrator.readers.calls.reading.traits import (
     TRAITS,
     CallReply,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from calibrator.lab.data.calls.changes import YES, add_limit, insert_question, reshuffle
 from calibrator.lab.data.calls.drafts import Draft
-from calibrator.readers.calls.reading.conversation import Record, records_of
+from calibrator.readers.calls.reading.sources import Record, records_of
 from calibrator.readers.calls.reading.steps import is_read
 
 # --- suspicious but right -----------------------------------------------------------------------

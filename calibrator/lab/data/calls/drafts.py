@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibrator.readers.calls.reading.conversation import Call, View, view_of
-from calibrator.readers.calls.reading.grounding import Sources, sources_of
+from calibrator.readers.calls.reading.sources import Sources, sources_of
 from calibrator.readers.calls.reading.values import Value
 from calibrator.scorer import ToolUse
 

@@ -16,9 +16,10 @@ from calibrator.readers.calls.notes.risk import risk_of_call
 from calibrator.readers.calls.notes.said import SaidText, is_worded
 from calibrator.readers.calls.notes.said_values import is_date_said, is_day_shifted, is_number_said
 from calibrator.readers.calls.reading.conversation import Call, Tool, calls_in
-from calibrator.readers.calls.reading.grounding import grounding_traits, is_placeholder, sources_of
+from calibrator.readers.calls.reading.grounding import grounding_traits, is_placeholder
 from calibrator.readers.calls.reading.requests import contrary_traits, date_traits
 from calibrator.readers.calls.reading.rules import Sentence, rule_traits, sentences_of
+from calibrator.readers.calls.reading.sources import sources_of
 from calibrator.readers.calls.reading.steps import is_failure, is_read, schema_of, steps_of
 from calibrator.readers.calls.reading.traits import CallReply, read_reply
 from calibrator.readers.calls.reading.values import Value, name_words
@@ -154,11 +155,7 @@ def argument_name(path: str) -> str:
 
 
 def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
-    """Yield the marks of differences from the user's request.
-
-    These are another choice, ends or names exchanged, other numbers or records, more than was
-    named, the contrary, and an act that the user ruled out or did not ask for.
-    """
+    """Yield the marks of differences from the request: choices, ends, numbers, records, acts."""
     view, sources = said.view, said.sources
     for path, named in requested.other_choice(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user named {named}")

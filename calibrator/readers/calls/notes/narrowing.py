@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from calibrator.readers.calls.notes.said import SaidText, holds_token
-from calibrator.readers.calls.reading.conversation import Call, Record, Tool
+from calibrator.readers.calls.reading.conversation import Call, Tool
+from calibrator.readers.calls.reading.sources import Record
 from calibrator.readers.calls.reading.values import (
     Value,
     calendar_day,

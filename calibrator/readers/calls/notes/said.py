@@ -22,7 +22,8 @@ from calibrator.readers.calls.notes.words import (
     OF_THE_WORLD,
 )
 from calibrator.readers.calls.reading.conversation import Call, Tool, View
-from calibrator.readers.calls.reading.grounding import SOUGHT, Sources, is_placeholder
+from calibrator.readers.calls.reading.grounding import SOUGHT, is_placeholder
+from calibrator.readers.calls.reading.sources import Sources
 from calibrator.readers.calls.reading.steps import is_failure
 from calibrator.readers.calls.reading.values import (
     MONTHS,

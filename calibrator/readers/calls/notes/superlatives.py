@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from calibrator.readers.calls.notes.said import SaidText, holds_token
-from calibrator.readers.calls.reading.conversation import Call, Record
+from calibrator.readers.calls.reading.conversation import Call
+from calibrator.readers.calls.reading.sources import Record
 from calibrator.readers.calls.reading.values import (
     MONTHS,
     Value,

@@ -7,6 +7,7 @@ __all__ = [
     "planting",
     "requests",
     "rules",
+    "sources",
     "steps",
     "traits",
     "values",

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.readers.calls.reading.conversation import Call, View, records_of, view_of
+from calibrator.readers.calls.reading.conversation import Call, View, view_of
+from calibrator.readers.calls.reading.sources import records_of
 from calibrator.readers.calls.reading.steps import (
     CHANGES,
     READS,

@@ -8,32 +8,23 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import date
+from dataclasses import dataclass
 
-from calibrator.readers.calls.reading.conversation import Call, Record, Tool, View, records_of
+from calibrator.readers.calls.reading.conversation import Call, Tool, View
 from calibrator.readers.calls.reading.planting import planting_traits
+from calibrator.readers.calls.reading.sources import Record, Sources
 from calibrator.readers.calls.reading.values import (
-    Day,
     Value,
-    calendar_day,
-    current_day,
-    dates_in,
-    holds_day,
     name_words,
     number_of,
     numbers_in,
-    relative_days,
     shape,
-    spoken_numbers,
     stem,
-    times_in,
     word_set,
     words_in,
 )
 
 SOUGHT = ("number", "mail", "date", "id", "path", "name")  # kinds that need a source
-MAX_TERMS = 30  # numbers whose sums and products are computed
 
 _PLACEHOLDER = re.compile(
     r"example\.(?:com|org|net)|(?:john|jane)[ ._-]?(?:doe|smith)|\byour[ _-]|^<.*>$|\{\{|\bn/?a\b"
@@ -50,110 +41,6 @@ _LOW = word_set("cheap lowest earli first oldest small short least minim next ne
 _HIGH = word_set("latest last newest highest larg biggest long most maxim recent expens top")
 _FROM = word_set("from source origin start old sender departure")
 _TO = word_set("to target destination end new receiver recipient dest arrival into")
-
-
-@dataclass(slots=True)
-class Source:
-    """A part of the conversation, such as the request, with its words, numbers, days and times."""
-
-    text: str  # in lower case
-    words: set[str] = field(default_factory=set)
-    numbers: set[float] = field(default_factory=set)
-    days: set[Day] = field(default_factory=set)
-    times: set[int] = field(default_factory=set)
-
-    @classmethod
-    def from_texts(cls, *texts: str) -> Source:
-        """Return the source of texts, joined by line breaks."""
-        text = "\n".join(texts).lower()
-        return cls(text, words_in(text), numbers_in(text), dates_in(text), times_in(text))
-
-    def holds(self, value: Value) -> bool:
-        """Return whether the part has a value, in whichever form.
-
-        Numbers are found with either sign, dates and times in any spelling, paths by their
-        last name; other values as text.
-        """
-        if value.kind == "number":
-            return value.number in self.numbers or (
-                value.number is not None and -value.number in self.numbers
-            )
-        if value.kind == "date":
-            return all(holds_day(self.days, d) for d in value.days) and (
-                all(t in self.times or t == 0 for t in value.times)
-            )
-        if value.kind == "path":
-            return (value.text.rstrip("/").rpartition("/")[2] or value.text) in self.text
-        if value.kind == "id" and len(value.text) < 4:
-            return re.search(rf"(?<!\w){re.escape(value.text)}(?!\w)", self.text) is not None
-        return value.text in self.text or (
-            value.kind in ("name", "id") and value.text.replace("_", " ") in self.text
-        )
-
-    def share(self, words: set[str]) -> float:
-        """Return the share, 0 to 1, of stems of words that the part has; 1.0 without words."""
-        return len(words & self.words) / len(words) if words else 1.0
-
-
-@dataclass(slots=True)
-class Sources:
-    """The parts of a conversation that a value may come from, read once for all calls."""
-
-    request: Source  # the user's last turn
-    users: Source  # all turns of the user
-    rules: Source
-    results: Source
-    own: str  # the assistant's earlier calls, in lower case
-    records: list[Record]
-    today: date | None
-    relative: set[date]
-    terms: list[float]  # numbers that others may be computed from
-
-    def holds(self, value: Value) -> bool:
-        """Return whether any part has a value, or the value follows from one (`tomorrow`)."""
-        parts = (self.request, self.users, self.results, self.rules)
-        return any(part.holds(value) for part in parts) or self.follows(value)
-
-    def follows(self, value: Value) -> bool:
-        """Return whether a date is one that was named by its distance, such as `tomorrow`.
-
-        Its times must have been named too. False for other values.
-        """
-        if value.kind != "date" or not value.days:
-            return False
-        days = [calendar_day(day) for day in value.days]
-        known = all(d in self.relative or (d and self._is_told(d)) for d in days)
-        times = self.users.times | self.results.times | self.rules.times
-        return known and all(t in times or t == 0 for t in value.times)
-
-    def _is_told(self, day: date) -> bool:
-        """Return whether user, results or rules name a day."""
-        told = (day.year, day.month, day.day)
-        return any(holds_day(s.days, told) for s in (self.users, self.results, self.rules))
-
-    def is_computed(self, number: float) -> bool:
-        """Return whether a number is a sum, difference, product or quotient of two terms.
-
-        The terms are up to 30 numbers of the request and of the last results each.
-        """
-        terms = self.terms
-        for a in terms:
-            rest = (number - a, a - number, number + a, number / a if a else 0.0, number * a)
-            for wanted in rest:
-                if abs(wanted) > 1e-9 and any(abs(wanted - b) < 0.006 for b in terms):
-                    return True
-        return False
-
-    def is_converted(self, number: float) -> bool:
-        """Return whether a number is one of the conversation in another unit.
-
-        Tried are factors such as 60, 100 and 1,000.
-        """
-        known = self.users.numbers | self.results.numbers
-        return any(abs(number * f - k) < 1e-6 for f in _FACTORS for k in known if k)
-
-
-_FACTORS = (60.0, 1 / 60, 100.0, 0.01, 1_000.0, 0.001, 24.0, 1 / 24, 7.0, 12.0, -1.0)
 _PARTS = {
     "half": (0.5,), "third": (1 / 3, 2 / 3), "quarter": (0.25, 0.75), "tenth": (0.1,),
     "double": (2.0,), "twice": (2.0,), "triple": (3.0,),
@@ -178,25 +65,6 @@ def _part_wrong(call: Call, sources: Sources) -> float:
         abs(number - share * k) < 0.006 for number in numbers for share in shares for k in known
     )
     return -1.0 if is_part else 1.0
-
-
-def sources_of(view: View) -> Sources:
-    """Return the sources of a view, read once for all its calls.
-
-    Numbers in words count for the user's turns only; `today` is None if no text gives the date.
-    """
-    request = Source.from_texts(view.request)
-    request.numbers |= spoken_numbers(view.request)
-    users = Source.from_texts(*view.turns)
-    users.numbers |= request.numbers | spoken_numbers(users.text)
-    rules, results = Source.from_texts(view.rules), Source.from_texts(*view.results)
-    own = " ".join(c.key for c in view.earlier[-30:]).lower()[:20_000]
-    today = current_day(rules.text, users.text, results.text[-4_000:])
-    relative = relative_days(users.text, today) if today else set()
-    last = numbers_in("\n".join(view.results[-3:])[-4_000:])
-    terms = sorted(request.numbers)[:MAX_TERMS] + sorted(last)[:MAX_TERMS]
-    records = records_of(view.results)
-    return Sources(request, users, rules, results, own, records, today, relative, terms)
 
 
 def is_placeholder(value: Value) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from calibrator.readers.calls.reading.conversation import Call, Tool, View
-from calibrator.readers.calls.reading.grounding import Source, Sources
+from calibrator.readers.calls.reading.sources import Source, Sources
 from calibrator.readers.calls.reading.steps import is_read
 from calibrator.readers.calls.reading.values import (
     Value,

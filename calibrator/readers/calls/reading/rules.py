@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from calibrator.readers.calls.reading.conversation import Call, Record, Tool, View
-from calibrator.readers.calls.reading.grounding import Sources
+from calibrator.readers.calls.reading.conversation import Call, Tool, View
 from calibrator.readers.calls.reading.requests import _YES as YES
+from calibrator.readers.calls.reading.sources import Record, Sources
 from calibrator.readers.calls.reading.steps import is_read
 from calibrator.readers.calls.reading.values import (
     calendar_day,

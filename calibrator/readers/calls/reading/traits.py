@@ -13,12 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.readers.calls.reading.conversation import Call, View, view_of
-from calibrator.readers.calls.reading.grounding import (
-    Sources,
-    choice_traits,
-    grounding_traits,
-    sources_of,
-)
+from calibrator.readers.calls.reading.grounding import choice_traits, grounding_traits
 from calibrator.readers.calls.reading.requests import (
     contrary_traits,
     date_traits,
@@ -27,6 +22,7 @@ from calibrator.readers.calls.reading.requests import (
     turn_traits,
 )
 from calibrator.readers.calls.reading.rules import rule_traits, sentences_of
+from calibrator.readers.calls.reading.sources import Sources, sources_of
 from calibrator.readers.calls.reading.steps import schema_of, steps_of
 from calibrator.scorer import ToolUse
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from calibrator import ToolUse
 from calibrator.readers.calls.reading.conversation import view_of
-from calibrator.readers.calls.reading.grounding import sources_of
+from calibrator.readers.calls.reading.sources import sources_of
 from calibrator.readers.calls.reading.traits import named_traits
 
 Json = dict[str, Any]

@@ -9,8 +9,8 @@ import pytest
 
 from calibrator import ToolUse
 from calibrator.readers.calls.model import read_call
-from calibrator.readers.calls.reading.conversation import _unwrap_text, view_of
-from calibrator.readers.calls.reading.grounding import Source
+from calibrator.readers.calls.reading.conversation import view_of
+from calibrator.readers.calls.reading.sources import Source, _unwrap_text
 from calibrator.readers.calls.reading.steps import _share_of_nothing
 from calibrator.readers.calls.reading.traits import NAMES, TRAITS
 from calibrator.readers.calls.reading.values import value_at
