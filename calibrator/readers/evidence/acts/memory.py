@@ -17,41 +17,12 @@ HEAD = 12  # first words that must be equal
 SPAN = 4  # consecutive words that are compared
 MOST = 0.6  # largest share of the reply that an earlier turn may have
 _WANTS_REPETITION: Final = pattern("fitting", "wants_repetition")
-_EDITS: Final = frozenset(
-    [
-        "shorter",
-        "longer",
-        "rewrite",
-        "change",
-        "edit",
-        "add",
-        "remove",
-        "fix",
-        "correct",
-        "update",
-        "instead",
-        "more",
-        "less",
-        "make",
-        "with",
-        "without",
-        "replace",
-        "version",
-        "translate",
-        "summarize",
-        "summarise",
-        "only",
-        "use",
-        "keep",
-        "include",
-        "format",
-        "table",
-        "continue",
-        "list",
-        "code",
-        "please",
-    ]
-)
+_EDITS_WORDS = """
+    shorter longer rewrite change edit add remove fix correct update instead more less make with
+    without replace version translate summarize summarise only use keep include format table
+    continue list code please
+"""
+_EDITS: Final = frozenset(_EDITS_WORDS.split())
 LOOK = 4_000  # characters of a turn
 MAX_SAID = 600  # characters of a turn that is no document
 _OWN_NAME: Final = pattern("memory", "own_name")

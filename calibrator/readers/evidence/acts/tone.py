@@ -32,47 +32,12 @@ _FORMAL: Final = pattern("addressing", "formal_en")
 _NOT_FORMAL: Final = pattern("addressing", "not_formal")
 _CASUAL: Final = pattern("addressing", "casual")
 _GREETING: Final = pattern("addressing", "greeting")
-_NOBODY: Final = frozenset(
-    [
-        "there",
-        "all",
-        "everyone",
-        "everybody",
-        "team",
-        "sir",
-        "madam",
-        "friend",
-        "friends",
-        "world",
-        "again",
-        "you",
-        "folks",
-        "guys",
-        "zusammen",
-        "customer",
-        "colleague",
-        "colleagues",
-        "neighbour",
-        "neighbor",
-        "hiring",
-        "manager",
-        "recipient",
-        "madame",
-        "monsieur",
-        "mademoiselle",
-        "madam",
-        "sir",
-        "sirs",
-        "herr",
-        "frau",
-        "damen",
-        "herren",
-        "señor",
-        "señora",
-        "name",
-        "support",
-    ]
-)
+_NOBODY_WORDS = """
+    there all everyone everybody team sir madam friend friends world again you folks guys
+    zusammen customer colleague colleagues neighbour neighbor hiring manager recipient madame
+    monsieur mademoiselle sirs herr frau damen herren señor señora name support
+"""
+_NOBODY: Final = frozenset(_NOBODY_WORDS.split())
 OPENING = 220  # first characters of a reply that are searched for a feeling
 MAX_MESSAGE = 600  # most characters of a personal message
 MIN_LECTURE = 15  # words
