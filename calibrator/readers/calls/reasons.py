@@ -185,7 +185,10 @@ def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
 
 
 def _unfounded_in(call: Call, said: SaidText) -> dict[str, str]:
-    """Return the arguments of a call with a value that nobody said: name -> words of the marks."""
+    """Return, for a call, the arguments with a value that nobody said: name -> reason.
+
+    Reasons are the words of the marks, joined by semicolons.
+    """
     found: dict[str, str] = {}
     for mark in marks_of_values(call, said.view.tools.get(call.name), said):
         for name in call.arguments:

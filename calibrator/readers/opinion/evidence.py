@@ -58,7 +58,12 @@ def compare(one: FinalAnswer, other: FinalAnswer) -> AnswerComparison:
 
 
 def _outcome(one: FinalAnswer, other: FinalAnswer, contained: float, nearness: float) -> Outcome:
-    """Return `agree`, `differ`, or `untold` if the final answers cannot be compared."""
+    """Return `agree`, `differ`, or `untold` if the final answers cannot be compared.
+
+    Equal values of one kind agree; options, formulas, numbers and calls that are not equal
+    differ. Answers in words agree if they share 75 % of the shorter one's words and differ up
+    to 25 %. A reply without a final answer agrees with a short answer whose words it has.
+    """
     if "none" in (one.kind, other.kind):
         return "agree" if _stands_in(one, other) or _stands_in(other, one) else "untold"
     if one.kind == other.kind and one.value == other.value:
@@ -120,9 +125,9 @@ class Opinion:
 class Opinions:
     """One reply with the other replies to its question, as the second stage reads them.
 
-    It has the reply's log-odds of being correct by its text alone, its model's ability, its final
-    answer and its length. `comparisons` has one for each of the first `MAX_OTHERS` others, in their
-    order.
+    `odds` are its log-odds of being correct by its text alone; its model's ability, its final
+    answer and its length in characters follow. `comparisons` has one for each of the first
+    `MAX_OTHERS` others, in their order.
     """
 
     odds: float
@@ -147,7 +152,11 @@ class Opinions:
 
 
 def evidence(reply: Opinions) -> list[float]:
-    """Return the trees' input for one reply that has at least one other, (EVIDENCE,)."""
+    """Return the trees' input for one reply that has at least one other, (EVIDENCE,).
+
+    It has the reply's log-odds, shares of others that agree and differ, abilities of their
+    models, similarities of words, lengths and kinds of answers.
+    """
     others, found, answer = reply.others[:MAX_OTHERS], reply.comparisons, reply.answer
     agree = [o for o, c in zip(others, found, strict=True) if c.outcome == "agree"]
     differ = [o for o, c in zip(others, found, strict=True) if c.outcome == "differ"]

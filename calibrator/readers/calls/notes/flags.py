@@ -234,7 +234,10 @@ def _by_switch(names: list[str], text: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Flag:
-    """The meaning of a flag, read from its name or its description."""
+    """The meaning of a flag, read from its name or its description.
+
+    `concept` is None if its words belong to none.
+    """
 
     concept: Concept | None
     content: frozenset[str]  # stems of the other words
@@ -371,7 +374,10 @@ def _matches(word: str, content: frozenset[str]) -> tuple[str, int] | None:
 
 
 def _negation(words: list[str], at: int) -> int:
-    """Return -1 if the words around a place negate it (an odd number of times), else 1."""
+    """Return -1 if the words around a place negate it (an odd number of times), else 1.
+
+    The ten words before `at` are read (`do not send`), and the five behind (`is not needed`).
+    """
     count, is_other_part = 0, False
     for word in reversed(words[max(0, at - BEFORE) : at]):
         is_other_part |= word in _STARTS_ANEW

@@ -100,7 +100,11 @@ def superseded_values(call: Call, said: SaidText) -> Iterator[tuple[str, str, st
 
 
 def _is_id(value: Value) -> bool:
-    """Return whether a value is an id, by kind or name, of four characters with a digit or more."""
+    """Return whether a value is an id of at least four characters and with a digit.
+
+    Ids are values of the kind `id`, digits as text, and numbers of arguments such as
+    `order_no`.
+    """
     is_digits = isinstance(value.raw, str) and value.raw.isdigit()
     is_named = value.kind == "number" and bool(set(name_words(value.path)[-1:]) & _IDS)
     return (value.kind == "id" or is_digits or is_named) and (

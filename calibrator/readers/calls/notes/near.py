@@ -69,9 +69,10 @@ def _nearest_number(value: Value, said: SaidText) -> str | None:
 
 
 def _nearest_day(value: Value, said: SaidText) -> str | None:
-    """Return the earliest day that the user named within 31 days of the value's, as ISO text.
+    """Return the first day, as ISO text, that the user named within 31 days of the value's.
 
-    None if there is none, or only the same day.
+    Days named by their distance (`tomorrow`) count if they are at most four. None if there is
+    none, or only the same day.
     """
     days = {d for day in said.sources.users.days if (d := calendar_day(day)) is not None}
     days |= said.sources.relative if len(said.sources.relative) <= 4 else set()
@@ -96,9 +97,10 @@ def _nearest_words(value: Value, said: SaidText) -> str | None:
 
 
 def _nearest_token(text: str, tokens: list[str]) -> str | None:
-    """Return the token that differs least from a text, by at most one or two slips, or None.
+    """Return the token that differs least from a text, by one slip at least, or None.
 
-    Two are allowed from seven characters on.
+    At most one slip is allowed, two from seven characters on. None for texts below three or
+    above 60 characters.
     """
     if len(text) > LONGEST or len(text) < 3:
         return None

@@ -466,7 +466,10 @@ def _is_described(value: Value, tool: Tool | None) -> bool:
 
 
 def is_worded(value: Value) -> bool:
-    """Return whether the model words a value by itself: a text, a title, a query."""
+    """Return whether the model words a value by itself: a text, a title, a query.
+
+    These are values of the kind `text`, and others of arguments such as `subject` or `note`.
+    """
     last = name_words(value.path)[-1:]
     is_free = bool(last) and last[0] in FREE
     return value.kind == "text" or (

@@ -166,8 +166,9 @@ def _has_value(record: Record, value: Value) -> bool:
 def _best_records(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
     """Return the records with the lowest or highest value in the one field that fits `hints`.
 
-    `hints` are words of the field's name. [] if no field fits, or several with different
-    results.
+    `hints` are words of the field's name; "*" stands for the only field with numbers. Records
+    that are lines without fields are compared by their dates. [] if no field fits, or several
+    with different results.
     """
     if not any(record.fields for record in listed):
         days = [_DAY.search(record.text) for record in listed]

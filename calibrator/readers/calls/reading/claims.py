@@ -132,14 +132,18 @@ class ReplyStatements:
 
 
 def claim_traits(used: ToolUse) -> Floats:
-    """Return the traits (CLAIM_TRAITS,) of a reply of text, clipped to +-100."""
+    """Return the traits of a reply of text as an array (CLAIM_TRAITS,), clipped to +-100."""
     named = named_claims(used)
     found = np.fromiter(named.values(), dtype=np.float32, count=len(named))
     return np.nan_to_num(np.clip(found, -100, 100), posinf=0.0, neginf=0.0)
 
 
 def named_claims(used: ToolUse) -> dict[str, float]:
-    """Return the traits of a reply of text by name, always in the same order."""
+    """Return traits (name -> number) of a reply of text, always in the same order.
+
+    They compare what it claims, refuses and states with the calls, the results and the
+    conversation.
+    """
     view = view_of(used)
     results = "\n".join(view.results).lower()
     told = told_by(view.thought, results, _verbs(view))
@@ -197,7 +201,7 @@ def _take_claims(told: ReplyStatements, part: str, results: str, verbs: Set[str]
 
 
 def _deeds(told: ReplyStatements, view: View) -> dict[str, float]:
-    """Return the traits of claimed deeds compared with the calls since the user's last turn.
+    """Return traits (name -> number) of claimed deeds beside the calls since the user's last turn.
 
     `told` are the reply's statements. An example is `claimed_unacted`: 1.0 if a deed is claimed
     and no call has changed anything.
@@ -271,9 +275,10 @@ def _fit(claims: set[str], acts: Sequence[Any], view: View) -> float:
 
 
 def _manner(told: ReplyStatements, view: View, words: set[str]) -> dict[str, float]:
-    """Return the traits of refusals, questions, promises and answers without a look-up.
+    """Return traits (name -> number) of refusals, questions, promises and unfounded answers.
 
-    `words` are the stems of the conversation's words.
+    `words` are the stems of the conversation's words. An example is `refusal_unlooked`: 1.0 if
+    the reply refuses and no call had a result.
     """
     has_looked = any(c.result for c in view.earlier)
     can_look = any(not is_act(name, view) for name in view.tools)
@@ -319,9 +324,10 @@ def _conversation_text(used: ToolUse, view: View) -> str:
 
 
 def _facts(told: ReplyStatements, view: View, known: str, words: set[str]) -> dict[str, float]:
-    """Return the traits of facts in the reply that the conversation does not have.
+    """Return traits (name -> number) of facts in the reply that the conversation does not have.
 
-    `known` is the conversation's text in lower case, `words` the stems of its words.
+    These are numbers, days, times, names and codes. `known` is the conversation's text in lower
+    case, `words` the stems of its words.
     """
     text = _NUMBERED.sub("", told.text)
     lower = text.lower()

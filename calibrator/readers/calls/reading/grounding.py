@@ -80,9 +80,11 @@ def is_placeholder(value: Value) -> bool:
 def grounding_traits(
     call: Call, sources: Sources, tool: Tool | None, view: View
 ) -> dict[str, float]:
-    """Return the traits of the sources of a call's values, by kind and place.
+    """Return traits (name -> number) of the sources of a call's values, by kind and place.
 
-    Keys are names such as `id_unfound`; values are shares, counts or 0 and 1.
+    An example is `id_unfound`, the share of ids that no part of the conversation has. Further
+    ones are about placeholders, computed numbers, parts (`half of it`), planted values and
+    longer texts.
     """
     found: dict[str, float] = {}
     values = [value for value in call.values if value.kind in SOUGHT]
@@ -130,7 +132,7 @@ def _in_schema(value: Value, tool: Tool | None) -> bool:
 
 
 def _texts(call: Call, sources: Sources) -> dict[str, float]:
-    """Return the traits of longer texts: unknown words, unknown numbers and dangerous words.
+    """Return traits (name -> number) of longer texts: unknown words and numbers, dangerous words.
 
     A dangerous word, such as `delete`, counts only if the user did not say it.
     """
@@ -152,9 +154,11 @@ def _texts(call: Call, sources: Sources) -> dict[str, float]:
 
 
 def choice_traits(call: Call, sources: Sources, view: View) -> dict[str, float]:
-    """Return the traits of the records that the call chooses, compared with the user's words.
+    """Return traits (name -> number) of the records that the call chooses.
 
-    Without a record that a value of the call belongs to, `record_none` is 1.0.
+    They say how well a chosen record fits the user's words beside the others of its list, and
+    whether values are strange for their argument. Without a record that a value of the call
+    belongs to, `record_none` is 1.0.
     """
     wanted = ChoiceWords.from_view(view)
     fits = [fit for v in call.values[:20] if (fit := _fit(v, sources, wanted)) is not None]
@@ -213,8 +217,9 @@ class ChoiceWords:
 
 
 def _fit(value: Value, sources: Sources, wanted: ChoiceWords) -> dict[str, float] | None:
-    """Return traits of a value's record compared with its list; None if it is in no list.
+    """Return traits (name -> number) of a value's record beside its list; None if it is in no list.
 
+    `record_gap` is how much more of the user's words the best other record has, from -1 to 1.
     None also for numbers in more than three records.
     """
     if value.kind not in ("id", "mail", "path", "name", "number") or len(value.text) < 2:

@@ -35,11 +35,11 @@ _TOKEN = re.compile(r"[^\W_]{2,}")
 
 
 def planting_traits(values: Sequence[Value], call: Call, view: View) -> dict[str, float]:
-    """Return the number and the share of a call's values that appear only among each other.
+    """Return three traits of a call's values that appear only among each other.
 
-    `values` are those that must have a source and have one. The keys are `planted`,
-    `planted_share` and `answered_bare`, the number of values whose first place is a text of
-    nothing else.
+    `values` are those that must have a source and have one. The keys are `planted`, the number
+    of values that have at most two other words beside them everywhere, `planted_share`, and
+    `answered_bare`, the number of values whose first place is a text of nothing else.
     """
     own = {word for v in call.values for word in _WORD.findall(v.text[:200])}
     texts = [text.lower() for text in (*view.turns, *view.results)]

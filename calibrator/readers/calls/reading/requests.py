@@ -74,9 +74,12 @@ def verb_classes(words: Sequence[str]) -> set[str]:
 
 
 def request_traits(call: Call, tool: Tool | None, view: View, sources: Sources) -> dict[str, float]:
-    """Return the traits that say whether the request is about this tool.
+    """Return traits (name -> number) that say whether the request is about this tool.
 
-    A request of up to 30 characters is read with all turns of the user.
+    They compare words, verbs and values of the call and of the other tools with the request,
+    for example `verb_opposite`, 1.0 if the user asked for the contrary of the tool's verb. A
+    request of up to 30 characters is read with all turns of the user. `tool` is None for an
+    unknown one.
     """
     request = sources.request if len(view.request) > 30 else sources.users
     words = tool.words if tool else words_in(" ".join(name_words(call.name)))
@@ -164,7 +167,12 @@ CONTRARY = word_set(  # traits that never raise the confidence in a call
 
 
 def contrary_traits(call: Call, view: View, sources: Sources) -> dict[str, float]:
-    """Return the traits of a call that contradicts the request, or affects more than was named."""
+    """Return traits (name -> number) of a call that contradicts the request or goes beyond it.
+
+    Most are 0.0 or 1.0: a value with the opposite in the request, another unit, a value under
+    another argument's name, a command or query without a bound, a folder above the named paths.
+    `contraries` is the sum of those that are rare alone.
+    """
     asked = view.request.lower()[-2_000:]
     said_words = set(_WORD.findall(asked))
     own = {w for v in call.values[:40] if v.kind != "text" for w in _WORD.findall(v.text[:200])}
@@ -339,9 +347,9 @@ def _values_asked(values: Sequence[Value], request: Source) -> float:
 
 
 def date_traits(call: Call, sources: Sources) -> dict[str, float]:
-    """Return the traits of dates and times, compared with the requested ones and each other.
+    """Return traits (name -> 0.0 or 1.0) of dates and times beside the requested ones.
 
-    Each is 0.0 or 1.0, as `order_wrong` for a range that ends before it starts.
+    Examples are `weekday_wrong`, and `order_wrong` for a range that ends before it starts.
     """
     dated = [v for v in call.values if v.days]
     days = [day for v in dated for d in v.days if (day := calendar_day(d)) is not None]
@@ -397,9 +405,10 @@ def _range_ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[s
 
 
 def leftover_traits(view: View, sources: Sources) -> dict[str, float]:
-    """Return the traits of requested numbers, addresses and quotations that are in no call.
+    """Return traits (name -> number) of requested things that are in no call.
 
-    Numbers up to 2 do not count, and earlier calls count as calls.
+    These are numbers above 2, mail addresses and quotations of the request; earlier calls count
+    as calls.
     """
     made = [v for c in view.calls for v in c.values]
     earlier = sources.own
@@ -427,7 +436,11 @@ def leftover_traits(view: View, sources: Sources) -> dict[str, float]:
 
 
 def turn_traits(view: View, sources: Sources) -> dict[str, float]:
-    """Return the traits of the last turn and the thought, and the lengths of all parts."""
+    """Return traits (name -> number) of the last turn and the thought, and the parts' lengths.
+
+    Examples are `is_yes`, 1.0 for `yes please`, and `calls`, the log of one plus the number of
+    calls.
+    """
     request = view.request.strip()
     thought = view.thought
     made = " ".join(v.text for c in view.calls for v in c.values)[:4_000]

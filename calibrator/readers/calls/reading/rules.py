@@ -88,9 +88,10 @@ def sentences_of(rules: str) -> list[Sentence]:
 def rule_traits(
     call: Call, tool: Tool | None, view: View, sources: Sources, sentences: Sequence[Sentence]
 ) -> dict[str, float]:
-    """Return the traits of rules that a call breaks, as far as words and numbers show.
+    """Return traits (name -> number) of rules that a call breaks, as words and numbers show.
 
-    `sentences` are the result of `sentences_of` on the instructions.
+    Rules are limits, hours, prohibitions, required states and confirmations. `sentences` are
+    the result of `sentences_of` on the instructions; `tool` is not read.
     """
     own = words_in(" ".join(name_words(call.name)))
     topic = own | words_in(" ".join(v.path.replace("_", " ") for v in call.values))
@@ -301,7 +302,10 @@ def _above_record(call: Call, records: Sequence[Record]) -> bool:
 
 
 def _above_found(call: Call, view: View) -> bool:
-    """Return whether a number of the call is above a maximum that an earlier look-up found."""
+    """Return whether a number of the call is above a maximum that an earlier look-up found.
+
+    Short results of the last eight calls are read: 9 is above `balance: 5`.
+    """
     numbers = [v.number for v in call.values if v.kind == "number" and v.number is not None]
     if not numbers:
         return False
@@ -336,13 +340,16 @@ def _clashes(call: Call, sources: Sources, own: Sequence[Record]) -> bool:
 
 
 def _as_record(call: Call, records: Sequence[Record]) -> bool:
-    """Return whether a number of the call is in the record that the call is about."""
+    """Return whether a number of the call is in one of `records`, those that it is about."""
     numbers = {v.number for v in call.values if v.kind == "number"}
     return any(numbers & numbers_in(r.text) for r in records)
 
 
 def _changes_nothing(call: Call, records: Sequence[Record]) -> bool:
-    """Return whether an argument sets the value that the record already has under that name."""
+    """Return whether an argument sets the value that the record already has under that name.
+
+    Only for tools such as `update_order`; `new_price` is compared with `price`.
+    """
     verbs = {"update", "change", "modify", "set", "edit", "move", "rename", "reschedule", "assign"}
     if not verbs & set(name_words(call.name)):
         return False

@@ -53,7 +53,12 @@ def found_nothing(result: str) -> bool:
 
 
 def steps_of(call: Call, view: View) -> dict[str, float]:
-    """Return the traits of a call compared with earlier calls: 0 or 1, shares, logs of counts."""
+    """Return traits (name -> number) of a call compared with the earlier calls.
+
+    They are 0.0 or 1.0, shares, or logs of counts: whether the same call was made (after
+    success, after an error), whether a change comes without a look-up before, reads, writes and
+    failures since the user's last turn (`.._now`).
+    """
     now = [c for c in view.earlier if c.turn == view.user_turns]
     before = view.earlier
     same = [c for c in before if c.key == call.key and c.name == call.name]
@@ -88,7 +93,7 @@ def steps_of(call: Call, view: View) -> dict[str, float]:
 
 
 def _share_of_nothing(calls: Sequence[Call]) -> float:
-    """Return the share of the look-ups that failed or found nothing; 0.0 without any."""
+    """Return the share of the calls that look up which failed or found nothing; or 0.0."""
     looked = [c for c in calls if c.name and is_read(c.name)]
     return (
         sum(found_nothing(c.result) or is_failure(c.result) for c in looked) / len(looked)
@@ -112,9 +117,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def schema_of(call: Call, tool: Tool | None, view: View) -> dict[str, float]:
-    """Return the traits of a call compared with the schema of its tool.
+    """Return traits (name -> number) of a call compared with the schema of its tool.
 
-    Without a tool all are 0 except `unknown_tool`, which is 1 if other tools were offered.
+    For example missing and unknown arguments, wrong types, values that are not listed. If
+    `tool` is None all are 0 except `unknown_tool`, which is 1 if other tools were offered.
     """
     if tool is None:
         return {**dict.fromkeys(_SCHEMA, 0.0), "unknown_tool": float(bool(view.tools))}

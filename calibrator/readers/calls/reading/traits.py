@@ -48,9 +48,10 @@ def read_reply(used: ToolUse) -> CallReply:
 
 
 def named_traits(view: View, sources: Sources) -> dict[str, float]:
-    """Return the traits by name, always the same names in the same order.
+    """Return the traits (name -> number), always the same names in the same order.
 
-    For each trait of single calls the largest over the reply's calls counts.
+    For each trait of single calls the largest over the reply's calls counts; a reply without
+    calls is read as an empty call.
     """
     sentences = sentences_of(view.rules)
     each = []

@@ -100,7 +100,10 @@ def recognise(conversation: Conversation, reply: str) -> Act:
 
 @lru_cache(maxsize=256)
 def read_request(instruction: str) -> RequestWishes:
-    """Return the wishes of an instruction, by patterns on its first 1,500 characters."""
+    """Return the wishes of an instruction, by patterns on its first 1,500 characters.
+
+    The results of the last 256 texts are remembered.
+    """
     text = instruction[:MAX_INSTRUCTION].strip()
     short = text if len(text) <= 160 else ""
     return RequestWishes(
@@ -267,7 +270,7 @@ def _is_data(body: str) -> bool:
 
 
 def _is_code(body: str) -> bool:
-    """Return whether at least half of the reply is in fences, or of its lines look like code."""
+    """Return whether at least half of a text is in fences, or without fences looks like code."""
     fenced = sum(len(match.group()) for match in _FENCE.finditer(body))
     if fenced:
         return 2 * fenced >= len(body)
