@@ -159,7 +159,11 @@ def _find_reasons(reply: CallReply) -> list[str]:
 
 
 def _reasons(call: Call, view: View, said: SaidText) -> list[str]:
-    """Return the reasons against one call: its values, schema, steps, rules and dates."""
+    """Return the reasons against one call, by its values, schema, earlier steps, rules and dates.
+
+    [] if there are none. Missing look-ups and confirmations are no reasons against a call that
+    reads.
+    """
     found = []
     tool = view.tools.get(call.name)
     is_read = effect_of(call, tool, view).is_read

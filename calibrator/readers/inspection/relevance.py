@@ -52,7 +52,11 @@ class Pieces:
     held: object = field(init=False, repr=False, compare=False)  # the same tables for the kernel
 
     def __post_init__(self) -> None:
-        """Check the shapes and give the tables to the kernel; `kernel` is None without one."""
+        """Check the shapes and give the tables to the kernel.
+
+        `kernel` and `held` are None if there is no kernel or the tables do not fit it.
+        Raises ValueError for shapes that do not belong together.
+        """
         if self.table.shape[:1] != self.scale.shape or self.rarity.shape != self.scale.shape:
             raise ValueError(f"word pieces of another shape: {self.table.shape}")
         fits = self.table.dtype == np.int8 and len(self.rarity) <= MOST_PIECES

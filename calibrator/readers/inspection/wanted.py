@@ -135,7 +135,11 @@ def _is_amount(said: PreparedText) -> bool:
 
 
 def _is_letter(said: PreparedText) -> bool:
-    """Return whether a letter A to J ends or begins the text or is called the answer: `(B)`."""
+    """Return whether a letter A to J ends or begins the text or is called the answer: `(B)`.
+
+    At the end it may stand alone in either case; at the beginning it needs a bracket, full stop
+    or colon behind it.
+    """
     if said.is_odd or "answer is" in said.lower:
         is_said = _LETTER.is_in(said)
     else:
@@ -148,7 +152,11 @@ def _is_letter(said: PreparedText) -> bool:
 
 
 def _is_call(said: PreparedText) -> bool:
-    """Return whether a text has a call with a named argument, such as `find(name="x")`."""
+    """Return whether a text has a call with a named argument, such as `find(name="x")`.
+
+    A letter, digit or underscore must precede the bracket, and an equals sign follow before it
+    closes.
+    """
     text, at = said.text, said.text.find("(")
     while at >= 0:
         equals, close = text.find("=", at), text.find(")", at)

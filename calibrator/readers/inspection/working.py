@@ -155,7 +155,11 @@ def is_close(value: float, stated: float) -> bool:
 
 
 def _sum(tokens: list[float | str], at: int) -> tuple[float, int]:
-    """Evaluate a sum from the token `at`, and return (value, next position)."""
+    """Evaluate a sum from the token `at`, and return (value, next position).
+
+    `tokens` are those of `_tokens`. Products bind stronger; errors are those of `_atom` and
+    `_power`.
+    """
     total, at = _product(tokens, at)
     while at < len(tokens) and tokens[at] in ("+", "-"):
         value, end = _product(tokens, at + 1)

@@ -174,7 +174,10 @@ class Member:
         self.state = state
 
     def odds(self, vectors: Floats) -> float:
-        """Return the log-odds that the reply is right, from the three vectors (3, hidden)."""
+        """Return the network's log-odds that the reply is right, from three vectors (3, hidden).
+
+        They are of question, answer and addition, as in `vectors_of`.
+        """
         question, answer, added = vectors
         of = self.state
         cosines = np.array([question @ answer, question @ added, 1.0], np.float32)

@@ -208,7 +208,10 @@ def _stated_answer(text: str) -> str | None:
 
 
 def _text_in_braces(text: str, start: int) -> str:
-    """Return the text from `start` to the closing brace, at most 400 characters."""
+    """Return the text from `start` to its closing brace, at most 400 characters.
+
+    Inner braces are matched; without a closing one the 400 characters are returned.
+    """
     depth = 1
     for at in range(start, min(len(text), start + 400)):
         depth += (text[at] == "{") - (text[at] == "}")

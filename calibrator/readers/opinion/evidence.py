@@ -48,7 +48,10 @@ class AnswerComparison:
 
 
 def compare(one: FinalAnswer, other: FinalAnswer) -> AnswerComparison:
-    """Return the comparison of two final answers, whose order does not matter."""
+    """Return the comparison of two final answers, whose order does not matter.
+
+    Words and numbers are compared too, even where the outcome is clear without them.
+    """
     both = len(one.words & other.words)
     fewer = min(len(one.words), len(other.words))
     shared = both / max(1, len(one.words | other.words))

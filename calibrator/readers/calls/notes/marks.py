@@ -71,7 +71,11 @@ _COMPUTED = re.compile(
 
 
 def notes_of(reply: CallReply) -> tuple[CallNotes, ...] | None:
-    """Return the notes (marks, risk) of each call of a reply; None if it makes too many calls."""
+    """Return the notes (marks, risk, reasons) of each call of a reply, in order.
+
+    None if it makes more calls than are read. Text that may be planted counts as said by the
+    user.
+    """
     view = reply.view
     if has_unread_calls(reply):
         return None
@@ -215,7 +219,11 @@ def _of_request(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]
 
 
 def _of_narrowing(call: Call, tool: Tool | None, said: SaidText) -> Iterator[Mark]:
-    """Yield the marks of values that the request's own words exclude (`narrowing`)."""
+    """Yield the marks of values that the request's own words exclude.
+
+    These are the other one of two choices, a later week, a bound, names or ids that the user
+    did not mean, and what the user left out.
+    """
     for path, named in narrowing.the_other(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user wants the other one, {named}")
     for path in narrowing.other_week(call, said):
@@ -264,7 +272,11 @@ def _of_step(
 
 
 def _is_last_failure(call: Call, said: SaidText) -> bool:
-    """Return whether the same call failed and no other call has changed anything since."""
+    """Return whether the same call has failed and nothing was changed since.
+
+    The last equal call decides; False if there is none, or if a call that changes something has
+    succeeded after it.
+    """
     for before in reversed(said.view.earlier):
         if before.key == call.key:
             return is_failure(before.result)

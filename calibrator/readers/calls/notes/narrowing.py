@@ -309,7 +309,7 @@ def out_of_bounds(call: Call, said: SaidText) -> Iterator[tuple[str, str]]:
 
 
 def _records_with(value: Value, records: Sequence[Record]) -> list[Record]:
-    """Return the records that have a value in a field; [] for values of one character."""
+    """Return the records with a field that is exactly a value; [] for one character."""
     if len(value.text) < 2:
         return []
     return [

@@ -77,7 +77,10 @@ def other_choice(call: Call, tool: Tool | None, said: SaidText) -> Iterator[tupl
 
 
 def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
-    """Return the values that a tool's schema or its description allows for an argument, or []."""
+    """Return the values that a tool's schema or its description allows for an argument, or [].
+
+    A description lists them in quotes or as `a, b or c`, and must have the call's own value.
+    """
     schema: object = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     if isinstance(schema, Mapping) and isinstance(schema.get("items"), Mapping):
         schema = schema["items"]

@@ -160,7 +160,11 @@ def effect_of(call: Call, tool: Tool | None, view: View | None = None) -> Effect
 
 
 def _of_name(name: str) -> tuple[str, str | None]:
-    """Return (effect, verb) by the first known verb of a tool's name, else (CHANGE, None)."""
+    """Return (effect, verb) by the first known verb of a tool's name, else (CHANGE, None).
+
+    `cancel_order` gives (DESTROY, `cancel`). A verb of sending counts as a noun beside one of
+    looking.
+    """
     words = name_words(name)
     for word in words:
         if word in _DESTROYS:
@@ -183,7 +187,11 @@ def _is_noun(word: str, words: list[str]) -> bool:
 
 
 def _command_in(call: Call) -> str | None:
-    """Return the command or SQL statement that a call runs, in lower case; None if it runs none."""
+    """Return the command or SQL statement that a call runs, in lower case, or None.
+
+    It is in arguments such as `command` or `query`; None unless the tool's name says that it
+    runs commands or the text begins like SQL.
+    """
     texts = [
         value.text
         for value in call.values[:20]
@@ -199,7 +207,11 @@ def _command_in(call: Call) -> str | None:
 
 
 def _of_command(command: str, is_idempotent: bool) -> Effect:
-    """Return the effect of a shell command or SQL statement."""
+    """Return the effect of a shell command or SQL statement, in lower case.
+
+    `rm` destroys, `git push` sends, `select` and `ls` read, `mv` changes; an unknown command
+    changes.
+    """
     if _DESTRUCTIVE_COMMAND.search(command):
         return Effect(DESTROY, "the command deletes or overwrites", is_idempotent)
     if _PUBLISHING_COMMAND.search(command):
@@ -217,7 +229,12 @@ def _of_command(command: str, is_idempotent: bool) -> Effect:
 
 
 def risk_of_call(call: Call, tool: Tool | None, said: SaidText) -> tuple[str, tuple[str, ...]]:
-    """Return (damage of a wrong call, one of `RISKS`, the reasons in words)."""
+    """Return (damage of a wrong call, one of `RISKS`, the reasons in words).
+
+    A call that reads is LOW, or HIGH if it reaches for a secret that the user did not name.
+    Others begin at the lowest; sending or destroying, not being asked for, and each aggravating
+    fact raise the risk by a step.
+    """
     effect = effect_of(call, tool, said.view)
     reasons = [effect.why]
     if effect.is_read:
@@ -265,7 +282,12 @@ def _is_target(value: Value) -> bool:
 
 
 def _aggravating_facts(call: Call, effect: Effect, said: SaidText) -> Iterator[str]:
-    """Yield, in words, each fact that makes a call riskier, such as `an amount of 5000`."""
+    """Yield, in words, each fact that makes a call riskier, such as `an amount of 5000`.
+
+    Others are many targets or a pattern unless the user said all, a production system or a
+    secret that the user did not name, and a call that has succeeded already. `effect` is that
+    of the call.
+    """
     for value in call.values[:40]:
         names = set(name_words(value.path))
         if names & _AMOUNTS and value.number is not None and abs(value.number) >= LARGE:

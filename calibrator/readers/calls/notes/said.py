@@ -247,7 +247,11 @@ class SaidText:
     # --- names, ids, paths --------------------------------------------------------------------
 
     def _is_kin_said(self, text: str) -> bool:
-        """Return whether the user said a word of the same meaning or root: reader and read."""
+        """Return whether the user said a word of the same meaning or root: reader and read.
+
+        The same root means equal first five letters of words of about the same length.
+        False if the value has other characters than letters.
+        """
         if not text.isalpha():
             return False
         kin = KIN.get(text, set())
@@ -388,7 +392,10 @@ class SaidText:
         return re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", self.text) is not None
 
     def _is_path_said(self, value: Value) -> bool:
-        """Return whether a path was said, or its base name and all its folders."""
+        """Return whether a path was said, or its base name and all its folders.
+
+        Arguments of earlier successful calls count as said; True for an empty path.
+        """
         text = value.text.rstrip("/").removeprefix("./")
         if not text or self.holds_token(text) or text in self.earlier_arguments:
             return True

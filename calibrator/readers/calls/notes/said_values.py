@@ -270,7 +270,10 @@ def _is_converted(said: SaidText, number: float, names: set[str], request: str) 
 
 
 def _is_time_part(said: SaidText, number: float) -> bool:
-    """Return whether a number is an hour, a minute, a day, a month or a year that was named."""
+    """Return whether a number is an hour, a minute, a day, a month or a year that was named.
+
+    Times and days of the user and of results count.
+    """
     times = said.sources.users.times | said.sources.results.times
     if any(number in (t // 60, t % 60, t // 60 % 12) for t in times):
         return True

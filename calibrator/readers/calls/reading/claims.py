@@ -182,7 +182,11 @@ def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> ReplySta
 
 
 def _take_claims(told: ReplyStatements, part: str, results: str, verbs: Set[str]) -> None:
-    """Add the claims of one part of a reply to `told`: acts, and states as information."""
+    """Add the claims of one part of a reply to `told`: acts, and states as information.
+
+    `I have booked it` is a claim (`book`); `it is booked` is information if `results` has the
+    word, and a claim otherwise if it is an act. `verbs` are stems that count as acts.
+    """
     for word in _FIRST.findall(part):
         if stem(word) not in _LOOKS | _OTHERS:
             told.claims.add(stem(word))

@@ -159,7 +159,10 @@ class Values:
 
     @classmethod
     def from_view(cls, view: View) -> Values | None:
-        """Return the values of a view's calls, at most 40; None if there are none."""
+        """Return the values of a view's calls, at most 40; None if there are none.
+
+        Flags and empty values do not count.
+        """
         values = [v for c in view.calls for v in c.values if v.kind not in ("flag", "empty")]
         values = values[:MAX_SOUGHT]
         texts = {v.text[:MAX_VALUE] for v in values}

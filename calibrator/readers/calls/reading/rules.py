@@ -127,7 +127,11 @@ def rule_traits(
 
 
 def _records_meant(call: Call, sources: Sources) -> list[Record]:
-    """Return the records with the call's ids and names, the two shortest of each."""
+    """Return the records that have an id, name, address or path of the call in their text.
+
+    For each of the first eight values of three characters or more, the two shortest records are
+    returned; [] without any.
+    """
     sought = [v.text for v in call.values if v.kind in ("id", "mail", "path", "name")]
     found: list[Record] = []
     for text in sought[:8]:
@@ -287,7 +291,10 @@ def _is_too_late(records: Sequence[Record], near: Sequence[Sentence], today: dat
 
 
 def _above_record(call: Call, records: Sequence[Record]) -> bool:
-    """Return whether a number of the call is above the maximum in its record: `balance: 5`."""
+    """Return whether a number of the call is above the maximum in its record: `balance: 5`.
+
+    `records` are those that the call is about; fields of maxima are such as `limit` or `stock`.
+    """
     numbers = [v.number for v in call.values if v.kind == "number" and v.number is not None]
     if not numbers:
         return False

@@ -169,7 +169,11 @@ def sources_of(view: View) -> Sources:
 
 
 def records_of(results: Sequence[str]) -> list[Record]:
-    """Return the records of results, those of the latest result last, at most 300."""
+    """Return the records of results, those of the latest result last, at most 300.
+
+    A record is an object in JSON, a member of a list, or a line of another text. Each list has
+    a number, `group`.
+    """
     found: list[Record] = []
     group = 0
     for result in results:
@@ -182,7 +186,11 @@ def records_of(results: Sequence[str]) -> list[Record]:
 
 
 def _objects(result: str) -> list[Members]:
-    """Return the records of a result in JSON, as lists of members; [] for another text."""
+    """Return the records of a result in JSON, as lists of members; [] for another text.
+
+    A member is (text in lower case, fields). Texts inside of the JSON, as tool servers send
+    them, are read in its place; of JSON that is cut the innermost objects.
+    """
     result = result.strip()
     if result[:1] not in ("[", "{"):
         return []

@@ -121,7 +121,11 @@ def _secrets_in(sentence: str) -> set[str]:
 
 
 def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Finding]:
-    """Return the findings of all checks by the system message, in no order; [] without rules."""
+    """Return the findings of all checks by the system message, in no order; [] without rules.
+
+    Checked are secrets, the assistant's name, the form (unless the rules have conditions or the
+    reply is data), and each sentence of a known form, such as `only answer questions about X`.
+    """
     if not conversation.rules.strip():
         return []
     rules = read_rules(conversation.rules[:MAX_RULES])

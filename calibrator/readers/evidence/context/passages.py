@@ -128,7 +128,7 @@ class Passages:
                     self._append(piece[start : start + MAX_UNIT], -1)
 
     def _append(self, text: str, header: int) -> None:
-        """Add one unit; `header` is the index of its header's unit, or -1."""
+        """Add one unit and its pairs of words; `header` is the index of its header, or -1."""
         words = words_of(text)
         stems = frozenset(stem(word) for word in words if word not in FREQUENT)
         numbers = frozenset(number for word in words if (number := number_of(word)))

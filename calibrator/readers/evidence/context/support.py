@@ -125,7 +125,10 @@ class ContextReader:
             raise ValueError("a head of another shape")
 
     def read(self, passages: Sequence[Passage]) -> NDArray[np.float64]:
-        """Return P(entail), P(neutral), P(contradict) of each passage, (B, 3)."""
+        """Return P(entail), P(neutral), P(contradict) of each passage, (B, 3).
+
+        (0, 3) without passages.
+        """
         if not passages:
             return np.zeros((0, len(LABELS)))
         texts = [text for each in passages for text in (each.context, each.request, each.reply)]

@@ -204,7 +204,10 @@ def language_named(text: str) -> str | None:
 
 
 def languages_mentioned(text: str) -> set[str]:
-    """Return the codes of all languages whose names, in several languages, a text has."""
+    """Return the codes of the languages that a text's first 600 characters name.
+
+    Names in several languages are known: {`fr`} for `francés`.
+    """
     words = set(letters_in(text[:LOOK].lower()))
     return {
         code

@@ -137,7 +137,7 @@ def _plain_words(text: str) -> str:
 
 @cache
 def opening_patterns() -> OpeningPatterns:
-    """Return the patterns of `openings.toml`, compiled once."""
+    """Return the patterns of `openings.toml` for all languages, compiled once."""
     text = (
         files("calibrator.readers.evidence.acts.recognition")
         .joinpath("openings.toml")

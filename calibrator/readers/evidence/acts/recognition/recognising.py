@@ -270,7 +270,11 @@ def _is_data(body: str) -> bool:
 
 
 def _is_code(body: str) -> bool:
-    """Return whether at least half of a text is in fences, or without fences looks like code."""
+    """Return whether at least half of a text is in fences, or without fences looks like code.
+
+    Without fences, more than half of the first 200 lines must look like `x = f(1);` or `SELECT
+    ..`.
+    """
     fenced = sum(len(match.group()) for match in _FENCE.finditer(body))
     if fenced:
         return 2 * fenced >= len(body)
