@@ -233,7 +233,7 @@ def _has_contrary(own: set[str], said: set[str]) -> bool:
 def _measure_wrong(call: Call, asked: str) -> float:
     """Return 1.0 if a number differs from the request's number in the argument's unit, else 0.0.
 
-    `minutes=30` for `two hours` is such a one.
+    `minutes=30` for `2 hours` is such a one.
     """
     told: dict[str, set[float]] = {}
     minutes = {float(_SPANS[span]) for span in _SPAN.findall(asked)}

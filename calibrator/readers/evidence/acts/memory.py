@@ -35,10 +35,11 @@ _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?=\d)[^.!?\n]*)*")
 def find_wrong_name(
     conversation: Conversation, request: RequestWishes, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply that calls the user by another name (`Hi Tom,`) than the one the user gave.
+    """Find a reply that calls the user by another name (`Hi Thomas,`) than the user's own.
 
-    None unless the user gave exactly one name (`my name is Ada`); names that occur anywhere in
-    the conversation do not count, because they may be those of others.
+    None unless the user gave exactly one name (`my name is Ada`). Names of three letters, and
+    those that occur anywhere in the conversation, do not count, because they may be other words
+    or those of others.
     """
     if act.kind in ("code", "data", "translation"):
         return None

@@ -321,10 +321,10 @@ def _answer_prescribed(sentence: str, request: str, act: Act, reply: str) -> Fin
 
 
 def _check_demand(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """Compare the reply with a rule such as `always include "Not legal advice"`.
+    """Compare the reply with a rule such as `always include "Ask a lawyer"`.
 
     A reply with the quoted text gets a weak finding for it, another one a finding against it.
-    None for another kind of rule and one with a condition.
+    None for another kind of rule and one with a condition or a negation.
     """
     match = _ALWAYS.search(sentence)
     if match is None or _HAS_CONDITION.search(sentence):

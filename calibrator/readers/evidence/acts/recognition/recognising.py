@@ -145,7 +145,7 @@ def is_only_openings(text: str) -> bool:
 
 
 def _labels(text: str) -> tuple[str, ...]:
-    """Return the labels that a request offers: (`spam`, `ham`) for `Is it spam or ham?`.
+    """Return the labels that a request offers: (`spam`, `ham`) for `Classify: spam or ham`.
 
     They are in lower case, two to twelve of at most two words; () if there are none or if the
     request wants reasons.
