@@ -102,10 +102,11 @@ class CallTrees:
         return self.odds_of([read_reply(each) for each in used], names)
 
     def odds_of(self, replies: Sequence[CallReply], names: Sequence[str | None]) -> Doubles:
-        """Return the log-odds of correct, (B,), of replies that have been read.
+        """Return the log-odds of correct, (B,), of replies that have been read; within +-7.
 
-        If values of a call appear without context in the conversation, the reply is read with and
-        without them and the lower log-odds count, so that planting values gains nothing.
+        `names` are the answering models', or None. If values of a call appear without
+        context in the conversation, the reply is read with and without them and the lower
+        log-odds count, so that planting values gains nothing.
         """
         if not replies:
             return np.zeros(0)

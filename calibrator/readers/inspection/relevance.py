@@ -163,7 +163,7 @@ class _TextSide:
         self.vectors = pieces.vectors(self.ids)
 
     def part(self, ids: Sequence[int]) -> _PiecePart:
-        """Return the part of the distinct pieces that are among `ids`."""
+        """Return the part of the text's distinct pieces that are among `ids`."""
         places = _mark(ids, self.pieces).take(self.ids)
         return self._part(places, self.rarity[places])
 

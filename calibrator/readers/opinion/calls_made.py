@@ -76,7 +76,7 @@ def calls_in_text(text: str) -> list[CanonicalCall] | None:
 
 
 def offers_functions(question: str) -> bool:
-    """Return whether a question has functions to call, described in JSON."""
+    """Return whether a question describes functions to call, in JSON with `"parameters"`."""
     return '"parameters"' in question and _FUNCTION.search(question) is not None
 
 

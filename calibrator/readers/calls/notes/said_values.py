@@ -283,9 +283,10 @@ def _is_time_part(said: SaidText, number: float) -> bool:
 
 
 def _is_computed(said: SaidText, number: float, request: str, *, is_share_only: bool) -> bool:
-    """Return whether a number is a share, a sum or a difference of numbers in the conversation.
+    """Return whether a number is a share, a sum or a difference of the conversation's numbers.
 
-    With `is_share_only`, as for a credit, only the share itself counts and not the rest.
+    Sums of a field over listed records count too. With `is_share_only`, as for a credit, only
+    the share itself counts and not the rest.
     """
     if _is_share(said, number, request, is_share_only=is_share_only):
         return True

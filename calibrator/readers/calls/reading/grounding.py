@@ -301,9 +301,10 @@ def _extreme_sign(listed: Sequence[Record], chosen: Sequence[int], wanted: Choic
 
 
 def _columns(record: Record, wanted: ChoiceWords) -> tuple[list[str], bool]:
-    """Return (names of the fields by which records may be ordered, whether the user named one).
+    """Return (names of fields by which records may be ordered, whether the user named any).
 
-    They are the fields that share the most words with the user; all of them if none does.
+    They are the fields of `record` that share the most words with the user; all of them if none
+    does.
     """
     names = list(record.fields)[:20]
     fits = {
@@ -373,7 +374,7 @@ def _is_strange(value: Value, view: View, sources: Sources) -> bool:
 
 
 def _is_alike(one: str, other: str) -> bool:
-    """Return whether two forms differ at most in the number of digits."""
+    """Return whether two forms (`shape`) differ at most in their numbers of digits."""
     return re.sub(r"9+", "9", one) == re.sub(r"9+", "9", other)
 
 

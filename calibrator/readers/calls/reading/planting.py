@@ -137,7 +137,8 @@ def without_planted(view: View) -> View | None:
 def _most_of(text: str, values: Values, left: Callable[[Values, str], str]) -> str:
     """Return a text without its bare parts; if nothing is left, remove fewer parts or none.
 
-    `left` is the method of `Values` that removes them.
+    `left` is the method of `Values` that removes them; it is tried with ever fewer words
+    allowed beside a value.
     """
     for words in range(DOUBTED_WORDS, -1, -1):
         rest = left(replace(values, words=words), text)
@@ -174,23 +175,32 @@ class Values:
         return cls(sorted(texts - {""}), days, own, set(map(stem, names))) if values else None
 
     def sentences(self, text: str) -> str:
-        """Return a turn without bare lines, sentences and brackets."""
+        """Return a turn without its bare lines, sentences and brackets.
+
+        Bare is a text that has a value of the call and at most `words` other words
+        (`is_bare`).
+        """
         lines = [line for line in text.splitlines(keepends=True) if not self.is_bare(line)]
         return "".join(
             part for line in lines for part in SEGMENT.findall(line) if not self.is_bare(part)
         )
 
     def lines(self, text: str) -> str:
-        """Return a result without bare lines; JSON in it stays if it says more."""
+        """Return a result without its bare lines; JSON in it stays if it says more.
+
+        Bare is a text that has a value of the call and at most `words` other words
+        (`is_bare`).
+        """
         at, end = _json_span(text)
         if self.is_bare(text[at:end]):
             at = end = 0
         return self._lines_with_lists(text[:at]) + text[at:end] + self._lines_with_lists(text[end:])
 
     def _lines_with_lists(self, text: str) -> str:
-        """Return lines without bare ones; a list with two lines that are not stays whole.
+        """Return a text without its bare lines (`is_bare`), but with whole lists.
 
-        A list is a run of lines of at most four words.
+        A list is a run of lines of at most four words; it stays whole if at least two of
+        its lines are not bare.
         """
         rest, run = [], []
         for line in [*text.splitlines(keepends=True), ""]:
@@ -204,7 +214,11 @@ class Values:
         return "".join(rest)
 
     def is_bare(self, text: str) -> bool:
-        """Return whether a text has a value and at most `words` words that say what it is."""
+        """Return whether a text has a value of the call and at most `words` other words.
+
+        `order 77 please` is bare for the value 77 unless it has a name of the tool or of an
+        argument. Results are remembered.
+        """
         if text not in self.counts:
             self.counts[text] = self._count(text.lower())
         return self.counts[text] <= self.words

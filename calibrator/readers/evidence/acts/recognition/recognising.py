@@ -243,7 +243,7 @@ def _asks_back(request: RequestWishes, body: str, sentences: list[str]) -> bool:
 
 
 def _is_asking(sentence: str) -> bool:
-    """Return whether a sentence ends with a question mark or asks its reader for something."""
+    """Return whether a sentence ends with a question mark or wishes (`Please paste the text`)."""
     return sentence.rstrip("\"'”) ").endswith(_QUESTION_MARKS) or bool(_WISHES.search(sentence))
 
 
