@@ -125,7 +125,7 @@ def row_of(exported: ExportedReply) -> dict[str, Any] | None:
     That is one of an unknown format, with several choices, with images, or without a question.
     """
     from calibrator import NotScorableError, Question
-    from proxy.desk.edits.editable import surface_of
+    from proxy.desk.decisions.editing import surface_of
     from proxy.formats import NoAnswerError
     from proxy.formats.conversation import format_of
     from proxy.http.wire.json_splice import json_object

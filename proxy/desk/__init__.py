@@ -5,4 +5,4 @@ who may use them, `api.py` serves programs, and `console/` serves people. Before
 request only `listening.py` is imported, and `figures.py`, which every worker uses at a scrape.
 """
 
-__all__ = ["figures", "listening"]
+__all__ = ["feed", "figures", "gauges", "listening", "webhooks"]

@@ -14,7 +14,7 @@ from proxy.desk.access.guard import stays, visitor_of
 from proxy.desk.access.sessions import Visitor
 from proxy.desk.decisions.desk import MOST_ON_A_PAGE, Desk, State, Verdict
 from proxy.desk.decisions.standing import LikeThis, approval_json, end
-from proxy.desk.notify.feed import Feed
+from proxy.desk.feed import Feed
 from proxy.http.wire.json_splice import dumps
 from proxy.learning.feedback import keep_feedback
 from proxy.learning.second_opinions import read_second_opinions

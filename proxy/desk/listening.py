@@ -267,11 +267,10 @@ class DeskServer:
     def _load(self) -> ListenerApplication:
         """Make the application; called once, by the first request, on another thread."""
         from proxy.desk.access.sessions import Door
-        from proxy.desk.application import DeskApplication
+        from proxy.desk.application import DeskApplication, drain_route, metrics_route
         from proxy.desk.decisions.desk import Desk, Verdict
-        from proxy.desk.figures.exposition import drain_route, metrics_route
-        from proxy.desk.figures.gauges import DecisionCounters, Gauges
-        from proxy.desk.notify.feed import Feed
+        from proxy.desk.feed import Feed
+        from proxy.desk.gauges import DecisionCounters, Gauges
         from proxy.store.database.client_keys import KeyStore
         from proxy.store.queue import ReviewQueue
         from proxy.store.reviews.held_replies import HELD, HeldReply

@@ -26,26 +26,24 @@ from proxy.formats.base.format import (
     Ending,
     EventMeaning,
     Json,
+    Marks,
     last_users_text,
     text_of,
     turns_in,
 )
 from proxy.formats.base.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.formats.events.called import has_call
-from proxy.formats.events.markers import Marks
 from proxy.formats.events.merging import (
+    LEARNT_FROM,
+    TRIES,
+    AlikeEvents,
     GrowingCalls,
     Pieces,
+    alike,
     index_of,
     join_texts,
     merge,
     names_in,
-)
-from proxy.formats.events.uniform_events import (
-    LEARNT_FROM,
-    TRIES,
-    AlikeEvents,
-    alike,
     plain_objects,
     split_events,
 )

@@ -19,10 +19,10 @@ from proxy.formats.base.format import (
     Ending,
     EventMeaning,
     Json,
+    Marks,
 )
 from proxy.formats.base.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.formats.events.called import has_call
-from proxy.formats.events.markers import Marks
 from proxy.formats.events.merging import index_of, join_texts, merge
 from proxy.http.wire.json_rewrite import Place
 from proxy.http.wire.json_splice import dumps

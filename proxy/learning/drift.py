@@ -9,7 +9,7 @@ independent evidence (`policies.SeenConversations`). For each model and team a m
 recalibration is no drift to it. For each calibrator with its recalibration a monitor of calibration
 (`policies.CalibrationMonitor`) sees verdicts on audited replies. Each monitor raises a false alarm
 with a probability of at most `FALSE_ALARM_RATE` over all time, however often one looks. An alarm
-stays until `pinocchio drift --reset`.
+stays until `pinocchio drift --reset`. `DriftWatch` looks once a minute on a thread.
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from calibrator import knows_others, knows_signals
 from policies import CalibrationMonitor, ScoreMonitor, SeenConversations
+from proxy.errors import StoreError
+from proxy.http.wire.worker_threads import Worker
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.verdicts.drift import (
     AuditVerdict,
     CountedReply,
@@ -42,6 +47,7 @@ from proxy.store.verdicts.labels import base_of
 
 if TYPE_CHECKING:
     from policies import VerdictBand
+
 
 FALSE_ALARM_RATE: Final = 0.01
 LAG_S: Final = 60.0
@@ -267,3 +273,43 @@ def _option(calibrator: str) -> str:
     if knows_signals(calibrator):
         return " --signals"
     return " --second-opinion" if knows_others(calibrator) else ""
+
+
+log = structlog.get_logger(__name__)
+EVERY_S: Final = 60.0
+MOST_A_LOOK: Final = 1_000
+"""The most replies of each look, spread evenly over all new ones: a hundredth of a second."""
+
+
+class DriftWatch:
+    """Watches the record that `records.Records` writes.
+
+    `alarms` counts the alarms since the start.
+    """
+
+    def __init__(self, url: str, every_s: float = EVERY_S) -> None:
+        self._url = url
+        self._worker = Worker("drift", self._turn, every_s=every_s)
+        self._findings: VerdictStore | None = None
+        self.alarms = 0
+
+    def start(self) -> None:
+        self._worker.start()
+
+    def stop(self) -> None:
+        self._worker.close()
+        if self._findings is not None:
+            self._findings.close()
+            self._findings = None
+
+    def _turn(self) -> None:
+        try:
+            self._findings = self._findings or VerdictStore(self._url)
+            self._look(self._findings)
+        except StoreError as error:
+            log.error("drift_not_looked_for", reason=error.message)
+
+    def _look(self, findings: VerdictStore) -> None:
+        for alarm in look(findings.engine, most=MOST_A_LOOK):
+            self.alarms += 1
+            log.warning("drift_detected", **alarm.key._asdict(), after=alarm.seen, text=alarm.text)

@@ -31,7 +31,7 @@ from proxy.store.verdicts.labels import (
 
 if TYPE_CHECKING:
     from calibrator import Interval
-    from proxy.learning.domains import Domains
+    from proxy.upstreams.router import Domains
 
 Population = Literal["delivered", "held", "all"]
 POPULATIONS: tuple[Population, ...] = ("delivered", "held", "all")

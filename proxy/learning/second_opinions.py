@@ -17,8 +17,13 @@ from typing import Any, Final
 from calibrator import Gain, gains, knows_others, knows_signals
 from proxy.learning.labels import stood_for, weights_of
 from proxy.store.record.writer import DAY_S
-from proxy.store.verdicts.second_opinions import OpinionExchange, opinion_exchanges
-from proxy.store.verdicts.statistics import JudgedReply, Window, judged_replies
+from proxy.store.verdicts.statistics import (
+    JudgedReply,
+    OpinionExchange,
+    Window,
+    judged_replies,
+    opinion_exchanges,
+)
 
 LEAST: Final = 30
 """The least labels for a measurement."""

@@ -2,7 +2,7 @@
 
 Each application has a registry of its own; nothing is global. Exchanges are counted where their
 record is made. Other values, such as the configuration and the replies that wait, are read at a
-scrape (`proxy/desk/figures/gauges.py`). No label has a value that a client writes: names of
+scrape (`proxy/desk/gauges.py`). No label has a value that a client writes: names of
 surfaces, upstreams, policies, rules, queues and reasons are ours or the operator's.
 """
 

@@ -1,28 +1,32 @@
-"""The route from a model's name to its upstream, which the configuration alone determines."""
+"""The route from a model's name to its upstream, which the configuration alone determines.
+
+Also what else a route says: the domain of its replies, and whether a policy's models have one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from policies import Policy, Problem, circles
 from proxy.config.sections import Config
 from proxy.config.settings.upstreams import FallbackConfig, UpstreamConfig
 from proxy.errors import StartupError, UnknownModelError
 from proxy.http.pool.pool import Pool
 from proxy.http.wire.bounded_cache import remembers
-from proxy.http.wire.upstream import Upstream
+from proxy.http.wire.upstream import Upstream, UpstreamReply, UpstreamRequest
 from proxy.upstreams.breaker import Breaker, BreakingUpstream
-from proxy.upstreams.by_format import SpokenUpstream
 from proxy.upstreams.translation.anthropic import AnthropicRelay, with_v1, without_v1
 
 if TYPE_CHECKING:
     from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
+
 
 log = structlog.get_logger()
 
@@ -228,3 +232,90 @@ def _open_spoken(config: UpstreamConfig, base_url: str, key: str) -> Upstream:
         return SpokenUpstream(direct, {"/chat/completions": chat})
     messages = partial(translated, "openai", base_url)
     return SpokenUpstream(relay(base_url, key), {"/messages": messages})
+
+
+class SpokenUpstream:
+    """An upstream that sends POSTs to paths of `others` there, and everything else to `direct`.
+
+    Each of `others` is opened by the first request that needs it, since it loads litellm.
+    """
+
+    def __init__(self, direct: Upstream, others: Mapping[str, Callable[[], Upstream]]) -> None:
+        self._direct = direct
+        self._others = others
+        self._opened: dict[str, Upstream] = {}
+
+    def send(self, request: UpstreamRequest) -> Coroutine[Any, Any, UpstreamReply]:
+        """Send a request the way its path requires; raises what that upstream raises."""
+        path = request.path
+        if path not in self._others or request.method != "POST":
+            return self._direct.send(request)
+        if path not in self._opened:
+            self._opened[path] = self._others[path]()
+        return self._opened[path].send(request)
+
+    async def aclose(self) -> None:
+        for upstream in (*self._opened.values(), self._direct):
+            await upstream.aclose()
+
+
+def model_problems(policy: Policy, router: Router) -> list[Problem]:
+    """Return a problem for each model that no route serves and for each circle of escalations."""
+    return [
+        *(place for model, place in policy.models if not _is_served(model, router)),
+        *circles(policy),
+    ]
+
+
+def _is_served(model: str, router: Router) -> bool:
+    try:
+        router.name_for(model)
+    except UnknownModelError:
+        return False
+    return True
+
+
+class Domains:
+    """The domains of replies under one configuration; `router` is made from the same one.
+
+    A domain is a fact for rules, and the key of a curve where a recalibration goes `by: domain`.
+    The `domain:` of the caller's team or of the model's route comes before the client's
+    `x-pinocchio-domain`. Rules see the client's domain where neither is configured. It picks a
+    curve only with `calibrator.client_domains: true`, since any client can then choose its own
+    confidence.
+    """
+
+    def __init__(self, config: Config, router: Router) -> None:
+        self._teams = {name: team.domain for name, team in config.teams.items() if team.domain}
+        self._router = router
+        self._names_any = bool(self._teams) or any(route.domain for route in config.models)
+        self._trusts_clients = config.calibrator.client_domains
+
+    def fact(self, model: str, team: str | None, told: str | None) -> str | None:
+        """Return the domain for rules and the record, or None.
+
+        `told` is the one that the client names.
+        """
+        return self._domain_in_config(model, team) or told
+
+    def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
+        """Return the domain that may pick the curve of a recalibration, or None."""
+        return self._domain_in_config(model, team) or (told if self._trusts_clients else None)
+
+    def _domain_in_config(self, model: str, team: str | None) -> str | None:
+        if not self._names_any:
+            return None
+        own = self._teams.get(team) if team else None
+        return own or self._router.domain_of(model)
+
+
+def picks_curves(config: Config) -> bool:
+    """Return whether any reply can have a domain that picks a curve."""
+    named = [each.domain for each in config.teams.values()]
+    return config.calibrator.client_domains or any([*named, *(r.domain for r in config.models)])
+
+
+NONE_PICKS = (
+    "the recalibration goes by domain and nothing says which domain a reply has: give models or "
+    "teams a `domain`, or say `calibrator: {client_domains: true}` where every client may choose"
+)

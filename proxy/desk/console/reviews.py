@@ -7,8 +7,9 @@ decision can be undone before it has any effect.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
@@ -17,18 +18,17 @@ from starlette.routing import Route
 
 from proxy.desk.access.guard import checked_form, visitor_of
 from proxy.desk.access.sessions import Visitor
-from proxy.desk.console.claims import Claims
 from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, with_error_pages
 from proxy.desk.console.shown import MOST_TURNS, before_the_request, show_turns
 from proxy.desk.decisions.basis import in_words, mark_words, score_facts
 from proxy.desk.decisions.desk import STATES, Desk, Verdict, approvals_of
+from proxy.desk.decisions.editing import editable, surface_of
 from proxy.desk.decisions.standing import LikeThis, end
 from proxy.desk.decisions.standing import approval_json as told_standing
 from proxy.desk.decisions.unseen import one_line
 from proxy.desk.decisions.waiting_calls import calls_in
-from proxy.desk.edits.editable import editable, surface_of
 from proxy.errors import BadRequestError, ProxyError
 from proxy.formats.conversation import read_reply, read_request, tools_of
 from proxy.store.reviews.approvals import approved_by, has_approved
@@ -57,6 +57,58 @@ class ReviewForm(NamedTuple):
     note: str = ""
     is_edit: bool = False
     fields: Mapping[str, str] = {}
+
+
+CLAIM_S: Final = 60.0
+MOST_CLAIMS: Final = 1_000  # the oldest go first
+
+
+class _Claim(NamedTuple):
+    id: str
+    until: float
+
+
+class Claims:
+    """Who has a held reply open, so that two people do not do the same work; safe on any thread.
+
+    Each person has one claim, on the page that they opened last. It lasts a minute and is renewed
+    while the page stays open. It prevents nobody from deciding: others see it, and are sent to the
+    next reply without one. Claims are in memory: they end with the desk of this proxy.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._by_name: dict[str, _Claim] = {}
+
+    def take(self, id: str, name: str) -> str | None:
+        """Claim a reply for a person; return who else has it open, and keeps it, or None."""
+        with self._lock:
+            if (other := self._holder(id, name)) is not None:
+                return other
+            self._by_name.pop(name, None)
+            self._by_name[name] = _Claim(id, self._clock() + CLAIM_S)
+            while len(self._by_name) > MOST_CLAIMS:
+                del self._by_name[next(iter(self._by_name))]
+            return None
+
+    def others(self, name: str) -> dict[str, str]:
+        """Return the replies that other people have open: their names by the reply's id."""
+        with self._lock:
+            now = self._clock()
+            claims = self._by_name.items()
+            return {c.id: by for by, c in claims if c.until > now and by != name}
+
+    def end(self, id: str) -> None:
+        """Forget who had a reply open, because it is decided."""
+        with self._lock:
+            for by in [by for by, claim in self._by_name.items() if claim.id == id]:
+                del self._by_name[by]
+
+    def _holder(self, id: str, name: str) -> str | None:
+        now = self._clock()
+        found = (by for by, claim in self._by_name.items() if claim.id == id and claim.until > now)
+        return next((by for by in found if by != name), None)
 
 
 class Reviews:

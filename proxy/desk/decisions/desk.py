@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from policies import Policy, load_policy, pack_names
 from proxy.config.sections import LimitsConfig
 from proxy.desk.decisions.basis import score_facts
+from proxy.desk.decisions.editing import edit_reply, editable, surface_of
 from proxy.desk.decisions.rules import (
     ThresholdSide,
     compare_threshold,
@@ -27,8 +28,6 @@ from proxy.desk.decisions.rules import (
 )
 from proxy.desk.decisions.standing import LikeThis, coverable, standing_for
 from proxy.desk.decisions.waiting_calls import Doubts, WaitingCall, with_arguments
-from proxy.desk.edits.editable import editable, surface_of
-from proxy.desk.edits.editing import edit_reply
 from proxy.errors import (
     BadRequestError,
     DecidedError,

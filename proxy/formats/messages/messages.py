@@ -33,11 +33,11 @@ from proxy.formats.base.format import (
     Choice,
     Ending,
     Json,
+    Marks,
     last_users_text,
     turns_in,
 )
 from proxy.formats.base.openai import add_member
-from proxy.formats.events.markers import Marks
 from proxy.formats.messages.messages_stream import (
     REFUSAL,
     MessagesAssembler,

@@ -28,13 +28,13 @@ from proxy.formats.base.format import (
     Choice,
     Ending,
     Json,
+    Marks,
     NoAnswerError,
     last_users_text,
     text_of,
     turns_in,
 )
 from proxy.formats.base.openai import error_body, is_constrained
-from proxy.formats.events.markers import Marks
 from proxy.formats.responses.responses_events import EventWriter, add_member, error_event
 from proxy.formats.responses.responses_items import (
     as_items,

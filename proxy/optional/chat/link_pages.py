@@ -26,8 +26,8 @@ from proxy.desk.console.pages import render_page
 from proxy.desk.console.reviews import LABELS, MOST_OF_A_NOTE, ReviewForm, check_look
 from proxy.desk.console.shown import MOST_TURNS, show_turns
 from proxy.desk.decisions.desk import Desk, Verdict
+from proxy.desk.decisions.editing import surface_of
 from proxy.desk.decisions.waiting_calls import calls_in
-from proxy.desk.edits.editable import surface_of
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, ProxyError
 from proxy.formats.conversation import read_reply, read_request
 from proxy.optional.chat.links import DecisionLink, Signer

@@ -22,17 +22,18 @@ from proxy.http.wire.sse import DONE, event_bytes
 from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.upstreams.demo.answers import (
     EMBEDDED_AUROC,
+    JUDGE,
     DemoRow,
     Json,
     dump_json,
     find_answers,
     first_question,
+    format_answer,
+    judged_choice,
     questions,
     rows,
     text_message,
 )
-from proxy.upstreams.demo.judge import JUDGE, judged_choice
-from proxy.upstreams.demo.structured_output import format_answer
 
 __all__ = ["EMBEDDED_AUROC", "DemoRow", "DemoUpstream", "first_question", "questions", "rows"]
 

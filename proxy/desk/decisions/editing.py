@@ -1,4 +1,4 @@
-"""Applies a reviewer's edit to a reply.
+"""Finds the editable parts of a reply, and applies a reviewer's edit to them.
 
 Texts and the arguments of the client's tools can be edited; ids, usage and all the rest stay byte
 for byte. What would contradict a new text is removed with the old one: its log probabilities, its
@@ -14,15 +14,38 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from proxy.desk.edits.editable import editable, surface_of
-from proxy.desk.edits.schema_check import SchemaChecks
+from proxy.desk.decisions.schema_check import SchemaChecks
 from proxy.errors import UnusableEditError
 from proxy.formats import Format, Json
 from proxy.formats.base.edits import Editable, EditableCall, tool_schemas
 from proxy.formats.conversation import format_of
+from proxy.holds.held import held_format
 from proxy.http.wire.json_rewrite import Place, rewrite_json
 from proxy.http.wire.json_splice import dumps, json_object
 from proxy.store.reviews.held_replies import HeldReply
+
+
+def surface_of(held: HeldReply) -> str | None:
+    """Return the path of a reply's request after `/v1`, or None.
+
+    Older rows do not store it, so it is derived from their ids.
+    """
+    if held.path is not None:
+        return held.path
+    format = held_format(held.id)
+    return format.path if format else None
+
+
+def editable(held: HeldReply) -> Editable | None:
+    """Return the editable parts of a reply, or None where it is no answer of a known format."""
+    completion, format = json_object(held.reply), format_of(surface_of(held))
+    if completion is None or format is None:
+        return None
+    try:
+        return format.editable(completion)
+    except (KeyError, TypeError, AttributeError):  # upstream deviates from the format
+        return None
+
 
 _BOTH = {"text", "tool_calls"}
 _CALL = {"name", "arguments", "id"}

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Final
 
+from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from proxy.desk.decisions.desk import Desk
-from proxy.desk.figures.figures import Figures, Labels, add_figures, figures_of
-from proxy.desk.figures.process_figures import process_metrics
+from proxy.desk.figures import Figures, Labels, add_figures, figures_of
 from proxy.errors import ProxyError, StoreError
 from proxy.generations.generation import Parts
 from proxy.generations.reloading import Generations
@@ -349,3 +350,49 @@ def _version() -> str:
         return version(DISTRIBUTION)
     except PackageNotFoundError:  # run from a clone, without an installed package
         return "unknown"
+
+
+LEAST: Final = ("process_start_time_seconds", "process_max_fds")  # minimum instead of sum
+CPU: Final = "process_cpu_seconds"
+RESIDENT: Final = "process_resident_memory_bytes"
+
+
+def process_metrics(
+    pids: Iterable[int | str] = ("self",), dead_cpu_s: float = 0
+) -> Iterator[Metric]:
+    """Yield CPU, memory and open files of these processes together, or nothing outside Linux.
+
+    `dead_cpu_s` is the CPU time of workers that have died, in seconds. Memory that processes share
+    counts once: it is the sum of their proportional sets (`Pss` of proc(5)), if the system has it.
+    """
+    pids, values = list(pids), dict[str, list[float]]()
+    meanings: dict[str, str] = {}
+    for pid in pids:
+        for family in _of(pid):
+            meanings[family.name] = family.documentation
+            values.setdefault(family.name, []).append(family.samples[0].value)
+    if len(pids) > 1 and RESIDENT in values:
+        with suppress(OSError):
+            values[RESIDENT] = [proportional_bytes(pid) for pid in pids]
+    for name, found in values.items():
+        total = _together(name, found)
+        if name == CPU:
+            yield CounterMetricFamily(name, meanings[name], value=total + dead_cpu_s)
+        else:
+            yield GaugeMetricFamily(name, meanings[name], value=total)
+
+
+def proportional_bytes(pid: int | str) -> float:
+    """Return the memory of a process in bytes, of shared pages its share; raises OSError."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return float(line.split()[1]) * 1_024
+    raise FileNotFoundError(pid)
+
+
+def _of(pid: int | str) -> list[Metric]:
+    return list(ProcessCollector(pid=lambda: pid, registry=None).collect())
+
+
+def _together(name: str, values: Sequence[float]) -> float:
+    return min(values) if name in LEAST else sum(values)
