@@ -24,7 +24,7 @@ from proxy.desk.console.shell import page, with_error_pages
 from proxy.desk.console.shown import MOST_TURNS, before_the_request, show_turns
 from proxy.desk.decisions.basis import in_words, mark_words, score_facts
 from proxy.desk.decisions.desk import STATES, Desk, Verdict, approvals_of
-from proxy.desk.decisions.editing import editable, surface_of
+from proxy.desk.decisions.editing import editable
 from proxy.desk.decisions.standing import LikeThis, end
 from proxy.desk.decisions.standing import approval_json as told_standing
 from proxy.desk.decisions.unseen import one_line
@@ -201,7 +201,7 @@ class Reviews:
     ) -> Response:
         """Return the page of a reply, with what was written into its form and an error, if any."""
         facts = self._desk.review(held.id)
-        path, is_all = surface_of(held), "all" in request.query_params
+        path, is_all = held.path, "all" in request.query_params
         found, calls = editable(held.as_proposed), self._desk.calls(held)
         is_large = len(held.reply) > MOST_EDITED
         turns = read_request(held.request, path, held.question)
@@ -364,7 +364,7 @@ def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
         text = "that was within a second after this reply appeared: look at it, then decide"
         raise BadRequestError(text, code="decided_unseen")
     is_approved = fields.get("verdict") == "approve" and fields.get("confirmed") != "yes"
-    if is_approved and calls_in(held.reply, surface_of(held)):
+    if is_approved and calls_in(held.reply, held.path):
         text = "approving a call of a tool has to be confirmed: tick the box below the buttons"
         raise BadRequestError(text, param="confirmed", code="confirmation_missing")
 

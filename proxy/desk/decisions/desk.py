@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from policies import Policy, load_policy, pack_names
 from proxy.config.sections import LimitsConfig
 from proxy.desk.decisions.basis import score_facts
-from proxy.desk.decisions.editing import edit_reply, editable, surface_of
+from proxy.desk.decisions.editing import edit_reply, editable
 from proxy.desk.decisions.rules import (
     ThresholdSide,
     compare_threshold,
@@ -344,7 +344,7 @@ class Desk:
 
     def _facts(self, held: HeldReply) -> dict[str, Any]:
         """Return all facts of a reply but `why`."""
-        found, path = editable(held.as_proposed), surface_of(held)
+        found, path = editable(held.as_proposed), held.path
         labels, history = self.queue.said_of(held)
         return {
             **self.entry_facts(held),

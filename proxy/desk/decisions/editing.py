@@ -19,26 +19,14 @@ from proxy.errors import UnusableEditError
 from proxy.formats import Format, Json
 from proxy.formats.base.edits import Editable, EditableCall, tool_schemas
 from proxy.formats.conversation import format_of
-from proxy.holds.held import held_format
 from proxy.http.wire.json_rewrite import Place, rewrite_json
 from proxy.http.wire.json_splice import dumps, json_object
 from proxy.store.reviews.held_replies import HeldReply
 
 
-def surface_of(held: HeldReply) -> str | None:
-    """Return the path of a reply's request after `/v1`, or None.
-
-    Older rows do not store it, so it is derived from their ids.
-    """
-    if held.path is not None:
-        return held.path
-    format = held_format(held.id)
-    return format.path if format else None
-
-
 def editable(held: HeldReply) -> Editable | None:
     """Return the editable parts of a reply, or None where it is no answer of a known format."""
-    completion, format = json_object(held.reply), format_of(surface_of(held))
+    completion, format = json_object(held.reply), format_of(held.path)
     if completion is None or format is None:
         return None
     try:
@@ -58,7 +46,7 @@ def edit_reply(held: HeldReply, content: Any) -> bytes:
     list of calls, one for each call of the reply; or `{"text", "tool_calls"}`. Raises
     UnusableEditError.
     """
-    found, format = editable(held), format_of(surface_of(held))
+    found, format = editable(held), format_of(held.path)
     if found is None or format is None:
         raise UnusableEditError("this reply cannot be edited: release or reject it as it is")
     texts, calls = _split_content(content)
