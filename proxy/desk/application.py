@@ -100,7 +100,7 @@ class DeskApplication:
 
 
 async def _unusable(request: Request, error: Exception) -> Response:
-    """Answer a body that does not have the form in OpenAPI with a 422 that names the first mistake.
+    """Answer a body that does not fit OpenAPI with a 422 that names the first mistake.
 
     A body that is not JSON gets a 400.
     """
@@ -116,7 +116,7 @@ async def _unusable(request: Request, error: Exception) -> Response:
 
 
 def _no_json(error: RequestValidationError) -> BadRequestError:
-    """Return the error that the proxy itself gives for a body that is not JSON.
+    """Return the error with place that the proxy itself gives for a body that is not JSON.
 
     FastAPI would describe it as a mistake in a field.
     """
@@ -138,7 +138,7 @@ async def _answer_nobody(request: Request, error: Exception) -> Response:
 
 
 def metrics_route(*collectors: Collector) -> Route:
-    """Return the route of `/metrics`.
+    """Return the route of `/metrics`, for admins, which serves what the collectors yield.
 
     It answers while the store is down too, without the metrics that are read from there.
     """
@@ -153,7 +153,10 @@ def metrics_route(*collectors: Collector) -> Route:
 
 
 def drain_route(drain: Callable[[], object]) -> Route:
-    """Return the route that takes the proxy out of rotation, as its operator does before a stop."""
+    """Return the route with which an admin takes the proxy out of rotation, before a stop.
+
+    A POST calls `drain`.
+    """
 
     def served(request: Request) -> Response:
         admin_of(request)

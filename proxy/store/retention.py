@@ -92,6 +92,10 @@ class Retention:
             outbox.close()
 
     def _turn(self) -> None:
+        """Mark and escalate what is due, and delete what is old once an hour (`FORGET_EVERY_S`).
+
+        Logs an error of the store.
+        """
         try:
             self.expire()
             if time.monotonic() >= self._forget_at:
@@ -111,6 +115,10 @@ class Retention:
 
 
 def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
+    """Delete up to `EXCHANGES_AT_ONCE` exchanges that began before `oldest_at`; return how many.
+
+    The deletion is noted in the audit chain.
+    """
     before = first_id(oldest_at)
     some = sa.select(exchanges.c.request_id).where(exchanges.c.request_id < before)
     some = some.order_by(exchanges.c.request_id).limit(EXCHANGES_AT_ONCE)
@@ -124,6 +132,7 @@ def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
 
 
 def _forget_polls(connection: sa.Connection, oldest_at: float) -> int:
+    """Delete up to `EXCHANGES_AT_ONCE` polls from before `oldest_at`; return how many."""
     before = first_id(oldest_at)
     some = sa.select(polls.c.request_id).where(polls.c.request_id < before)
     some = some.order_by(polls.c.request_id).limit(EXCHANGES_AT_ONCE)

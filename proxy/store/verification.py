@@ -58,6 +58,7 @@ class Break:
     id: str | None = None
 
     def __str__(self) -> str:
+        """Return the difference as a sentence, such as `entry 12 is gone`."""
         if self.what == "row_inserted":
             return f"{self.of} {self.id}: no entry covers it, so it was inserted"
         if self.what == "tail_cut":
@@ -110,6 +111,7 @@ class VerificationResult:
         self.rows[table] = self.rows.get(table, 0) + 1
 
     def add(self, sequence: int | None, what: str, of: str, id: str | None = None) -> None:
+        """Count a difference, and list it among the first `MOST_TOLD`."""
         self.count += 1
         if len(self.breaks) < MOST_TOLD:
             self.breaks.append(Break(sequence, what, of, id))
@@ -124,7 +126,7 @@ def head_of(engine: sa.Engine) -> str | None:
 
 
 def undeclared_cuts(connection: sa.Connection) -> list[int]:
-    """Return the numbers of the entries that record a cut which nobody has declared yet, sorted."""
+    """Return the numbers of entries that record a loss which nobody has declared, sorted."""
     told = sa.select(audit_chain.c.sequence, audit_chain.c.kind, audit_chain.c.covers)
     is_its = audit_chain.c.kind.in_((BEGUN, CUT, DECLARED))
     cuts, declared = [], set()
@@ -138,20 +140,19 @@ def undeclared_cuts(connection: sa.Connection) -> list[int]:
 
 
 def is_head(text: str) -> bool:
-    """Return whether a text has the form of a result of `head_of`."""
+    """Return whether a text has the form SEQUENCE:MAC, a result of `head_of`."""
     return _HEAD.fullmatch(text) is not None
 
 
 def verify(
     engine: sa.Engine, key: bytes, head: str | None = None, *, has_begun: bool = False
 ) -> VerificationResult:
-    """Compare the record with its chain and return the findings; raises StoreError.
+    """Compare the record with its chain under `key` and return the findings; raises StoreError.
 
     Without entries nothing is covered yet, unless the chain `has_begun`. All entries before the
-    first one of this key were made with another key or changed; this key cannot tell which.
-
-    `head` is an earlier result of `head_of`. Only with it can verification find that the end of the
-    chain was cut off.
+    first one of this key were made with another key or changed; this key cannot tell which. `head`
+    is an earlier result of `head_of`. Only with it can verification find that the end of the chain
+    was cut off.
     """
     with _one_moment(engine) as connection:
         return _Verification(connection, key, has_begun=has_begun).run(head)
@@ -169,6 +170,8 @@ def _one_moment(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 class _Verification:
+    """One verification, in a connection that sees the database at one moment."""
+
     def __init__(self, connection: sa.Connection, key: bytes, *, has_begun: bool) -> None:
         self._has_begun = has_begun
         self._connection = connection
@@ -184,6 +187,7 @@ class _Verification:
         self._cuts: dict[int, str] = {}  # the lost heads, by the entries that record it
 
     def run(self, head: str | None) -> VerificationResult:
+        """Read all entries in order, compare the tables with them, and return the result."""
         self._read_retention()
         self._first_at = self._first_of_key()
         if self._first_at is None and not self._has_begun and not self._has_entries():
@@ -215,6 +219,7 @@ class _Verification:
         return self._found
 
     def _entries(self, *which: sa.ColumnElement[bool]) -> Iterator[Mapping[str, Any]]:
+        """Yield the entries that match the conditions, as dicts of columns, in their order."""
         query = sa.select(audit_chain).where(*which).order_by(audit_chain.c.sequence)
         options = {"yield_per": 50}
         with self._connection.execute(query, execution_options=options) as found:
@@ -222,6 +227,7 @@ class _Verification:
                 yield dict(row)
 
     def _has_entries(self) -> bool:
+        """Return whether the chain has any entry."""
         return (
             self._connection.execute(sa.select(audit_chain.c.sequence).limit(1)).first() is not None
         )
@@ -244,6 +250,7 @@ class _Verification:
         return None
 
     def _is_ours(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether the entry's MAC was made with this key."""
         return hmac.compare_digest(mac_of(self._key, entry), entry["mac"])
 
     def _is_by_another_key(self, entry: Mapping[str, Any], before: str) -> bool:
@@ -257,6 +264,7 @@ class _Verification:
         return not self._is_ours(entry) and entry["previous"] == before and is_whole
 
     def _is_genuine(self, entry: Mapping[str, Any], before: str) -> bool:
+        """Return whether an entry is as this key made it, after the entry with the MAC `before`."""
         if not self._is_ours(entry) or entry["previous"] != before:
             return False
         if not entry["covers"]:  # retention empties the lists of what it has deleted
@@ -264,6 +272,7 @@ class _Verification:
         return bool(hashlib.sha256(entry["covers"].encode()).hexdigest() == entry["digest"])
 
     def _read_retention(self) -> None:
+        """Read up to which request id retention has deleted exchanges, from genuine entries."""
         is_its = audit_chain.c.kind == FORGOTTEN, audit_chain.c.of == exchanges.name
         for entry in self._entries(*is_its):
             if hmac.compare_digest(mac_of(self._key, entry), entry["mac"]):
@@ -272,6 +281,10 @@ class _Verification:
             self._oldest_at = int(self._oldest.removeprefix("req_"), 16) / 1_000
 
     def _take_in(self, entry: Mapping[str, Any]) -> None:
+        """Remember what an entry says, and compare the exchanges that it covers with the table.
+
+        Rows of other tables are compared at the end, with the last entry that covers each.
+        """
         covers = json.loads(entry["covers"] or "{}")
         if entry["kind"] == BEGUN:
             if after := covers.get("after"):
@@ -306,6 +319,7 @@ class _Verification:
                 self._found.add(int(head.partition(":")[0]), "tail_cut", "")
 
     def _compare_exchanges(self, sequence: int, covers: Mapping[str, str]) -> None:
+        """Compare covered exchanges, by id, with the table; count them and add the differences."""
         ids = iter(covers)
         while some := list(islice(ids, _AT_ONCE)):
             query = sa.select(exchanges).where(exchanges.c.request_id.in_(some))
@@ -321,6 +335,7 @@ class _Verification:
                     self._found.add(sequence, "row_missing", exchanges.name, id)
 
     def _look_for_inserted_exchanges(self) -> None:
+        """Add exchanges that no entry covers as inserted, if the counts show that there are any."""
         count = sa.select(sa.func.count()).select_from(exchanges)
         there = self._connection.execute(count).scalar_one()
         uncovered = there - self._found.rows.get(exchanges.name, 0)
@@ -352,6 +367,7 @@ class _Verification:
                 self._found.add(None, "row_inserted", exchanges.name, id)
 
     def _compare_table(self, table: sa.Table) -> None:
+        """Compare a table with the last entry that covers each row, and add the differences."""
         latest, uncovered = self._latest[table.name], []
         [key] = table.primary_key.columns
         place = [*table.columns].index(key)

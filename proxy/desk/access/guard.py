@@ -91,7 +91,8 @@ class Guard:
     async def _admit(self, request: Request) -> Visitor | None:
         """Return the visitor of a request, or None for a stranger at a public page.
 
-        Raises ProxyError where the request is refused.
+        Raises ProxyError where the request is refused: by its `Host`, without a known visitor, for
+        a page that the visitor may not see, or sent by another site's page.
         """
         if self._is_loopback:
             check_host(request.scope["headers"], "for the review desk")
@@ -105,7 +106,10 @@ class Guard:
         return visitor
 
     def _stays(self, request: Request) -> bool:
-        """Return whether the visitor would still be admitted; call it on a thread."""
+        """Return whether the visitor would still be admitted, and True while the store is down.
+
+        Call it on a thread.
+        """
         try:
             return self._visitor(request) is not None
         except StoreError:
@@ -114,7 +118,7 @@ class Guard:
             return False
 
     def _visitor(self, request: Request) -> Visitor | None:
-        """Return the visitor by bearer token or cookie, or None for a stranger.
+        """Return the visitor by bearer token or session cookie, or None for a stranger.
 
         Raises as `Door.identify` does.
         """
@@ -142,21 +146,27 @@ def visitor_of(request: Request) -> Visitor:
 
 
 def stays(request: Request) -> Callable[[], bool]:
-    """Return a function that says whether the visitor of a long reply may go on reading it.
+    """Return a function that says whether the request's visitor would still be admitted.
 
-    Call it on a thread.
+    It is for long replies, such as event streams. Call the function on a thread.
     """
     found: Callable[[], bool] = request.scope[_STAYS]
     return found
 
 
 def is_for_strangers(path: str) -> bool:
-    """Return whether everybody may see the page at a path, or at a template of paths."""
+    """Return whether everybody may see a page: login, static files and the pages of chat links.
+
+    `path` may be a template, such as `/static/{name:path}`.
+    """
     return path in _OF_LOGIN or path.startswith((STATIC, LINKS))
 
 
 def demand_visitor(routes: Iterable[BaseRoute]) -> None:
-    """Make each route check its visitor itself, whatever is in front of it."""
+    """Wrap the application of each route, in place, so that it refuses strangers by itself.
+
+    Public pages stay unchanged.
+    """
     for route in routes:
         if isinstance(route, Route) and not is_for_strangers(route.path):
             route.app = _GuardedApplication(route.app)
@@ -174,7 +184,10 @@ class _GuardedApplication:
 
 
 def admin_of(request: Request) -> Visitor:
-    """Return the visitor that the guard admitted; raises NotAllowedError for reviewers."""
+    """Return the visitor that the guard admitted, if they are an admin.
+
+    Raises NotAllowedError for reviewers and InvalidKeyError for strangers.
+    """
     visitor = visitor_of(request)
     if not visitor.is_admin:
         raise NotAllowedError(f"{visitor.name} is a reviewer; this is for admins")
@@ -182,16 +195,19 @@ def admin_of(request: Request) -> Visitor:
 
 
 def _check_bound(path: str, visitor: Visitor) -> None:
-    """Refuse a path that shows more than the queues of a bound reviewer; raises NotAllowedError."""
+    """Refuse a path that shows more than the queues to which a reviewer is bound.
+
+    Raises NotAllowedError.
+    """
     is_of_queue = any(path == place or path.startswith(f"{place}/") for place in _OF_QUEUES)
     if not (is_of_queue or path in _OF_ALL or is_for_strangers(path)):
         raise NotAllowedError(f"{visitor.name} sees reviews of their queues only")
 
 
 async def checked_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that one of the desk's own pages sent.
+    """Return the fields of a form of the desk's own pages, without the session's token.
 
-    Raises NotAllowedError for a form without the session's token.
+    Raises NotAllowedError for a form of a session without that token.
     """
     fields = await form_of(request)
     visitor = known_visitor(request)
@@ -201,7 +217,7 @@ async def checked_form(request: Request) -> dict[str, str]:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form without a token.
+    """Return the fields of a form by name, without looking for the session's token.
 
     It is for pages whose address is a secret, which no other page knows.
     """
@@ -233,12 +249,12 @@ def _check_token(given: str, visitor: Visitor) -> None:
 
 
 def address_of(request: Request) -> str:
-    """Return the client's address, or an empty text."""
+    """Return the client's network address, or an empty text if it is unknown."""
     return request.client.host if request.client else ""
 
 
 def is_api(request: Request) -> bool:
-    """Return whether a program sends the request, which has no use for a login page."""
+    """Return whether the path is one for programs, which have no use for a login page."""
     path: str = request.scope["path"]
     return path.startswith(API) or path in (METRICS, DRAIN)
 
@@ -257,7 +273,7 @@ def cookie_name(request: Request) -> str:
 
 
 def _to_login(request: Request) -> Response:
-    """Return the redirect to the login page, which leads back to the requested page.
+    """Return the redirect (303) to the login page, which leads back to the requested page.
 
     A link from another site first gets a page that reloads itself, so that the cookie is sent.
     """
@@ -278,7 +294,7 @@ _FIELDS: Final = (  # the default header fields of responses
 
 
 def _with_fields(send: Send) -> Send:
-    """Add the default header fields to every response that does not set them."""
+    """Return a `send` that adds the default header fields which a response does not set itself."""
 
     async def sending(message: Message) -> None:
         if "headers" in message:  # the start of a response
@@ -291,10 +307,7 @@ def _with_fields(send: Send) -> Send:
 
 
 def _limit_body(receive: Receive, limit: int) -> Receive:
-    """Limit the bytes of a body.
-
-    Receiving more than `limit` raises HTTPException, which FastAPI passes on.
-    """
+    """Return a `receive` that raises HTTPException (413) for a body of more than `limit` bytes."""
     size = 0
 
     async def counted() -> Message:

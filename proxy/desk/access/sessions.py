@@ -65,6 +65,8 @@ ADMIN: Final = Visitor("admin", "admin")
 
 @dataclass(slots=True)
 class _Session:
+    """An open session: its visitor, and its end in seconds since the epoch."""
+
     visitor: Visitor
     ends_at: float
 
@@ -90,11 +92,11 @@ class Door:
         self._keys.close()
 
     def identify(self, secret: str, address: str) -> Visitor:
-        """Return the visitor of a token or key.
+        """Return the visitor of the admin token or of a key.
 
-        Raises InvalidKeyError for a wrong one, and RateLimitedError after too many wrong tokens
-        from the same address. The right token is always accepted, since others may share the
-        address. Keys cannot be guessed, so wrong ones are not counted.
+        `address` is the client's. Raises InvalidKeyError for a wrong one, and RateLimitedError
+        after `ATTEMPTS_A_MINUTE` wrong tokens from one address. The right token is always accepted,
+        since others may share the address. Keys cannot be guessed, so wrong ones are not counted.
         """
         digest = digest_of(secret.encode())
         if not secret.startswith(PREFIX):
@@ -111,11 +113,15 @@ class Door:
         return self._find_or_count(address, lambda: self._redeem_code(digest_of(code.encode())))
 
     def _of_token(self, digest: str) -> Visitor | None:
+        """Return ADMIN if this is the digest of the admin token, else None."""
         is_it = self._token_digest is not None and hmac.compare_digest(digest, self._token_digest)
         return ADMIN if is_it else None
 
     def _of_key(self, digest: str) -> Visitor | None:
-        """Return the visitor of a key's digest, or None where it is no active key of the desk."""
+        """Return the visitor of a key's digest, or None where it is no active key of the desk.
+
+        Keys of callers, and expired or revoked ones, are none. Raises StoreError.
+        """
         key = self._key(digest)
         if key is None or key.role == "caller" or key.state(time.time()) != "active":
             return None
@@ -162,7 +168,10 @@ class Door:
         return ADMIN
 
     def _find_or_count(self, address: str, find: Callable[[], Visitor | None]) -> Visitor:
-        """Return the visitor that `find` finds, and count a failure of this address."""
+        """Return the visitor that `find` finds; otherwise count a failure of this address.
+
+        Then it raises InvalidKeyError, or RateLimitedError after too many failures.
+        """
         if (visitor := find()) is not None:
             return visitor
         if wait_s := self._failures.take([(address, ATTEMPTS_A_MINUTE)]):
@@ -172,7 +181,10 @@ class Door:
     # --- sessions -------------------------------------------------------------------------------
 
     def open_session(self, visitor: Visitor, lasts_s: float = SESSION_S) -> str:
-        """Open a session for a visitor, and return its secret for a cookie."""
+        """Open a session of `lasts_s` seconds for a visitor, and return its secret for a cookie.
+
+        Beyond `MOST_SESSIONS` the oldest session ends.
+        """
         secret = secrets.token_urlsafe(32)
         known = replace(visitor, csrf=secrets.token_urlsafe(32))
         self._sessions[digest_of(secret.encode())] = _Session(known, time.time() + lasts_s)

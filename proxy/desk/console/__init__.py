@@ -22,7 +22,7 @@ __all__ = ["login_page", "pages", "reviews", "routes", "shown"]
 
 
 def routes(desk: Desk) -> list[BaseRoute]:
-    """Return the routes of the pages, behind the desk's guard, and of static files."""
+    """Return the routes of the pages, which demand a visitor, and of static files."""
     from starlette.responses import RedirectResponse
     from starlette.routing import Route
 

@@ -34,7 +34,10 @@ class Card:
 
 
 def calibrator_cards(config: CalibratorConfig) -> list[Card]:
-    """Return the cards of a configured calibrator; what cannot be read is a card that says so."""
+    """Return the cards of a configured calibrator; what cannot be read is a card that says so.
+
+    They are about the checkpoint, its measurements, what it knows, and the recalibrations here.
+    """
     if config.engine.kind != "in_process" and not config.names_checkpoint:
         note = "It is not a checkpoint that this configuration names, so it has no card here."
         return [Card("Engine", (("configured", config.summary),), note), *_recalibrations(config)]
@@ -64,6 +67,7 @@ def _checkpoint(config: CalibratorConfig, card: Mapping[str, Any]) -> Card:
 
 
 def _origin(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of the base rate and the base model, if the card has them."""
     if "base_rate" in card:
         yield "base rate", f"{card['base_rate']:.3f} of its training replies were correct"
     if adapter := card.get("adapter"):
@@ -71,6 +75,7 @@ def _origin(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _curve(curve: Mapping[str, Any]) -> str:
+    """Return a curve as a text, such as `Platt curve, slope 1.020, intercept 0.100`."""
     numbers = ((name, value) for name, value in curve.items() if isinstance(value, float))
     kind = str(curve["kind"]).capitalize()
     return f"{kind} curve, " + ", ".join(f"{name} {value:.3f}" for name, value in numbers)
@@ -83,7 +88,7 @@ _MEASURED: Final = {
 
 
 def _quality(card: Mapping[str, Any]) -> Iterator[Card]:
-    """Yield the card's measurements, made on rows held back from training."""
+    """Yield a card for each set of measurements, made on rows held back from training."""
     for name, measured in card["quality"].items():
         if isinstance(measured, Mapping):
             facts = tuple(
@@ -95,6 +100,7 @@ def _quality(card: Mapping[str, Any]) -> Iterator[Card]:
 
 
 def _number(value: Any) -> str:
+    """Return a number for a card: `0.8123` for a float, `1,234` for an integer."""
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
 
 
@@ -114,6 +120,7 @@ def _knows(card: Mapping[str, Any]) -> Card:
 
 
 def _read(card: Mapping[str, Any]) -> str:
+    """Return a sentence on how much of a question and an answer the checkpoint reads."""
     if "layout" in card:
         return f"{card['layout']['max_tokens']} word pieces, the two ends of a longer text"
     prompt = card["prompt"]
@@ -124,7 +131,10 @@ def _read(card: Mapping[str, Any]) -> str:
 
 
 def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
-    """Yield a card of the recalibrations that were promoted from verdicts here, and taken back."""
+    """Yield one card about the recalibrations: in force, and the last ten changes of them.
+
+    Without any it says how to fit one; where they cannot be read it says why.
+    """
     named = config.recalibration
     if not named:
         note = (
@@ -151,7 +161,7 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
 
 
 def _describe_change(change: Any) -> str:
-    """Return a change of the recalibration as a sentence."""
+    """Return a change as a text, such as `promoted, with second opinions: none → platt@9c1d`."""
     of = ", with second opinions" if change.knows_others else ""
     of = ", for judges and log-probabilities" if change.knows_signals else of
     what = f"{change.before or 'none'} → {change.after or 'none'}"

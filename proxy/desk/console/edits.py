@@ -36,7 +36,8 @@ class EditForm:
 def form_of(found: Editable | None, given: Mapping[str, str] | None = None) -> EditForm | None:
     """Return the form of a reply, filled in with what a person wrote before, if anything.
 
-    None where nothing can be edited.
+    `given` has the fields of that form: `text.0` for a choice's text, `call.0` for a call's
+    arguments, `call.0.1` for one argument. None where nothing can be edited.
     """
     if found is None or not (found.texts or found.calls):
         return None
@@ -47,7 +48,7 @@ def form_of(found: Editable | None, given: Mapping[str, str] | None = None) -> E
 
 
 def _call_form(call: EditableCall, at: int, written: Mapping[str, str]) -> CallForm:
-    """Return the form of a call, with what a person wrote before."""
+    """Return the form of the call with number `at`, with what a person wrote before."""
     is_json = call.kind != "text"
     fields = [
         Field(field.name, field.kind, written.get(f"call.{at}.{number}", field.value))
@@ -58,7 +59,10 @@ def _call_form(call: EditableCall, at: int, written: Mapping[str, str]) -> CallF
 
 
 def content_of(found: Editable | None, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the content of an edit from a form; raises UnusableEditError."""
+    """Return the content of an edit from a form: `text` and `tool_calls`, each if changed.
+
+    Raises UnusableEditError where nothing was changed or cannot be.
+    """
     if found is None:
         raise UnusableEditError("this reply cannot be edited: approve or reject it as it is")
     texts = [_text(each.text, given.get(f"text.{at}")) for at, each in enumerate(found.texts)]
@@ -77,7 +81,7 @@ def content_of(found: Editable | None, given: Mapping[str, str]) -> dict[str, An
 
 
 def _text(before: str, after: str | None) -> str:
-    """Return the text of a field, or the old text where only its encoding differs.
+    """Return a field's new text, or the old one if it is absent or only its encoding differs.
 
     Forms send line ends as CRLF, whatever the text had, and lose what no page can hold.
     """
@@ -94,7 +98,10 @@ def _as_sent(value: str) -> str:
 
 
 def _arguments(call: EditableCall, at: int, given: Mapping[str, str]) -> str:
-    """Return the arguments as text, unchanged where nothing was edited."""
+    """Return a call's arguments from a form as JSON text; the same text if nothing was edited.
+
+    Raises UnusableEditError where a field has no JSON.
+    """
     fields = fields_of(call.arguments) if call.kind != "text" else ()
     if not fields:
         return _text(call.arguments, given.get(f"call.{at}"))
@@ -107,7 +114,7 @@ def _arguments(call: EditableCall, at: int, given: Mapping[str, str]) -> str:
 
 
 def _value(written: str, call: EditableCall, field: Field) -> Any:
-    """Parse the JSON of a field; raises UnusableEditError."""
+    """Parse what a person wrote into an argument's field as JSON; raises UnusableEditError."""
     try:
         return json.loads(written)
     except (ValueError, RecursionError) as error:

@@ -64,6 +64,8 @@ MOST_CLAIMS: Final = 1_000  # the oldest go first
 
 
 class _Claim(NamedTuple):
+    """One person's claim: the reply's id, and its end on the clock."""
+
     id: str
     until: float
 
@@ -82,7 +84,10 @@ class Claims:
         self._by_name: dict[str, _Claim] = {}
 
     def take(self, id: str, name: str) -> str | None:
-        """Claim a reply for a person; return who else has it open, and keeps it, or None."""
+        """Claim a reply for a person for `CLAIM_S` seconds, and return None.
+
+        If somebody else has it open, return their name and change nothing.
+        """
         with self._lock:
             if (other := self._holder(id, name)) is not None:
                 return other
@@ -106,6 +111,7 @@ class Claims:
                 del self._by_name[by]
 
     def _holder(self, id: str, name: str) -> str | None:
+        """Return the name of somebody other than `name` who has a reply open, or None."""
         now = self._clock()
         found = (by for by, claim in self._by_name.items() if claim.id == id and claim.until > now)
         return next((by for by in found if by != name), None)
@@ -133,6 +139,7 @@ class Reviews:
     # --- the queue ------------------------------------------------------------------------------
 
     def _queue(self, request: Request) -> Response:
+        """Return the page of the queue, filtered and cut as the query's parameters say."""
         filters = _filters(request)
         last_event = self._desk.queue.last_event()  # read first, so that no later event is missed
         found = self._desk.page(
@@ -188,6 +195,7 @@ class Reviews:
     # --- one reply ------------------------------------------------------------------------------
 
     def _review(self, request: Request) -> Response:
+        """Return the page of the reply that the path names."""
         held = self._desk.find_reply(request.path_params["id"])
         return self._page_of(request, held, ReviewForm())
 
@@ -199,7 +207,10 @@ class Reviews:
         error: str | None = None,
         status: int = 200,
     ) -> Response:
-        """Return the page of a reply, with what was written into its form and an error, if any."""
+        """Return the page of a reply, with what was written into its form and an error, if any.
+
+        It claims an open reply for the visitor.
+        """
         facts = self._desk.review(held.id)
         path, is_all = held.path, "all" in request.query_params
         found, calls = editable(held.as_proposed), self._desk.calls(held)
@@ -251,7 +262,10 @@ class Reviews:
     # --- deciding -------------------------------------------------------------------------------
 
     async def _verdict(self, request: Request) -> Response:
-        """Decide; a script gets JSON, and a form the next reply or its own page with the error."""
+        """Decide as the form says; a script gets JSON, and a form a redirect to the next reply.
+
+        A form that is refused gets its own page again, with the error.
+        """
         is_script = request.headers.get("accept", "").startswith("application/json")
         id, fields = request.path_params["id"], {}
         try:
@@ -279,7 +293,7 @@ class Reviews:
         return JSONResponse({"claimed_by": other}, headers=SAFE)
 
     async def _revoke(self, request: Request) -> Response:
-        """Revoke a standing approval."""
+        """Revoke a standing approval and redirect to the queue; an error is answered as JSON."""
         try:
             await checked_form(request)
             id, name = request.path_params["id"], visitor_of(request).name
@@ -289,7 +303,11 @@ class Reviews:
         return RedirectResponse("/console/reviews?done=revoked", 303)
 
     def _decide(self, id: str, fields: Mapping[str, str], visitor: Visitor) -> str:
-        """Decide by a form, and return the key in DONE of the result."""
+        """Decide as a form says, and return the key in DONE of the result.
+
+        It ends the claims on the reply. "first" means that others have to approve too. Raises
+        ProxyError.
+        """
         verdict = self._read(id, fields)
         after = self._desk.decide(id, verdict, visitor.name, is_named=visitor.is_named)
         self._claims.end(id)
@@ -312,7 +330,7 @@ class Reviews:
         return Verdict(kind, LABELS[correct], content, note or None, revision, like_this)  # type: ignore[arg-type]
 
     def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
-        """Return the page again, with what was written and the error."""
+        """Return the reply's page again, with what was written and the error."""
         is_edit = fields.get("verdict") == "edit"
         given = ReviewForm(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
 
@@ -325,16 +343,16 @@ class Reviews:
     # --- the next one ---------------------------------------------------------------------------
 
     def _next(self, request: Request) -> Response:
-        """Redirect to the next open reply."""
+        """Redirect to the next open reply after the one that the path names."""
         name = visitor_of(request).name
         place = self._place_after(request.path_params["id"], _filters(request), name)
         return RedirectResponse(place, 303)
 
     def _place_after(self, id: str, filters: Mapping[str, Any], name: str) -> str:
-        """Return the address of the next open reply that nobody else has open.
+        """Return the address of the next open reply after `id` that nobody else has open.
 
-        At the end of the queue that is the first one; the queue itself where no other reply is
-        open.
+        After the end of the queue the first one follows; without any, it is the queue's address.
+        The filters are kept in its query.
         """
         narrowed = {name: filters[name] for name in ("queue", "team", "kind")}
         held = self._desk.find_reply(id)
@@ -351,7 +369,7 @@ class Reviews:
 
 
 def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
-    """Refuse a decision on a reply that nobody can have read yet; raises BadRequestError.
+    """Refuse a decision made within `PAUSE_S` after the page was opened; raises BadRequestError.
 
     An approved tool call has to be confirmed too. The page's script checks the same before; this is
     for pages without scripts.
@@ -370,7 +388,10 @@ def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
 
 
 def _like_this(fields: Mapping[str, str]) -> LikeThis | None:
-    """Return the further calls that a form covers, or None; raises BadRequestError."""
+    """Return the further calls that a form approves with a reply, or None if it asks for none.
+
+    Raises BadRequestError where minutes or uses are no numbers.
+    """
     if fields.get("like_this") != "yes":
         return None
     try:
@@ -382,20 +403,27 @@ def _like_this(fields: Mapping[str, str]) -> LikeThis | None:
 
 
 def _filters(request: Request) -> dict[str, Any]:
+    """Return the queue's filters in the query, by `FILTERS`; None for absent ones.
+
+    `state` is always a public name, `open` by default.
+    """
     given = {name: request.query_params.get(name) or None for name in FILTERS}
     given["state"] = state_name(stored_state(given["state"] or "") or HELD)
     return given
 
 
 def _rule(held: HeldReply) -> dict[str, str]:
-    """Split the label `policy/rule@digest` of a reply."""
+    """Split the label `policy/rule@digest` of a reply into `policy`, `name` and `digest`."""
     policy, _, rest = held.policy.partition("/")
     rule, _, digest = rest.rpartition("@")
     return {"policy": policy, "name": rule or rest, "digest": digest}
 
 
 def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a reply for its page."""
+    """Return by name the facts of a reply that its page shows.
+
+    `facts` is what `Desk.review` returns.
+    """
     score = facts["score"]
     names = ("id", "kind", "queue", "team", "model", "confidence", "calibrator", "created_at")
     more = ("expires_at", "decided_at", "decided_by", "note", "share", "request_id", "is_bound")

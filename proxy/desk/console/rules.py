@@ -57,9 +57,10 @@ class Source:
 def policy_views(
     book: Iterable[Policy], rows: Sequence[SampledExchange], teams: Mapping[str, str]
 ) -> tuple[list[PolicyView], list[tuple[str, float]]]:
-    """Return the loaded policies, the default first, and what else decided, by label and count.
+    """Return (the loaded policies, the default first; other labels that decided, with counts).
 
-    `teams` has the digest of each team's policy.
+    The others are (`policy@digest`, count), the most frequent first. `teams` has the digest of each
+    team's policy.
     """
     counts: dict[tuple[str, str], dict[str, float]] = {}  # by policy and digest, then rule's slug
     would: dict[tuple[str, str], dict[str, float]] = {}
@@ -126,7 +127,10 @@ def _shadow_rules(row: SampledExchange) -> set[str]:
 def _rules(
     policy: Policy, counts: Mapping[str, float], shadowed: Mapping[str, float]
 ) -> Iterable[RuleView]:
-    """Yield a policy's rules, its default, and its action for a missing score if that decided."""
+    """Yield a policy's rules and its default, and its action for a missing score if that decided.
+
+    `counts` are by the rule's slug, `shadowed` by the name of a rule in shadow.
+    """
     total = sum(counts.values()) or 1.0
     for rule in policy.rules:
         count = shadowed if rule.is_shadow else counts
@@ -139,7 +143,7 @@ def _rules(
 
 
 def source_of(policy: Policy) -> Source:
-    """Return a policy's file as it is now."""
+    """Return a policy's file as it is now; without lines if it cannot be read."""
     path = Path(policy.source)
     try:
         lines = tuple(path.read_text(encoding="utf-8", errors="replace").splitlines())

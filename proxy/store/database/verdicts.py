@@ -71,7 +71,10 @@ class VerdictStore:
             return [Withdrawal(*row) for row in rows]
 
     def withdraw(self, withdrawal: Withdrawal) -> None:
-        """Store a withdrawal, unless its grant was withdrawn before."""
+        """Store a withdrawal and note it in the audit chain.
+
+        Does nothing if the same grant was withdrawn before.
+        """
         with self._write_transaction() as connection:
             new = insert_into(_withdrawn, connection).values(**asdict(withdrawal))
             kept = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
@@ -96,6 +99,7 @@ class VerdictStore:
 
     @contextmanager
     def _write_transaction(self) -> Iterator[sa.Connection]:
+        """Open a transaction, committed at the end; an error of the database becomes StoreError."""
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -120,7 +124,7 @@ def keep_label(
 
 @contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Open a connection for reads; raises StoreError."""
+    """Open a connection for reads; an error of the database inside the block becomes StoreError."""
     try:
         with engine.connect() as connection:
             yield connection

@@ -73,7 +73,7 @@ def facts_json(
 
 
 def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[str, Any]:
-    """Return the facts that differ from the defaults and from the row's columns.
+    """Return by name the facts that differ from the defaults and from the row's own columns.
 
     Every request needs this, so it takes about a microsecond.
     """
@@ -124,9 +124,9 @@ def _written_marks(call: ToolCall) -> list[list[str]] | None:
 
 
 def _signals(facts: Facts) -> dict[str, Any]:
-    """Return the results of a judge and log-probabilities, and the confidence without them.
+    """Return the results of a judge and log-probabilities by name, for the record.
 
-    That confidence is left out where they did not change it.
+    The confidence without them, `unaided`, is included where they changed it.
     """
     names = ["judged", "judge"] if facts.judge is not None else []
     names += ["logprobs"] if facts.logprobs else []
@@ -137,9 +137,10 @@ def _signals(facts: Facts) -> dict[str, Any]:
 
 
 def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]:
-    """Return the facts in a row of the record, and the names of the facts that the row lacks.
+    """Return (facts of each choice in a row of the record, names of the facts that the row lacks).
 
-    Both are empty where no policy decided, as for requests that are no completions.
+    Both are empty where no policy decided, as for requests that are no completions. If the facts
+    were too long to keep, one Facts is made of the row's columns.
     """
     if row["policy"] is None:
         return (), frozenset()
@@ -155,9 +156,10 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
 
 
 def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
-    """Take the tool calls out of stored facts.
+    """Take the tool calls out of stored facts, whose members they are removed from; return them.
 
-    A call has its name, the other names by which it was decided on, its marks and its risk.
+    A call has its name, the other names by which it was decided on, its marks and its risk. Its
+    arguments are `NOT_KEPT`.
     """
     names = kept.pop("tools", ())
     readings = kept.pop("tool_readings", None) or [()] * len(names)
@@ -176,6 +178,7 @@ def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
 
 
 def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
+    """Return the Facts of one choice: its stored values, and the row's columns for all others."""
     kept = {**values, "tags": frozenset(values.get("tags", ()))}
     kept["opinions"] = tuple(values.get("opinions", ()))
     kept["logprobs"] = tuple(values.get("logprobs", ()))

@@ -20,9 +20,9 @@ class BoundReplies:
         self._reader: sqlite3.Connection | None = None
 
     def may_have(self, request_digest: str) -> bool:
-        """Return whether a reply may be bound to this request.
+        """Return whether a reply may be bound to the request with this digest.
 
-        Returns True if only the database can know.
+        Returns True if only the database can know: with PostgreSQL, and when SQLite fails.
         """
         if self._path is None:
             return True

@@ -87,6 +87,9 @@ def stored_reply(engine: sa.Engine, review_id: str) -> HeldReply | None:
 
 
 def counted_polls(review_id: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:
-    """Return a column that counts the polls of the held reply that a column names."""
+    """Return a subquery, usable as a column, that counts the polls of a held reply.
+
+    `review_id` is the column that names the reply.
+    """
     counting = sa.select(sa.func.count()).select_from(polls).where(polls.c.review_id == review_id)
     return counting.scalar_subquery()
