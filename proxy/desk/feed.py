@@ -59,7 +59,7 @@ class Feed:
     async def watch(
         self, heard: int | None = None, stays: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[bytes]:
-        """Return a stream of events from now on, or of those after the number `heard`.
+        """Return a stream of events, as server-sent events, from now on or after number `heard`.
 
         The stream ends when `stays`, which is called on a thread, returns false. Raises
         RateLimitedError where too many watch, and StoreError.
@@ -71,12 +71,14 @@ class Feed:
         return self._messages(heard, stays)
 
     def _is_asking(self) -> bool:
+        """Return whether the task that polls the store is running."""
         return self._asking is not None and not self._asking.done()
 
     async def _messages(self, heard: int | None, stays: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Yield the messages of one watcher.
+        """Yield the messages of one watcher, with a ping every `PING_EVERY_S` seconds.
 
-        It counts as watching from its first read on, since a client may leave before.
+        It counts as watching from its first read on, since a client may leave before. The first
+        watcher starts the task that polls.
         """
         mine: _Waiting = asyncio.Queue(MOST_WAITING)
         self._watchers[mine] = stays
@@ -101,7 +103,7 @@ class Feed:
     def _messages_since(self, heard: int | None) -> list[bytes]:
         """Return the messages after the number `heard` that this stream came too late for.
 
-        Called on a thread.
+        If there are too many, `missed` alone is returned. Called on a thread.
         """
         if heard is None or heard >= self._last:
             return []
@@ -126,7 +128,10 @@ class Feed:
             await self._asking
 
     async def _ask(self) -> None:
-        """Poll the store and send its news to all watchers, while there are any."""
+        """Poll the store and send its news to all watchers, while there are any.
+
+        An unreadable store is logged once.
+        """
         is_told = False
         while self._watchers and not self._is_closed:
             await self._send_away()
@@ -179,13 +184,16 @@ class Feed:
 
 
 def _empty(watcher: _Waiting) -> None:
+    """Discard all messages that wait for a watcher."""
     while not watcher.empty():
         watcher.get_nowait()
 
 
 def _review(event: ReviewEvent) -> bytes:
+    """Return the server-sent event `review` about a change of a reply, with its number as id."""
     return b"id: %d\n%b" % (event.number, _message("review", asdict(event)))
 
 
 def _message(kind: str, data: Any) -> bytes:
+    """Return a server-sent event of a kind, with its data as JSON."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), dumps(data))

@@ -61,7 +61,11 @@ def figures_of(parts: Parts, holder: Generations) -> Figures:
 
 
 def add_figures(several: Iterable[Figures]) -> Figures:
-    """Return the sum of several figures."""
+    """Return the figures of several workers as one: counts and shares add up.
+
+    A breaker counts as open if one is, a certificate as invalid if one is, and the largest lag
+    counts.
+    """
     metrics = Metrics()
     total = Figures({})
     for each in several:
@@ -86,6 +90,6 @@ def add_figures(several: Iterable[Figures]) -> Figures:
 
 
 def left_by(several: Iterable[Figures]) -> Figures:
-    """Return what workers that have died leave behind: their counts, without current values."""
+    """Return the counts of workers that have died, added up, without their current values."""
     total = add_figures(several)
     return Figures(total.counted, batches=total.batches, dropped=total.dropped, told=total.told)

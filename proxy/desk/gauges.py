@@ -70,7 +70,10 @@ class DecisionCounters:
         self._approvals.add(queue)
 
     def note(self, queue: str, verdict: str, waited_s: float) -> None:
-        """Count a reply that somebody decided on, `waited_s` seconds after it was held."""
+        """Count a reply that was decided, with its verdict and the time that it waited.
+
+        `waited_s` is in seconds from its hold. `verdict` is "approve", "edit" or "reject".
+        """
         self._verdicts.add(queue, verdict)
         self._waits.observe(waited_s, queue)
 
@@ -116,6 +119,7 @@ class Gauges:
         yield from self._of(total)
 
     def _of(self, figures: Figures) -> Iterator[Metric]:
+        """Yield the metrics of the configuration, upstreams, scorer, store, telemetry and desk."""
         yield from self._configuration(figures)
         yield _gauges(
             "pinocchio_upstream_breaker_open",
@@ -142,9 +146,10 @@ class Gauges:
         )
 
     def _stored_figures(self) -> dict[str, list[Any]]:
-        """Return what the store has, or what it had a moment ago if it does not answer in time.
+        """Return what the store has: "queues", "webhooks" and "drift", read now or a moment ago.
 
-        Returns an empty mapping where that is too long ago.
+        It is what was read before if the store does not answer within `READ_WITHIN_S`, and empty if
+        that is older than `KNOWN_FOR_S`.
         """
         with suppress(StoreError):
             self._patience.within(READ_WITHIN_S, self._read_store)
@@ -152,7 +157,7 @@ class Gauges:
         return found if time.monotonic() - at < KNOWN_FOR_S else {}
 
     def _read_store(self) -> None:
-        """Read what the store has, part by part; a part that cannot be read is empty."""
+        """Read what the store has into `_stored`, part by part; what cannot be read is empty."""
         stats: dict[str, Any] = {"queues": [], "webhooks": {}}
         with suppress(StoreError):
             stats = self._desk.stats()
@@ -215,6 +220,7 @@ class Gauges:
         yield batches
 
     def _store(self, figures: Figures) -> Iterator[Metric]:
+        """Yield the lag of the record, if it is known, and the counts of rows not written."""
         if figures.lag_s is not None:
             lag = "How long the oldest record that is not in the store yet waits."
             yield _gauge("pinocchio_store_lag_seconds", lag, figures.lag_s)
@@ -242,10 +248,12 @@ class Gauges:
         )
 
     def _hold_metrics(self, stored: dict[str, list[Any]]) -> Iterator[Metric]:
+        """Yield the metrics of open reviews by queue and kind, and of waiting webhook messages."""
         waiting = _limit_queues(stored.get("queues", []))
         now, labels = time.time(), ("queue", "kind")
 
         def series(value: Callable[[dict[str, Any]], float]) -> Iterator[tuple[Labels, float]]:
+            """Yield for each queue and kind (its labels, the value computed from its row)."""
             return (((row["queue"], row["kind"]), value(row)) for row in waiting)
 
         yield _gauges(
@@ -281,6 +289,10 @@ class Gauges:
         )
 
     def _drift_alarms(self) -> list[tuple[Labels, float]]:
+        """Return ((kind, calibrator), number of alarms) of each, at most `DRIFT_FOR_S` old.
+
+        Empty while the store cannot be read.
+        """
         at, known = self._drift
         if time.monotonic() - at > DRIFT_FOR_S:
             alarms = _readable(lambda: [*alarms_now(self._desk.queue.engine).items()])
@@ -306,7 +318,7 @@ def _limit_queues(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _readable(read: Callable[[], list[Any]]) -> list[Any]:
-    """Return what the store has, or nothing while it cannot be read."""
+    """Return what `read` returns, or an empty list if it raises StoreError."""
     try:
         return read()
     except StoreError:
@@ -314,6 +326,7 @@ def _readable(read: Callable[[], list[Any]]) -> list[Any]:
 
 
 def _workers(running: int, restarts: int) -> Iterator[Metric]:
+    """Yield the number of worker processes and of their restarts."""
     yield _gauge("pinocchio_workers", "Processes that answer requests.", running)
     yield _counter(
         "pinocchio_worker_restarts",
@@ -324,12 +337,14 @@ def _workers(running: int, restarts: int) -> Iterator[Metric]:
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:
+    """Return a gauge with one value and no labels."""
     return GaugeMetricFamily(name, meaning, value=float(value))
 
 
 def _gauges(
     name: str, meaning: str, labels: Sequence[str], series: Iterable[tuple[Labels, float]]
 ) -> Metric:
+    """Return a gauge with a value for each of the series, given as (label values, value)."""
     family = GaugeMetricFamily(name, meaning, labels=labels)
     for values, value in series:
         family.add_metric(values, value)
@@ -339,6 +354,7 @@ def _gauges(
 def _counter(
     name: str, meaning: str, labels: Sequence[str], series: Iterable[tuple[Labels, float]]
 ) -> Metric:
+    """Return a counter with a value for each of the series, given as (label values, value)."""
     family = CounterMetricFamily(name, meaning, labels=labels)
     for values, value in series:
         family.add_metric(values, value)
@@ -346,6 +362,7 @@ def _counter(
 
 
 def _version() -> str:
+    """Return the installed version of the proxy, or "unknown" in a clone that is not installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:  # run from a clone, without an installed package
@@ -383,7 +400,10 @@ def process_metrics(
 
 
 def proportional_bytes(pid: int | str) -> float:
-    """Return the memory of a process in bytes, of shared pages its share; raises OSError."""
+    """Return the memory of a process in bytes; pages shared with others count by its share.
+
+    Raises OSError, also where the system does not tell.
+    """
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
         if line.startswith("Pss:"):
             return float(line.split()[1]) * 1_024
@@ -391,8 +411,10 @@ def proportional_bytes(pid: int | str) -> float:
 
 
 def _of(pid: int | str) -> list[Metric]:
+    """Return the metrics of one process as prometheus_client collects them."""
     return list(ProcessCollector(pid=lambda: pid, registry=None).collect())
 
 
 def _together(name: str, values: Sequence[float]) -> float:
+    """Return the value for all processes: the sum, or the smallest for the names in `LEAST`."""
     return min(values) if name in LEAST else sum(values)

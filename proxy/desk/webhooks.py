@@ -107,6 +107,7 @@ class Courier:
         self._queue.close()
 
     async def _run(self) -> None:
+        """Deliver forever, every `every_s` seconds; errors are logged, those of the store once."""
         is_told = False
         while True:
             try:
@@ -121,7 +122,10 @@ class Courier:
             await asyncio.sleep(self._every_s)
 
     async def _turn(self) -> None:
-        """Announce new events, then send all messages that are due."""
+        """Expire late replies, announce new events, then send all messages that are due.
+
+        Once in `TIDY_EVERY_S` old deliveries and events are deleted first.
+        """
         if time.monotonic() >= self._tidy_at:
             self._tidy_at = time.monotonic() + TIDY_EVERY_S
             await _to_its_end(self._tidy)
@@ -132,11 +136,15 @@ class Courier:
             await asyncio.gather(*map(self._deliver, claimed))
 
     def _tidy(self) -> None:
+        """Delete the deliveries that were given up, and events, when they are old."""
         self._outbox.forget()
         self._queue.forget_events()
 
     def _targets_of(self, event: ReviewEvent) -> Iterable[str]:
-        """Return the webhooks that get an event; none gets events of audits."""
+        """Return the ids of the webhooks that get an event, by its kind and queue.
+
+        Audits have none.
+        """
         if event.kind == AUDIT:
             return []
         return [
@@ -146,7 +154,11 @@ class Courier:
         ]
 
     async def _deliver(self, delivery: Delivery) -> None:
-        """Send a message, and record its success, its next attempt, or that it is given up."""
+        """Send a message, and record its success, its next attempt, or that it is given up.
+
+        The outcome is logged. A message is given up after `MOST_ATTEMPTS`, at a 410, and if the
+        webhook is no longer configured.
+        """
         webhook = self._webhooks.get(delivery.target)
         facts = {"review_id": delivery.event.review_id, "review_event": delivery.event.event}
         if webhook is None:  # an earlier configuration had it
@@ -172,10 +184,10 @@ class Courier:
             log.warning("webhook_failed", **facts, reason=reason, next_in_s=round(wait_s, 1))
 
     def _wait_s(self, attempts: int) -> float:
-        """Return the seconds until the next attempt.
+        """Return the seconds until the next attempt, after this number of attempts.
 
-        Each wait is four times the one before, varied at random so that not all messages retry at
-        once.
+        Each wait is four times the one before, `MOST_WAIT_S` at most, varied at random so that not
+        all messages retry at once.
         """
         wait_s: float = self._first_wait_s * FACTOR ** (attempts - 1)
         spread: float = random.uniform(0.75, 1.25)
@@ -216,6 +228,7 @@ class Courier:
         return await _to_its_end(self._body_of, webhook, event)
 
     def _body_of(self, webhook: WebhookConfig, event: ReviewEvent) -> bytes:
+        """Return the body of a message as `_body` does; waits for the store."""
         is_wanted = webhook.is_chat or webhook.reviewer is not None or webhook.include_reply
         held = self._queue.get(event.review_id) if is_wanted else None
         if webhook.is_chat and self._chat is not None:
@@ -227,7 +240,10 @@ class Courier:
 
 
 async def _to_its_end(work: Callable[..., T], *args: Any) -> T:
-    """Run store work on a thread; if cancelled, wait for its end, since it holds a connection."""
+    """Run store work on a thread and return its result.
+
+    If cancelled, wait for its end first, since it holds a connection.
+    """
     working = asyncio.ensure_future(asyncio.to_thread(work, *args))
     try:
         return await asyncio.shield(working)
@@ -242,11 +258,15 @@ def _target(webhook: WebhookConfig) -> str:
 
 
 def _is_gone(response: httpx.Response | None) -> bool:
+    """Return whether a response says that the webhook is gone for good (410)."""
     return response is not None and response.status_code == GONE
 
 
 def _failure(response: httpx.Response) -> tuple[str | None, float]:
-    """Return why a response is a failure (None for a success), and the seconds it asks to wait."""
+    """Return (why a response is a failure, the seconds it asks to wait).
+
+    The reason is None for a success. The seconds, of `retry-after`, are `MOST_WAIT_S` at most.
+    """
     if response.is_success:
         return None, 0.0
     asked = response.headers.get("retry-after", "")
@@ -264,9 +284,9 @@ def as_json(
     reply: bytes | None = None,
     decide_url: str | None = None,
 ) -> bytes:
-    """Serialize an event's facts, without text unless a `reply` is given.
+    """Serialize an event's facts as the JSON of a webhook, without text unless `reply` is given.
 
-    `decide_url` is the link of the webhook's reviewer.
+    `decide_url` is the link where the webhook's reviewer decides; it is left out if None.
     """
     data: dict[str, Any] = {
         "review_id": event.review_id,
@@ -289,14 +309,17 @@ def as_json(
 
 
 def link(event: ReviewEvent, desk_url: str | None) -> str | None:
-    """Return the address of a review at the desk, or None where the desk has no address."""
+    """Return the address of a review's page at the desk, or None where the desk has no address."""
     if desk_url is None:
         return None
     return f"{desk_url.rstrip('/')}/console/reviews/{quote(event.review_id, safe='')}"
 
 
 def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """Return the value of `webhook-signature`; a secret that begins with `whsec_` is base64."""
+    """Return the value of `webhook-signature` for a message: `v1,` and an HMAC in base64.
+
+    A secret that begins with `whsec_` is base64. `timestamp` is in seconds since the epoch.
+    """
     key = secret.encode()
     if secret.startswith(_SECRET_PREFIX):
         key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX))

@@ -36,6 +36,7 @@ def audited_labels(
 
 
 def _audit_labels(engine: Any, since: float) -> list[LabelledReply]:
+    """Return the labelled replies of the audit's sample since a time."""
     return [each for each in labelled_replies(engine, since) if each.stratum == "audited"]
 
 
@@ -83,11 +84,11 @@ def audited_knowing(
     scope: Scope,
     policy: Policy | None = None,
 ) -> dict[str | None, list[LabelledScore]]:
-    """Return the audited labels of confidences that know more than the reply, by their calibrator.
+    """Return the audited labels of confidences that know more than the reply, by calibrator.
 
     These are confidences of this checkpoint that know second opinions, a judge or
     log-probabilities, under names that are still given with the recalibrations in force
-    (`counting`). The result is empty where there are none. Raises StoreError.
+    (`counting`). Empty where there are none, or none in this scope. Raises StoreError.
     """
     audited, firsts = _audit_labels(engine, since), first_replies(engine, since)
     its = {each.calibrator for each in audited if each.is_by(checkpoint)}
@@ -128,11 +129,16 @@ def _is_first(reply: LabelledReply, scope: Scope, firsts: Mapping[str, str]) -> 
 
 
 def _of_conversation(reply: LabelledReply) -> LabelledScore:
+    """Return the label under its conversation as the question, so that one of each is chosen."""
     name = reply.conversation or reply.request_id
     return LabelledScore(name, reply.confidence, reply.is_correct, reply.request_id)
 
 
 def _is_in(scope: Scope, policy: Policy | None, reply: LabelledReply) -> bool:
+    """Return whether a reply is in a scope: of its model and team, and reaching its rule.
+
+    False if its facts are not on record.
+    """
     if reply.facts is None:
         return False
     if scope.model not in (None, reply.facts.model) or scope.team not in (None, reply.team):
@@ -148,6 +154,7 @@ def _none(
     calibrator: str,
     scope: Scope,
 ) -> str:
+    """Return the sentence that says why there is no label in a scope."""
     if list(its):
         return f"no verdict on an audited reply is within {scope}"
     others = sorted({each.calibrator for each in audited})

@@ -89,11 +89,11 @@ class MonitorState:
 
 
 def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[Alarm]:
-    """Read what is new since the last look into the monitors, and return the new alarms.
+    """Feed what is new since the last look to the monitors, and return the new alarms.
 
-    Replies younger than `lag_s` are left for the next look. With `most`, at most about that many of
-    the new replies are read, spread evenly, so that a look stays cheap. The monitors are written to
-    the store. Raises StoreError.
+    Replies younger than `lag_s` seconds are left for the next look. With `most`, at most about that
+    many of the new replies are read, spread evenly, so that a look stays cheap. The monitors are
+    written to the store. Raises StoreError.
     """
     alarms: list[Alarm] = []
     before = time.time() - lag_s
@@ -131,6 +131,10 @@ class _Reader:
         self.alarms: list[Alarm] = []
 
     def take_score(self, scored: ReplyScore) -> None:
+        """Feed a score to the monitor of its model and team, unless it has raised an alarm.
+
+        Further replies of a conversation within a day do not count.
+        """
         model = scored.model[:LONGEST_MODEL]
         key = MonitorKey("scores", scored.calibrator, model, scored.team)
         row = self._row(key)
@@ -144,6 +148,10 @@ class _Reader:
         self._count(row, monitor.is_alarmed, scored.request_id)
 
     def take_verdict(self, judged: AuditVerdict) -> None:
+        """Feed a verdict to the monitor of its calibrator, unless it has raised an alarm.
+
+        Further verdicts in a conversation within a day do not count.
+        """
         key = MonitorKey("calibration", judged.calibrator)
         row = self._row(key)
         if row is None or row.alarmed_at is not None or self._has_counted(key, judged):
@@ -169,12 +177,16 @@ class _Reader:
         return False
 
     def updated_monitors(self) -> list[Monitor]:
+        """Return the rows of the monitors that were fed, with their new state."""
         for key, monitor in self._fed.items():
             self._rows[key].state = monitor.as_dict()
         return [self._rows[key] for key in self._fed]
 
     def _row(self, key: MonitorKey) -> Monitor | None:
-        """Return the monitor's row; a missing one is made where there is room, else None."""
+        """Return the monitor's row, made if it is missing.
+
+        None beyond `MOST_GROUPS` of its kind.
+        """
         row = self._rows.get(key)
         if row is None:
             if sum(known.kind == key.kind for known in self._rows) >= MOST_GROUPS:
@@ -183,6 +195,7 @@ class _Reader:
         return row
 
     def _count(self, row: Monitor, is_alarmed: bool, request_id: str) -> None:
+        """Count a reply for a monitor; if it is newly alarmed, note that and add to `alarms`."""
         row.seen += 1
         if is_alarmed and row.alarmed_at is None:
             row.alarmed_at, row.alarmed_by = time.time(), request_id
@@ -192,10 +205,12 @@ class _Reader:
 
 
 def _no_conversations() -> SeenConversations:
+    """Return an empty memory of conversations, without a bound."""
     return SeenConversations(most=None)
 
 
 def _conversations(*replies: Sequence[ReplyScore | AuditVerdict]) -> list[str]:
+    """Return the names of the conversations of these replies, sorted, each once."""
     named = {each.conversation for some in replies for each in some}
     return sorted(each for each in named if each is not None)
 
@@ -218,9 +233,9 @@ def monitor_states(engine: Any) -> list[MonitorState]:
 
 
 def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
-    """Return the number of alarmed monitors by kind and calibrator, for calibrators in use.
+    """Return the number of alarmed monitors by (kind, calibrator), for calibrators in use.
 
-    Raises StoreError.
+    Those without an alarm have 0. Raises StoreError.
     """
     counts: dict[tuple[str, str], int] = {}
     for each in monitor_states(engine):
@@ -231,26 +246,31 @@ def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
 
 
 def _score_monitor(row: Monitor) -> ScoreMonitor:
-    """Load a score monitor; ranks within a bin are drawn at random, with its count as the seed."""
+    """Return the monitor of scores that a row stores, or a new one.
+
+    Ranks within a bin are drawn at random, with the count of replies as the seed.
+    """
     if not row.state:
         return ScoreMonitor(false_alarm_rate=FALSE_ALARM_RATE)
     return ScoreMonitor.from_dict(row.state, FALSE_ALARM_RATE, seed=row.seen)
 
 
 def _calibration_monitor(row: Monitor) -> CalibrationMonitor:
+    """Return the monitor of calibration that a row stores, or a new one."""
     if not row.state:
         return CalibrationMonitor(FALSE_ALARM_RATE)
     return CalibrationMonitor.from_dict(row.state, FALSE_ALARM_RATE)
 
 
 def _alarm_of(row: Monitor) -> Alarm | None:
+    """Return the alarm of a monitor, or None if it has raised none."""
     if row.alarmed_at is None:
         return None
     return Alarm(row.key, row.seen, row.alarmed_at, row.alarmed_by, _text(row))
 
 
 def _text(row: Monitor) -> str:
-    """Return a sentence about what happened and what to do."""
+    """Return a sentence about what an alarmed monitor found and what to do."""
     key, kind = row.key, row.key.kind
     if kind == "scores":
         whose = f"model {key.model}" + (f", team {key.team}" if key.team else "")
@@ -269,7 +289,10 @@ def _text(row: Monitor) -> str:
 
 
 def _option(calibrator: str) -> str:
-    """Return the option of `pinocchio recalibrate` for confidences of this calibrator."""
+    """Return the option of `pinocchio recalibrate` for a calibrator, such as ` --signals`.
+
+    Empty for one that scores replies alone.
+    """
     if knows_signals(calibrator):
         return " --signals"
     return " --second-opinion" if knows_others(calibrator) else ""
@@ -297,12 +320,14 @@ class DriftWatch:
         self._worker.start()
 
     def stop(self) -> None:
+        """End the thread and close the store."""
         self._worker.close()
         if self._findings is not None:
             self._findings.close()
             self._findings = None
 
     def _turn(self) -> None:
+        """Look once; an error of the store is logged."""
         try:
             self._findings = self._findings or VerdictStore(self._url)
             self._look(self._findings)
@@ -310,6 +335,7 @@ class DriftWatch:
             log.error("drift_not_looked_for", reason=error.message)
 
     def _look(self, findings: VerdictStore) -> None:
+        """Look for drift in up to `MOST_A_LOOK` new replies; log and count each new alarm."""
         for alarm in look(findings.engine, most=MOST_A_LOOK):
             self.alarms += 1
             log.warning("drift_detected", **alarm.key._asdict(), after=alarm.seen, text=alarm.text)

@@ -91,22 +91,28 @@ class ShownTurn:
 
 
 def before_the_request(turns: Sequence[Turn]) -> int:
-    """Return how many messages are folded: those before the user's last turn, if they are long."""
+    """Return how many messages a page folds: those before the user's last turn, if they are long.
+
+    Returns 0 if they are short. Instructions do not count as long.
+    """
     last = max((at for at, turn in enumerate(turns) if turn.role == "user"), default=0)
     earlier = sum(map(_size, (turn for turn in turns[:last] if turn.role not in _INSTRUCTIONS)))
     return last if earlier > 4 * MOST_UNFOLDED else 0
 
 
 def _size(turn: Turn) -> int:
+    """Return the characters of all parts of a message."""
     return sum(len(part.text) for part in turn.parts)
 
 
 def show_turns(
     turns: Sequence[Turn], *, is_all: bool = False, calls: Sequence[WaitingCall] = ()
 ) -> list[ShownTurn]:
-    """Return the messages in order; `calls` are the calls in them, with their marks.
+    """Return the messages in order, as a page shows them.
 
-    The last parts are formatted first, until `MOST_FORMATTED` characters are used up.
+    `calls` are the calls in them, in order, whose marks are added. Parts are cut at `MOST_SHOWN`
+    characters, or at `MOST_AT_ALL` if `is_all`. The last parts are formatted first, until
+    `MOST_FORMATTED` characters are used up; the others are plain text.
     """
     left, marked = MOST_FORMATTED, list(calls)
     found = []
@@ -134,7 +140,10 @@ def _add_marks(part: ShownPart, call: WaitingCall) -> ShownPart:
 
 
 def _show_part(part: Part, most: int, is_formatted: bool) -> ShownPart:
-    """Return a part with at most `most` characters."""
+    """Return a part cut at `most` characters; a call's arguments become fields if possible.
+
+    Images are never cut.
+    """
     head = part.text[:most]
     cut = len(part.text) if len(part.text) > most else None
     if part.kind in ("text", "thought"):
@@ -152,7 +161,11 @@ def _show_part(part: Part, most: int, is_formatted: bool) -> ShownPart:
 
 
 def fields_of(arguments: str) -> tuple[Field, ...]:
-    """Return a call's arguments as fields; none where they cannot be shown as such."""
+    """Return a call's arguments as fields; none where they cannot be shown as such.
+
+    These are no JSON object, one with a repeated name, one with more than `MOST_FIELDS`, or long
+    text.
+    """
     values = _object(arguments)
     if len(values) > MOST_FIELDS or len(arguments) > MOST_SHOWN:
         return ()
@@ -165,6 +178,7 @@ def _object(arguments: str) -> dict[str, Any]:
 
 
 def _fields(values: dict[str, Any]) -> Iterator[Field]:
+    """Yield a field for each argument: texts as they are, other values as JSON."""
     for name, value in values.items():
         if isinstance(value, str):
             yield Field(name, "text", value)

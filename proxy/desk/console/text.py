@@ -61,7 +61,7 @@ def render_markdown(text: str) -> Markup:
 
 
 def plain(text: str) -> Markup:
-    """Return a text as it is, with its lines.
+    """Return a text as HTML that shows it as it is, with its lines and invisible characters.
 
     A long one is split into pieces, of which a browser lays out only those in sight.
     """
@@ -71,7 +71,7 @@ def plain(text: str) -> Markup:
 
 
 def raw(text: str) -> Markup:
-    """Return a text for editing: every character as it is, except what no page can hold."""
+    """Escape a text for a form's field: every character as it is, except what no page can hold."""
     held = text.replace("\0", "\ufffd")  # as browsers parse it
     return escape(held.encode("utf-8", "replace").decode("utf-8"))
 
@@ -94,9 +94,9 @@ def as_json(value: Any) -> Markup:
 
 
 def _filter_attribute(tag: str, attribute: str, value: str) -> str | None:
-    """Return the attribute's value if it is safe, or None.
+    """Return the attribute's value if it is safe, or None, which removes it.
 
-    Images are in the page or removed, and links have an ordinary scheme.
+    The source of an image has to be in the page itself, and a link needs a scheme of `_LINKS`.
     """
     if (tag, attribute) == ("img", "src"):
         return value if is_picture(value) else None
@@ -107,6 +107,7 @@ def _filter_attribute(tag: str, attribute: str, value: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _reader() -> MarkdownIt:
+    """Return the markdown parser: CommonMark without HTML, with tables and strikethrough."""
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     reader.add_render_rule("image", _image)
     return reader

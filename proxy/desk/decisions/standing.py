@@ -30,7 +30,8 @@ class LikeThis:
 def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
     """Return how far an approval of this reply may reach; None where it can cover no other call.
 
-    The bounds are `most_s`, `most_uses` and the `arguments` that may have any value.
+    The bounds are `most_s`, `most_uses`, the `tool`, and its `arguments` that may have any value.
+    Covered are replies that a policy holds, with exactly one call of a client's own tool.
     """
     if limits.standing_s <= 0 or held.kind != HOLD or not held.reply or held.rule_digest is None:
         return None
@@ -47,7 +48,7 @@ def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
 def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> StandingRequest:
     """Return the standing approval that a reviewer wants, in the form that is stored.
 
-    Raises BadRequestError where it goes too far.
+    Raises BadRequestError where the reply can cover no call, or the bounds go beyond the limits.
     """
     found = coverable(held, limits)
     if found is None:

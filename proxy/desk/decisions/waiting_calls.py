@@ -38,6 +38,7 @@ def plain_arguments(arguments: str) -> dict[str, Any] | None:
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members as a dict; raises ValueError if a name is there twice."""
     found = dict(members)
     if len(found) != len(members):
         raise ValueError("a member stands twice")
@@ -45,6 +46,7 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _none_such(name: str) -> None:
+    """Refuse a constant such as `NaN`, which JSON does not have; raises ValueError."""
     raise ValueError(f"{name} is no JSON")
 
 
@@ -115,7 +117,10 @@ class WaitingCall:
 
 
 def calls_in(reply: bytes, path: str | None) -> list[WaitingCall]:
-    """Return the calls of all choices of a reply, in order, without marks."""
+    """Return the calls of all choices of a reply, in order, without marks.
+
+    `path` is the request's, such as `/chat/completions`. There are none in an unknown format.
+    """
     parts = (part for turn in read_reply(reply, path) for part in turn.calls)
     return [WaitingCall(part.name, part.text) for part in parts]
 
@@ -154,9 +159,10 @@ class Doubts:
         self._known: dict[str, Known] = {}
 
     def of(self, held: HeldReply | QueueEntry) -> Known:
-        """Return the marks of each call, reasons in words, and the notes on each call.
+        """Return (marks of each call, reasons in words, notes on each call) of a held reply.
 
-        The reasons are for all calls together.
+        Marks are dicts of words by the argument's name. The reasons are for all calls together. All
+        three are empty for a reply without content.
         """
         if not held.reply or held.request is None:
             return [], [], []
@@ -167,7 +173,11 @@ class Doubts:
         return self._known[held.id]
 
     def waiting_calls(self, held: HeldReply | QueueEntry, rule: Rule | None) -> list[WaitingCall]:
-        """Return the calls of a reply, or of the reviewer's edit of it, with their marks."""
+        """Return the calls of a reply, or of the reviewer's edit of it, with their marks.
+
+        In an edit the changed arguments are marked. With a `rule`, `risk` is its pattern that
+        matches.
+        """
         if not held.reply:
             return []
         calls = calls_in(held.reply, held.path)
@@ -201,6 +211,10 @@ def _tool_call(call: WaitingCall, notes: CallNotes | None) -> ToolCall:
 
 
 def _mark_edits(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> list[WaitingCall]:
+    """Return the calls of an edit, with the arguments that it changes marked as `EDITED`.
+
+    None are marked if the edit has another number of calls.
+    """
     if len(before) != len(after):
         return list(after)
     return [
@@ -210,11 +224,15 @@ def _mark_edits(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> 
 
 
 def _changed_names(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+    """Return the names of arguments that are new, or have another value than before."""
     return [name for name, value in (new or {}).items() if (old or {}).get(name, old) != value]
 
 
 def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
-    """Return the doubts about a reply; empty where the request or reply cannot be read."""
+    """Return (marks, reasons, notes) of a reply's calls, as `Doubts.of` returns them.
+
+    All three are empty where the request or reply cannot be read.
+    """
     format, payload, completion = format_of(path), json_object(request), json_object(reply)
     if format is None or payload is None or completion is None:
         return [], [], []
@@ -233,7 +251,10 @@ def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
 
 
 def _with_others(marks: dict[str, str], notes: CallNotes) -> dict[str, str]:
-    """Add to the marks of arguments those of other kinds than unmentioned values."""
+    """Return a copy of the marks of arguments, with the words of marks of other kinds added.
+
+    `marks` has only those of values that the conversation does not mention.
+    """
     found = dict(marks)
     for mark in notes.marks:
         name = mark.argument.partition(".")[0]
@@ -248,4 +269,5 @@ _OF_REASONS: Final = ("unconfirmed", "not_looked_up")
 
 
 def _code(value: Any) -> str:
+    """Return a value as JSON, as it is shown in a call."""
     return json.dumps(value, ensure_ascii=False)
