@@ -62,7 +62,7 @@ class DecisionCounters:
         )
 
     def note_link(self, outcome: str) -> None:
-        """Count the outcome of a decision link: its verdict, or why it decided nothing."""
+        """Count what became of a decision link: its verdict, or why it decided nothing."""
         self._links.add(outcome)
 
     def note_approval(self, queue: str) -> None:
@@ -165,6 +165,7 @@ class Gauges:
         self._stored = time.monotonic(), {**found, "drift": self._drift_alarms()}
 
     def _configuration(self, figures: Figures) -> Iterator[Metric]:
+        """Yield the metrics of what runs here: version, calibrator, configuration, reloads."""
         holder = self._holder
         build = self._version, holder.current.scores.name or "", self._engine
         yield _gauges(
@@ -203,6 +204,7 @@ class Gauges:
         )
 
     def _scorer(self, figures: Figures) -> Iterator[Metric]:
+        """Yield the number of replies that wait for a score, and the sizes of batches."""
         engine = (self._engine,)
         waiting, sizes = figures.waiting, figures.batches
         queue = [(engine, waiting)]

@@ -291,7 +291,7 @@ class DeskServer:
         holder, parts, decided, loop = self._holder, self._parts, DecisionCounters(), self._loop
 
         def on_decision(held: HeldReply, verdict: Verdict) -> None:
-            """Notify the clients that wait for the reply and the browsers that watch.
+            """Count a decision, and notify waiting clients, other workers and browsers.
 
             Called on a thread.
             """

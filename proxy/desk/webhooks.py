@@ -122,7 +122,7 @@ class Courier:
             await asyncio.sleep(self._every_s)
 
     async def _turn(self) -> None:
-        """Expire late replies, announce new events, then send all messages that are due.
+        """Mark late replies as expired, announce new events, then send all messages that are due.
 
         Once in `TIDY_EVERY_S` old deliveries and events are deleted first.
         """

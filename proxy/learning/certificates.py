@@ -94,7 +94,7 @@ class CertifiedPolicy:
         return bool(its) and not any(each.digest in self._withdrawn for each in its)
 
     def see(self, facts: Facts) -> Withdrawal | None:
-        """Feed a reply's confidence to the monitors of its grants, before it is decided on.
+        """Show a reply's confidence to the monitors of its grants, before it is decided on.
 
         Returns the withdrawal that this causes, which counts at once, or None. Nothing happens
         without a confidence.
@@ -113,7 +113,7 @@ class CertifiedPolicy:
         return None
 
     def hear(self, verdict: RecordedExchange) -> Withdrawal | None:
-        """Feed a verdict on a reply that a grant let through to its monitor of errors.
+        """Show a verdict on a reply that a grant let through to its monitor of errors.
 
         Returns the withdrawal that this causes, which counts at once. Returns None if no grant let
         the reply through, or no alarm is raised.

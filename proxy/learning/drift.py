@@ -89,7 +89,7 @@ class MonitorState:
 
 
 def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[Alarm]:
-    """Feed what is new since the last look to the monitors, and return the new alarms.
+    """Show what is new since the last look to the monitors, and return the new alarms.
 
     Replies younger than `lag_s` seconds are left for the next look. With `most`, at most about that
     many of the new replies are read, spread evenly, so that a look stays cheap. The monitors are
@@ -131,7 +131,7 @@ class _Reader:
         self.alarms: list[Alarm] = []
 
     def take_score(self, scored: ReplyScore) -> None:
-        """Feed a score to the monitor of its model and team, unless it has raised an alarm.
+        """Show a score to the monitor of its model and team, unless it has raised an alarm.
 
         Further replies of a conversation within a day do not count.
         """
@@ -148,7 +148,7 @@ class _Reader:
         self._count(row, monitor.is_alarmed, scored.request_id)
 
     def take_verdict(self, judged: AuditVerdict) -> None:
-        """Feed a verdict to the monitor of its calibrator, unless it has raised an alarm.
+        """Show a verdict to the monitor of its calibrator, unless it has raised an alarm.
 
         Further verdicts in a conversation within a day do not count.
         """

@@ -78,9 +78,10 @@ def learn_recalibration(
 ) -> LearnedFit:
     """Fit a recalibration on replies that `calibrator` scored, and compare it with `current`.
 
-    `calibrator` names a checkpoint, or the source of its numbers that know others. `known` are
-    recalibrations that can be undone where the own score was not recorded. Raises NotLearntError
-    for too few labels, for labels of one kind, or of held replies alone.
+    `calibrator` names a checkpoint, or the source of its numbers that know others. `current` is the
+    one in force, None for none. `known` are recalibrations that can be undone where the own score
+    was not recorded. With `is_held_only` only labels of held replies count. Raises NotLearntError
+    for too few labels, for labels of one kind, or of held replies alone without `is_held_only`.
     """
     labels = usable(labels, is_held_only)
     replies, scores, unknown = _with_own_scores(labels.replies, calibrator, known)
@@ -124,7 +125,7 @@ def usable(labels: Labels, is_held_only: bool = False) -> Labels:
 def _with_own_scores(
     replies: Sequence[LabelledReply], calibrator: str, known: Sequence[Recalibration]
 ) -> tuple[list[LabelledReply], list[float], int]:
-    """Return the replies with a known own score, the scores, and the number of those without."""
+    """Return (the replies with a known own score, these scores, the number of other replies)."""
     by_name = {one.name: one for one in known}
     scores = [own_score(each, calibrator, by_name) for each in replies]
     found = [
@@ -136,10 +137,11 @@ def _with_own_scores(
 def own_score(
     reply: LabelledReply, calibrator: str, by_name: Mapping[str, Recalibration]
 ) -> float | None:
-    """Return the calibrator's own score, recorded or with its recalibration undone, or None.
+    """Return the calibrator's own score of a reply, recorded or with its recalibration undone.
 
-    Of a reply about which others were asked, a checkpoint's own score is the one without them. A
-    number that knows signals is replaced by the one without signals.
+    None where it is unknown. `by_name` are recalibrations that can be undone. Of a reply about
+    which others were asked, a checkpoint's own score is the one without them. A number that knows
+    signals is replaced by the one without signals.
     """
     confidence, name, score = reply.confidence, reply.calibrator, reply.score
     if knows_signals(name):
@@ -159,7 +161,7 @@ def own_score(
 
 
 def name_with_others(replies: Sequence[LabelledReply], checkpoint: str) -> str:
-    """Return the source of this checkpoint's latest numbers that know others.
+    """Return the name of this checkpoint's latest numbers that know others' replies.
 
     The name has no recalibration of the deployment. Raises NotLearntError where there is none.
     """
@@ -199,6 +201,7 @@ def check_enough(
 
 
 def _recalibrate(current: Recalibration | None, reply: LabelledReply, score: float) -> float:
+    """Return the confidence that a recalibration makes of a score; the score itself for None."""
     if current is None:
         return score
     return current.apply_to(score, reply.model, reply.domain, reply.team)
@@ -216,9 +219,10 @@ class _SignalReply:
 def learn_signals(
     labels: Labels, checkpoint: str, counting: Recalibrations, *, is_held_only: bool = False
 ) -> LearnedFit:
-    """Fit weights on labels of replies that `checkpoint` scored, and compare with what is in force.
+    """Fit weights of signals on replies that `checkpoint` scored, and compare them.
 
-    Raises NotLearntError for too few labels, or of held replies alone, and CalibratorError where no
+    They are compared with the recalibrations in force, `counting`. Raises NotLearntError for too
+    few labels, or of held replies alone without `is_held_only`, and CalibratorError where no
     combination of signals has enough of both kinds.
     """
     labels = usable(labels, is_held_only)
@@ -245,6 +249,10 @@ def learn_signals(
     ]
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> np.ndarray:
+        """Return the confidences of the labels `judged`, with weights fitted on the labels `known`.
+
+        Both are positions; the result has the shape (number judged,).
+        """
         weights = fit_signals([own[at] for at in known])
         return weigh_replies(weights, [own[at] for at in judged], now[list(judged)])
 
@@ -253,7 +261,10 @@ def learn_signals(
 
 
 def signals_of(reply: LabelledReply) -> Signals:
-    """Return the recorded signals of a reply: a judge's verdict and log-probabilities."""
+    """Return the recorded signals of a reply: a judge's verdict and two log-probabilities.
+
+    They are empty where the facts are not on record.
+    """
     if (facts := reply.facts) is None:
         return Signals()
     logprobs = (facts.logprobs[0], facts.logprobs[1]) if len(facts.logprobs) == 2 else None
@@ -263,7 +274,10 @@ def signals_of(reply: LabelledReply) -> Signals:
 def _read_reply(
     reply: LabelledReply, checkpoint: str, counting: Recalibrations
 ) -> _SignalReply | None:
-    """Return the reply with its own score and its confidence now, or None without an own score."""
+    """Return the reply with its own score, and its confidence with what is in force now.
+
+    None without a recorded own score or facts.
+    """
     name, facts = without_signals(reply.calibrator), reply.facts
     stage = _stage(name, checkpoint)
     own = reply.score
@@ -284,6 +298,9 @@ def _read_reply(
 
 
 def _stage(name: str, checkpoint: str) -> str:
-    """Return the source of a checkpoint's number, without the deployment's recalibration."""
+    """Return the name of a checkpoint's own number, with the part for others' replies of `name`.
+
+    The deployment's recalibration is left out.
+    """
     _, sign, hash_and_curve = name.partition(WITH_OTHERS)
     return checkpoint + sign + hash_and_curve.partition("+")[0] if sign else checkpoint

@@ -147,7 +147,11 @@ class Metrics:
         )
 
     def note(self, exchange: Exchange, passed_s: float) -> None:
-        """Count an exchange that ended `passed_s` seconds after its request arrived."""
+        """Note the numbers of an exchange that ended `passed_s` seconds after its request arrived.
+
+        They go into the metrics with those of exchanges that are alike, later. A request that asked
+        again for a held reply counts as a poll only.
+        """
         if exchange.asked_again is not None:
             self._polls.add()
             return
@@ -199,11 +203,15 @@ class Metrics:
         return numbers
 
     def _count_all(self) -> None:
+        """Add all noted numbers to the metrics."""
         for alike, numbers in [*self._ended.items()]:
             self._count(alike, numbers)
 
     def _count(self, alike: _Alike, numbers: _Numbers) -> None:
-        """Add the noted numbers of exchanges that are alike to the metrics; safe on any thread."""
+        """Move the noted numbers of exchanges that are alike into the metrics.
+
+        Safe on any thread.
+        """
         surface, upstream, status, (is_stream, mode, is_late), scored, decided = alike
         with self._counting:
             taken = [numbers.popleft() for _ in range(len(numbers))]
@@ -253,7 +261,10 @@ class Metrics:
                 self._opinions.add(agreement)
 
     def note_visit(self, gateway: str, told: str, *, has_number: bool) -> None:
-        """Count a reply that another gateway asked about; `told` is passed, changed or withheld."""
+        """Count a reply that another gateway asked about; `told` is passed, changed or withheld.
+
+        `has_number` is whether it got a confidence.
+        """
         self._visits.add(gateway, told, "true" if has_number else "false")
 
     def note_interrupted(self, *, has_number: bool) -> None:
@@ -265,15 +276,12 @@ class Metrics:
         return {name: each.state() for name, each in self._series()}
 
     def absorb(self, state: Mapping[str, Any]) -> None:
-        """Add the counts of another process."""
+        """Add the counts of another process, which its `state` returned."""
         for name, each in self._series():
             each.absorb(state.get(name, {}))
 
     def _series(self) -> Iterator[tuple[str, Counter | Histogram]]:
-        """Count what was noted, then yield every counter and histogram.
-
-        The name of its attribute precedes each.
-        """
+        """Count what was noted, then yield (attribute's name, counter or histogram) of each."""
         self._count_all()
         for name, each in vars(self).items():
             if isinstance(each, Counter | Histogram):
@@ -296,7 +304,10 @@ class _Together:
 
 
 def expose_metrics(accept: str, *collectors: Collector) -> tuple[bytes, str]:
-    """Return all metrics in the format that `accept` prefers, and its content type."""
+    """Return (all metrics in the format that `accept` prefers, its content type).
+
+    `accept` is the header's value.
+    """
     from prometheus_client.exposition import choose_encoder  # imports an HTTP server: only now
 
     encode, content_type = choose_encoder(accept)

@@ -70,6 +70,7 @@ class OtelCollector:
             exporter.shutdown()  # type: ignore[no-untyped-call]  # of the SDK
 
     def _span(self, span: CallSpan) -> ReadableSpan:
+        """Return a call's span as the SDK exports it."""
         is_failed = span.error is not None
         return ReadableSpan(
             _sendable(f"{span.operation} {span.model or ''}".rstrip()),
@@ -85,6 +86,7 @@ class OtelCollector:
         )
 
     def _event(self, evaluation: Evaluation) -> ReadableLogRecord:
+        """Return an evaluation as a log record of its call's span."""
         span = NonRecordingSpan(_context(evaluation.trace, evaluation.span_id))
         record = LogRecord(
             timestamp=evaluation.at_ns,
@@ -98,22 +100,25 @@ class OtelCollector:
 
 
 def _flags(trace: Trace) -> TraceFlags:
+    """Return the trace's flags: sampled or not."""
     return TraceFlags(TraceFlags.SAMPLED if trace.is_sampled else TraceFlags.DEFAULT)
 
 
 def _context(trace: Trace, span_id: bytes, *, is_remote: bool = False) -> SpanContext:
+    """Return the SDK's context of a span of this trace."""
     ids = int.from_bytes(trace.trace_id, "big"), int.from_bytes(span_id, "big")
     return SpanContext(*ids, is_remote=is_remote, trace_flags=_flags(trace))
 
 
 def _parent(trace: Trace) -> SpanContext | None:
+    """Return the context of the client's span, or None for a trace of our own."""
     if trace.parent_id is None:
         return None
     return _context(trace, trace.parent_id, is_remote=True)
 
 
 def span_attributes(span: CallSpan) -> dict[str, Any]:
-    """Return the known attributes of a call, under the names of the conventions."""
+    """Return the known attributes of a call, by their names in the conventions."""
     facts, place = facts_of(span), span.place
     first_s = None
     if span.is_stream and span.first_ns is not None:
@@ -139,7 +144,7 @@ def span_attributes(span: CallSpan) -> dict[str, Any]:
 
 
 def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the known attributes of an evaluation, under the names of the conventions."""
+    """Return the known attributes of an evaluation, by their names in the conventions."""
     found = evaluation
     return _without_none(
         {
@@ -162,6 +167,7 @@ def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _without_none(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are not None, converted by `_sendable`."""
     return {name: _sendable(each) for name, each in attributes.items() if each is not None}
 
 
@@ -190,7 +196,10 @@ class ReplyFacts:
 
 
 def facts_of(span: CallSpan) -> ReplyFacts:
-    """Read a reply's facts; an encoded or unreadable reply has none."""
+    """Return what a reply states about itself: id, model, tokens and finish reasons.
+
+    All are unknown for an encoded or unreadable reply.
+    """
     if span.is_encoded or not span.head:
         return ReplyFacts()
     objects = [*_objects(span)]
@@ -209,7 +218,11 @@ def facts_of(span: CallSpan) -> ReplyFacts:
 
 
 def _objects(span: CallSpan) -> Iterator[Mapping[str, Any]]:
-    """Yield the completion, or the parts of a stream, that can be read whole."""
+    """Yield the JSON objects of a reply: its completion, or the events of a stream.
+
+    Only those that were kept whole are read. Objects inside an event come before it, and ids of
+    events that are not the completion's are left out.
+    """
     if not span.is_stream:
         if span.size == len(span.head) and (found := json_object(bytes(span.head))):
             yield found
@@ -226,6 +239,7 @@ def _objects(span: CallSpan) -> Iterator[Mapping[str, Any]]:
 
 
 def _finish_reasons(completion: Mapping[str, Any]) -> Iterator[str]:
+    """Return the finish reasons in a completion or event, in any of the formats."""
     choices, delta = completion.get("choices"), completion.get("delta")
     found = [each.get("finish_reason") for each in choices or () if isinstance(each, dict)]
     found.append(completion.get("stop_reason"))

@@ -32,7 +32,10 @@ class Counter:
             self._counts[()] = [0.0, time.time()]
 
     def add(self, *values: str, number: float = 1.0) -> None:
-        """Add a number to the counter of these label values."""
+        """Add a number to the counter of these label values, given in the order of the labels.
+
+        New values beyond `MOST_SERIES` count as `other`.
+        """
         count = self._counts.get(values)
         if count is None:
             known = values if len(self._counts) < MOST_SERIES else self._beyond
@@ -40,11 +43,11 @@ class Counter:
         count[0] += number
 
     def state(self) -> dict[tuple[str, ...], tuple[float, float]]:
-        """Return the counts, as a value that `absorb` of another process's counter takes."""
+        """Return {label values: (count, start time)}, for `absorb` of another process's counter."""
         return {values: (count, since) for values, (count, since) in [*self._counts.items()]}
 
     def absorb(self, state: Mapping[tuple[str, ...], tuple[float, float]]) -> None:
-        """Add the counts of another counter."""
+        """Add the counts of another counter's `state`; the earlier start time is kept."""
         for values, (number, since) in state.items():
             known = values if len(self._counts) < MOST_SERIES else self._beyond
             count = self._counts.get(values) or self._counts.setdefault(known, [0.0, since])
@@ -52,7 +55,7 @@ class Counter:
             count[1] = min(count[1], since)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the counter as a family of metrics."""
+        """Return a list with the counter as a family of metrics."""
         from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(*self._about, labels=self._labels)
@@ -84,7 +87,10 @@ class Histogram:
         self.observe_all((number,), *values)
 
     def observe_all(self, numbers: Collection[float], *values: str) -> None:
-        """Observe several numbers, or none, under the same label values."""
+        """Observe several numbers, or none, under the same label values.
+
+        New values beyond `MOST_SERIES` count as `other`.
+        """
         if not numbers:
             return
         found = self._distributions.get(values) or self._new(values)
@@ -110,7 +116,7 @@ class Histogram:
             found.since = min(found.since, since)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the histogram as a family of metrics."""
+        """Return a list with the histogram as a family of metrics."""
         family = histogram_family(*self._about, self._labels)
         for values, found in [*self._distributions.items()]:
             add_distribution(family, values, self._bounds, found.counts, found.sum)
@@ -133,9 +139,10 @@ def add_distribution(
     counts: Sequence[int],
     total: float,
 ) -> None:
-    """Add a distribution to a family; the last of `counts` is beyond all bounds.
+    """Add a distribution with these label values to a family, in place.
 
-    `total` is the sum of all observations.
+    `counts` has the observations in each bucket, the last beyond all `bounds`. `total` is the sum
+    of all observations.
     """
     from prometheus_client.utils import floatToGoString
 

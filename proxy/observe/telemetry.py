@@ -56,6 +56,7 @@ class Telemetry:
 
     @property
     def outboxes(self) -> Iterator[Outbox[Any]]:
+        """The queues of spans and of scores, for those receivers that are configured."""
         if self._otel is not None:
             yield self._otel
         yield from self._scores
@@ -74,7 +75,7 @@ class Telemetry:
                 each.close()
 
     def enter(self, headers: Headers) -> None:
-        """Set the current trace of this request's tasks, from its headers."""
+        """Set the trace of the current task and its children, from a request's headers."""
         CURRENT.set(trace_of(headers, self._sample))
 
     def wrap(self, name: str, section: UpstreamConfig, upstream: Upstream) -> Upstream:
@@ -84,6 +85,7 @@ class Telemetry:
         return TracedUpstream(upstream, place_of(name, section), self._end)
 
     def _end(self, span: CallSpan) -> None:
+        """Queue a span that has ended, if its trace is sampled."""
         if self._otel is not None and span.trace.is_sampled:
             self._otel.add(span)
 
@@ -109,6 +111,10 @@ class Telemetry:
 
 
 def _collector(config: TelemetryConfig) -> OtelCollector | None:
+    """Return the connection to the configured collector, or None without one.
+
+    Raises StartupError where a library is missing.
+    """
     if config.otel is None:
         return None
     try:

@@ -59,9 +59,10 @@ class Breaker:
         return True
 
     def note(self, has_failed: bool | None, is_probe: bool) -> None:
-        """Count how an admitted request ended; None means that it was given up.
+        """Count how an admitted request ended: failed or not; None means that it was given up.
 
-        Opens or closes the breaker where that follows, and logs it.
+        `is_probe` is what `admit` returned. Opens the breaker after enough failures in a row or a
+        failed probe, closes it after a success, and logs either.
         """
         self._is_probing = self._is_probing and not is_probe
         if has_failed is None or (self._opens_until is not None and not is_probe):
