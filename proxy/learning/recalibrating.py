@@ -107,9 +107,10 @@ def learn_recalibration(
 
 
 def usable(labels: Labels, is_held_only: bool = False) -> Labels:
-    """Return the labels for which a fit is valid: those of held replies alone with `is_held_only`.
+    """Return the labels for which a fit is valid: all, or those of held replies.
 
-    Raises NotLearntError where all labels are of held replies, without `is_held_only`.
+    With `is_held_only` the labels of held replies are returned. Without it, raises NotLearntError
+    where all labels are of held replies.
     """
     if is_held_only:
         return labels.of("held")

@@ -195,7 +195,11 @@ class Metrics:
             self._note_calls(exchange)
 
     def _begin(self, alike: _Alike) -> _Numbers:
-        """Make room for exchanges that are alike; only for the thread that calls `note`."""
+        """Return a new, empty list of numbers for exchanges that are alike.
+
+        Beyond `MOST_SERIES` lists all are counted first and dropped. Only for the thread that calls
+        `note`.
+        """
         if len(self._ended) >= MOST_SERIES:
             self._count_all()
             self._ended.clear()

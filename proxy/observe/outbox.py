@@ -86,6 +86,10 @@ class Outbox(Generic[T]):
             self._try(batch)
 
     def _try(self, batch: list[T]) -> None:
+        """Send a batch, up to `TRIES` times with growing pauses; count what was sent and dropped.
+
+        An unexpected error is logged, and its batch dropped.
+        """
         pause_s = FIRST_PAUSE_S
         for left in reversed(range(TRIES)):
             try:

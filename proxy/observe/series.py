@@ -99,11 +99,12 @@ class Histogram:
         found.sum += sum(numbers)
 
     def _new(self, values: tuple[str, ...]) -> _Distribution:
+        """Return a new distribution for label values, or that of `other` beyond `MOST_SERIES`."""
         known = values if len(self._distributions) < MOST_SERIES else self._beyond
         return self._distributions.setdefault(known, _Distribution(len(self._bounds) + 1))
 
     def state(self) -> dict[tuple[str, ...], tuple[list[int], float, float]]:
-        """Return the distributions, as a value that another process's `absorb` takes."""
+        """Return {label values: (count in each bucket, sum, start time)}, for `absorb`."""
         found = [*self._distributions.items()]
         return {values: (each.counts.copy(), each.sum, each.since) for values, each in found}
 

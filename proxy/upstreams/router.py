@@ -102,9 +102,9 @@ class Router:
         )
 
     def route_of(self, model: str) -> str:
-        """Return the pattern of the route that a model takes; empty if there is none.
+        """Return the pattern of the route that a model takes, as a regular expression.
 
-        An empty model takes the last route.
+        It is empty if there is none. An empty model takes the last route.
         """
         for pattern, _ in self._routes:
             if pattern.match(model):
@@ -116,11 +116,14 @@ class Router:
         return self._domains.get(self.route_of(model)) if self._domains else None
 
     def fallback_of(self, model: str) -> FallbackConfig | None:
-        """Return the other models to try if this one fails, or None."""
+        """Return the models that the route names for when this one fails, or None."""
         return self._fallbacks.get(self.route_of(model)) if self._fallbacks else None
 
     def default_name(self) -> str | None:
-        """Return the upstream of the last, widest route, for requests without a model, or None."""
+        """Return the upstream's name of the last, widest route, or None if nothing is routed.
+
+        It serves requests without a model.
+        """
         return self._routes[-1][1] if self._routes else None
 
     def default(self) -> str:
@@ -138,6 +141,7 @@ class Router:
         return self.name_for(model) if model else self.default()
 
     def _way_to(self, model: str) -> Way:
+        """Return the way for requests for a model ("" for none); raises UnknownModelError."""
         name = self.name_or_default(model)
         return Way(name, self.upstream(name), self.fallback_of(model))
 
@@ -167,7 +171,7 @@ class Router:
         return self._upstreams.values()
 
     def has_key(self, name: str) -> bool:
-        """Return whether the configuration has a key for this upstream."""
+        """Return whether the configuration has a key for the upstream of this name."""
         return self._has_key[name]
 
     async def aclose(self, kept: Collection[Upstream] = ()) -> None:
@@ -178,9 +182,10 @@ class Router:
 
 
 def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is) -> Upstream:
-    """Build the upstream that a section of the configuration describes.
+    """Build the upstream that a section of the configuration describes, wrapped and with a breaker.
 
-    No connection is opened yet.
+    `wrap` is applied inside the breaker. No connection is opened yet. Raises StartupError, which
+    names the section, for an unusable address or key.
     """
     try:
         upstream = wrap(name, config, _open_upstream(config))
@@ -193,6 +198,7 @@ def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is)
 
 
 def _open_upstream(config: UpstreamConfig) -> Upstream:
+    """Build the upstream of a section: the demo, litellm, or a relay to `base_url`."""
     key = config.api_key.get_secret_value()
     if config.demo:
         from proxy.upstreams.demo.demo import DemoUpstream
@@ -213,13 +219,17 @@ def _open_upstream(config: UpstreamConfig) -> Upstream:
 
 
 def _open_spoken(config: UpstreamConfig, base_url: str, key: str) -> Upstream:
-    """Build an upstream at `base_url`; litellm translates the format that it does not speak."""
+    """Build a relay to `base_url`, beside which litellm translates the format it does not speak.
+
+    An upstream that speaks both formats needs no translation.
+    """
     speaks, timeout_s = config.speaks, config.timeout_s
     relay = partial(Pool, timeout_s=timeout_s, has_key=bool(key))
     if speaks == "both":
         return AnthropicRelay(relay(base_url), key, is_both=True)
 
     def translated(provider: str, url: str) -> LiteLLMUpstream:
+        """Build an upstream that litellm translates for, which loads litellm."""
         from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 
         return LiteLLMUpstream(
@@ -268,6 +278,7 @@ def model_problems(policy: Policy, router: Router) -> list[Problem]:
 
 
 def _is_served(model: str, router: Router) -> bool:
+    """Return whether a route matches the model."""
     try:
         router.name_for(model)
     except UnknownModelError:
@@ -292,17 +303,21 @@ class Domains:
         self._trusts_clients = config.calibrator.client_domains
 
     def fact(self, model: str, team: str | None, told: str | None) -> str | None:
-        """Return the domain for rules and the record, or None.
+        """Return the domain that rules and the record get: configured, else `told` by the client.
 
-        `told` is the one that the client names.
+        None if there is neither.
         """
         return self._domain_in_config(model, team) or told
 
     def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
-        """Return the domain that may pick the curve of a recalibration, or None."""
+        """Return the domain that may pick the curve of a recalibration, or None.
+
+        `told` is the client's, which counts only where clients are trusted and none is configured.
+        """
         return self._domain_in_config(model, team) or (told if self._trusts_clients else None)
 
     def _domain_in_config(self, model: str, team: str | None) -> str | None:
+        """Return the domain of the caller's team, else of the model's route, else None."""
         if not self._names_any:
             return None
         own = self._teams.get(team) if team else None
@@ -310,7 +325,7 @@ class Domains:
 
 
 def picks_curves(config: Config) -> bool:
-    """Return whether any reply can have a domain that picks a curve."""
+    """Return whether the configuration lets any reply have a domain that picks a curve."""
     named = [each.domain for each in config.teams.values()]
     return config.calibrator.client_domains or any([*named, *(r.domain for r in config.models)])
 

@@ -78,7 +78,7 @@ class DemoRow:
 
 @cache
 def rows() -> tuple[DemoRow, ...]:
-    """Load all labelled answers, in the order of the file."""
+    """Load all labelled answers from `demo.yaml`, in the order of the file; cached."""
     text = Path(__file__).with_name("demo.yaml").read_text(encoding="utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return tuple(
@@ -100,7 +100,7 @@ def rows() -> tuple[DemoRow, ...]:
 
 @cache
 def questions() -> Mapping[str, tuple[DemoRow, ...]]:
-    """Return the answers to each question, in the order of the file."""
+    """Return the labelled answers by the text of their question, in the order of the file."""
     return {text: tuple(group) for text, group in groupby(rows(), key=lambda row: row.question)}
 
 
@@ -128,7 +128,11 @@ def words_of(text: str) -> list[str]:
 
 
 def _closeness(one: list[str], other: list[str]) -> float:
-    """Return the shorter text's length as a share of the longer's, 0 if the meaning may differ."""
+    """Return the shorter list's length as a share of the longer's, 0 if the meaning may differ.
+
+    That is so if a word of the shorter one is missing or moved, or numbers, operators and negations
+    differ.
+    """
     short, long = sorted((one, other), key=len)
     if not short or _decisive_words(short) != _decisive_words(long):
         return 0.0
@@ -153,9 +157,11 @@ def dump_json(value: object) -> str:
 
 
 def judged_choice(text: str, *, has_logprobs: bool) -> Json:
-    """Return the choice that judges the canned answer in a text.
+    """Return the choice with which the demo's judge answers a prompt, in OpenAI's format.
 
-    If the text has no canned answer, the message says so.
+    The text is True or False and a percentage, such as `True 90`, about the canned answer in the
+    prompt. With `has_logprobs` the first token has log-probabilities. If there is no canned answer,
+    the message says so.
     """
     found = _longest_answer_in(text.rpartition("<answer")[2])
     if found is None:
@@ -180,13 +186,15 @@ def _longest_answer_in(text: str) -> DemoRow | None:
 
 
 def _is_mistaken(row: DemoRow) -> bool:
+    """Return whether the judge is wrong about this answer, as about one in eight."""
     return hashlib.sha256(row.id.encode()).digest()[0] % 8 == 0
 
 
 def format_answer(content: str, response_format: Json) -> str:
-    """Convert an answer to the JSON that `response_format` wants, or return it unchanged.
+    """Convert an answer to the JSON that `response_format` asks for, or return it unchanged.
 
-    Raises BadRequestError for a schema that the demo cannot fill.
+    It is unchanged for a format that does not ask for JSON. Raises BadRequestError for a schema
+    that the demo cannot fill.
     """
     known = json_object(content)
     match response_format:
@@ -202,7 +210,11 @@ def format_answer(content: str, response_format: Json) -> str:
 
 
 def _fill_schema(schema: Json, source: Any, root: Json) -> Any:
-    """Return a value that fits a JSON Schema and has the content of `source` as far as possible."""
+    """Return a value of a JSON Schema's type, with the content of `source` as far as possible.
+
+    `root` is the whole schema, for references. Raises AttributeError, KeyError, TypeError or
+    RecursionError for a schema that it cannot follow.
+    """
     match schema:
         case {"$ref": str(pointer)}:
             target = reduce(lambda node, step: node[step], pointer.split("/")[1:], root)

@@ -59,6 +59,10 @@ class DemoUpstream:
         self._delay_s = delay_s
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
+        """Answer a request like OpenAI's API, at once; errors are replies too.
+
+        Known are the model list and completions in all formats.
+        """
         try:
             match request.method, request.path:
                 case "GET", "/models":
@@ -79,6 +83,7 @@ class DemoUpstream:
         """Close nothing."""
 
     def _chat(self, body: Json) -> UpstreamReply:
+        """Return the reply to a request for a chat completion, whole or streamed."""
         completion = _completion(body)
         if not body.get("stream"):
             return _reply(200, completion)
@@ -88,7 +93,10 @@ class DemoUpstream:
         return UpstreamReply(200, headers, events, on_close=events.aclose)
 
     def _in(self, format: Format, body: bytes) -> UpstreamReply:
-        """Answer the user's last message in words, in another format."""
+        """Answer the user's last message with a text, in another format, whole or streamed.
+
+        Tools and the conversation before are ignored. A body that is no JSON gets a 400.
+        """
         asked = json_object(body)
         if asked is None:
             return _raw_reply(400, format.error_body(BadRequestError("The body is not JSON.")))
@@ -106,6 +114,7 @@ class DemoUpstream:
         return UpstreamReply(200, headers, events, on_close=events.aclose)
 
     async def _pace_events(self, events: list[bytes]) -> AsyncGenerator[bytes, None]:
+        """Yield the events, with a pause of `delay_s` after each."""
         for event in events:
             yield event
             await asyncio.sleep(self._delay_s)
@@ -125,7 +134,7 @@ class DemoUpstream:
 
 
 def _parse_body(raw: bytes) -> Json:
-    """Parse the body of a request for a completion.
+    """Parse the body of a request for a completion, and check the fields that the demo reads.
 
     Raises BadRequestError where OpenAI answers 400.
     """
@@ -156,6 +165,7 @@ def _parse_body(raw: bytes) -> Json:
 
 
 def _completion(body: Json) -> Json:
+    """Return the chat completion that answers a request's body, with counts of tokens."""
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or sys.maxsize
     choices = [_choice(body, index, limit) for index in range(body.get("n") or 1)]
     if body["model"] == JUDGE:
@@ -183,6 +193,7 @@ def _completion(body: Json) -> Json:
 
 
 def _choice(body: Json, index: int, limit: int) -> Json:
+    """Return the choice `index` of a completion, formatted, and cut after `limit` tokens."""
     message = _answer(body, index)
     if message["content"] is not None:
         message["content"] = format_answer(message["content"], body.get("response_format") or {})
@@ -197,7 +208,11 @@ def _choice(body: Json, index: int, limit: int) -> Json:
 
 
 def _answer(body: Json, index: int) -> Json:
-    """Return the assistant message of choice `index`, neither formatted nor truncated."""
+    """Return the assistant message of choice `index`, neither formatted nor truncated.
+
+    It is a canned answer, or a sentence for an unknown question, after a tool's result, and for a
+    call of a tool that the request does not offer.
+    """
     last = body["messages"][-1]
     if last.get("role") == "tool":  # repeating the canned call would loop forever
         return text_message(f"The tool answered: {_text(last)}")
@@ -219,7 +234,10 @@ def _answer(body: Json, index: int) -> Json:
 
 
 def _offered_functions(body: Json) -> list[str]:
-    """Return the names of the functions that may be called."""
+    """Return the names of the functions that the request offers and lets the model call.
+
+    With a `tool_choice` that names one function it is that one; with "none" there are none.
+    """
     choice = body.get("tool_choice")
     names = []
     for tool in [choice] if isinstance(choice, dict) else body.get("tools") or []:
@@ -287,12 +305,14 @@ def _chunks(choice: Json) -> Iterator[Json]:
 
 
 def _headers(content_type: str) -> Headers:
+    """Return the headers of a reply: its content type and a new request id."""
     return encode_fields(
         [("content-type", content_type), ("x-request-id", f"req_demo_{uuid4().hex}")]
     )
 
 
 def _reply(status: int, body: Json) -> UpstreamReply:
+    """Return a reply with a JSON body."""
     return _raw_reply(status, dump_json(body).encode())
 
 

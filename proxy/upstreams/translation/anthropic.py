@@ -37,6 +37,7 @@ class AnthropicRelay:
         return await self._relay.send(request)
 
     def _key_field(self, path: str) -> tuple[bytes, bytes]:
+        """Return the header field with the configured key, in the format that the path has."""
         if self._is_both and not path.startswith("/messages"):
             return b"authorization", b"Bearer " + self._api_key
         return b"x-api-key", self._api_key
@@ -52,4 +53,5 @@ def with_v1(base_url: str) -> str:
 
 
 def without_v1(base_url: str) -> str:
+    """Return the URL without `/v1` and slashes at its end."""
     return base_url.rstrip("/").removesuffix("/v1")

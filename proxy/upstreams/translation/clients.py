@@ -25,7 +25,10 @@ _watched: ContextVar[list[httpx.Response]] = ContextVar("watched")
 
 @contextmanager
 def collect_responses() -> Iterator[list[httpx.Response]]:
-    """Collect upstream's responses to the calls inside; their bodies may not have arrived yet."""
+    """Collect upstream's responses to litellm's calls inside, in the list that it yields.
+
+    Their bodies may not have arrived yet.
+    """
     responses: list[httpx.Response] = []
     token = _watched.set(responses)
     try:
@@ -35,6 +38,7 @@ def collect_responses() -> Iterator[list[httpx.Response]]:
 
 
 async def _watch(response: httpx.Response) -> None:
+    """Add a response to those that `collect_responses` collects, if it does."""
     if (responses := _watched.get(None)) is not None:
         responses.append(response)
 
@@ -82,6 +86,11 @@ class SharedClients:
             await of_all_loops.close()  # it reopens itself
 
     def _seize(self, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
+        """Change a client that litellm stores, remember it for its loop, and store it.
+
+        It follows no redirects, and its responses are watched. Called in place of the cache's own
+        method.
+        """
         if (client := _http_client(value)) is not None:
             for owner in (client, value):  # handlers make other clients with their own values
                 if hasattr(owner, "event_hooks"):
@@ -101,5 +110,5 @@ def _http_client(value: Any) -> httpx.AsyncClient | None:
 
 @cache
 def shared_clients() -> SharedClients:
-    """Return those of the process; imports litellm on the first call."""
+    """Return the clients of this process; the first call imports litellm and changes its cache."""
     return SharedClients(importlib.import_module("litellm"))
