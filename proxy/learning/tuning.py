@@ -160,6 +160,10 @@ def gather(
     waiting: list[tuple[LabelledReply, Item]] = []
 
     def read_waiting() -> None:
+        """Run the checkpoint on the waiting replies, and keep those that score as recorded.
+
+        The list of waiting replies is emptied.
+        """
         if waiting:
             read = start.read([item for _, item in waiting])
             if (

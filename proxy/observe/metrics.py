@@ -272,7 +272,10 @@ class Metrics:
         self._visits.add(gateway, told, "true" if has_number else "false")
 
     def note_interrupted(self, *, has_number: bool) -> None:
-        """Count a call that an agent's framework submitted to the desk."""
+        """Count a call that an agent's framework submitted to the desk.
+
+        `has_number` is whether it got a confidence.
+        """
         self._interrupted.add("true" if has_number else "false")
 
     def state(self) -> dict[str, Any]:

@@ -270,7 +270,10 @@ class SpokenUpstream:
 
 
 def model_problems(policy: Policy, router: Router) -> list[Problem]:
-    """Return a problem for each model that no route serves and for each circle of escalations."""
+    """Return the problems of a policy: models that no route serves, and circles of escalations.
+
+    Each has its place in the file.
+    """
     return [
         *(place for model, place in policy.models if not _is_served(model, router)),
         *circles(policy),

@@ -38,7 +38,7 @@ class Marks:
         ]
 
     def search(self, raw: bytes) -> int | None:
-        """Return the index of the first mark in `raw`, or None if there is none."""
+        """Return the index at which the first mark in `raw` begins, or None if there is none."""
         first = len(raw)
         for literal, follows in self._marks:
             at = raw.find(literal, 0, first)
@@ -77,7 +77,10 @@ class Choice:
     _plain: tuple[str | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     def plain_text(self) -> str | None:
-        """Return the text of a message that has nothing else; None for other messages."""
+        """Return the text of a message that has nothing else, such as calls; None for others.
+
+        It is computed once.
+        """
         if self._plain is None:
             self._plain = (plain_text(self.message),)
         return self._plain[0]
@@ -100,7 +103,10 @@ UNREAD = EventMeaning(is_unread=True)
 
 
 def turns_in(messages: Any) -> list[Any]:
-    """Return the contents of the user's messages that are not empty, without results of tools."""
+    """Return the contents of the user's messages, without tool results and empty ones.
+
+    `messages` is what a request has there; none for what is no list.
+    """
     listed = messages if isinstance(messages, list) else []
     try:
         of_user = [message["content"] for message in listed if message["role"] == "user"]
@@ -114,7 +120,7 @@ def turns_in(messages: Any) -> list[Any]:
 
 
 def last_users_text(messages: Any) -> str:
-    """Return the text of the user's last turn, without tool results and a coding agent's additions.
+    """Return the text of the user's last turn, without tool results and an agent's additions.
 
     If the user says nothing, it is the text of the last message, or an empty string if there is
     none.
@@ -129,7 +135,7 @@ def last_users_text(messages: Any) -> str:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content, without its other parts."""
+    """Return the text of a message's content, its parts joined by blanks; empty for no text."""
     if isinstance(content, list):
         parts = (part.get("text") for part in content if isinstance(part, dict))
         content = " ".join(part for part in parts if isinstance(part, str))
@@ -137,6 +143,7 @@ def text_of(content: Any) -> str:
 
 
 def _without_results(content: Any) -> Any:
+    """Return the content without blocks that are results of tools; unchanged if it is no list."""
     if not isinstance(content, list):
         return content
     return [each for each in content if not _is_result(each)]
@@ -166,7 +173,7 @@ class Assembler(Protocol):
     has_unread: bool = False  # whether an event came that may hold a part of the answer, unread
 
     def note_unread(self, sight: EventMeaning) -> EventMeaning:
-        """Return the sight of an event, and remember where it was not read."""
+        """Remember in `has_unread` whether an event was not read, and return its meaning."""
         self.has_unread = self.has_unread or sight.is_unread
         return sight
 
@@ -175,28 +182,28 @@ class Assembler(Protocol):
     def add_unmarked(self, raw: bytes) -> bytes:
         """Add whole events without a mark, as many from the beginning as is possible at once.
 
-        Returns the others, each of which has to be added.
+        Returns the bytes of the others, each of which has to be added by `add`.
         """
         return raw
 
     def take_alike(self, raw: bytes) -> int:
-        """Add the events at the beginning that have nothing but text, like an earlier one.
+        """Add the events at the beginning of `raw` that have nothing but text, like an earlier one.
 
         Returns the number of their bytes, which may be 0.
         """
         return 0
 
     def add_alike(self, raw: bytes) -> bool:
-        """Add events if all of them have nothing but text, like an earlier one.
+        """Add the events in `raw` if all of them have nothing but text, like an earlier one.
 
-        Return whether they have.
+        Returns whether they have; if not, nothing is added.
         """
         return False
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         """Return the choices that have arrived, sorted by index, also unfinished ones.
 
-        With `only`, return those with these indices.
+        With `only`, those with these indices.
         """
         ...
 
@@ -205,7 +212,7 @@ class Assembler(Protocol):
         ...
 
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
-        """Return the completion as events that follow those before the first part of a tool call.
+        """Return `completion` as the events that follow those before the first part of a tool call.
 
         It is like `Format.events`, but without what a client that has those events must not get
         twice.
@@ -229,7 +236,10 @@ class Format(Protocol):
     # the request
 
     def question(self, payload: Json) -> Question:
-        """Return the question as the calibrator reads it; raises NotScorableError."""
+        """Return a request's question as the calibrator reads it.
+
+        Raises NotScorableError, with the reason, where it cannot be read.
+        """
         ...
 
     def last_question(self, payload: Json) -> str:
@@ -241,7 +251,10 @@ class Format(Protocol):
         ...
 
     def conversation(self, payload: Json) -> tuple[Any, Any]:
-        """Return the instructions of a request, and its messages or its one text."""
+        """Return (the instructions of a request, its messages or its one text), as it has them.
+
+        Each is None if it is missing.
+        """
         ...
 
     def wanted_json(self, payload: Json) -> WantedJson | None:
@@ -267,7 +280,7 @@ class Format(Protocol):
         """Return the members to change so that another model can answer the request.
 
         With them, it answers once and leaves nothing behind. Returns None where upstream would act
-        on the request even so.
+        on the request even so, and an empty dict where nothing has to be changed.
         """
         ...
 

@@ -55,21 +55,23 @@ def tokens_of(choice: Choice) -> Iterator[Token]:
 
 
 def summary(choice: Choice) -> tuple[float, float] | None:
-    """Return the mean and the lowest log-probability of a choice's tokens.
+    """Return (mean, lowest) of the natural log-probabilities of a choice's tokens, or None.
 
-    Returns None if there are none.
+    None means that it has none.
     """
     found = [token.logprob for token in tokens_of(choice)]
     return (math.fsum(found) / len(found), min(found)) if found else None
 
 
 def _read_alternatives(top: Any) -> dict[str, float]:
+    """Return the log-probabilities of alternatives by token, from a list of objects."""
     pairs = top if isinstance(top, list) else ()
     told = [(e.get("token"), e.get("logprob")) for e in pairs if isinstance(e, dict)]
     return dict(_read(told))
 
 
 def _read(told: Any) -> Iterator[tuple[str, float]]:
+    """Yield the pairs of a name and a log-probability that can be read."""
     for name, value in told:
         if isinstance(name, str) and (logprob := _logprob(value)) is not None:
             yield name, logprob

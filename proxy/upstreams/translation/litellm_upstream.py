@@ -229,6 +229,7 @@ class LiteLLMUpstream:
         return self._relays.setdefault(place, Pool(base_url, key, self._timeout_s))
 
     def _is_openai_itself(self, target: _Target) -> bool:
+        """Return whether OpenAI itself serves a target, not a server that speaks its format."""
         url = httpx.URL(self._litellm.OpenAIGPTConfig.get_api_base(self._base_url) or "")
         return target.name.startswith("openai/") and f".{url.host}".endswith(_OPENAI)
 
