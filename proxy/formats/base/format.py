@@ -177,7 +177,9 @@ class Assembler(Protocol):
         self.has_unread = self.has_unread or sight.is_unread
         return sight
 
-    def add(self, event: Event) -> EventMeaning: ...
+    def add(self, event: Event) -> EventMeaning:
+        """Add one event and return what it means."""
+        ...
 
     def add_unmarked(self, raw: bytes) -> bytes:
         """Add whole events without a mark, as many from the beginning as is possible at once.
@@ -247,7 +249,7 @@ class Format(Protocol):
         ...
 
     def user_turns(self, payload: Json) -> list[Any]:
-        """Return what the user said, turn by turn, without the results of tools."""
+        """Return what the user said, turn by turn, as the request has it, without tool results."""
         ...
 
     def conversation(self, payload: Json) -> tuple[Any, Any]:
@@ -308,7 +310,9 @@ class Format(Protocol):
         """
         ...
 
-    def assembler(self) -> Assembler: ...
+    def assembler(self) -> Assembler:
+        """Return a new assembler for one stream of this format."""
+        ...
 
     def annotate_event(self, event: Event, member: Mapping[str, Any]) -> bytes:
         """Return a finish event with our member, or its bytes unchanged where it can hold none."""
@@ -317,7 +321,10 @@ class Format(Protocol):
     # replacements of an answer
 
     def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
-        """Return the completion with `text` in place of its content and tool calls."""
+        """Return the completion with `text` in place of every choice's content and tool calls.
+
+        `ending` is the finish reason that the choices get.
+        """
         ...
 
     def add_notice(self, completion: Json, notice: str) -> Json | None:
@@ -335,7 +342,9 @@ class Format(Protocol):
         """
         ...
 
-    def error_body(self, error: ProxyError) -> bytes: ...
+    def error_body(self, error: ProxyError) -> bytes:
+        """Return an error as the body of a reply in this format."""
+        ...
 
     def error_event(self, error: ProxyError) -> bytes:
         """Return the event that reports a failure in a stream that has begun.

@@ -40,7 +40,7 @@ class CallName(Pieces):
         self.deltas = [*self]
 
     def append(self, name: str) -> None:
-        """Add the name in another delta."""
+        """Add the name in another delta; the first name again is no further piece."""
         if not name:
             return
         self.deltas.append(name)
@@ -57,7 +57,10 @@ class CallName(Pieces):
 
 
 def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Merge a delta into a message, whose growing texts become `Pieces`; raises RecursionError."""
+    """Merge a delta into a message in place; its growing texts become `Pieces`.
+
+    Raises RecursionError for a value that is nested too deeply.
+    """
     for key, value in delta.items():
         old = message.get(key)
         if key in _WHOLE:
@@ -77,7 +80,10 @@ def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 
 def join_texts(value: Any) -> Any:
-    """Return the value with every growing text joined; raises RecursionError like `merge`."""
+    """Return a copy of a value with every growing text joined to a string.
+
+    Raises RecursionError like `merge`.
+    """
     if isinstance(value, Pieces):
         return "".join(value)
     if isinstance(value, dict):
@@ -102,6 +108,7 @@ def names_in(value: Any) -> Iterator[CallName]:
 
 
 def index_of(value: Mapping[str, Any], default: int) -> int:
+    """Return the `index` of a choice or call, or `default` if it is no number from 0 on."""
     index = value.get("index")
     return index if isinstance(index, int) and index >= 0 else default
 
@@ -112,7 +119,7 @@ class GrowingCalls(dict[int, dict[str, Any]]):
     last = -1  # the highest index so far
 
     def merge(self, deltas: Iterable[Any]) -> bool:
-        """Merge pieces into their calls; without an index, a new id begins a new call.
+        """Merge pieces into their calls, in place; without an index, a new id begins a new call.
 
         Returns False where some clients would begin another call and others not.
         """
@@ -131,7 +138,10 @@ class GrowingCalls(dict[int, dict[str, Any]]):
 
 
 def _begins_anew(call: Mapping[str, Any], delta: Mapping[str, Any]) -> bool:
-    """Return whether a piece has another id than its call, and a name again."""
+    """Return whether a piece has another id than its call, and a name again.
+
+    Some clients begin another call then, and others do not.
+    """
     id, before = delta.get("id"), call.get("id")
     if not before or id in (None, "", before):
         return False
@@ -156,7 +166,10 @@ class AlikeEvents:
     pieces: Pieces  # the text that they extend
 
     def add(self, raw: bytes) -> bool:
-        """Add the text of one event; return False for one that may say more to any reader."""
+        """Add the text of one event to `pieces`; return False, adding none, for any other event.
+
+        Texts with escapes are left out too.
+        """
         begins, ends = len(self.before), len(raw) - len(self.after)
         if begins > ends or not raw.startswith(self.before) or not raw.endswith(self.after):
             return False
@@ -170,9 +183,9 @@ class AlikeEvents:
         return True
 
     def take(self, raw: bytes) -> int:
-        """Add the text of the events up to the last one that is alike.
+        """Add the texts of the events in `raw`, up to the last one that ends like them.
 
-        Return the number of their bytes. Adds nothing, and returns 0, where one of them is not
+        Returns the number of their bytes. Adds nothing, and returns 0, where one of them is not
         alike.
         """
         before, after = self.before, self.after
@@ -199,9 +212,9 @@ class AlikeEvents:
 
 
 def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:
-    """Return the form of events like this one, which is one line whose text is its only `content`.
+    """Return the form of events like this one, or None where it cannot be learnt.
 
-    Returns None for other events.
+    The event must be one line, with a text as its only `content`.
     """
     if event.count(b'"content"') != 1 or event.count(b"\n") != 2:
         return None
@@ -210,7 +223,7 @@ def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:
 
 
 def split_events(raw: bytes, events: int) -> tuple[bytes, bytes]:
-    """Return the bytes of the first `events` events, and those of the others."""
+    """Return (the bytes of the first `events` events, those of the others)."""
     end = 0
     for _ in range(events):
         end = raw.find(b"\n\n", end) + 2
@@ -220,7 +233,10 @@ def split_events(raw: bytes, events: int) -> tuple[bytes, bytes]:
 
 
 def plain_objects(raw: bytes) -> list[Any] | None:
-    """Return the JSON objects in events of one line each; None for events of any other kind."""
+    """Return the JSON objects in events that are one line of data each, in order.
+
+    None if one of the events is of any other kind.
+    """
     listed = raw[len(b"data: ") : -len(b"\n\n")].replace(b"\n\ndata: ", b",")
     is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\r") < 0
     if not is_plain or listed.find(b"\n") >= 0:

@@ -86,7 +86,7 @@ class ResponsesFormat:
     )
 
     def question(self, payload: Json) -> Question:
-        """Return the input as chat messages.
+        """Return the question in the input, the instructions and the tools, as chat messages.
 
         Raises NotScorableError where text is neither in the input nor remembered (conversations).
         """
@@ -106,6 +106,7 @@ class ResponsesFormat:
             raise NotScorableError("input", str(error)) from error
 
     def last_question(self, payload: Json) -> str:
+        """Return the user's last text in the input; an empty string if there is none."""
         given = payload.get("input")
         if not isinstance(given, list):
             return given if isinstance(given, str) else ""
@@ -133,6 +134,11 @@ class ResponsesFormat:
         return {"store": False}
 
     def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        """Return `input` with the reply and its problems at the end, to be revised.
+
+        The problems are the results of its calls, or a message of the user. None for an empty
+        reply.
+        """
         given, items = payload.get("input"), completion.get("output")
         asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
         if not isinstance(asked, list) or not isinstance(items, list):
@@ -152,6 +158,7 @@ class ResponsesFormat:
         return {"input": [*asked, *added, *(results or [{"role": "user", "content": problems}])]}
 
     def wants_schema(self, payload: Json) -> bool:
+        """Return whether a request wants JSON, or constrains the answer in a server's own way."""
         text = payload.get("text")
         wanted = text.get("format") if isinstance(text, dict) else None
         is_formatted = isinstance(wanted, dict) and wanted.get("type", "text") != "text"
@@ -181,6 +188,11 @@ class ResponsesFormat:
         return [Choice(0, answer_to(items), reason, logprobs_of(items))]
 
     def editable(self, completion: Json) -> Editable:
+        """Return all texts of the messages as one, and the calls of the client's tools.
+
+        There is no text to edit in a reply of calls alone. Raises KeyError, TypeError or
+        AttributeError for another form.
+        """
         items = completion["output"]
         calls = [
             editable_call(item, "string", ("output", index), "arguments")
@@ -220,6 +232,7 @@ class ResponsesFormat:
         return add_member(event, member)
 
     def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
+        """Return the response with one message of text, completed or cut by `ending`."""
         is_whole = ending == "stop"
         status = "completed" if is_whole else "incomplete"
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -253,6 +266,7 @@ class ResponsesFormat:
         return None
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        """Return an incomplete response that says `text`, as one that a content filter cut."""
         empty: Json = {
             "id": id,
             "object": "response",
@@ -273,6 +287,7 @@ class ResponsesFormat:
         return self.replace_text(empty, text, "content_filter")
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
+        """Return the response as events: its start, its items, and the end with our member."""
         writer = EventWriter()
         writer.start(completion)
         for index, item in enumerate(completion.get("output") or []):

@@ -32,7 +32,7 @@ def calls_made(completion: Mapping[str, Any]) -> frozenset[str]:
 
 
 def has_server_calls(completion: Mapping[str, Any]) -> bool:
-    """Return whether a call is of a remote MCP server's tool.
+    """Return whether a response has a call of a remote MCP server's tool.
 
     The tool's name alone does not say which server it is.
     """
@@ -43,7 +43,7 @@ def has_server_calls(completion: Mapping[str, Any]) -> bool:
 
 
 def with_text(item: Any, added: str) -> Json | None:
-    """Return a message with more text after its last text; None for an item without text."""
+    """Return a message with `added` after its last text; None for an item without text."""
     parts = item.get("content") if isinstance(item, dict) else None
     if item_type(item) != "message" or not isinstance(parts, list):
         return None
@@ -56,7 +56,10 @@ def with_text(item: Any, added: str) -> Json | None:
 
 
 def logprobs_of(items: Sequence[Any]) -> Json | None:
-    """Return the log-probabilities of an answer's text in the form of chat completions, or None."""
+    """Return the log-probabilities of an answer's text in the form of chat completions.
+
+    That is an object with `content`, or None if there are none.
+    """
     found: list[Any] = []
     for item in items:
         if item_type(item) == "message" and isinstance(parts := item.get("content"), list):
@@ -67,6 +70,7 @@ def logprobs_of(items: Sequence[Any]) -> Json | None:
 
 
 def item_type(value: Any) -> Any:
+    """Return a value's `type`, or None for what is no object."""
     return value.get("type") if isinstance(value, dict) else None
 
 
@@ -80,7 +84,7 @@ def as_items(given: Any) -> list[Any]:
 
 
 def chat_messages(items: Sequence[Any]) -> list[Json]:
-    """Return items as chat messages.
+    """Return the items of an input as chat messages.
 
     Raises NotScorableError for items whose text is not there, ValueError for what is no item.
     """
@@ -97,9 +101,9 @@ def chat_messages(items: Sequence[Any]) -> list[Json]:
 
 
 def _append(messages: list[Json], message: Json) -> None:
-    """Append a message; calls of the same turn join one message, as they would in chat.
+    """Append a message to the list; calls of the same turn join the message before.
 
-    The messages are made here, so their lists of calls may be changed.
+    So it would be in chat. The messages are made here, so their lists of calls may be changed.
     """
     last = messages[-1] if messages else {}
     if "tool_calls" in message and last.get("role") == "assistant":
@@ -109,6 +113,10 @@ def _append(messages: list[Json], message: Json) -> None:
 
 
 def _messages_of(item: Mapping[str, Any]) -> list[Json]:
+    """Return an item as chat messages: none, one, or a call and its result.
+
+    Raises NotScorableError for an item whose text is not there.
+    """
     kind = str(item.get("type") or ("message" if "role" in item else "item_reference"))
     if kind == "message":
         return [{"role": item.get("role", "user"), "content": item.get("content")}]
@@ -133,6 +141,7 @@ def _messages_of(item: Mapping[str, Any]) -> list[Json]:
 
 
 def _result(output: Any) -> Json:
+    """Return the message with a tool's result: its text or parts, any other value as JSON."""
     is_parts = isinstance(output, list) and all(isinstance(p, dict) and "type" in p for p in output)
     is_text = isinstance(output, str) or output is None
     content = output if is_text or is_parts else dumps(output).decode()
@@ -146,6 +155,7 @@ def _denial(answer: Mapping[str, Any]) -> str:
 
 
 def _screenshot(output: Any) -> Json:
+    """Return a computer call's output as the part of an image."""
     return {**(output if isinstance(output, Mapping) else {}), "type": "input_image"}
 
 
@@ -158,7 +168,10 @@ def _generated_image(call: Mapping[str, Any]) -> Json:
 
 
 def chat_tools(tools: Any) -> list[Json]:
-    """Return the tools that the client describes itself, in the form of chat."""
+    """Return the tools that the client describes itself, in the form of chat completions.
+
+    Tools in a namespace are included, and tools that run upstream left out.
+    """
     offered: list[Json] = []
     for tool in tools if isinstance(tools, list) else []:
         kind = tool.get("type") if isinstance(tool, dict) else None
@@ -179,10 +192,10 @@ def tools_in_items(items: Sequence[Any]) -> list[Json]:
 
 
 def recent(items: Sequence[Any]) -> list[Any]:
-    """Return what a later question needs: the last turn and some text around it, no files.
+    """Return the items that a later question needs: the last turn and some text around it.
 
-    Parts that are not text keep only their type, and an image its URL if it has one, so that a
-    question with them keeps its form.
+    Files are left out. Parts that are not text keep only their type, and an image its URL if it has
+    one, so that a question with them keeps its form.
     """
     last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items) - 1)
     before, after = items[:last], items[last + 1 :]
@@ -195,7 +208,10 @@ def _is_users(item: Any) -> bool:
 
 
 def latest(items: Sequence[Any], characters: int = AFTER_CHARACTERS) -> list[Any]:
-    """Return as many of the last items as the calibrator reads to see this many characters."""
+    """Return the last items that the calibrator reads to see this many characters.
+
+    They are without files, as in `recent`, and stay in order.
+    """
     kept: list[Any] = []
     size = 0
     for item in reversed(items):
@@ -217,6 +233,7 @@ def _length(item: Any) -> int:
 
 
 def _light(item: Any) -> Any:
+    """Return a copy of an item without files and encrypted content."""
     if not isinstance(item, dict):
         return item
     kept = {k: v for k, v in item.items() if k not in ("encrypted_content", "result")}
