@@ -31,6 +31,7 @@ class Patience:
         failed: list[BaseException] = []
 
         def run() -> None:
+            """Store what `read` returns or raises, and free the place."""
             try:
                 found.append(read())
             except BaseException as error:

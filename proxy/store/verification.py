@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +21,6 @@ import sqlalchemy as sa
 
 from proxy.store.database.chain import (
     BEGUN,
-    BOUND,
     CHAINED,
     CUT,
     DECLARED,
@@ -34,14 +31,10 @@ from proxy.store.database.chain import (
 )
 from proxy.store.database.tables import all_tables
 from proxy.store.database.verdicts import reading
-from proxy.store.record.writer import exchanges, first_id
+from proxy.store.record.writer import exchanges
 
 MOST_TOLD: Final = 100
 _AT_ONCE: Final = 500
-_TIMES: Final = {  # the columns with a row's time, in seconds since the epoch
-    **dict.fromkeys(("held_replies", "client_keys"), "created_at"),
-    "verdicts": "given_at",
-}
 _HEAD: Final = re.compile(r"[1-9][0-9]*:[0-9a-f]{64}")
 
 
@@ -84,8 +77,8 @@ class Declaration:
 class VerificationResult:
     """The result of a verification; `head` names the last entry, as SEQUENCE:MAC.
 
-    `rows` are the covered rows by table, `earlier` rows from before a chain that did not cover
-    them, `forgotten` rows that retention deleted. The first `unverified` entries could not be
+    `rows` are the covered rows by table, `earlier` the rows of a chain without an entry yet,
+    `forgotten` rows that retention deleted. The first `unverified` entries could not be
     checked: they were made with another key, and this one has been in use since `verified_since`,
     in seconds since the epoch. `has_entry_of_key` is False if the key made no entry at all: either
     it is wrong, or somebody has changed every entry.
@@ -178,11 +171,8 @@ class _Verification:
         self._key = key
         self._found = VerificationResult()
         self._latest: dict[str, dict[str, tuple[str, int]]] = {name: {} for name in CHAINED}
-        self._before_chain: Counter[str] = Counter()
         self._oldest = ""  # retention deleted the exchanges with ids before it
         self._oldest_at = 0.0
-        self._begun_at = math.inf  # when the first entry was made
-        self._is_bound = False  # whether entries cover the rows from before the chain
         self._first_at: float | None = None  # the time of the first entry made with this key
         self._cuts: dict[int, str] = {}  # the lost heads, by the entries that record it
 
@@ -233,7 +223,7 @@ class _Verification:
         )
 
     def _nothing_covered(self, head: str | None) -> VerificationResult:
-        """Count all rows as earlier than the chain, which has no entry yet; a `head` is a cut."""
+        """Count all rows as `earlier`, since the chain has no entry yet; a `head` is a cut."""
         count = sa.select(sa.func.count())
         for name in CHAINED:
             rows = self._connection.execute(count.select_from(all_tables().tables[name]))
@@ -289,10 +279,6 @@ class _Verification:
         if entry["kind"] == BEGUN:
             if after := covers.get("after"):
                 self._cuts[entry["sequence"]] = after
-            self._begun_at = entry["at"]
-            self._is_bound = BOUND in covers
-            counts = {name: count for name, count in covers.items() if name in CHAINED}
-            self._before_chain.update(counts)
             return
         if entry["kind"] == CUT:
             self._cuts[entry["sequence"]] = covers["after"]
@@ -303,8 +289,6 @@ class _Verification:
             return
         if entry["kind"] == FORGOTTEN:
             return
-        if entry["sequence"] == 2 and not self._is_bound:  # the first entry counted these rows
-            self._before_chain[entry["of"]] -= len(covers)
         if entry["of"] == exchanges.name:
             self._compare_exchanges(entry["sequence"], covers)
         else:
@@ -339,9 +323,7 @@ class _Verification:
         count = sa.select(sa.func.count()).select_from(exchanges)
         there = self._connection.execute(count).scalar_one()
         uncovered = there - self._found.rows.get(exchanges.name, 0)
-        if uncovered <= self._before_chain[exchanges.name]:
-            self._found.earlier += max(0, uncovered)
-            self._look_for_later_exchanges(uncovered)
+        if uncovered <= 0:
             return
         covered = set()
         for entry in self._entries(audit_chain.c.of == exchanges.name):
@@ -351,24 +333,9 @@ class _Verification:
             if id not in covered:
                 self._found.add(None, "row_inserted", exchanges.name, id)
 
-    def _look_for_later_exchanges(self, uncovered: int) -> None:
-        """Report uncovered exchanges from after the chain began; earlier ones may be uncovered."""
-        if uncovered <= 0 or self._begun_at == math.inf:
-            return
-        began = first_id(self._begun_at)
-        covered = set()
-        for entry in self._entries(audit_chain.c.of == exchanges.name):
-            covered |= {id for id in json.loads(entry["covers"] or "{}") if id >= began}
-        later = sa.select(exchanges.c.request_id).where(exchanges.c.request_id >= began)
-        options = {"yield_per": _AT_ONCE}
-        for (id,) in self._connection.execute(later, execution_options=options):
-            if id not in covered and self._oldest_at <= self._begun_at:
-                self._found.earlier -= 1
-                self._found.add(None, "row_inserted", exchanges.name, id)
-
     def _compare_table(self, table: sa.Table) -> None:
         """Compare a table with the last entry that covers each row, and add the differences."""
-        latest, uncovered = self._latest[table.name], []
+        latest = self._latest[table.name]
         [key] = table.primary_key.columns
         place = [*table.columns].index(key)
         query = sa.select(table).execution_options(yield_per=_AT_ONCE)
@@ -376,11 +343,7 @@ class _Verification:
             for row in rows:
                 id = str(row[place])
                 if id not in latest:
-                    at = row._mapping.get(_TIMES.get(table.name, ""))
-                    if at is not None and at > self._begun_at:
-                        self._found.add(None, "row_inserted", table.name, id)
-                    else:
-                        uncovered.append(id)
+                    self._found.add(None, "row_inserted", table.name, id)
                     continue
                 digest, sequence = latest.pop(id)
                 self._found.count_row(table.name)
@@ -388,8 +351,3 @@ class _Verification:
                     self._found.add(sequence, "row_changed", table.name, id)
         for id, (_, sequence) in latest.items():
             self._found.add(sequence, "row_missing", table.name, id)
-        if len(uncovered) <= self._before_chain[table.name]:
-            self._found.earlier += len(uncovered)
-            return
-        for id in uncovered:
-            self._found.add(None, "row_inserted", table.name, id)

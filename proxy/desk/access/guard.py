@@ -70,6 +70,11 @@ class Guard:
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request of a known visitor, or to a public page, on to the inner application.
+
+        Others get a redirect to the login page, or an error in the API. The visitor is put into the
+        scope, and their queues into `SEEN_QUEUES`. A stranger's body is limited more.
+        """
         request = Request(scope)
         send = _with_fields(send)
         try:
@@ -297,6 +302,7 @@ def _with_fields(send: Send) -> Send:
     """Return a `send` that adds the default header fields which a response does not set itself."""
 
     async def sending(message: Message) -> None:
+        """Send a message; the start of a response gets the fields that it lacks."""
         if "headers" in message:  # the start of a response
             given = {name.lower() for name, _ in message["headers"]}
             added = [field for field in _FIELDS if field[0] not in given]
@@ -311,6 +317,7 @@ def _limit_body(receive: Receive, limit: int) -> Receive:
     size = 0
 
     async def counted() -> Message:
+        """Receive a message and count its bytes; raises HTTPException beyond the limit."""
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))

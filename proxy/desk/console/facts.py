@@ -98,10 +98,7 @@ class Facts:
     # --- quality --------------------------------------------------------------------------------
 
     def _quality(self, request: Request) -> Response:
-        """Return the page about the confidence: calibration, thresholds, monitors and opinions.
-
-        It reads a sample of the window, and the verdicts of the last `LABELS_FOR_DAYS` days.
-        """
+        """Return the page about the confidence: calibration, thresholds, monitors and opinions."""
         days, window = _days(request)
         whose = _read_filters(request, "model", "team")
         engine = self._desk.queue.engine

@@ -68,6 +68,7 @@ def with_error_pages(desk: Desk, handler: Handler) -> Handler:
     """
 
     def answer(request: Request) -> Response:
+        """Call the handler, and return a page for a ProxyError."""
         try:
             return handler(request)
         except ProxyError as error:

@@ -174,6 +174,7 @@ class MessagesFormat:
             return Editable([], calls)
 
         def changes(text: str) -> Changes:
+            """Return what a new text changes, by place: one block for all, and a cut ending."""
             new = {"type": "text", "text": text}
             changed: Changes = {("content",): [new]}
             if texts:

@@ -213,6 +213,7 @@ class ResponsesFormat:
         told = [part.get("text") or part.get("refusal") or "" for _, part in parts]
 
         def changes(text: str) -> Changes:
+            """Return what a new text changes, by place: one part for all, and a cut ending."""
             first, *others = (place for place, _ in parts)
             new = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
             changed: Changes = {first: new, **{place: REMOVED for place in others}}

@@ -44,7 +44,6 @@ BEGUN, FORGOTTEN = "begun", "forgotten"
 FOUND: Final = "found"  # an entry for rows from before the chain
 CUT: Final = "cut"  # an entry for the loss of entries that a running proxy wrote
 DECLARED: Final = "declared"  # an entry in which an operator explains cuts
-BOUND: Final = "bound"  # in the first entry: the next ones cover older rows
 _FOUND_AT_ONCE: Final = 500
 _WRITTEN: Final = "pinocchio_audit_head"  # in a connection's info, until the commit
 SETTLES_S: Final = 5.0
@@ -185,8 +184,7 @@ class Chain:
             if last is not None:
                 yield CUT, "", orjson.dumps({"after": lost})
         if last is None:
-            told = {BOUND: True} | ({"after": lost} if lost is not None else {})
-            yield BEGUN, "", orjson.dumps(told)
+            yield BEGUN, "", orjson.dumps({"after": lost} if lost is not None else {})
             yield from _there_before(connection, of, orjson.loads(covers))
         yield kind, of, covers
 

@@ -317,6 +317,8 @@ def _reply(status: int, body: Json) -> UpstreamReply:
 
 
 def _raw_reply(status: int, body: bytes) -> UpstreamReply:
+    """Return a reply with these bytes as its JSON body."""
+
     async def chunks() -> AsyncIterator[bytes]:
         yield body
 
