@@ -305,7 +305,7 @@ MOST_A_LOOK: Final = 1_000
 
 
 class DriftWatch:
-    """Watches the record that `records.Records` writes.
+    """Watches the record that `store.record.writer.Records` writes.
 
     `alarms` counts the alarms since the start.
     """

@@ -19,12 +19,12 @@ from policies import Facts, ToolCall
 MOST_CHARACTERS: Final = 16_384
 NOT_KEPT: Final = "arguments are not recorded"
 """The text in place of a call's arguments: no JSON, so that no policy takes them for harmless."""
-OLD_LACKS: Final = frozenset(
+NOT_IN_ROW: Final = frozenset(
     ("tools", "finish_reason", "n", "domain", "tags", "team", "key", "refusal", "length")
 )
-"""The facts that are missing in records from before facts were kept."""
+"""The facts that are missing where a record has no facts, since they were too long."""
 FINDINGS: Final = frozenset(("support", "basis", "act", "needs_facts", "familiar"))
-"""The facts that are missing in records from before findings were kept."""
+"""The facts that are missing where the calibrator told no basis of its confidence."""
 
 
 class RowFindings(Protocol):
@@ -145,7 +145,7 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
     if row["policy"] is None:
         return (), frozenset()
     if row["facts"] is None:
-        return (_facts({}, row),), OLD_LACKS | FINDINGS
+        return (_facts({}, row),), NOT_IN_ROW | FINDINGS
     facts = tuple(_facts(values, row) for values in json.loads(row["facts"]))
     lacks = FINDINGS if row["basis"] is None and row["confidence"] is not None else frozenset()
     calls = [call for each in facts for call in each.tools]

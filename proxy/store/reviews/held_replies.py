@@ -103,7 +103,7 @@ class HeldReply:
     With `kind` AUDIT it was delivered, and drawn with probability `share` to be labelled.
 
     A reply with a `request_digest` is bound to that request: `rule_digest` is that of the rule that
-    held it, `calls` are its tool calls as `approvals.digest_of_calls` writes them.
+    held it, `calls` are its tool calls as `proxy.holds.binding.digest_of_calls` gives them.
     """
 
     id: str
