@@ -13,10 +13,9 @@ from starlette.routing import Route
 
 from proxy.config.setup import Setup
 from proxy.desk.console import quality
-from proxy.desk.console.cards import calibrator_cards
 from proxy.desk.console.pages import render_page
-from proxy.desk.console.rules import policy_views, source_of
 from proxy.desk.console.shell import Handler, page, with_error_pages
+from proxy.desk.console.views import calibrator_cards, policy_views, source_of
 from proxy.desk.decisions.desk import Desk
 from proxy.desk.decisions.unseen import one_line
 from proxy.errors import NotFoundError

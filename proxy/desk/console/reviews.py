@@ -18,10 +18,9 @@ from starlette.routing import Route
 
 from proxy.desk.access.guard import checked_form, visitor_of
 from proxy.desk.access.sessions import Visitor
-from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, with_error_pages
-from proxy.desk.console.shown import MOST_TURNS, before_the_request, show_turns
+from proxy.desk.console.shown import MOST_TURNS, before_the_request, content_of, form_of, show_turns
 from proxy.desk.decisions.basis import in_words, mark_words, score_facts
 from proxy.desk.decisions.desk import STATES, Desk, Verdict, approvals_of
 from proxy.desk.decisions.editing import editable

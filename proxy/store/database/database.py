@@ -142,7 +142,7 @@ def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert
 
 
 def storable(value: Any) -> Any:
-    r"""Replace lone surrogates and NUL in a text, which databases refuse, by escapes like `\\x00`.
+    r"""Replace lone surrogates and NUL in a text, which databases refuse, by escapes like `\x00`.
 
     Other texts, and values of other types, are returned unchanged.
     """
