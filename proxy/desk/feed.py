@@ -122,7 +122,7 @@ class Feed:
         self._wake.set()
 
     async def aclose(self) -> None:
-        """End every stream, and wait for the last query to the store."""
+        """End every stream, and wait until the task that polls has ended."""
         self.end()
         if self._asking is not None:
             await self._asking
@@ -149,7 +149,10 @@ class Feed:
                 continue
 
     async def _send_away(self) -> None:
-        """End the streams of visitors who may not watch any longer."""
+        """End the streams of visitors who may not watch any longer.
+
+        Their waiting messages are lost.
+        """
         asked = dict(self._watchers)
         gone = await asyncio.to_thread(lambda: [each for each in asked if not asked[each]()])
         for watcher in gone:
@@ -158,9 +161,10 @@ class Feed:
                 watcher.put_nowait(END)
 
     def _news(self) -> list[bytes]:
-        """Return the messages about what happened since the last call; on a thread.
+        """Return the messages about what happened since the last call; call it on a thread.
 
-        Replies whose time is over are marked as expired first.
+        Replies whose time is over are marked as expired first. The traffic of the last minute is
+        included every `TRAFFIC_EVERY_S`. Raises StoreError.
         """
         self._queue.expire()
         news = []

@@ -96,9 +96,10 @@ class Gauges:
         self._stored: tuple[float, dict[str, list[Any]]] = (-KNOWN_FOR_S, {})
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics; reads the store, so call it on a thread.
+        """Yield all metrics of the proxy; reads the store, so call it on a thread.
 
-        Raises ProxyError where workers do not send their figures in time.
+        With several workers their counts are added up. Raises ProxyError where workers do not send
+        their figures in time.
         """
         if self._parts.peers is None:
             yield from self._parts.metrics.collect()
@@ -304,9 +305,9 @@ class Gauges:
 
 
 def _limit_queues(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the largest queues, with all others added up as one of each kind.
+    """Return the rows of the `MOST_QUEUES` largest queues, the others added up as `other`.
 
-    Agents choose names of queues, so their number is limited.
+    There is one `other` of each kind. Agents choose names of queues, so their number is limited.
     """
     rows = sorted(rows, key=lambda row: -row["count"])
     kept, others = rows[:MOST_QUEUES], dict[str, dict[str, Any]]()

@@ -133,9 +133,9 @@ def check_admin(config: AdminConfig) -> None:
 
 
 def _check_oidc(config: AdminConfig) -> None:
-    """Check what a login at an issuer needs on this side; the issuer itself is asked later.
+    """Refuse `admin.oidc` without a usable `admin.url` or without its libraries.
 
-    Raises StartupError.
+    The issuer itself is asked later. Raises StartupError.
     """
     if not is_loopback(config.host) and config.url is None:
         raise StartupError(
@@ -249,7 +249,10 @@ class DeskServer:
         self._serving = asyncio.create_task(self._server.serve([self._admin.listening]))
 
     async def stop(self) -> None:
-        """End the streams, stop the server, and wait until it has ended."""
+        """End the streams, stop the server, wait until it has ended, and close the store.
+
+        Does nothing if it was not started.
+        """
         if self._serving is None:
             return
         self._server.should_exit = True

@@ -194,9 +194,12 @@ class Courier:
         return min(wait_s, MOST_WAIT_S) * spread
 
     async def _send(self, webhook: WebhookConfig, delivery: Delivery) -> httpx.Response:
-        """Send a message and return the response, of which only the head is read.
+        """Send a message, signed if there is a secret.
 
-        Raises AddressRefusedError, and the errors of httpx.
+        Return the response, with only its head read.
+
+        The address is looked up first and must be public, unless private ones are allowed. Raises
+        AddressRefusedError, and the errors of httpx.
         """
         url = httpx.URL(webhook.url)
         port = url.port or (443 if url.scheme == "https" else 80)

@@ -401,8 +401,9 @@ class ChatAssembler(ChunkAssembler):
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         """Return events that finish the choices which had not finished before the first call.
 
-        A role is not repeated, because accumulators would append it. If the completion has fewer
-        choices than were begun, its first one is used for each of the others too.
+        `completion` has what they end with. A role is not repeated, because accumulators would
+        append it. If the completion has fewer choices than were begun, its first one is used for
+        each of the others too.
         """
         told = self._before_calls or {}
         given = {choice["index"]: choice for choice in completion["choices"]}
@@ -463,7 +464,7 @@ def _calls_tool(part: Any) -> bool:
 
 
 def _is_unread(part: Json) -> bool:
-    """Return whether a choice's part has content in a member that is not read."""
+    """Return whether a choice's part may hold a call in a member that is not read."""
     delta = part.get("delta")
     if delta and not isinstance(delta, dict):
         return True

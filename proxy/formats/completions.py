@@ -121,7 +121,10 @@ class CompletionsFormat(ChoicesFormat):
 
 
 def _events(completion: Json, payload: Json) -> list[bytes]:
-    """Return each choice whole with its finish, usage if it was requested, and [DONE]."""
+    """Return a chunk with each whole choice, the usage if it was requested, and [DONE].
+
+    Our member is in the last choice's chunk.
+    """
     head = {k: v for k, v in completion.items() if k not in ("choices", "usage", MEMBER)}
     chunks: list[Json] = [{**head, "choices": [c]} for c in completion["choices"]]
     if MEMBER in completion and chunks:

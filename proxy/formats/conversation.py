@@ -106,9 +106,9 @@ def tools_of(request: bytes | None) -> list[str]:
 
 
 def _turns(item: Any) -> Iterator[Turn]:
-    """Yield the messages in an item of a conversation.
+    """Yield the messages in an item of a conversation: one, or several with results of tools.
 
-    There is one, or several if the item has results of tools.
+    Each result is a message of `tool`, and what a coding agent adds one of `system`.
     """
     if isinstance(item, str):
         yield Turn("user", (Part("text", item),))
@@ -230,7 +230,7 @@ def _part(block: Any) -> Part | None:
 
 
 def _address(block: Json) -> str:
-    """Return an image's URL, or a data URL of its bytes."""
+    """Return an image's URL, a data URL of its bytes, or the id of its file."""
     source = block.get("source")
     if isinstance(source, dict):
         if source.get("type") == "base64":

@@ -88,7 +88,7 @@ class CertifiedPolicy:
             self._settle()
 
     def counts_for(self, calibrators: Container[str]) -> bool:
-        """Return whether there are grants for these calibrators, and all of them count."""
+        """Return whether there are grants for these calibrators, and none of them is withdrawn."""
         grants = self._certificate.grants if self._certificate else ()
         its = [each for each in grants if each.calibrator in calibrators]
         return bool(its) and not any(each.digest in self._withdrawn for each in its)
@@ -135,9 +135,9 @@ class CertifiedPolicy:
             yield self._without(grant, CALIBRATION_DRIFTED)
 
     def _settle(self) -> None:
-        """Update the policy and the monitors to the certificate and the withdrawals.
+        """Set `policy` and the monitors to what the certificate and the withdrawals allow.
 
-        Newly withdrawn grants are logged.
+        Grants that stay keep their monitors; newly withdrawn grants are logged.
         """
         whole = with_certificate(self.given, self._certificate)
         for grant in self._certificate.grants if self._certificate else ():
@@ -163,7 +163,11 @@ class CertifiedPolicy:
         return rule is None or reaches(self.policy, rule, facts)
 
     def _relied_on(self, recorded: RecordedExchange) -> Grant | None:
-        """Return the grant that let a recorded reply through, or None if it counts no longer."""
+        """Return the grant that let a recorded reply through, by deciding on it again.
+
+        None if no grant did, the reply was not delivered, is older than the certificate, or would
+        be decided on otherwise now.
+        """
         if recorded.policy_name != self.given.name or self._is_older(recorded):
             return None
         if (recorded.would_action or recorded.action) not in DELIVERED or len(recorded.facts) != 1:
@@ -220,7 +224,10 @@ class CertifiedPolicy:
         return REMEDY.format(path=self.given.certificate_path, scope=scope, **stated)
 
     def _say_if_other(self, calibrator: str | None) -> None:
-        """Log, once for each calibrator, that no grant is for the calibrator that scores."""
+        """Log, once for each calibrator, that no grant is for the calibrator that scores.
+
+        Nothing is logged for one that has a grant, or where there are no grants.
+        """
         self._named.add(calibrator)
         certified_for = sorted({grant.calibrator for grant in self._monitors})
         if certified_for and calibrator not in certified_for:

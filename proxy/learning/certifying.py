@@ -47,9 +47,9 @@ def _labels_of(
     scope: Scope,
     policy: Policy | None,
 ) -> list[LabelledScore]:
-    """Return the labels of one calibrator's confidences.
+    """Return the labels of one calibrator's confidences in a scope, one of each question.
 
-    Raises CalibratorError as `audited_labels`.
+    `firsts` has the first reply of each conversation. Raises CalibratorError as `audited_labels`.
     """
     its = [each for each in audited if each.calibrator == calibrator]
     found = [each for each in its if _is_in(scope, policy, each)]
@@ -102,7 +102,7 @@ def audited_knowing(
 
 
 def _is_given_now(name: str, counting: Recalibrations) -> bool:
-    """Return whether a confidence that knows more than its reply still gets this name.
+    """Return whether a confidence that knows more than its reply still gets the name `name`.
 
     `counting` are the recalibrations in force.
     """

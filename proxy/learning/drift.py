@@ -216,7 +216,7 @@ def _conversations(*replies: Sequence[ReplyScore | AuditVerdict]) -> list[str]:
 
 
 def monitor_states(engine: Any) -> list[MonitorState]:
-    """Return the state of every monitor; raises StoreError."""
+    """Return the state of every monitor, in the order of their keys; raises StoreError."""
     monitors, _ = read_monitors(engine)
     newest = newest_calibrators(engine)
     now = {"scores": set(map(base_of, newest)), "calibration": newest}

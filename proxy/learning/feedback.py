@@ -117,7 +117,10 @@ def _kept_in_time(
 
 
 def _is_young(id: str) -> bool:
-    """Return whether an id's request was made just now, see `exchange.new_request_id`."""
+    """Return whether an id's request was made in the last seconds; ids begin with the time.
+
+    False for what is no id of a request.
+    """
     try:
         at = int(id.removeprefix("req_")[:12], 16) / 1_000
     except ValueError:

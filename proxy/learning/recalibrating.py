@@ -184,7 +184,8 @@ def check_enough(
 ) -> None:
     """Refuse to learn from fewer than LEAST_LABELS labels; raises NotLearntError.
 
-    `one` and `several` are the words for what is counted.
+    `one` and `several` are the words for what is counted, with their verb. `labels` says how many
+    more could not be used.
     """
     if count >= LEAST_LABELS:
         return

@@ -105,9 +105,9 @@ class Traffic:
             await self._look()
 
     async def aclose(self) -> None:
-        """Stop the task, and write the withdrawals that are not written yet.
+        """Stop the task, write the withdrawals that are not written yet, and close the store.
 
-        A failure is logged.
+        A failure to write is logged.
         """
         if self._looking is not None:
             self._looking.cancel()
@@ -198,10 +198,7 @@ class Traffic:
         return followed
 
     def _note(self, found: Withdrawal) -> None:
-        """Apply a withdrawal to all policies, and keep it to be written.
-
-        It is in the log already.
-        """
+        """Apply a withdrawal to all policies, and keep it until it is written."""
         self._found.append(found)
         self._unwritten.append(found)
         for followed in self._followed.values():
@@ -270,7 +267,10 @@ class Traffic:
         return self._findings
 
     def _write(self) -> None:
-        """Write the withdrawals that are not written yet; runs on a worker thread."""
+        """Write the withdrawals that are not written yet; raises StoreError.
+
+        Runs on a worker thread.
+        """
         while self._unwritten:
             self._open_store().withdraw(self._unwritten[0])
             del self._unwritten[0]

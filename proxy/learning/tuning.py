@@ -62,7 +62,7 @@ class LeftOut:
     versions: Counter[str] = field(default_factory=Counter)
 
     def sentences(self) -> Iterator[str]:
-        """Yield a sentence for each reason, with what helps."""
+        """Yield a sentence for each reason for which verdicts were left out, with what helps."""
         if self.without_content:
             yield (
                 f"{plural(self.without_content, *VERDICTS)} on replies whose content is not "
@@ -120,7 +120,10 @@ class TuningData:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts about these labels that a checkpoint keeps; they hold no content."""
+        """Return the facts about these labels that a checkpoint keeps; they hold no content.
+
+        They are dates, counts and a digest of the labels. There must be a reply.
+        """
         replies, weights = self.labels.replies, self.labels.weights()
         digest = hashlib.sha256()
         for each, weight in zip(replies, weights, strict=True):

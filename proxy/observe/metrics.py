@@ -323,7 +323,7 @@ def expose_metrics(accept: str, *collectors: Collector) -> tuple[bytes, str]:
 
 @remembers(1_024)
 def _surface(path: str) -> str:
-    """Return the part of the API that a path belongs to, or `other`.
+    """Return the part of the API that a path belongs to, such as `chat`, or `other`.
 
     The names are those of proxy/config/settings/allowed_surfaces.py.
     """

@@ -109,7 +109,7 @@ class Histogram:
         return {values: (each.counts.copy(), each.sum, each.since) for values, each in found}
 
     def absorb(self, state: Mapping[tuple[str, ...], tuple[list[int], float, float]]) -> None:
-        """Add the observations of another histogram, which has the same buckets."""
+        """Add the observations in another histogram's `state`, which has the same buckets."""
         for values, (counts, total, since) in state.items():
             found = self._distributions.get(values) or self._new(values)
             found.counts = [*map(add, found.counts, counts)]

@@ -79,7 +79,10 @@ class Telemetry:
         CURRENT.set(trace_of(headers, self._sample))
 
     def wrap(self, name: str, section: UpstreamConfig, upstream: Upstream) -> Upstream:
-        """Return an upstream that records its calls as spans, or `upstream` if none are sent."""
+        """Return an upstream that records its calls as spans; the same one if no spans are sent.
+
+        `name` and `section` describe it in the configuration.
+        """
         if self._otel is None:
             return upstream
         return TracedUpstream(upstream, place_of(name, section), self._end)
@@ -90,10 +93,10 @@ class Telemetry:
             self._otel.add(span)
 
     def note(self, exchange: Exchange, passed_s: float) -> None:
-        """Count an exchange that ends, and queue its evaluation.
+        """Count an exchange that ends, and queue its evaluation for the collector and receivers.
 
-        `passed_s` is passed on to the counts. A score needs a confidence, and a trace of the
-        client's or a span of ours to belong to.
+        `passed_s` is passed on to the counts. A receiver gets it only with a confidence, and a
+        trace of the client's or a span of ours to belong to.
         """
         self._counts.note(exchange, passed_s)
         trace = CURRENT.get()

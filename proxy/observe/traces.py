@@ -45,7 +45,7 @@ class Trace:
         return self.parent_id is not None
 
     def child(self, request: UpstreamRequest, place: SpanUpstream) -> CallSpan:
-        """Add the span of a call that begins now, and return it."""
+        """Begin the span of a call to an upstream now, add it to `calls` and return it."""
         span = CallSpan(self, os.urandom(8), place, request.path, request.model)
         self.calls.append(span)
         return span

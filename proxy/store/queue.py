@@ -189,7 +189,10 @@ class ReviewQueue:
         return int(self._rows(query)[0][0])
 
     def ids_like(self, text: str) -> list[str]:
-        """Return ids that begin with a text, or have it after a dash or underscore; two at most."""
+        """Return up to two ids that begin with a text, or have it after a dash or underscore.
+
+        Two mean that the text is ambiguous.
+        """
         column = held_replies.c.id
         inside = [column.contains(f"{mark}{text}", autoescape=True) for mark in "-_"]
         query = sa.select(column).where(sa.or_(column.startswith(text, autoescape=True), *inside))
@@ -254,10 +257,11 @@ class ReviewQueue:
     # --- counts ---------------------------------------------------------------------------------
 
     def open_counts(self) -> list[dict[str, Any]]:
-        """Return the open replies by queue and kind: `count`, `oldest_at` and mean `confidence`.
+        """Return a row for each queue and kind with open replies: their counts and times.
 
-        `time_used` is the largest share, 0 to 1, of its time that one of them has waited.
-        `escalated` is how many came from another queue, in which nobody decided.
+        It has `queue`, `kind`, `count`, `oldest_at`, mean `confidence`, `time_used`, the largest
+        share, 0 to 1, of its time that one has waited, and `escalated`, how many came from another
+        queue, in which nobody decided.
         """
         table, now = held_replies.c, time.time()
         time_given = sa.func.nullif(table.expires_at - table.created_at, 0)
@@ -277,7 +281,8 @@ class ReviewQueue:
     def decided_counts(self, since: float) -> list[dict[str, Any]]:
         """Return how many replies were decided since a time, by day, reviewer and state.
 
-        Days count from the epoch. Each row has the mean `confidence` too.
+        Each row has `day` (number since the epoch), `decided_by`, `state`, `count` and mean
+        `confidence`.
         """
         table = held_replies.c
         day = sa.cast(sa.func.floor(table.decided_at / DAY_S), sa.Integer)
@@ -368,7 +373,7 @@ class ReviewQueue:
             return revoke(connection, id, by)
 
     def audit_of(self, request_id: str) -> HeldReply | None:
-        """Return the audit of an exchange that waits for a verdict, or None."""
+        """Return the audited reply of an exchange that still waits for a verdict, or None."""
         is_its = held_replies.c.request_id == request_id, held_replies.c.kind == AUDIT
         query = sa.select(held_replies).where(*is_its, held_replies.c.state == HELD)
         rows = self._rows(query.limit(1))

@@ -71,7 +71,7 @@ class Retention:
         self._in_slices(escalate_some)
 
     def forget(self) -> None:
-        """Delete exchanges, polls, content, events and outbox entries past their retention.
+        """Delete exchanges, polls, content, events and deliveries past their retention, in slices.
 
         Raises StoreError.
         """
@@ -142,9 +142,9 @@ def _forget_polls(connection: sa.Connection, oldest_at: float) -> int:
 
 
 def _empty_lists(connection: sa.Connection, oldest_at: float) -> int:
-    """Clear the lists of covered rows in chain entries whose exchanges have been deleted.
+    """Clear the lists of covered rows in up to `ENTRIES_AT_ONCE` old chain entries, and commit.
 
-    The entries themselves stay in the chain. Returns how many were changed.
+    Their exchanges have been deleted; the entries themselves stay. Returns how many were changed.
     """
     is_old = audit_chain.c.of == exchanges.name, audit_chain.c.kind == "recorded"
     some = sa.select(audit_chain.c.sequence).where(*is_old, audit_chain.c.at < oldest_at)
@@ -159,9 +159,9 @@ def _empty_lists(connection: sa.Connection, oldest_at: float) -> int:
 
 
 def _forget_content(connection: sa.Connection, decided_before: float) -> int:
-    """Delete the content of decided replies that no client may fetch any more; keep their facts.
+    """Delete the content of up to `CONTENTS_AT_ONCE` decided replies, and keep their facts.
 
-    Returns how many replies were emptied.
+    No client may fetch them any more. It is noted in the audit chain. Returns how many.
     """
     held = held_replies.c
     is_over = held.state != HELD, held.decided_at < decided_before, held.expires_at < time.time()

@@ -52,7 +52,7 @@ def _has_key(router: Router, request: Request, name: str) -> bool:
 
 
 async def _keyless(request: Request, name: str, relay: Relay) -> Reply | None:
-    """Ask an upstream that may need no key, such as a local one, for its list.
+    """Ask an upstream for its list without a key, which a local one does not need.
 
     Returns None if it refuses, fails or takes longer than KEYLESS_S.
     """

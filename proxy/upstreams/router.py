@@ -146,10 +146,9 @@ class Router:
         return Way(name, self.upstream(name), self.fallback_of(model))
 
     def upstream(self, name: str) -> Upstream:
-        """Return an upstream by name.
+        """Return an open upstream by name; raises UnknownModelError if it is not configured.
 
-        Raises UnknownModelError for the name of an upstream that was in an earlier configuration
-        only.
+        That happens for a name from an earlier configuration.
         """
         try:
             return self._upstreams[name]
@@ -256,7 +255,10 @@ class SpokenUpstream:
         self._opened: dict[str, Upstream] = {}
 
     def send(self, request: UpstreamRequest) -> Coroutine[Any, Any, UpstreamReply]:
-        """Send a request the way its path requires; raises what that upstream raises."""
+        """Send a request to the upstream that its path requires, which is opened if need be.
+
+        Raises what that upstream raises.
+        """
         path = request.path
         if path not in self._others or request.method != "POST":
             return self._direct.send(request)

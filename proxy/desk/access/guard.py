@@ -141,7 +141,7 @@ def known_visitor(request: Request) -> Visitor | None:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Return the visitor that the guard admitted.
+    """Return the visitor that the guard admitted for this request.
 
     Raises InvalidKeyError for a stranger, who may see only the login page and the pages of links.
     """
@@ -233,7 +233,8 @@ async def form_of(request: Request) -> dict[str, str]:
 def check_site(request: Request, visitor: Visitor | None) -> None:
     """Refuse a request that another site's page makes a browser send; raises NotAllowedError.
 
-    A client that sends neither header is no current browser, and must send the session's token.
+    It is known by `Sec-Fetch-Site` and `Origin`. A client that sends neither is no current browser;
+    a known visitor's must then send the session's token.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site not in (None, "same-origin", "none"):
@@ -245,7 +246,7 @@ def check_site(request: Request, visitor: Visitor | None) -> None:
 
 
 def _check_token(given: str, visitor: Visitor) -> None:
-    """Refuse a request without the session's token; raises NotAllowedError."""
+    """Refuse a token that is not the one of the visitor's session; raises NotAllowedError."""
     if not hmac.compare_digest(given.encode(), (visitor.csrf or "").encode()):
         raise NotAllowedError(
             f"this needs the session's token ({CSRF_HEADER}, or the field {CSRF_FIELD!r})",

@@ -284,10 +284,10 @@ class Issuer:
     async def _request_json(
         self, method: str, url: str, **options: Any
     ) -> tuple[int, dict[str, Any]]:
-        """Send a request, and return the answer's status and JSON object.
+        """Send a request, and return (the answer's status, its JSON object).
 
         The object is empty where the answer is not one. Raises IssuerError where the issuer cannot
-        be reached.
+        be reached, is too slow or sends more than `MOST_BYTES`.
         """
         body = b""
         try:
@@ -318,10 +318,7 @@ async def checked_issuer(config: OidcConfig) -> int:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim by its name, or None.
-
-    Dots separate the names of a claim inside others.
-    """
+    """Return a claim by its name, or None; dots lead to a claim inside others, as `roles.desk`."""
     if name in claims:
         return claims[name]
     found: Any = claims

@@ -130,16 +130,19 @@ class Door:
         return Visitor(name, key.role, digest, queues=queues, is_named=is_named)
 
     def remember_keys(self) -> None:
-        """Read the keys of reviewers and admins, which then count also while the store is away."""
+        """Read the keys of reviewers and admins into memory, for when the store is away.
+
+        Errors of the store are ignored.
+        """
         with contextlib.suppress(StoreError):
             known = {key.digest: key for key in self._keys.all() if key.role != "caller"}
             self._remembered = known
 
     def _key(self, digest: str) -> ClientKey | None:
-        """Return the key with this digest, or None.
+        """Return the key with this digest, or None; remember or forget it by what the store says.
 
-        While the store cannot be read, or does not answer, remembered keys are used. Raises
-        StoreError for a key that is not remembered then.
+        While the store cannot be read, or does not answer, a remembered key is returned, and the
+        first time logged. Raises StoreError for a key that is not remembered then.
         """
         try:
             if digest in self._remembered:
@@ -193,7 +196,10 @@ class Door:
         return secret
 
     def session(self, secret: str) -> Visitor | None:
-        """Return the visitor of a session, or None where the session or its key has ended."""
+        """Return the visitor of a session, or None if there is none with this secret or it is over.
+
+        A session also ends with the key that opened it. Raises StoreError.
+        """
         id = digest_of(secret.encode())
         session = self._sessions.get(id)
         if session is None:

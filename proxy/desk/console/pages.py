@@ -105,7 +105,10 @@ def _files() -> dict[str, tuple[bytes, str]]:
 
 @lru_cache(maxsize=1)
 def _templates() -> Environment:
-    """Return the environment of the templates, with its filters."""
+    """Return the environment of the templates, made once.
+
+    It escapes every value, shows invisible characters, and has the filters of the pages.
+    """
     templates = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,

@@ -104,7 +104,7 @@ class Claims:
             return {c.id: by for by, c in claims if c.until > now and by != name}
 
     def end(self, id: str) -> None:
-        """Forget who had a reply open, because it is decided."""
+        """Forget all claims on a reply, because it is decided."""
         with self._lock:
             for by in [by for by, claim in self._by_name.items() if claim.id == id]:
                 del self._by_name[by]
@@ -281,7 +281,10 @@ class Reviews:
         return RedirectResponse(f"{place}&done={done}", 303)
 
     async def _claim(self, request: Request) -> Response:
-        """Extend the claim of an open page, and answer with who else has the reply open."""
+        """Extend the visitor's claim on a reply, and answer in JSON with who else has it open.
+
+        `claimed_by` is a name or null.
+        """
         try:
             await checked_form(request)
             id, name = request.path_params["id"], visitor_of(request).name
@@ -313,7 +316,10 @@ class Reviews:
         return verdict.verdict if after["state"] != OPEN else "first"
 
     def _read(self, id: str, fields: Mapping[str, str]) -> Verdict:
-        """Return the decision in a form; raises ProxyError."""
+        """Return the decision that a form states; raises ProxyError where it is invalid.
+
+        An open reply must have been shown for `PAUSE_S`, see `check_look`.
+        """
         kind, correct = fields.get("verdict"), fields.get("correct", "")
         if kind not in VERDICTS or correct not in LABELS:
             raise BadRequestError("a verdict is approve, edit or reject, and correct true or false")

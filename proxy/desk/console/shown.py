@@ -54,7 +54,7 @@ class Field:
 
     @property
     def kind_shown(self) -> str:
-        """The kind of value that a form asks for; empty for a text."""
+        """The kind of value that a form asks for, such as "number"; empty for a text."""
         if self.kind == "text":
             return ""
         if self.value in ("true", "false"):
@@ -138,7 +138,7 @@ def show_turns(
 
 
 def _add_marks(part: ShownPart, call: WaitingCall) -> ShownPart:
-    """Add the marks of a call to its part."""
+    """Return the part with the call's marks on its fields, its rule's pattern and a warning."""
     fields = tuple(replace(each, mark=call.marks.get(each.name, "")) for each in part.fields)
     risk = f"{AMBIGUOUS}: it is shown as its text" if call.is_ambiguous else call.risk
     return replace(part, fields=fields, risk=risk, warning=call.warning)

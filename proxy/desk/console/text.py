@@ -42,7 +42,7 @@ def is_picture(url: str) -> bool:
 def render_markdown(text: str) -> Markup:
     """Convert markdown to HTML without scripts, styles, forms or anything that is fetched.
 
-    Texts longer than `MOST_FORMATTED` are shown as they are.
+    Longer texts than `MOST_FORMATTED` become plain text with their lines.
     """
     shown = visible(text)
     if len(shown) > MOST_FORMATTED:
@@ -77,7 +77,10 @@ def raw(text: str) -> Markup:
 
 
 def laid_out(arguments: str) -> str:
-    """Format JSON over several lines; any other text, or one too long or deep, stays as it is."""
+    """Format JSON over several lines, and return other texts unchanged.
+
+    So are JSON that is longer than `MOST_JSON` and JSON that is nested too deeply.
+    """
     if len(arguments) > MOST_JSON:
         return arguments
     try:
@@ -114,7 +117,7 @@ def _reader() -> MarkdownIt:
 
 
 def _image(renderer: RendererHTML, tokens: Any, index: int, options: Any, env: Any) -> str:
-    """Render an image, or a link to it if it is not in the page itself.
+    """Return the HTML of an image that is in the page itself, or of a link to any other.
 
     Loading it would tell its owner that somebody reads.
     """

@@ -298,7 +298,7 @@ class Desk:
         return then == (verdict.state, reviewer, revised, storable(verdict.note)) and is_label_same
 
     def _decided_error(self, held: HeldReply) -> DecidedError:
-        """Return the error for a reply that was decided or has expired."""
+        """Return the error for a reply that was decided or has expired; it holds the review."""
         review = self._facts(held)
         if held.state == EXPIRED:
             message = f"nobody decided on {held.id} in time: it is {state_name(held.current_state)}"
@@ -363,7 +363,7 @@ class Desk:
     # --- a review -------------------------------------------------------------------------------
 
     def _facts(self, held: HeldReply) -> dict[str, Any]:
-        """Return all facts of a reply but `why`."""
+        """Return all facts of a reply by name, as JSON values, except `why`."""
         found, path = editable(held.as_proposed), held.path
         labels, history = self.queue.said_of(held)
         return {
@@ -436,7 +436,10 @@ class Desk:
 
 
 def listed_facts(held: QueueEntry | HeldReply) -> dict[str, Any]:
-    """Return the stored facts of an entry in the queue; times are seconds since the epoch."""
+    """Return the stored facts of an entry in the queue by name, with approvals and score.
+
+    Times are seconds since the epoch. `on_expiry` is None for an audited reply.
+    """
     names = ("id", "kind", "queue", "team", "model", "policy", "confidence", "calibrator")
     later = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
     facts = {name: getattr(held, name) for name in names + later}
@@ -476,7 +479,7 @@ def _cursor(place: Place) -> str:
 
 
 def _place(cursor: str) -> Place:
-    """Decode a cursor; raises BadRequestError for one that no page ended with."""
+    """Decode a cursor to (confidence, time, id); raises BadRequestError for an invalid one."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         confidence, created_at, id = json.loads(base64.urlsafe_b64decode(padded))

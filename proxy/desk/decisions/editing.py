@@ -25,7 +25,10 @@ from proxy.store.reviews.held_replies import HeldReply
 
 
 def editable(held: HeldReply) -> Editable | None:
-    """Return the editable parts of a reply, or None where it is no answer of a known format."""
+    """Return the editable parts of a reply: the text of each choice, and its calls.
+
+    None where it is no answer of a known format.
+    """
     completion, format = json_object(held.reply), format_of(held.path)
     if completion is None or format is None:
         return None

@@ -19,7 +19,7 @@ class ThresholdSide(NamedTuple):
     whose: str = "the rule's"
 
     def figure(self, confidence: float) -> str:
-        """Return a confidence with two digits, or as many as show on which side it is."""
+        """Return a confidence as text with two digits, or as many as show on which side it is."""
         for digits in (2, 3, 4):
             text = f"{confidence:.{digits}f}"
             if self.threshold is None or (float(text) < self.threshold) is (self.side == "low"):

@@ -30,9 +30,9 @@ class SchemaChecks:
         self._refusals.append(refusal)
 
     def run(self) -> None:
-        """Check all values.
+        """Check all values in a process of its own, which may take `LIMIT_S` seconds.
 
-        Raises the refusal of the first that does not fit or cannot be checked.
+        Raises what the refusal makes of the first value that does not fit or cannot be checked.
         """
         found = _mistakes(self._pairs) if self._pairs else []
         for mistake, refusal in zip(found, self._refusals, strict=False):

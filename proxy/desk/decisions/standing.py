@@ -70,10 +70,9 @@ def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Sta
 
 
 def approval_json(standing: StandingApproval) -> dict[str, Any]:
-    """Return a standing approval as JSON values.
+    """Return a standing approval as JSON values, with the names of its call's arguments alone.
 
-    Of the arguments only the names are shown: those that must be the same, and those that may be
-    any.
+    `same` are those that must be equal, None if the whole text must; `any` may have any value.
     """
     names = ("id", "review_id", "queue", "tool", "created_at", "created_by", "expires_at")
     more = ("most_uses", "uses", "used_at", "revoked_at", "revoked_by", "state")
@@ -86,7 +85,7 @@ def approval_json(standing: StandingApproval) -> dict[str, Any]:
 
 
 def end(queue: ReviewQueue, id: str, by: str) -> dict[str, Any]:
-    """Revoke a standing approval and return it as JSON values.
+    """Revoke a standing approval and return it as JSON values; a second call changes nothing.
 
     Raises NotFoundError where this reviewer sees none with this id.
     """

@@ -78,7 +78,10 @@ class WaitingCall:
 
     @property
     def pieces(self) -> list[tuple[str, str]]:
-        """Each argument as code, `amount=84.2`, with its mark or an empty text."""
+        """Each argument as (code, mark): `amount=84.2` and a mark or an empty text.
+
+        For arguments that are no plain object, the whole text.
+        """
         if (values := self.values) is None:
             return [(self.arguments, AMBIGUOUS if self.is_ambiguous else "")]
         return [
@@ -104,7 +107,7 @@ class WaitingCall:
         return "; ".join([*told, *([mark] if (mark := self.marks.get("", "")) else [])])
 
     def facts(self) -> dict[str, Any]:
-        """Return the call as JSON values."""
+        """Return the call as JSON values by name: arguments, marks, risk, level and reasons."""
         values = self.values
         return {
             "name": self.name,
@@ -126,10 +129,9 @@ def calls_in(reply: bytes, path: str | None) -> list[WaitingCall]:
 
 
 def with_arguments(choices: Sequence[Facts], held: HeldReply) -> tuple[Facts, ...]:
-    """Return the facts of each choice with the arguments of its calls.
+    """Return the facts of each choice with the arguments of its calls, taken from the held reply.
 
-    No record keeps the arguments, so they come from the reply that was held. Facts with other calls
-    than the reply stay as they are.
+    No record keeps the arguments. Facts with other calls than the reply stay unchanged.
     """
     calls = calls_in(held.reply, held.path)
     names = [call.name for call in calls]

@@ -32,7 +32,7 @@ class Token:
 
 
 def tokens_of(choice: Choice) -> Iterator[Token]:
-    """Yield the tokens of a choice's text that have a log-probability, in their order."""
+    """Yield the tokens of a choice's text, in order, that have a readable log-probability."""
     given = choice.logprobs or {}
     if isinstance(listed := given.get("content"), list):
         for each in listed:

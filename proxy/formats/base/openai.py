@@ -196,7 +196,10 @@ def is_failed(completion: Json) -> bool:
 
 
 def _says_nothing(choice: Any) -> bool:
-    """Return whether a choice has no part of an answer, though perhaps the error that ended it."""
+    """Return whether a choice has no text and no call, though perhaps an error or a reason.
+
+    False for what is no object.
+    """
     if not isinstance(choice, dict):
         return False
     for key, value in choice.items():
@@ -252,7 +255,7 @@ def unreadable(data: str) -> EventMeaning:
 
 
 def error_alone(told: Json) -> Json:
-    """Return an error's object without members that may be a part of an answer.
+    """Return a copy of an error's object without members that may be a part of an answer.
 
     It equals `told` if none could be one; members that are null or empty cannot.
     """
@@ -312,9 +315,9 @@ def add_member(event: Event, member: Mapping[str, Any]) -> bytes:
 
 
 def _end_of_object(raw: bytes) -> int:
-    """Return the index of the last brace in the last line of an event's data that has one.
+    """Return the index of the brace that closes the object in an event's bytes.
 
-    Raises ValueError if there is none.
+    It is the last one in the last line of data that has one. Raises ValueError if there is none.
     """
     end = len(raw)
     if is_one_line(raw) and raw.endswith(b"}\n\n"):

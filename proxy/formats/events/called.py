@@ -126,7 +126,7 @@ def _parameters(use: Any) -> str:
 
 
 def offered_tools(payload: Mapping[str, Any]) -> OfferedTools:
-    """Return the names of the tools that a request offers in any format."""
+    """Return the names of the tools in a request's `tools` and `functions`, in any format."""
     names: list[str] = []
     for tool in (*_items(payload.get("tools")), *_items(payload.get("functions"))):
         names += _offered_by(tool)
@@ -167,7 +167,7 @@ def has_call(message: Mapping[str, Any]) -> bool:
 
 
 def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the parts of a message that call something, call by call."""
+    """Yield, call by call, the values in a message that call something, whatever they are."""
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
             continue
@@ -178,7 +178,7 @@ def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:
-    """Return whether a message has only texts in known members."""
+    """Return whether a message has nothing but texts in known members, and empty members."""
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
             continue
@@ -206,7 +206,10 @@ def _normalize_key(key: str) -> str:
 
 
 def seems_call(value: Any) -> bool:
-    """Return whether a JSON value contains what looks like a part of a call, at any depth."""
+    """Return whether a JSON value contains what looks like a part of a call, at any depth.
+
+    Such as a `type` of calls, a member like `tool_calls`, or a `name` beside `arguments`.
+    """
     if not isinstance(value, dict | list):
         return False
     waiting: list[Any] = [value]

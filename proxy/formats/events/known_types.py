@@ -51,7 +51,10 @@ ITEMS: Final = _table(  # of OpenAI's responses
 
 
 def _events(names: str) -> str:
-    """Return the full types of events from names like `family.ending|ending`."""
+    """Return full types, separated by blanks, for names such as `refusal.delta|done`.
+
+    That is `response.refusal.delta response.refusal.done`.
+    """
     parted = (each.partition(".") for each in names.split())
     return " ".join(
         f"response.{family}.{ending}"

@@ -94,7 +94,7 @@ def join_texts(value: Any) -> Any:
 
 
 def names_in(value: Any) -> Iterator[CallName]:
-    """Yield the names in growing calls that came in more than one delta."""
+    """Yield the names of calls that came in more than one delta, at any depth of a value."""
     waiting = [value]
     while waiting:
         value = waiting.pop()

@@ -266,7 +266,10 @@ def _chat_messages(messages: Any) -> list[Any]:
 
 
 def _own_words(payload: Json) -> Any:
-    """Return the messages without what a coding agent adds to the user's own words."""
+    """Return the messages without what a coding agent adds to the user's own words.
+
+    What is no list is returned unchanged.
+    """
     messages, instructions = payload.get("messages"), payload.get("system")
     if not isinstance(messages, list):
         return messages
@@ -275,7 +278,10 @@ def _own_words(payload: Json) -> Any:
 
 
 def _conversation(payload: Json) -> list[Any]:
-    """Return instructions and the last turns, on which an answer that calls a tool may depend."""
+    """Return the instructions and the last turns as chat messages, for an answer that calls a tool.
+
+    They have `CONVERSATION_LOOKED_AT` characters or a little more.
+    """
     turns = _latest(_own_words(payload), CONVERSATION_LOOKED_AT)
     instructions = _text_of(own_instructions(payload.get("system")))
     return [{"role": "system", "content": instructions}, *turns] if instructions else turns
@@ -339,7 +345,10 @@ def _kind(block: Any) -> Any:
 
 
 def _parts(content: Any) -> Any:
-    """Return content in the form of chat messages; files become parts that cannot be scored."""
+    """Return a list of blocks as parts of a chat message; anything else unchanged.
+
+    Files become parts that cannot be scored; thoughts and calls are left out.
+    """
     if not isinstance(content, list):
         return content
     parts = []

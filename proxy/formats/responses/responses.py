@@ -175,9 +175,9 @@ class ResponsesFormat:
         return {"model": model, "instructions": instructions, "input": text, "store": False}
 
     def choices(self, completion: Json) -> list[Choice]:
-        """Return the one choice of a response, or none for what is no response.
+        """Return the one choice of a response, as a chat message; none for what is no response.
 
-        Raises NoAnswerError for a response without an answer.
+        Raises NoAnswerError for a response that is not finished or has failed.
         """
         items = completion.get("output")
         if completion.get("object", "response") != "response" or not isinstance(items, list):
@@ -253,10 +253,7 @@ class ResponsesFormat:
         return restated | ({"output_text": text} if "output_text" in completion else {})
 
     def add_notice(self, completion: Json, notice: str) -> Json | None:
-        """Return the response with a notice after the last message's last text.
-
-        Returns None if there is no text.
-        """
+        """Return the response with a notice after its last text, or None if there is no text."""
         items, added = list(completion["output"]), NOTICE_GAP + notice
         for at in reversed(range(len(items))):
             if changed := with_text(items[at], added):

@@ -36,9 +36,9 @@ def add_member(event: Event, member: Mapping[str, Any]) -> bytes:
 
 
 def error_event(error: ProxyError) -> bytes:
-    """Return the event of an error.
+    """Return an error as the bytes of an event named `error`.
 
-    It has the members of the documented event, and the one that makes clients raise.
+    It has the members of the documented event, and `error`, which makes clients raise.
     """
     body = error.envelope()["error"]
     told = {key: body[key] for key in ("code", "message", "param")}

@@ -25,7 +25,10 @@ _MADE_UPSTREAM = ("mcp_call", "web_search_call", "file_search_call", "code_inter
 
 
 def calls_made(completion: Mapping[str, Any]) -> frozenset[str]:
-    """Return the ids of calls that upstream has made itself; for other formats none."""
+    """Return the ids of the calls in a response that upstream has made itself, as web searches.
+
+    Completions of other formats have none.
+    """
     items = completion.get("output")
     made = [i for i in items if item_type(i) in _MADE_UPSTREAM] if isinstance(items, list) else []
     return frozenset(str(item.get("call_id") or item.get("id")) for item in made)
@@ -75,7 +78,10 @@ def item_type(value: Any) -> Any:
 
 
 def as_items(given: Any) -> list[Any]:
-    """Return a request's `input` as items, also its short form, a text; raises ValueError."""
+    """Return a request's `input` as a list of items; a text becomes a message of the user.
+
+    Raises ValueError for any other value.
+    """
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     if not isinstance(given, list):
@@ -223,7 +229,7 @@ def latest(items: Sequence[Any], characters: int = AFTER_CHARACTERS) -> list[Any
 
 
 def _length(item: Any) -> int:
-    """Return the least number of characters that an item has in a question's history."""
+    """Return the characters of an item's texts, the least that it has in a question's history."""
     if not isinstance(item, dict):
         return 0
     told = [item.get(key) for key in ("content", "output", "arguments", "input")]
@@ -246,7 +252,10 @@ def _light(item: Any) -> Any:
 
 
 def _light_part(part: Any) -> Any:
-    """Return a text without its details, an image's URL, or only the type of any other part."""
+    """Return a part without what a question does not need; unchanged if it is no part.
+
+    A text keeps its text, an image its URL if it has a short one, and any other part its type.
+    """
     if not isinstance(part, dict) or "type" not in part:
         return part
     told = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)

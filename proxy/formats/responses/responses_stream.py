@@ -245,7 +245,10 @@ class ResponsesAssembler(Assembler):
         return [self._done[index] for index in indices]
 
     def _items_of_texts(self) -> list[Any]:
-        """Return the messages of texts whose items were never announced."""
+        """Return messages for the texts in the deltas whose items were never announced.
+
+        They are in the order of their output index.
+        """
         grown: dict[int, Any] = {}
         events = [json_object(data) or {} for data in self._deltas]
         for value in events:
@@ -395,7 +398,7 @@ def _grow(items: dict[int, Any], delta: Json) -> None:
 
 
 def _append(grown: Json, key: str, text: str) -> None:
-    """Add a text to a member, which stays in pieces until it is needed."""
+    """Add a text to a member of an object, in place; it stays in pieces until it is needed."""
     pieces = grown.get(key)
     if not isinstance(pieces, Pieces):
         pieces = grown[key] = Pieces([str(pieces or "")])

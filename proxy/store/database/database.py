@@ -168,7 +168,7 @@ _PASSING_STATES = ("08", "25006", "53", "57")  # no connection, read-only, no re
 def may_pass(error: Exception) -> bool:
     """Return whether an error is temporary, so that the same write may succeed later.
 
-    That is so where a database is unreachable, locked, read-only or full.
+    That is so where a database is unreachable, locked, read-only or full; False for others.
     """
     found = getattr(error, "orig", None) or error.__cause__ or error
     if isinstance(found, sqlite3.Error):

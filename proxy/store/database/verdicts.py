@@ -83,7 +83,7 @@ class VerdictStore:
                 note_change(connection, "withdrawn", _withdrawn, is_it)
 
     def verdict_of(self, request_id: str, reviewer: str) -> bool | None:
-        """Return whether a reviewer labelled a reply as correct, or None for no label."""
+        """Return whether a reviewer labelled a reply as correct; None if they gave no label."""
         query = sa.select(verdicts.c.is_correct).where(
             verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
         )
@@ -110,9 +110,9 @@ class VerdictStore:
 def keep_label(
     connection: sa.Connection, request_id: str, is_correct: bool, reviewer: str, note: str | None
 ) -> None:
-    """Store a label of a reply, in place of an earlier one by this reviewer.
+    """Store a label of a reply in the caller's transaction, in place of an earlier one.
 
-    The label is noted in the chain.
+    A reviewer has one label of each reply. It is noted in the audit chain.
     """
     values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
     whose = {"request_id": request_id, "reviewer": reviewer}

@@ -48,7 +48,7 @@ def facts_json(
     confidence: float | None,
     found: RowFindings | None = None,
 ) -> str | None:
-    """Return the facts as JSON, or None if that is too long, such as with thousands of tool calls.
+    """Return the facts as JSON for the record, or None if it is longer than `MOST_CHARACTERS`.
 
     The model and the confidence are left out where they equal the row's own, and so are findings
     equal to those of the row, `found`. Findings are left out altogether where `found` is None.
@@ -114,9 +114,9 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
 
 
 def _written_marks(call: ToolCall) -> list[list[str]] | None:
-    """Return a call's marks as [mark, argument], or [mark] where it is about the whole call.
+    """Return up to 20 marks of a call, each as [mark, argument] or [mark] for the whole call.
 
-    Values of arguments are not kept. At most 20 marks are returned, or None for a call without.
+    Values of arguments are not kept. None for a call that was not examined.
     """
     if call.marks is None:
         return None

@@ -113,7 +113,7 @@ class OwnRecord:
         self._engine = engine
 
     def find(self, request_id: str, key_hash: str, within_s: float) -> RecordedExchange | None:
-        """Return the exchange with this id and key, or None if there is none within `within_s`.
+        """Return the exchange with this id, if the key of this hash made it, or None.
 
         It looks again for `within_s` seconds, because the record is written after the reply. Call
         it from a thread. Raises StoreError.
@@ -129,7 +129,7 @@ class OwnRecord:
 
 
 def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
-    """Return the condition for the exchange with this request id or review id.
+    """Return the condition for the exchange with this request id (`req_..`) or review id.
 
     Held replies store the id of their exchange, which is found fast by it. The review id is
     compared where the held reply is gone.

@@ -93,7 +93,7 @@ _NAMES = tuple(f'"{name}"' for name in COLUMNS)
 
 @lru_cache(maxsize=1_024)
 def _insert(columns: tuple[int, ...], rows: int) -> str:
-    """Return the SQLite statement that inserts `rows` rows of these columns."""
+    """Return the SQLite statement that inserts `rows` rows; `columns` are positions in COLUMNS."""
     one = f"({', '.join('?' * len(columns))})"
     names = ", ".join(_NAMES[column] for column in columns)
     return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([one] * rows)}"

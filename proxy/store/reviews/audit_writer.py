@@ -54,9 +54,9 @@ class AuditWriter:
         return self._shed.count
 
     def add(self, drawn: HeldReply, max_open: int) -> None:
-        """Append a reply to the queue; drop and count it if the queue is full.
+        """Append a drawn reply to the queue; drop and count it if the queue is full.
 
-        The thread drops it, too, if `max_open` audits wait for a label already.
+        Never waits. The thread drops it, too, if `max_open` audits wait for a label already.
         """
         size = _size(drawn)
         with self._lock:

@@ -142,7 +142,7 @@ class DeliveryOutbox:
 
 
 def delivery_counts(engine: sa.Engine) -> dict[str, int]:
-    """Count the deliveries that are `waiting` and those `given_up`; raises StoreError."""
+    """Return the numbers of deliveries `waiting` and `given_up`; raises StoreError."""
     given_up = sa.select(sa.func.count()).select_from(deliveries)
     given_up = given_up.where(deliveries.c.given_up_at.is_not(None))
     with reading(engine) as connection:

@@ -66,7 +66,10 @@ def poll_by(engine: sa.Engine, request_id: str) -> Poll | None:
 
 
 def standing_of(engine: sa.Engine, review_id: str) -> HoldState | None:
-    """Return the state of the held reply with this id, or None; raises StoreError."""
+    """Return the state of the held reply with this id, with its polls counted, or None.
+
+    Raises StoreError.
+    """
     held = metadata.tables["held_replies"].c
     columns = held.id, held.request_id, held.state, held.decided_by, held.expires_at
     query = sa.select(*columns, counted_polls(held.id)).where(held.id == review_id)

@@ -135,9 +135,9 @@ def _comparable(arguments: str) -> dict[str, Any] | None:
 
 
 def _object(arguments: str) -> dict[str, Any] | None:
-    """Return the arguments as a dict; None for text that is no JSON object, or has a member twice.
+    """Return the arguments as a dict; None for text that is no JSON object, or has a name twice.
 
-    Numbers with a fraction or an exponent stay as they are written. NaN is not JSON.
+    Numbers with a fraction or an exponent become their text. NaN is not JSON.
     """
     try:
         value = json.loads(
@@ -277,9 +277,10 @@ def revoke(connection: sa.Connection, id: str, by: str) -> bool:
 def approvals_query(
     queues: Collection[str] | None, *, is_all: bool = False, id: str | None = None
 ) -> sa.Select[Any]:
-    """Return the query for standing approvals, the newest first: in some queues, or with an id.
+    """Return the query for up to `MOST_LISTED` standing approvals, the newest first.
 
-    `queues` None means all. Only those in force are selected, unless `is_all`.
+    With `queues` only those of these queues, with `id` only that one. Only those in force are
+    selected, unless `is_all`.
     """
     query = sa.select(_standing).order_by(_standing.c.created_at.desc()).limit(MOST_LISTED)
     query = query if id is None else query.where(_standing.c.id == id)

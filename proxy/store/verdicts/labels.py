@@ -175,9 +175,9 @@ def delivered_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, int]:
 
 
 def first_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, str]:
-    """Return the request id of the first scored reply of each conversation that has a label.
+    """Return the request id of the first scored reply, by conversation that has a label.
 
-    Raises StoreError.
+    `since` is in seconds since the epoch. Raises StoreError.
     """
     has_label = sa.select(exchanges.c.conversation)
     has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)

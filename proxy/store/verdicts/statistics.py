@@ -168,7 +168,7 @@ def latest(
 
 
 def calibrator_in_force(engine: sa.Engine) -> str | None:
-    """Return the calibrator, with its recalibration, that scored last, or None if none did.
+    """Return the name of the calibrator that scored last, with its recalibration, or None.
 
     Only the latest `LOOKED_AT` exchanges are read.
     """

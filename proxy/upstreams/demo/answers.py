@@ -110,7 +110,7 @@ def first_question(*, correct: bool = False) -> str:
 
 
 def find_answers(question: str) -> tuple[DemoRow, ...]:
-    """Return the answers to the canned question that `question` means, () if there is none.
+    """Return the labelled answers to the canned question that `question` means, () for none.
 
     Case, white space and punctuation are ignored. A few words may be added or left out, but none
     changed or moved: "most" is never taken for "least".

@@ -27,7 +27,7 @@ class AnthropicRelay:
         self._is_both = is_both
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Send a request with the configured key, if there is one, and return the reply.
+        """Send a request, with the configured key in place of the client's if there is one.
 
         Raises UpstreamError where no answer begins; an error status is an answer.
         """

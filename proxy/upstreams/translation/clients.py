@@ -72,7 +72,10 @@ class SharedClients:
             self._store.delete_cache(key)
 
     async def leave(self, user: object) -> None:
-        """Close the running loop's clients if nobody else uses them."""
+        """Forget a user of the running loop's clients, and close these if it was the last one.
+
+        litellm's client of all loops is closed with the last user of all.
+        """
         loop = asyncio.get_running_loop()
         users = self._users.setdefault(loop, WeakSet())
         users.discard(user)

@@ -158,9 +158,9 @@ class LiteLLMUpstream:
             shared_clients().join(self)
 
     async def translate(self, request: UpstreamRequest) -> UpstreamReply:
-        """Request a chat completion through litellm, which must be loaded.
+        """Send a request for a chat completion through litellm, which must be loaded.
 
-        Raises what `send` raises.
+        Raises what `send` raises, and NotFoundError for any other request.
         """
         if (request.method, request.path) != ("POST", "/chat/completions"):
             text = f"only completions are translated, not {request.method} {request.path}"
@@ -277,7 +277,7 @@ class LiteLLMUpstream:
                 return error_reply(error, last_response(responses, wants))
 
     def _arguments(self, body: Json) -> Json:
-        """Return the fields that are translated, without those that would steer litellm.
+        """Return the body's fields that litellm translates; those that would steer it are dropped.
 
         Raises BadRequestError for an unknown field, and for a value whose type would make litellm
         fail as if upstream could not be reached.

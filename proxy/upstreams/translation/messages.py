@@ -66,7 +66,7 @@ class MessagesUpstream:
     chat: ChatUpstream
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Send a request as one for a chat completion and convert the reply.
+        """Send a request for a message as one for a chat completion, and convert the reply.
 
         Raises UpstreamError where there is no answer, and BadRequestError for a request that cannot
         be translated.
@@ -99,7 +99,7 @@ def _adapter() -> Any:
 
 
 def _headers(request: UpstreamRequest) -> list[tuple[bytes, bytes]]:
-    """Return the client's headers, with its key where clients of OpenAI's API send it."""
+    """Return the client's headers without Anthropic's own, its key moved to `authorization`."""
     key = header(request.headers, b"x-api-key")
     kept = without(request.headers, *_CLIENTS_OWN)
     if key and header(kept, b"authorization") is None:
@@ -135,9 +135,9 @@ def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
 
 
 def _check_messages(messages: Any) -> None:
-    """Check the shape of messages that litellm would drop silently or fail on.
+    """Refuse messages of a shape that litellm would drop silently or fail on.
 
-    Raises BadRequestError where it is wrong, so that the client can correct it.
+    Raises BadRequestError, so that the client can correct it.
     """
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
         raise BadRequestError("'messages' must be a list of objects", param="messages")
@@ -182,7 +182,7 @@ async def _json_reply(reply: UpstreamReply, tool_names: dict[str, str]) -> Upstr
 def _readable(completion: Json) -> Json:
     """Return the completion without fields that have no place in Anthropic's messages.
 
-    litellm might fail on them.
+    litellm might fail on them. Without a usage it gets one of 0 tokens.
     """
     choices = [
         {**choice, "message": {k: v for k, v in choice["message"].items() if k in _SAID}}

@@ -115,9 +115,9 @@ def _own_completion(response: httpx.Response) -> UpstreamReply:
 
 
 async def _own_stream(response: httpx.Response) -> UpstreamReply:
-    """Return a reply whose first chunk has arrived, with all bytes before it.
+    """Wait for the first chunk of upstream's stream, and return the reply with all its bytes.
 
-    Raises UpstreamBrokenError where the stream has no chunk.
+    Raises UpstreamBrokenError where the stream has no chunk; it is closed then.
     """
     events = _own_events(response)
     head: list[bytes] = []
