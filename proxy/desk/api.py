@@ -84,10 +84,7 @@ def as_json(handler: Callable[Given, dict[str, Any]]) -> Callable[Given, Respons
 
 
 def review_routes(desk: Desk, feed: Feed) -> APIRouter:
-    """Return a router with all routes of the API under `/pinocchio/v1`.
-
-    Handlers run on threads, because they wait for the store.
-    """
+    """Return the router of the API; handlers run on threads, because they wait for the store."""
     api = APIRouter(prefix="/pinocchio/v1", tags=["reviews"])
 
     @api.get("/reviews")

@@ -49,7 +49,7 @@ class Feed:
         self._queue = queue
         self._every_s = every_s
         self._watchers: dict[_Waiting, Callable[[], bool]] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -66,13 +66,13 @@ class Feed:
         """
         if len(self._watchers) >= MOST_WATCHERS:
             raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
-        if not self._is_asking():
+        if not self._is_polling():
             self._last = await asyncio.to_thread(self._queue.last_event)
         return self._messages(heard, stays)
 
-    def _is_asking(self) -> bool:
+    def _is_polling(self) -> bool:
         """Return whether the task that polls the store is running."""
-        return self._asking is not None and not self._asking.done()
+        return self._polling is not None and not self._polling.done()
 
     async def _messages(self, heard: int | None, stays: Callable[[], bool]) -> AsyncIterator[bytes]:
         """Yield the messages of one watcher, with a ping every `PING_EVERY_S` seconds.
@@ -82,9 +82,9 @@ class Feed:
         """
         mine: _Waiting = asyncio.Queue(MOST_WAITING)
         self._watchers[mine] = stays
-        if not self._is_asking():
+        if not self._is_polling():
             self._loop = asyncio.get_running_loop()
-            self._asking = asyncio.create_task(self._ask())
+            self._polling = asyncio.create_task(self._poll())
         try:
             yield PING  # so that the headers are sent at once
             for message in await asyncio.to_thread(self._messages_since, heard):
@@ -118,25 +118,25 @@ class Feed:
     def end(self) -> None:
         """End every stream; call it on the event loop."""
         self._is_closed = True
-        self._tell([END])
+        self._send_all([END])
         self._wake.set()
 
     async def aclose(self) -> None:
         """End every stream, and wait until the task that polls has ended."""
         self.end()
-        if self._asking is not None:
-            await self._asking
+        if self._polling is not None:
+            await self._polling
 
-    async def _ask(self) -> None:
+    async def _poll(self) -> None:
         """Poll the store and send its news to all watchers, while there are any.
 
         An unreadable store is logged once.
         """
         is_told = False
         while self._watchers and not self._is_closed:
-            await self._send_away()
+            await self._end_departed()
             try:
-                self._tell(await asyncio.to_thread(self._news))
+                self._send_all(await asyncio.to_thread(self._news))
                 is_told = False
             except StoreError as error:
                 if not is_told:
@@ -148,7 +148,7 @@ class Feed:
             except TimeoutError:
                 continue
 
-    async def _send_away(self) -> None:
+    async def _end_departed(self) -> None:
         """End the streams of visitors who may not watch any longer.
 
         Their waiting messages are lost.
@@ -177,7 +177,7 @@ class Feed:
             news.append(_message("traffic", {"seconds": TRAFFIC_S, **traffic}))
         return news
 
-    def _tell(self, messages: list[bytes]) -> None:
+    def _send_all(self, messages: list[bytes]) -> None:
         """Add messages to every watcher's queue; a full queue is emptied and gets `missed`."""
         for watcher in self._watchers:
             if watcher.qsize() + len(messages) > MOST_WAITING:

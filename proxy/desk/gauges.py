@@ -105,7 +105,7 @@ class Gauges:
             yield from self._parts.metrics.collect()
             yield from process_metrics()
             yield from _workers(1, 0)
-            yield from self._of(figures_of(self._parts, self._holder))
+            yield from self._collect_figures(figures_of(self._parts, self._holder))
             return
         gathered = self._parts.peers.gather("figures")
         if gathered is None:  # better a failed scrape than counters that decrease
@@ -117,9 +117,9 @@ class Gauges:
         yield from counted.collect()
         yield from process_metrics(facts["pids"], facts["dead_cpu_s"])
         yield from _workers(len(gathered.of_living), facts["restarts"])
-        yield from self._of(total)
+        yield from self._collect_figures(total)
 
-    def _of(self, figures: Figures) -> Iterator[Metric]:
+    def _collect_figures(self, figures: Figures) -> Iterator[Metric]:
         """Yield the metrics of the configuration, upstreams, scorer, store, telemetry and desk."""
         yield from self._configuration(figures)
         yield _gauges(
@@ -388,14 +388,14 @@ def process_metrics(
     pids, values = list(pids), dict[str, list[float]]()
     meanings: dict[str, str] = {}
     for pid in pids:
-        for family in _of(pid):
+        for family in _process_families(pid):
             meanings[family.name] = family.documentation
             values.setdefault(family.name, []).append(family.samples[0].value)
     if len(pids) > 1 and RESIDENT in values:
         with suppress(OSError):
             values[RESIDENT] = [proportional_bytes(pid) for pid in pids]
     for name, found in values.items():
-        total = _together(name, found)
+        total = _combine(name, found)
         if name == CPU:
             yield CounterMetricFamily(name, meanings[name], value=total + dead_cpu_s)
         else:
@@ -413,11 +413,11 @@ def proportional_bytes(pid: int | str) -> float:
     raise FileNotFoundError(pid)
 
 
-def _of(pid: int | str) -> list[Metric]:
+def _process_families(pid: int | str) -> list[Metric]:
     """Return the metrics of one process as prometheus_client collects them."""
     return list(ProcessCollector(pid=lambda: pid, registry=None).collect())
 
 
-def _together(name: str, values: Sequence[float]) -> float:
+def _combine(name: str, values: Sequence[float]) -> float:
     """Return the value for all processes: the sum, or the smallest for the names in `LEAST`."""
     return min(values) if name in LEAST else sum(values)

@@ -101,7 +101,7 @@ def _sign_on_routes(door: Door, sign_on: SingleSignOn, page: _LoginPage) -> list
             samesite="lax",
             secure=is_https(request),
         )
-        return _unkept(response)
+        return _keep_out_of_caches(response)
 
     async def end(request: Request) -> Response:
         """Check the issuer's answer and open a session, or show the login page with the error.
@@ -185,10 +185,10 @@ def _open_session(
         samesite="strict",
         secure=is_https(request),
     )
-    return _unkept(response)
+    return _keep_out_of_caches(response)
 
 
-def _unkept(response: Response) -> Response:
+def _keep_out_of_caches(response: Response) -> Response:
     """Set headers that keep a response out of caches and its address out of referrers.
 
     Returns the same response.

@@ -128,11 +128,11 @@ class Courier:
         """
         if time.monotonic() >= self._tidy_at:
             self._tidy_at = time.monotonic() + TIDY_EVERY_S
-            await _to_its_end(self._tidy)
-        await _to_its_end(self._queue.expire)
-        while await _to_its_end(self._outbox.announce, self._targets_of):
+            await _run_to_end(self._tidy)
+        await _run_to_end(self._queue.expire)
+        while await _run_to_end(self._outbox.announce, self._targets_of):
             pass
-        while claimed := await _to_its_end(self._outbox.claim, AT_ONCE, LEASE_S):
+        while claimed := await _run_to_end(self._outbox.claim, AT_ONCE, LEASE_S):
             await asyncio.gather(*map(self._deliver, claimed))
 
     def _tidy(self) -> None:
@@ -162,7 +162,7 @@ class Courier:
         webhook = self._webhooks.get(delivery.target)
         facts = {"review_id": delivery.event.review_id, "review_event": delivery.event.event}
         if webhook is None:  # an earlier configuration had it
-            await _to_its_end(self._outbox.give_up, delivery.id)
+            await _run_to_end(self._outbox.give_up, delivery.id)
             log.warning("webhook_given_up", **facts, reason="no longer configured")
             return
         facts["host"] = httpx.URL(webhook.url).host  # the rest of a URL may be a secret
@@ -173,14 +173,14 @@ class Courier:
             reason, wanted_s = f"{type(error).__name__}: {error}"[:200], 0.0
             response = None
         if reason is None:
-            await _to_its_end(self._outbox.delete_sent, delivery.id)
+            await _run_to_end(self._outbox.delete_sent, delivery.id)
             log.info("webhook_sent", **facts, attempts=delivery.attempts)
         elif delivery.attempts >= MOST_ATTEMPTS or _is_gone(response):
-            await _to_its_end(self._outbox.give_up, delivery.id)
+            await _run_to_end(self._outbox.give_up, delivery.id)
             log.error("webhook_given_up", **facts, attempts=delivery.attempts, reason=reason)
         else:
             wait_s = max(wanted_s, self._wait_s(delivery.attempts))
-            await _to_its_end(self._outbox.postpone, delivery.id, wait_s)
+            await _run_to_end(self._outbox.postpone, delivery.id, wait_s)
             log.warning("webhook_failed", **facts, reason=reason, next_in_s=round(wait_s, 1))
 
     def _wait_s(self, attempts: int) -> float:
@@ -228,7 +228,7 @@ class Courier:
 
     async def _body(self, webhook: WebhookConfig, event: ReviewEvent) -> bytes:
         """Return the body of a message, about the reply as it is at this attempt."""
-        return await _to_its_end(self._body_of, webhook, event)
+        return await _run_to_end(self._body_of, webhook, event)
 
     def _body_of(self, webhook: WebhookConfig, event: ReviewEvent) -> bytes:
         """Return the body of a message as `_body` does; waits for the store."""
@@ -242,7 +242,7 @@ class Courier:
         return as_json(event, self._desk_url, reply if is_released else None, decide_url)
 
 
-async def _to_its_end(work: Callable[..., T], *args: Any) -> T:
+async def _run_to_end(work: Callable[..., T], *args: Any) -> T:
     """Run store work on a thread and return its result.
 
     If cancelled, wait for its end first, since it holds a connection.

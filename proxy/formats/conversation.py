@@ -128,8 +128,8 @@ def _turns(item: Any) -> Iterator[Turn]:
         (results if is_result else rest).append(block)
     for result in results:
         yield Turn("tool", tuple(_parts(result.get("content"))))
-    parts = [*_beside(item, ("reasoning_content", "reasoning"), "thought"), *_parts(rest)]
-    parts += [*_beside(item, ("refusal",), "text"), *_calls(item)]
+    parts = [*_part_of_member(item, ("reasoning_content", "reasoning"), "thought"), *_parts(rest)]
+    parts += [*_part_of_member(item, ("refusal",), "text"), *_calls(item)]
     role = _text(item.get("role") or "assistant")
     if role == "user":
         parts, asides = _own_words(parts)
@@ -169,7 +169,7 @@ def _item(item: Json, kind: str) -> Turn:
     return Turn("user", (Part("note", f"an item of type {kind}{more}"),))
 
 
-def _beside(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
+def _part_of_member(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
     """Return the first text among these members as a part of this kind; none without one."""
     found = next((item[key] for key in keys if item.get(key)), None)
     return [Part(kind, found)] if isinstance(found, str) else []

@@ -54,7 +54,7 @@ def _labels_of(
     its = [each for each in audited if each.calibrator == calibrator]
     found = [each for each in its if _is_in(scope, policy, each)]
     if not found:
-        raise CalibratorError(_none(audited, its, calibrator, scope))
+        raise CalibratorError(_missing_text(audited, its, calibrator, scope))
     shares = sorted({each.share or 0.0 for each in found})
     if len(shares) > 1:
         told = ", ".join(f"{share:g}" for share in shares)
@@ -62,7 +62,7 @@ def _labels_of(
             f"these replies were drawn with shares of {told}, and the exact test needs one: "
             "take a --since after the last change, or a --team"
         )
-    chosen = {each.id for each in one_per_question(map(_of_conversation, found))}
+    chosen = {each.id for each in one_per_question(map(_by_conversation, found))}
     return [
         LabelledScore(
             each.question,
@@ -128,7 +128,7 @@ def _is_first(reply: LabelledReply, scope: Scope, firsts: Mapping[str, str]) -> 
     return firsts.get(reply.conversation, reply.request_id) == reply.request_id
 
 
-def _of_conversation(reply: LabelledReply) -> LabelledScore:
+def _by_conversation(reply: LabelledReply) -> LabelledScore:
     """Return the label under its conversation as the question, so that one of each is chosen."""
     name = reply.conversation or reply.request_id
     return LabelledScore(name, reply.confidence, reply.is_correct, reply.request_id)
@@ -148,7 +148,7 @@ def _is_in(scope: Scope, policy: Policy | None, reply: LabelledReply) -> bool:
     return reaches(policy, scope.rule, reply.facts)
 
 
-def _none(
+def _missing_text(
     audited: Iterable[LabelledReply],
     its: Iterable[LabelledReply],
     calibrator: str,

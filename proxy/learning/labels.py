@@ -108,7 +108,7 @@ def stood_for(labels: Iterable[DrawnLabel]) -> dict[str, float]:
     """Return how many replies the labels of "audited" and "held" stand for, by their shares."""
     sums = {"audited": 0.0, "held": 0.0}
     for each in labels:
-        sums[each.stratum] += _by_draw(each)
+        sums[each.stratum] += _drawn_weight(each)
     return sums
 
 
@@ -118,10 +118,10 @@ def weights_of(labels: Sequence[DrawnLabel], known: Mapping[str, float]) -> list
     They are scaled so that those of a stratum add up to `known`.
     """
     sums = stood_for(labels)
-    return [_by_draw(each) * known[each.stratum] / sums[each.stratum] for each in labels]
+    return [_drawn_weight(each) * known[each.stratum] / sums[each.stratum] for each in labels]
 
 
-def _by_draw(label: DrawnLabel) -> float:
+def _drawn_weight(label: DrawnLabel) -> float:
     """Return how many replies a label stands for by its share alone: 1 / share, or 1."""
     return 1 / (label.share or 1.0)
 
@@ -132,7 +132,7 @@ def _arrays(replies: Iterable[LabelledReply], stratum: str, of: str) -> tuple[An
 
     its = [each for each in replies if each.stratum == stratum]
     values = np.array([float(getattr(each, of)) for each in its])
-    return values, np.array([_by_draw(each) for each in its])
+    return values, np.array([_drawn_weight(each) for each in its])
 
 
 def read_labels(

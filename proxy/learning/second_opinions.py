@@ -148,10 +148,10 @@ def _measure_gains(
         if is_drawn and (knows_others(name) or knows_signals(name)):
             named.setdefault(name, []).append(label)
     most = sorted(named, key=lambda name: (-len(named[name]), name))
-    return [_of_name(name, [r for r in rows if r.calibrator == name], named[name]) for name in most]
+    return [_gain_of(name, [r for r in rows if r.calibrator == name], named[name]) for name in most]
 
 
-def _of_name(
+def _gain_of(
     name: str, rows: Sequence[OpinionExchange], labels: Sequence[JudgedReply]
 ) -> MeasuredGain:
     """Return the gain of one name's numbers; without figures for fewer than `LEAST` labels."""

@@ -219,9 +219,9 @@ class Traffic:
         """Apply what changed in files and the database since the last look."""
         async with self._one_look:
             news = await asyncio.to_thread(self._read, tuple(self._followed.values()))
-            self._take_in(news)
+            self._apply(news)
 
-    def _take_in(self, news: _News) -> None:
+    def _apply(self, news: _News) -> None:
         """Apply what a read found: certificates, withdrawals, verdicts and drifted calibrators."""
         for each, certificate in news.certificates:
             each.renew(certificate)

@@ -111,12 +111,12 @@ class Metrics:
         self._late = Counter(
             "pinocchio_late_scores", "Streams that ended before their score was there."
         )
-        self._count_findings()
-        self._count_what_others_ask()
+        self._create_finding_metrics()
+        self._create_outside_metrics()
         self._ended: dict[_Alike, _Numbers] = {}  # exchanges that are noted, but not yet counted
         self._counting = threading.Lock()
 
-    def _count_findings(self) -> None:
+    def _create_finding_metrics(self) -> None:
         """Create the metrics of what calibrators find besides the confidence."""
         self._bases = Counter(
             "pinocchio_score_bases",
@@ -129,7 +129,7 @@ class Metrics:
             SHARES,
         )
 
-    def _count_what_others_ask(self) -> None:
+    def _create_outside_metrics(self) -> None:
         """Create the metrics of replies and calls that come from elsewhere."""
         self._visits = Counter(
             "pinocchio_guardrail_visits",
@@ -300,7 +300,7 @@ class Metrics:
             yield from each.collect()
 
 
-class _Together:
+class _JoinedCollectors:
     """Several collectors as one registry, which prometheus_client can write out."""
 
     def __init__(self, *collectors: Collector) -> None:
@@ -318,7 +318,7 @@ def expose_metrics(accept: str, *collectors: Collector) -> tuple[bytes, str]:
     from prometheus_client.exposition import choose_encoder  # imports an HTTP server: only now
 
     encode, content_type = choose_encoder(accept)
-    return encode(cast("CollectorRegistry", _Together(*collectors))), content_type
+    return encode(cast("CollectorRegistry", _JoinedCollectors(*collectors))), content_type
 
 
 @remembers(1_024)

@@ -79,7 +79,7 @@ class Retention:
         if self._keep_days:
             oldest_at = now - self._keep_days * DAY_S
             self._in_slices(lambda connection: _forget_exchanges(connection, oldest_at))
-            self._in_slices(lambda connection: _empty_lists(connection, oldest_at))
+            self._in_slices(lambda connection: _clear_lists(connection, oldest_at))
             self._in_slices(lambda connection: _forget_polls(connection, oldest_at))
         decided_before = now - self._keep_content_days * DAY_S
         self._in_slices(lambda connection: _forget_content(connection, decided_before))
@@ -141,7 +141,7 @@ def _forget_polls(connection: sa.Connection, oldest_at: float) -> int:
     return count
 
 
-def _empty_lists(connection: sa.Connection, oldest_at: float) -> int:
+def _clear_lists(connection: sa.Connection, oldest_at: float) -> int:
     """Clear the lists of covered rows in up to `ENTRIES_AT_ONCE` old chain entries, and commit.
 
     Their exchanges have been deleted; the entries themselves stay. Returns how many were changed.

@@ -194,7 +194,7 @@ class _Verification:
                 self._found.add(entry["sequence"], "entry_changed", entry["of"] or entry["kind"])
             sequence, mac = entry["sequence"], entry["mac"]
             heads.add(f"{sequence}:{mac}")
-            self._take_in(entry)
+            self._read_entry(entry)
         self._found.verified_since = self._first_at if self._found.unverified else None
         self._found.entries, self._found.head = len(heads), f"{sequence}:{mac}" if heads else None
         if head is not None and head not in heads:
@@ -270,7 +270,7 @@ class _Verification:
         if self._oldest:
             self._oldest_at = int(self._oldest.removeprefix("req_"), 16) / 1_000
 
-    def _take_in(self, entry: Mapping[str, Any]) -> None:
+    def _read_entry(self, entry: Mapping[str, Any]) -> None:
         """Remember what an entry says, and compare the exchanges that it covers with the table.
 
         Rows of other tables are compared at the end, with the last entry that covers each.

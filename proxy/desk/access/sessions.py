@@ -100,8 +100,8 @@ class Door:
         """
         digest = digest_of(secret.encode())
         if not secret.startswith(PREFIX):
-            return self._find_or_count(address, lambda: self._of_token(digest))
-        if (visitor := self._of_key(digest)) is None:
+            return self._find_or_count(address, lambda: self._token_visitor(digest))
+        if (visitor := self._key_visitor(digest)) is None:
             raise InvalidKeyError(_UNKNOWN)
         return visitor
 
@@ -112,12 +112,12 @@ class Door:
         """
         return self._find_or_count(address, lambda: self._redeem_code(digest_of(code.encode())))
 
-    def _of_token(self, digest: str) -> Visitor | None:
+    def _token_visitor(self, digest: str) -> Visitor | None:
         """Return ADMIN if this is the digest of the admin token, else None."""
         is_it = self._token_digest is not None and hmac.compare_digest(digest, self._token_digest)
         return ADMIN if is_it else None
 
-    def _of_key(self, digest: str) -> Visitor | None:
+    def _key_visitor(self, digest: str) -> Visitor | None:
         """Return the visitor of a key's digest, or None where it is no active key of the desk.
 
         Keys of callers, and expired or revoked ones, are none. Raises StoreError.
@@ -206,7 +206,7 @@ class Door:
             return None
         visitor = session.visitor
         is_over = session.ends_at <= time.time()
-        if is_over or (visitor.digest is not None and self._of_key(visitor.digest) is None):
+        if is_over or (visitor.digest is not None and self._key_visitor(visitor.digest) is None):
             self._sessions.pop(id, None)
             return None
         return visitor

@@ -102,11 +102,11 @@ class Facts:
         whose = _read_filters(request, "model", "team")
         engine = self._desk.queue.engine
         seen = sample(engine, window)
-        rows = [row for row in seen.rows if _is_of(row, whose)]
+        rows = [row for row in seen.rows if _matches(row, whose)]
         given = [
             each
             for each in judged_replies(engine, time.time() - LABELS_FOR_DAYS * DAY_S)
-            if _is_of(each, whose)
+            if _matches(each, whose)
         ]
         scores = quality.one_per_conversation(rows)
         labels = quality.weight_labels(given, scores)
@@ -150,7 +150,7 @@ class Facts:
             point=points[round(threshold * quality.STEPS)],
             warnings=quality.warnings(given),
             monitors=sorted(monitor_states(engine), key=lambda one: (one.alarm is None, -one.seen)),
-            opinions=second_opinions(engine, window, given, lambda row: _is_of(row, whose)),
+            opinions=second_opinions(engine, window, given, lambda row: _matches(row, whose)),
             labels_for_days=LABELS_FOR_DAYS,
             by=by if len(series) > 1 else None,
             series=series,
@@ -227,7 +227,7 @@ def _window(days: int) -> Window:
     return Window(now - days * DAY_S, now)
 
 
-def _is_of(row: Any, whose: dict[str, str | None]) -> bool:
+def _matches(row: Any, whose: dict[str, str | None]) -> bool:
     """Return whether each attribute of `row` named in `whose` has its value; None matches any."""
     return all(value is None or getattr(row, name) == value for name, value in whose.items())
 

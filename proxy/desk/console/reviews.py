@@ -273,7 +273,7 @@ class Reviews:
         except ProxyError as error:
             if is_script:
                 return JSONResponse(error.envelope(), error.status, SAFE)
-            return await asyncio.to_thread(self._again, request, fields, error)
+            return await asyncio.to_thread(self._show_again, request, fields, error)
         if is_script:
             return JSONResponse({"verdict": fields["verdict"]}, headers=SAFE)
         name = visitor_of(request).name
@@ -334,7 +334,9 @@ class Reviews:
         like_this = _like_this(fields) if kind == "approve" else None
         return Verdict(kind, LABELS[correct], content, note or None, revision, like_this)  # type: ignore[arg-type]
 
-    def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
+    def _show_again(
+        self, request: Request, fields: Mapping[str, str], error: ProxyError
+    ) -> Response:
         """Return the reply's page again, with what was written and the error."""
         is_edit = fields.get("verdict") == "edit"
         given = ReviewForm(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)

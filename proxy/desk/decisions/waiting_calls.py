@@ -31,13 +31,15 @@ def plain_arguments(arguments: str) -> dict[str, Any] | None:
     the first and another the last, and a reviewer would see only one.
     """
     try:
-        values = json.loads(arguments or "{}", object_pairs_hook=_once, parse_constant=_none_such)
+        values = json.loads(
+            arguments or "{}", object_pairs_hook=_without_repeats, parse_constant=_refuse_constant
+        )
     except (ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) else None
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the members as a dict; raises ValueError if a name is there twice."""
     found = dict(members)
     if len(found) != len(members):
@@ -45,7 +47,7 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _none_such(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     """Refuse a constant such as `NaN`, which JSON does not have; raises ValueError."""
     raise ValueError(f"{name} is no JSON")
 

@@ -209,14 +209,16 @@ def _says_nothing(choice: Any) -> bool:
         elif key in ("finish_reason", "native_finish_reason"):
             is_empty = value in _ENDINGS
         else:
-            is_told = key == "error" and isinstance(value, dict) and _of_error(value) == value
+            is_told = (
+                key == "error" and isinstance(value, dict) and _harmless_content(value) == value
+            )
             is_empty = is_told or _is_no_text(value)
         if not is_empty:
             return False
     return True
 
 
-def _of_error(told: Any) -> Any:
+def _harmless_content(told: Any) -> Any:
     """Return an error's content unchanged, or only its known words.
 
     The words alone are returned if the rest may be part of an answer. Lists in lists are left out.
@@ -224,7 +226,7 @@ def _of_error(told: Any) -> Any:
     if told is None or isinstance(told, str | int | float):
         return told
     if isinstance(told, list):
-        return [_of_error(each) for each in told if not isinstance(each, list)]
+        return [_harmless_content(each) for each in told if not isinstance(each, list)]
     words = told if isinstance(told, dict) else {}
     unknown = [words[key] for key in words.keys() - _OF_ERROR_OBJECTS]
     if words and all(map(_is_no_text, unknown)) and not seems_call(words):
@@ -260,7 +262,7 @@ def error_alone(told: Json) -> Json:
     It equals `told` if none could be one; members that are null or empty cannot.
     """
     kept = {
-        key: _of_error(value) if value else value
+        key: _harmless_content(value) if value else value
         for key, value in told.items()
         if value is None
         or value == []

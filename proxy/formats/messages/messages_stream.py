@@ -206,7 +206,7 @@ class MessagesAssembler(Assembler):
         if block is None or not isinstance(delta, dict):
             return UNREAD
         is_twice = bool(block.get("input")) and "partial_json" in delta
-        self._take(index, block, delta)
+        self._add_members(index, block, delta)
         if is_twice:  # one reader uses the block's first input, another the deltas
             return UNREAD
         kind = delta.get("type")
@@ -215,7 +215,7 @@ class MessagesAssembler(Assembler):
         self._unknown.append(delta)
         return self._calls()
 
-    def _take(self, index: int, block: Json, delta: Json) -> None:
+    def _add_members(self, index: int, block: Json, delta: Json) -> None:
         """Add a delta's members to a block in place: texts and arguments grow, others merge."""
         for key, value in delta.items():
             if key == "partial_json" and isinstance(value, str):

@@ -150,7 +150,7 @@ class Chain:
         of the rows by primary key. Before it come an entry for lost entries, or the first entries
         of a new chain, where they are due. Does nothing without a key.
         """
-        if (key := self._its_key()) is None:
+        if (key := self._find_key()) is None:
             return
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
@@ -185,7 +185,7 @@ class Chain:
                 yield CUT, "", orjson.dumps({"after": lost})
         if last is None:
             yield BEGUN, "", orjson.dumps({"after": lost} if lost is not None else {})
-            yield from _there_before(connection, of, orjson.loads(covers))
+            yield from _entries_before(connection, of, orjson.loads(covers))
         yield kind, of, covers
 
     def _lost_entry(self, connection: sa.Connection, last: Any) -> str | None:
@@ -201,7 +201,7 @@ class Chain:
         its = sa.select(audit_chain.c.mac).where(audit_chain.c.sequence == sequence)
         return None if connection.execute(its).scalar() == mac else f"{sequence}:{mac}"
 
-    def _its_key(self) -> bytes | None:
+    def _find_key(self) -> bytes | None:
         """Return the chain's key, or None (which is logged once) for PostgreSQL without a key.
 
         Creates the key file of a SQLite database if it is missing.
@@ -360,7 +360,7 @@ _CONVERTS: Final[Mapping[type, Callable[[Any], Any]]] = {
 }
 
 
-def _there_before(
+def _entries_before(
     connection: sa.Connection, of: str, covers: Mapping[str, str]
 ) -> Iterator[tuple[str, str, bytes]]:
     """Yield entries, as (kind, table, digests as JSON), that cover all rows when a chain begins.

@@ -195,7 +195,7 @@ def _engine(url: str, is_durable: bool) -> sa.Engine:
         _stay_with_file(engine, path)
         return engine
     try:
-        engine = sa.create_engine(parsed_address(url), **_of_postgres())
+        engine = sa.create_engine(parsed_address(url), **_postgres_arguments())
     except ImportError as error:
         raise StoreError(_no_driver()) from error
     if not is_durable:
@@ -216,7 +216,7 @@ def _async_engine(url: str) -> AsyncEngine:
         _stay_with_file(engine.sync_engine, path)
         return engine
     try:
-        return create_async_engine(parsed_address(url), **_of_postgres())
+        return create_async_engine(parsed_address(url), **_postgres_arguments())
     except ImportError as error:
         raise StoreError(_no_driver()) from error
 
@@ -249,7 +249,7 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _of_postgres() -> dict[str, Any]:
+def _postgres_arguments() -> dict[str, Any]:
     """Return the arguments of a PostgreSQL engine.
 
     Each connection is tested before use, since a server may have been restarted.
@@ -258,22 +258,22 @@ def _of_postgres() -> dict[str, Any]:
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:
-    _set(connection, *_PRAGMAS, "synchronous=FULL")
+    _execute_pragmas(connection, *_PRAGMAS, "synchronous=FULL")
 
 
 def _set_fast_pragmas(connection: Any, _: Any) -> None:
-    _set(connection, *_PRAGMAS, "synchronous=NORMAL")
+    _execute_pragmas(connection, *_PRAGMAS, "synchronous=NORMAL")
 
 
-def _set(connection: Any, *pragmas: str) -> None:
+def _execute_pragmas(connection: Any, *pragmas: str) -> None:
     """Execute pragmas, such as `journal_mode=WAL`, on a new SQLite connection."""
     cursor = connection.cursor()
     for pragma in pragmas:
-        _patiently(cursor, f"PRAGMA {pragma}")
+        _execute_patiently(cursor, f"PRAGMA {pragma}")
     cursor.close()
 
 
-def _patiently(cursor: Any, pragma: str) -> None:
+def _execute_patiently(cursor: Any, pragma: str) -> None:
     """Execute a pragma, and retry for `_PATIENCE_S` while the database is locked.
 
     SQLite itself does not wait when several processes change the journal mode at the same moment.

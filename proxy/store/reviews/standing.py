@@ -142,7 +142,7 @@ def _object(arguments: str) -> dict[str, Any] | None:
     try:
         value = json.loads(
             arguments or "{}",
-            object_pairs_hook=_once,
+            object_pairs_hook=_without_repeats,
             parse_float=_NumberText,
             parse_constant=_refuse_constant,
         )
@@ -151,7 +151,7 @@ def _object(arguments: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the members as a dict; raises ValueError if a name is there twice."""
     found = dict(members)
     if len(found) != len(members):

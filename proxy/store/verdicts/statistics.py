@@ -282,7 +282,7 @@ def judged_replies(engine: sa.Engine, since: float, limit: int = MOST_LABELS) ->
             query.select_from(joined).where(exchanges.c.confidence.is_not(None))
         ).all()
     found, seen = [_judged_reply(*row) for row in rows], SeenConversations(None, None)
-    return [each for each in found if seen.is_first(_of_stratum(each))]
+    return [each for each in found if seen.is_first(_stratum_conversation(each))]
 
 
 def _knows_more() -> sa.ColumnElement[bool]:
@@ -291,7 +291,7 @@ def _knows_more() -> sa.ColumnElement[bool]:
     return sa.or_(*(name.contains(each) for each in (WITH_OTHERS, "+judge", "+logprobs@")))
 
 
-def _of_stratum(label: JudgedReply) -> str | None:
+def _stratum_conversation(label: JudgedReply) -> str | None:
     """Return the stratum and conversation as one text, such as `audited 3f2a`.
 
     Without a conversation, returns None or an empty text.

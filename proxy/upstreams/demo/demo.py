@@ -72,7 +72,7 @@ class DemoUpstream:
                 case "POST", "/chat/completions":
                     return self._chat(_parse_body(request.body))
                 case "POST", path if path in _OTHERS:
-                    return self._in(_OTHERS[path], request.body)
+                    return self._answer_in(_OTHERS[path], request.body)
                 case method, path:
                     message = f"Invalid URL ({method} /v1{path})"
                     raise NotFoundError(message, code="unknown_url")
@@ -92,7 +92,7 @@ class DemoUpstream:
         headers = _headers("text/event-stream; charset=utf-8")
         return UpstreamReply(200, headers, events, on_close=events.aclose)
 
-    def _in(self, format: Format, body: bytes) -> UpstreamReply:
+    def _answer_in(self, format: Format, body: bytes) -> UpstreamReply:
         """Answer the user's last message with a text, in another format, whole or streamed.
 
         Tools and the conversation before are ignored. A body that is no JSON gets a 400.

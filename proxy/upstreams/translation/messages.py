@@ -301,13 +301,13 @@ async def _events(
                 if plain["type"] == "message_delta":
                     plain["delta"].setdefault("stop_sequence", None)
                 yield named_event(plain["type"], dumps(plain))
-        except _ToldError as told:
+        except _SentError as told:
             yield named_event("error", dumps(_error(_BROKEN, told.error)))
         except _UNREADABLE as error:
             raise _translation_error(error) from error
 
 
-class _ToldError(Exception):
+class _SentError(Exception):
     """An error that upstream sent in the middle of its answer."""
 
     def __init__(self, error: Json) -> None:
@@ -320,7 +320,7 @@ async def _responses(
 ) -> AsyncGenerator[Any, None]:
     """Yield the chunks, `first` and then the others, as litellm's objects.
 
-    Raises _ToldError at an error that upstream sent, and UpstreamBrokenError where the finish is
+    Raises _SentError at an error that upstream sent, and UpstreamBrokenError where the finish is
     missing.
     """
     make = importlib.import_module("litellm.types.utils").ModelResponseStream
@@ -328,7 +328,7 @@ async def _responses(
     chunk = first
     while chunk is not None:
         if told := chunk.get("error"):
-            raise _ToldError(told if isinstance(told, dict) else {"message": told})
+            raise _SentError(told if isinstance(told, dict) else {"message": told})
         choices = chunk.get("choices") or []
         is_finished = is_finished or any(c.get("finish_reason") for c in choices)
         yield make(**chunk)
