@@ -19,10 +19,10 @@ Labels = tuple[str, ...]
 
 @dataclass(slots=True)
 class Figures:
-    """The figures of one worker, or of several added up.
+    """The counts and current values of one worker, or of several added up.
 
-    `counted` is `Metrics.state()`. Shares of a whole add up; of values that all workers see alike,
-    the worst counts.
+    `counted` is `Metrics.state()`. Counts add up; of values that all workers see alike, such as
+    whether a certificate is valid, the worst counts.
     """
 
     counted: Mapping[str, Any]

@@ -49,10 +49,10 @@ SHORTEST_TOKEN = 16  # characters, where other machines can connect
 
 @dataclass(frozen=True, slots=True)
 class AdminSocket:
-    """The socket of the desk.
+    """The socket of the desk, with the secrets that open it where no token is configured.
 
-    `login_code` opens the desk once, where no token is configured. `local_token` is then for
-    commands of the same user.
+    `login_code` opens the desk once; `local_token` is for commands of the same user. Both are None
+    where a token is configured.
     """
 
     listening: socket.socket

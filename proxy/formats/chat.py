@@ -224,7 +224,7 @@ def _chat_calls(message: Json, place: Place) -> list[EditableCall]:
 
 
 class ChatAssembler(ChunkAssembler):
-    """Chunks with `choices[].delta`."""
+    """Puts chunks with `choices[].delta` together; events that are alike are read at once."""
 
     def __init__(self) -> None:
         super().__init__()

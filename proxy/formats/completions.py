@@ -161,7 +161,7 @@ def _text_of(part: Json) -> Any:
 
 
 class CompletionsAssembler(ChunkAssembler):
-    """Chunks with `choices[].text`."""
+    """Puts chunks with `choices[].text` together."""
 
     def __init__(self) -> None:
         super().__init__()

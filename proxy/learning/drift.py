@@ -119,7 +119,10 @@ def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[
 
 
 class _Reader:
-    """The stored monitors, fed with what is new."""
+    """The stored monitors while new scores and verdicts are shown to them.
+
+    `before` are the replies that have counted for them. `counted` and `alarms` gather what is new.
+    """
 
     def __init__(self, monitors: Sequence[Monitor], before: Sequence[CountedReply]) -> None:
         self._rows = {each.key: each for each in monitors}
@@ -305,7 +308,7 @@ MOST_A_LOOK: Final = 1_000
 
 
 class DriftWatch:
-    """Watches the record that `store.record.writer.Records` writes.
+    """A thread that looks for drift in the record once in `every_s` seconds.
 
     `alarms` counts the alarms since the start.
     """

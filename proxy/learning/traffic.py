@@ -61,7 +61,7 @@ class _Recent:
 
 @dataclass(slots=True)
 class _News:
-    """What a read of files and the database found."""
+    """The certificates, withdrawals, verdicts and drifted calibrators that a read found."""
 
     certificates: list[tuple[CertifiedPolicy, Certificate | None]]
     withdrawn: list[Withdrawal]

@@ -98,7 +98,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class TuningData:
-    """Labelled replies in the order of time, without their content, and their readings."""
+    """Labelled replies in the order of time, without content, and what the checkpoint computed."""
 
     labels: Labels
     read: CheckpointOutput | None  # None without a reply

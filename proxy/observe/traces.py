@@ -98,7 +98,7 @@ def place_of(name: str, section: UpstreamConfig) -> SpanUpstream:
 
 @dataclass(slots=True)
 class CallSpan:
-    """One call of an upstream; `head` and `tail` are the ends of its reply, with id and tokens."""
+    """One call of an upstream; `head` and `tail` are the first and last bytes of its reply."""
 
     trace: Trace
     span_id: bytes

@@ -44,7 +44,7 @@ def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The destination of a request."""
+    """The destination of requests for a model: an upstream and its name."""
 
     name: str
     upstream: Upstream

@@ -56,9 +56,10 @@ _ONCE_MORE: Final = '<!doctype html><meta http-equiv="refresh" content="0"><titl
 
 
 class Guard:
-    """An ASGI application around another.
+    """An ASGI application that lets only known visitors through to another application.
 
-    With `is_loopback` the `Host` of a request must name this machine.
+    With `is_loopback` the `Host` of a request must name this machine. `max_body` limits a visitor's
+    body, in bytes.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ Role = Literal["reviewer", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who is at the desk.
+    """Somebody whom a token, a key or a login at an issuer has made known to the desk.
 
     `csrf` is the token that their forms must send back, or None with a bearer token.
     """

@@ -41,7 +41,7 @@ START: Final = 0.5  # the threshold that is shown first
 
 
 class Facts:
-    """The pages of one desk."""
+    """The pages about the record and the verdicts of one desk."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -48,11 +48,10 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The effect of a threshold.
+    """The effect of a threshold: replies with a confidence from `threshold` on are delivered.
 
-    The share `coverage` of the scored traffic is delivered, and `risk` of that is wrong, None with
-    too few labels. `errors` are the wrong replies delivered, and `load` is the number left to
-    reviewers.
+    That is the share `coverage` of the scored traffic, and `risk` of it is wrong, None with too few
+    labels. `errors` are the wrong replies delivered, and `load` is the number left to reviewers.
     """
 
     threshold: float

@@ -117,7 +117,7 @@ class Claims:
 
 
 class Reviews:
-    """The pages of one desk, and its claims."""
+    """The pages of one desk's queue and replies, and the claims on these."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

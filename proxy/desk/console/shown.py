@@ -69,7 +69,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ShownPart:
-    """A part of a message; `cut` is its number of characters where not all are shown."""
+    """A part of a message as a page shows it: a text as `html`, or a call with its `fields`.
+
+    `kind` is that of a `Part`. `text` is an image's address, a note, or a call's arguments where it
+    has no fields. `cut` is its number of characters where not all are shown.
+    """
 
     kind: str
     text: str

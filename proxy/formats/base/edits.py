@@ -19,7 +19,7 @@ Changes = dict[Place, Any]
 
 @dataclass(frozen=True, slots=True)
 class EditableText:
-    """The text of a choice; `changes` returns what a new text changes in the reply."""
+    """The text of a choice; `changes` maps a new text to what it changes in the reply, by place."""
 
     text: str
     changes: Callable[[str], Changes]

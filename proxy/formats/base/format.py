@@ -25,10 +25,10 @@ Mark = bytes | tuple[bytes, bytes]
 
 
 class Marks:
-    """A set of marks, each of which begins with a literal.
+    """Literals, some with a pattern of what follows, by which an event is known to matter.
 
-    Each literal is searched separately, and mostly decides alone. One pattern with alternatives
-    would take ten times as long.
+    An event without a mark has nothing but text. Each literal is searched separately, and mostly
+    decides alone: one pattern with alternatives would take ten times as long.
     """
 
     def __init__(self, *marks: Mark) -> None:
@@ -223,7 +223,7 @@ class Assembler(Protocol):
 
 
 class Format(Protocol):
-    """One format; see the modules beside this one."""
+    """One of the formats that clients speak; the modules beside this one have one class each."""
 
     name: str  # in logs, records and README
     path: str  # after `/v1`

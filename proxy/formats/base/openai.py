@@ -108,7 +108,7 @@ class ChoicesFormat(ABC):
 
 
 class ChunkAssembler(Assembler, ABC):
-    """What the streams of these formats share: chunks, each with the same head."""
+    """What the assemblers of these formats share: a stream's chunks, each with the same head."""
 
     def __init__(self) -> None:
         self.model: str | None = None

@@ -26,7 +26,7 @@ _WHOLE = ("id", "role", "type")  # members whose strings come whole, perhaps rep
 
 
 class Pieces(list[str]):
-    """A text that is still growing."""
+    """A text that is still growing, as the list of its pieces."""
 
 
 class CallName(Pieces):

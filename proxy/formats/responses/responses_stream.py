@@ -76,7 +76,7 @@ class _Break:
 
 
 class ResponsesAssembler(Assembler):
-    """Typed events, of which the finishing one takes precedence over those before it."""
+    """Puts typed events together; the finishing one takes precedence over those before it."""
 
     def __init__(self) -> None:
         self.model: str | None = None

@@ -294,7 +294,7 @@ def by_types(rows: Iterable[Sequence[Any]]) -> Alike:
 
 
 class _Shape(NamedTuple):
-    """How to digest rows whose values have the same types."""
+    """How to digest rows of a table whose values have the same types."""
 
     is_there: Sequence[bool]  # for each column: False if it is null
     names: Sequence[str]  # of the columns that are not null

@@ -107,7 +107,7 @@ def find(engine: sa.Engine, id: str) -> RecordedExchange | None:
 
 
 class OwnRecord:
-    """The record as one key may read it, in a database that the caller opens."""
+    """The record as the holder of one key may read it, in a database that the caller opens."""
 
     def __init__(self, engine: Callable[[], sa.Engine]) -> None:
         self._engine = engine

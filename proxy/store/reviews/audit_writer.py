@@ -27,6 +27,8 @@ AT_ONCE = 50  # rows in a transaction, during which other writers wait
 
 
 class _AuditDraw(NamedTuple):
+    """A reply that was drawn, and the most audits that may be open with it."""
+
     reply: HeldReply
     max_open: int  # the limit in its configuration
 

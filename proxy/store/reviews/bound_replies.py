@@ -15,6 +15,8 @@ _IS_BOUND = "SELECT 1 FROM held_replies WHERE request_digest = ? LIMIT 1"
 
 
 class BoundReplies:
+    """A read-only connection to a SQLite store, opened by the first check; none for PostgreSQL."""
+
     def __init__(self, url: str) -> None:
         self._path = path_of(url)
         self._reader: sqlite3.Connection | None = None
@@ -35,6 +37,7 @@ class BoundReplies:
             return True
 
     def close(self) -> None:
+        """Close the connection; the next check opens another one."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

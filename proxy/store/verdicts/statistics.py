@@ -373,7 +373,7 @@ class OpinionExchange:
 
 @dataclass(frozen=True, slots=True)
 class Hearings:
-    """The exchanges with opinions or signals among the latest of a window.
+    """The exchanges with second opinions or signals among the latest of a window.
 
     `is_whole` says whether all exchanges of the window were read.
     """

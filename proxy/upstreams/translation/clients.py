@@ -44,7 +44,7 @@ async def _watch(response: httpx.Response) -> None:
 
 
 class SharedClients:
-    """All clients that litellm creates from now on, by their event loop."""
+    """All HTTP clients that litellm creates from now on, by their event loop, and their users."""
 
     def __init__(self, litellm: Any) -> None:
         self._litellm = litellm

@@ -61,7 +61,7 @@ class ChatUpstream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MessagesUpstream:
-    """An upstream for `/messages` only."""
+    """An upstream for `/messages` only, which sends requests as chat completions to `chat`."""
 
     chat: ChatUpstream
 

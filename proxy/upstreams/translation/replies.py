@@ -36,7 +36,7 @@ _EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """The client's wishes about the reply."""
+    """Whether the client wants a stream, and the usage in it."""
 
     is_stream: bool
     has_usage: bool  # whether a stream includes it
