@@ -92,7 +92,10 @@ class ShownPart:
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """A message; `folded` is its number of characters where a click shows them."""
+    """A message as a page shows it.
+
+    `folded` is its number of characters where a click shows them, else None.
+    """
 
     role: str
     parts: tuple[ShownPart, ...]

@@ -25,9 +25,9 @@ Mark = bytes | tuple[bytes, bytes]
 
 
 class Marks:
-    """Literals, some with a pattern of what follows, by which an event is known to matter.
+    """Literals, some with a pattern of what follows, that show which events must be examined.
 
-    An event without a mark has nothing but text. Each literal is searched separately, and mostly
+    An event without a mark can be sent on unread. Each literal is searched separately, and mostly
     decides alone: one pattern with alternatives would take ten times as long.
     """
 

@@ -72,7 +72,8 @@ class RecordedExchange:
     def exchanges(self) -> list[Exchange]:
         """Return an `Exchange` of `policies` for each choice, for a replay of other policies.
 
-        The verdict is left out where there are several choices, since it is about a reply of one.
+        The verdict and the decision are left out where there are several choices, since they are
+        about a reply of one.
         """
         is_correct = self.is_correct if len(self.facts) == 1 else None
         label = self.decided_as
