@@ -148,9 +148,9 @@ def _prompt(prompt: Any) -> str:
 
 
 def _text_of(part: Json) -> Any:
-    """Return the text of a choice's part; some servers send it as that of a chat's delta.
+    """Return a choice's `text`, or the `content` of a delta or message in its place, or None.
 
-    It may be None.
+    Some servers send the parts of a chat here.
     """
     if part.get("text"):
         return part["text"]

@@ -58,7 +58,10 @@ def _labels(items: Sequence[Any]) -> list[Feedback]:
 
 
 def _several(body: Any) -> list[Any]:
-    """Return the list of labels in a body; raises BadRequestError if it is none or too long."""
+    """Return the labels in a body: a list, or the list in its member `feedback`.
+
+    Raises BadRequestError if there is none, or more than `MOST_AT_ONCE` labels.
+    """
     items = body.get("feedback") if isinstance(body, dict) else body
     if not isinstance(items, list) or not items:
         text = "send an object with request_id and correct, or a list of them as 'feedback'"

@@ -105,7 +105,7 @@ class DrawnLabel(Protocol):
 
 
 def stood_for(labels: Iterable[DrawnLabel]) -> dict[str, float]:
-    """Return how many replies the labels of "audited" and "held" stand for, by their shares."""
+    """Return how many replies labels stand for by their shares, by "audited" and "held"."""
     sums = {"audited": 0.0, "held": 0.0}
     for each in labels:
         sums[each.stratum] += _drawn_weight(each)

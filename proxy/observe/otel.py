@@ -118,7 +118,7 @@ def _parent(trace: Trace) -> SpanContext | None:
 
 
 def span_attributes(span: CallSpan) -> dict[str, Any]:
-    """Return the known attributes of a call, by their names in the conventions."""
+    """Return what is known of a call as attributes: `{"gen_ai.request.model": "gpt-5", ..}`."""
     facts, place = facts_of(span), span.place
     first_s = None
     if span.is_stream and span.first_ns is not None:
@@ -144,7 +144,10 @@ def span_attributes(span: CallSpan) -> dict[str, Any]:
 
 
 def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the known attributes of an evaluation, by their names in the conventions."""
+    """Return an evaluation as attributes: `{"gen_ai.evaluation.score.value": 0.71, ..}`.
+
+    Unknown values are left out.
+    """
     found = evaluation
     return _without_none(
         {

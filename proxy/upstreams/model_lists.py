@@ -96,7 +96,7 @@ async def _merge_lists(
 
 
 async def _data(request: Request, name: str, relay: Relay) -> list[Any]:
-    """Return the models in an upstream's list; none if it fails or gives no list."""
+    """Return the entries of an upstream's model list; none if it fails or gives no list."""
     with suppress(ProxyError):
         reply = await relay(request, name)
         body = await _body(reply) if reply.status == 200 else None
@@ -145,5 +145,5 @@ def local_list(ids: Sequence[str]) -> Reply:
 
 
 def local_model(id: str) -> dict[str, Any]:
-    """Return an entry of OpenAI's model list for a name."""
+    """Return a model as an entry of OpenAI's list: `{"id": .., "object": "model", ..}`."""
     return {"id": id, "object": "model", "created": 0, "owned_by": "pinocchio"}

@@ -34,9 +34,9 @@ def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
 
 
 def _read_upstreams(path: Path | None) -> dict[str, Any]:
-    """Return the upstreams as written in the file, before variables are substituted.
+    """Return the section `upstreams` as written in the file, with variables as `${NAME}`.
 
-    Without a file, or a section of it, those are the built-in ones; none if it cannot be read.
+    Without a file, or that section, it is the built-in one; empty if the file cannot be read.
     """
     if path is None:
         return _BUILT_IN

@@ -211,7 +211,7 @@ def _check_bound(path: str, visitor: Visitor) -> None:
 
 
 async def checked_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form of the desk's own pages, without the session's token.
+    """Return the fields of a form of the desk's own pages by name, without the token `csrf`.
 
     Raises NotAllowedError for a form of a session without that token.
     """

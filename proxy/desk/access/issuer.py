@@ -256,9 +256,10 @@ class Issuer:
     async def _complete_claims(
         self, claims: dict[str, Any], url: str, access_token: object
     ) -> dict[str, Any]:
-        """Return the claims of a token, and beside them those that the userinfo endpoint has.
+        """Return claims by name: those of the token, and others that the userinfo endpoint has.
 
-        Raises LoginRefusedError if it fails or answers about another person.
+        The token's win. Raises LoginRefusedError if the endpoint fails or answers about another
+        person.
         """
         headers = {"authorization": f"Bearer {access_token}", "accept": "application/json"}
         status, said = await self._request_json("GET", url, headers=headers)

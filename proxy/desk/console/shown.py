@@ -185,7 +185,7 @@ def fields_of(arguments: str) -> tuple[Field, ...]:
 
 
 def _object(arguments: str) -> dict[str, Any]:
-    """Return the arguments as every tool reads them, or an empty object."""
+    """Return a call's arguments by name, as every tool reads them; an empty dict if they cannot."""
     return (plain_arguments(arguments) if arguments else None) or {}
 
 

@@ -493,5 +493,5 @@ def _place(cursor: str) -> Place:
 
 @cache
 def _packs() -> tuple[Policy, ...]:
-    """Return the policies that come with the proxy, loaded once."""
+    """Return the policies that come with the proxy (packs), loaded once."""
     return tuple(map(load_policy, pack_names()))

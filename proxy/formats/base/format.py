@@ -143,7 +143,7 @@ def text_of(content: Any) -> str:
 
 
 def _without_results(content: Any) -> Any:
-    """Return the content without blocks that are results of tools; unchanged if it is no list."""
+    """Return a message's content without its `tool_result` blocks; unchanged if it is no list."""
     if not isinstance(content, list):
         return content
     return [each for each in content if not _is_result(each)]

@@ -64,14 +64,17 @@ def summary(choice: Choice) -> tuple[float, float] | None:
 
 
 def _read_alternatives(top: Any) -> dict[str, float]:
-    """Return the log-probabilities of alternatives by token, from a list of objects."""
+    """Return log-probabilities by token, from a list such as `[{"token": "No", "logprob": -2.3}]`.
+
+    What cannot be read is left out.
+    """
     pairs = top if isinstance(top, list) else ()
     told = [(e.get("token"), e.get("logprob")) for e in pairs if isinstance(e, dict)]
     return dict(_read(told))
 
 
 def _read(told: Any) -> Iterator[tuple[str, float]]:
-    """Yield the pairs of a name and a log-probability that can be read."""
+    """Yield (name, log-probability) of those pairs in which both can be read."""
     for name, value in told:
         if isinstance(name, str) and (logprob := _logprob(value)) is not None:
             yield name, logprob

@@ -219,9 +219,9 @@ def _says_nothing(choice: Any) -> bool:
 
 
 def _harmless_content(told: Any) -> Any:
-    """Return an error's content unchanged, or only its known words.
+    """Return the content of an error unchanged, or without what may be part of an answer.
 
-    The words alone are returned if the rest may be part of an answer. Lists in lists are left out.
+    Of an object with such members only known words stay, such as `code` and `message`.
     """
     if told is None or isinstance(told, str | int | float):
         return told

@@ -153,7 +153,10 @@ def _items(value: Any) -> list[Any]:
 
 
 def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[str, Any]:
-    """Return a chat message without the calls with these ids; the same message for no ids."""
+    """Return a chat message whose `tool_calls` lack those with these ids.
+
+    The same message is returned for no ids, and without such a list.
+    """
     calls = message.get("tool_calls")
     if not ids or not isinstance(calls, list):
         return message

@@ -14,7 +14,10 @@ KindOfType: TypeAlias = Literal["text", "call", "result", "other"]
 
 
 def _table(**names: str) -> dict[str, KindOfType]:
-    """Return the kind of each type; types are given by kind, separated by blanks."""
+    """Return the kind of each type by its name, from types given by kind.
+
+    `_table(text="message reasoning")` is `{"message": "text", "reasoning": "text"}`.
+    """
     kinds: dict[str, KindOfType] = {"text": "text", "call": "call"}
     kinds |= {"result": "result", "other": "other"}
     return {name: kinds[kind] for kind, listed in names.items() for name in listed.split()}

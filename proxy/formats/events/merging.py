@@ -50,7 +50,8 @@ class CallName(Pieces):
     def readings(self) -> tuple[str, ...]:
         """Return every name that a client may have read, the one in the message first.
 
-        Clients join the names in the deltas, or take the first or the last one.
+        Clients join the names in the deltas, such as `get_` and `time`, or take the first or the
+        last one.
         """
         pieces = (*self[:_MOST_NAMES], *self[-_MOST_NAMES:])
         return tuple(dict.fromkeys(("".join(self), *pieces, "".join(self.deltas))))
@@ -233,7 +234,7 @@ def split_events(raw: bytes, events: int) -> tuple[bytes, bytes]:
 
 
 def plain_objects(raw: bytes) -> list[Any] | None:
-    """Return the JSON objects in events that are one line of data each, in order.
+    """Return the JSON objects in events, if each of these is one line `data: {..}`, in order.
 
     None if one of the events is of any other kind.
     """

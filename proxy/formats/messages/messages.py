@@ -322,7 +322,10 @@ def _size(turn: Any) -> int:
 
 
 def _turns(message: Any) -> Iterator[Any]:
-    """Yield a message as chat messages: results of tools each alone, then the rest."""
+    """Yield a message as chat messages: one of `tool` for each result, then one with the rest.
+
+    A message whose content is no list of blocks is yielded unchanged.
+    """
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         yield message
@@ -340,7 +343,7 @@ def _turns(message: Any) -> Iterator[Any]:
 
 
 def _kind(block: Any) -> Any:
-    """Return a block's type, or None for what is no object."""
+    """Return the `type` of a block, or None for what is no object."""
     return block.get("type") if isinstance(block, dict) else None
 
 
@@ -372,7 +375,10 @@ def _parts_of(block: Any) -> list[Any]:
 
 
 def _document(source: Any) -> list[Any]:
-    """Return the parts of a document, which is text, blocks, or a file that cannot be scored."""
+    """Return the parts of a document by its `source`: text, blocks, or `{"type": "file"}`.
+
+    A file cannot be scored.
+    """
     kind = _kind(source)
     if kind == "text":
         return [{"type": "text", "text": source.get("data")}]

@@ -239,7 +239,7 @@ def _length(item: Any) -> int:
 
 
 def _light(item: Any) -> Any:
-    """Return a copy of an item without files and encrypted content."""
+    """Return a copy of an item without `encrypted_content` and `result`, its parts made light."""
     if not isinstance(item, dict):
         return item
     kept = {k: v for k, v in item.items() if k not in ("encrypted_content", "result")}

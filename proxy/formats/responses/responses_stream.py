@@ -343,7 +343,10 @@ def answer_to(items: list[Any], events: Sequence[Any] = ()) -> Json:
 
 
 def _named_only(item: Any) -> Any:
-    """Return a call with its type, name and id alone, as it is when it has just begun."""
+    """Return a call with `type`, `name` and `call_id` alone, as it is when it has just begun.
+
+    What is no object is returned unchanged.
+    """
     if not isinstance(item, dict):
         return item
     return {"type": item.get("type"), "name": item.get("name"), "call_id": item.get("call_id")}
@@ -367,7 +370,10 @@ def _has_begun(item: Any) -> bool:
 
 
 def _copy_item(item: Any) -> Any:
-    """Return a copy of an item that deltas may extend."""
+    """Return a copy of an item that deltas may extend.
+
+    A message's list of contents is copied too.
+    """
     opened = dict(item) if isinstance(item, dict) else {}
     return {**opened, "content": list(opened.get("content") or ())} if _is_message(item) else opened
 

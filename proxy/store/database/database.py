@@ -250,9 +250,9 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 
 
 def _postgres_arguments() -> dict[str, Any]:
-    """Return the arguments of a PostgreSQL engine.
+    """Return the arguments of `create_engine` for PostgreSQL: timeout, and a test before use.
 
-    Each connection is tested before use, since a server may have been restarted.
+    Each connection is tested, since a server may have been restarted.
     """
     return {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT_TIMEOUT_S}}
 

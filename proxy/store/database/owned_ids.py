@@ -139,9 +139,7 @@ class OwnedIds:
         return self._engine.get()
 
     def _read(self, ids: list[str]) -> dict[str, Owner]:
-        """Return the owners of ids that the store has, by id; raises StoreError.
-
-        Runs on a worker thread.
+        """Return the owners that the store has, by id; raises StoreError. Runs on a worker thread.
 
         The result is not cached, since another process may change what is withheld.
         """

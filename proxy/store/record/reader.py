@@ -213,7 +213,7 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
 
 
 def _exchange_query() -> sa.Select[Any]:
-    """Return the query for exchanges, each with its latest verdict."""
+    """Return the query for all columns of exchanges, and `is_correct`, the latest verdict."""
     latest = sa.select(verdicts.c.is_correct).order_by(verdicts.c.given_at.desc()).limit(1)
     latest = latest.where(verdicts.c.request_id == exchanges.c.request_id)
     return sa.select(*exchanges.c, latest.scalar_subquery().label("is_correct"))

@@ -96,7 +96,10 @@ class FeedbackStore:
 def given_on(
     connection: sa.Connection, request_ids: Sequence[str]
 ) -> dict[str, list[StoredFeedback]]:
-    """Return the labels of these replies by request id, the oldest first."""
+    """Return the labels of these replies as lists by request id, the oldest first.
+
+    Replies without a label are left out.
+    """
     query = sa.select(*_columns()).where(feedback.c.request_id.in_(request_ids))
     found: dict[str, list[StoredFeedback]] = {}
     for row in connection.execute(query.order_by(feedback.c.id)):

@@ -152,9 +152,9 @@ def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None)
 
 
 def delivered_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, int]:
-    """Return how many scored replies were delivered, by conversation, of those that have a label.
+    """Return how many scored replies were delivered, by conversation, where that is 2 or more.
 
-    Conversations with one such reply are left out. Raises StoreError.
+    Only conversations that have a label are counted. Raises StoreError.
     """
     has_label = sa.select(exchanges.c.conversation)
     has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)

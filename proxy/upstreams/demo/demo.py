@@ -268,10 +268,7 @@ def _text(message: Json) -> str:
 
 
 def _text_places(message: Json) -> list[tuple[Json, str]]:
-    """Return the places of an answer's text: its content and the arguments of its calls.
-
-    Each is a mapping and a key in it.
-    """
+    """Return the places of an answer's texts as (mapping, key): content, arguments of calls."""
     calls = [(call["function"], "arguments") for call in message.get("tool_calls", ())]
     return calls if message["content"] is None else [(message, "content"), *calls]
 

@@ -37,7 +37,10 @@ class AnthropicRelay:
         return await self._relay.send(request)
 
     def _key_field(self, path: str) -> tuple[bytes, bytes]:
-        """Return the header field with the configured key, in the format that the path has."""
+        """Return (name, value) of the header field with the configured key for a path.
+
+        It is `x-api-key`, or `authorization` for paths of OpenAI's format.
+        """
         if self._is_both and not path.startswith("/messages"):
             return b"authorization", b"Bearer " + self._api_key
         return b"x-api-key", self._api_key

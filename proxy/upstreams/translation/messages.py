@@ -94,7 +94,7 @@ class MessagesUpstream:
 
 @cache
 def _adapter() -> Any:
-    """Import litellm's translation, which makes no calls."""
+    """Return litellm's adapter of Anthropic's format, which is imported once and makes no calls."""
     return importlib.import_module(f"{_ADAPTER}.transformation").AnthropicAdapter()
 
 
