@@ -19,7 +19,7 @@ import structlog
 from calibrator import Scorer
 from proxy.config.sections import CalibratorConfig
 from proxy.config.setup import Setup
-from proxy.desk.figures.figures import figures_of
+from proxy.desk.figures import figures_of
 from proxy.desk.listening import AdminSocket, DeskServer
 from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange.exchange import Exchange
@@ -52,7 +52,7 @@ from proxy.http.wire.http import (
     request_of,
 )
 from proxy.http.workers.peers import Peers
-from proxy.learning.drift_watch import DriftWatch
+from proxy.learning.drift import DriftWatch
 from proxy.learning.traffic import Traffic
 from proxy.observe.metrics import Metrics
 from proxy.optional.parts import (
@@ -82,7 +82,7 @@ from proxy.store.reviews.held_replies import Store
 from proxy.store.verdicts.feedback import FeedbackStore
 
 if TYPE_CHECKING:
-    from proxy.desk.notify.webhooks import Courier
+    from proxy.desk.webhooks import Courier
     from proxy.optional.guardrails.listening import GuardrailsServer
 
 log = structlog.get_logger()

@@ -383,7 +383,6 @@ ROOMS: dict[str, set[str]] = {
         "gate",
         "generations",
         "http",
-        "learning",
         "optional",
         "scoring",
         "store",

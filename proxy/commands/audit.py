@@ -73,11 +73,6 @@ def _tell(found: VerificationResult) -> None:
         )
     else:
         typer.echo(f"{plural(found.entries, 'entry covers', 'entries cover')} {rows or 'no rows'}")
-        if found.earlier:
-            typer.echo(
-                f"{plural(found.earlier, 'row is', 'rows are')} from before the chain began, "
-                "not covered"
-            )
     if found.entries and not found.has_entry_of_key:
         typer.echo(
             f"{KEY_VARIABLE}, or the file beside the store, has another key than all of these "

@@ -125,14 +125,13 @@ def row_of(exported: ExportedReply) -> dict[str, Any] | None:
     That is one of an unknown format, with several choices, with images, or without a question.
     """
     from calibrator import NotScorableError, Question
-    from proxy.desk.edits.editable import surface_of
     from proxy.formats import NoAnswerError
     from proxy.formats.conversation import format_of
     from proxy.http.wire.json_splice import json_object
     from proxy.store.reviews.held_replies import state_name
 
     held = exported.held
-    format, completion = format_of(surface_of(held)), json_object(held.reply)
+    format, completion = format_of(held.path), json_object(held.reply)
     request = json_object(held.request) if held.request else None
     if format is None or completion is None:
         return None

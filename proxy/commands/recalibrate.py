@@ -188,7 +188,7 @@ def _learn(
     Ends the process with NOT_PROMOTED where it is not better.
     """
     from calibrator import check_target
-    from proxy.learning.domains import NONE_PICKS, picks_curves
+    from proxy.upstreams.router import NONE_PICKS, picks_curves
 
     check_target(output)
     whole = _read_config(config)
@@ -217,11 +217,10 @@ def _learnt_curve(
 ) -> tuple[LearnedFit, Recalibration | None]:
     """Fit a curve for numbers of one kind; return it and the one that is in force for them."""
     from calibrator import resolve_recalibrations
-    from proxy.learning.domains import Domains
     from proxy.learning.labels import read_labels
     from proxy.learning.recalibrating import learn_recalibration, name_with_others
     from proxy.scoring.engines.opening import known_name
-    from proxy.upstreams.router import Router
+    from proxy.upstreams.router import Domains, Router
 
     named = whole.calibrator
     base, counting = known_name(named), resolve_recalibrations(named.recalibration)
@@ -251,11 +250,10 @@ def _learnt_signals(
 ) -> tuple[LearnedFit, SignalWeights | None]:
     """Fit weights of signals; return them and those that are in force."""
     from calibrator import resolve_recalibrations
-    from proxy.learning.domains import Domains
     from proxy.learning.labels import read_labels
-    from proxy.learning.signals import learn_signals
+    from proxy.learning.recalibrating import learn_signals
     from proxy.scoring.engines.opening import known_name
-    from proxy.upstreams.router import Router
+    from proxy.upstreams.router import Domains, Router
 
     base = known_name(whole.calibrator)
     counting = resolve_recalibrations(whole.calibrator.recalibration)

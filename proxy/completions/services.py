@@ -16,12 +16,11 @@ from proxy.holds.stream_results import Results
 from proxy.holds.waiting import Verdicts
 from proxy.http.wire.headers import POLICY
 from proxy.http.wire.http import Request
-from proxy.learning.domains import Domains
 from proxy.scoring.deadlines import Deadlines
 from proxy.scoring.recalibrated import Scores
 from proxy.store.record.writer import Records
 from proxy.store.reviews.held_replies import Store
-from proxy.upstreams.router import Router
+from proxy.upstreams.router import Domains, Router
 
 
 @dataclass(slots=True)

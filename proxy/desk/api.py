@@ -14,7 +14,7 @@ from proxy.desk.access.guard import stays, visitor_of
 from proxy.desk.access.sessions import Visitor
 from proxy.desk.decisions.desk import MOST_ON_A_PAGE, Desk, State, Verdict
 from proxy.desk.decisions.standing import LikeThis, approval_json, end
-from proxy.desk.notify.feed import Feed
+from proxy.desk.feed import Feed
 from proxy.http.wire.json_splice import dumps
 from proxy.learning.feedback import keep_feedback
 from proxy.learning.second_opinions import read_second_opinions
@@ -70,20 +70,21 @@ class LabelBody(BaseModel):
 
 
 def as_json(handler: Callable[Given, dict[str, Any]]) -> Callable[Given, Response]:
-    """Wrap a handler so that its value is sent as JSON, whatever clients have written in it.
+    """Wrap a handler so that the dict it returns is sent as JSON, whatever clients wrote in it.
 
     FastAPI fails on some of it, such as half a surrogate pair.
     """
 
     @wraps(handler)
     def answer(*args: Given.args, **kwargs: Given.kwargs) -> Response:
+        """Call the handler and serialize its value."""
         return Response(dumps(handler(*args, **kwargs)), media_type="application/json")
 
     return answer
 
 
 def review_routes(desk: Desk, feed: Feed) -> APIRouter:
-    """Return the routes of the API; handlers run on threads, because they wait for the store."""
+    """Return the router of the API; handlers run on threads, because they wait for the store."""
     api = APIRouter(prefix="/pinocchio/v1", tags=["reviews"])
 
     @api.get("/reviews")
@@ -143,12 +144,14 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
 
 
 def _for_reviewers(stats: dict[str, Any]) -> dict[str, Any]:
-    """Return the stats without what only admins may see."""
+    """Return a copy of the stats without the configuration's problems and the webhooks."""
     configuration = {**stats["configuration"], "problems": []}
     return {**stats, "configuration": configuration, "webhooks": {}}
 
 
 def _with_events(api: APIRouter, feed: Feed) -> APIRouter:
+    """Add the route of the event stream to the API, and return the API."""
+
     @api.get("/events", response_class=StreamingResponse)
     async def events(
         request: Request,
@@ -171,6 +174,8 @@ def _with_events(api: APIRouter, feed: Feed) -> APIRouter:
 
 
 def _with_standing(api: APIRouter, desk: Desk) -> APIRouter:
+    """Add the routes of standing approvals to the API, and return the API."""
+
     @api.get("/standing-approvals")
     @as_json
     def standing(
@@ -191,6 +196,8 @@ def _with_standing(api: APIRouter, desk: Desk) -> APIRouter:
 
 
 def _with_feedback(api: APIRouter, desk: Desk) -> APIRouter:
+    """Add the route of volunteered feedback to the API, and return the API."""
+
     @api.post("/feedback")
     @as_json
     def feedback(body: Annotated[Any, Body()], who: Who) -> dict[str, Any]:
@@ -205,6 +212,8 @@ def _with_feedback(api: APIRouter, desk: Desk) -> APIRouter:
 
 
 def _with_quality(api: APIRouter, desk: Desk) -> APIRouter:
+    """Add the route about second opinions to the API, and return the API."""
+
     @api.get("/quality/second-opinions")
     @as_json
     def opinions(

@@ -1,29 +1,40 @@
-"""The review desk as an ASGI application: API, login and console behind one guard."""
+"""The review desk as an ASGI application: API, login and console behind one guard.
+
+Operators have two more routes, with the admin's token or key: metrics, and draining.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
-from proxy.desk.access.guard import Guard, demand_visitor, visitor_of
+from proxy.desk.access.guard import (
+    DRAIN,
+    METRICS,
+    Guard,
+    admin_of,
+    demand_visitor,
+    visitor_of,
+)
 from proxy.desk.access.sessions import Door
 from proxy.desk.api import review_routes
 from proxy.desk.console import routes
 from proxy.desk.decisions.desk import Desk
+from proxy.desk.feed import Feed
 from proxy.desk.login import login_routes
-from proxy.desk.notify.feed import Feed
 from proxy.errors import BadRequestError, ProxyError
 from proxy.http.listener.fastapi_errors import answer_unknown, envelope, only_known_parameters
 from proxy.http.wire.http import Receive, Scope, Send, place
+from proxy.observe.metrics import Collector, expose_metrics
 
 if TYPE_CHECKING:
     from proxy.desk.access.single_sign_on import SingleSignOn
@@ -89,7 +100,7 @@ class DeskApplication:
 
 
 async def _unusable(request: Request, error: Exception) -> Response:
-    """Answer a body that does not have the form in OpenAPI with a 422 that names the first mistake.
+    """Answer a body that does not fit OpenAPI with a 422 that names the first mistake.
 
     A body that is not JSON gets a 400.
     """
@@ -105,7 +116,7 @@ async def _unusable(request: Request, error: Exception) -> Response:
 
 
 def _no_json(error: RequestValidationError) -> BadRequestError:
-    """Return the error that the proxy itself gives for a body that is not JSON.
+    """Return the error with place that the proxy itself gives for a body that is not JSON.
 
     FastAPI would describe it as a mistake in a field.
     """
@@ -124,3 +135,32 @@ async def _fault(request: Request, error: Exception) -> Response:
 async def _answer_nobody(request: Request, error: Exception) -> Response:
     """Answer a client that disconnected before its whole request arrived; nobody receives it."""
     return Response(status_code=400)
+
+
+def metrics_route(*collectors: Collector) -> Route:
+    """Return the route of `/metrics`, for admins, which serves what the collectors yield.
+
+    It answers while the store is down too, without the metrics that are read from there.
+    """
+
+    def served(request: Request) -> Response:  # runs on a thread, since it waits for the store
+        admin_of(request)
+        accept = request.headers.get("accept", "")
+        body, content_type = expose_metrics(accept, *collectors)
+        return Response(body, headers={"content-type": content_type})
+
+    return Route(METRICS, served)
+
+
+def drain_route(drain: Callable[[], object]) -> Route:
+    """Return the route with which an admin takes the proxy out of rotation, before a stop.
+
+    A POST calls `drain`.
+    """
+
+    def served(request: Request) -> Response:
+        admin_of(request)
+        drain()
+        return JSONResponse({"status": "draining"})
+
+    return Route(DRAIN, served, methods=["POST"])

@@ -49,10 +49,10 @@ SHORTEST_TOKEN = 16  # characters, where other machines can connect
 
 @dataclass(frozen=True, slots=True)
 class AdminSocket:
-    """The socket of the desk.
+    """The socket of the desk, with the secrets that open it where no token is configured.
 
-    `login_code` opens the desk once, where no token is configured. `local_token` is then for
-    commands of the same user.
+    `login_code` opens the desk once; `local_token` is for commands of the same user. Both are None
+    where a token is configured.
     """
 
     listening: socket.socket
@@ -68,8 +68,9 @@ class AdminSocket:
     def greeting(self, *, is_terminal: bool) -> str:
         """Return the line that the start prints about the desk.
 
-        Without a terminal the output may be a log that others read. So the login link is written to
-        a file of its own, which is removed at exit, and the line names it.
+        With `is_terminal` it has the one-time login link, if there is one. Otherwise the output may
+        be a log that others read. So the link is written to a file of its own, which is removed at
+        exit, and the line names it.
         """
         if self.login_code is None:
             return f"  review desk {self.url}"
@@ -87,14 +88,14 @@ _made: Final[dict[Path, int]] = {}  # files with secrets, and the processes that
 
 
 def _remove_at_exit(file: Path) -> None:
-    """Remove a file with a secret when this process exits; workers that it forks leave it alone."""
+    """Let this process remove a file with a secret when it exits, unlike workers that it forks."""
     if not _made:
         atexit.register(remove_secret_files)
     _made[file] = os.getpid()
 
 
 def remove_secret_files() -> None:
-    """Remove this process's files with secrets; to be called where a signal will end it."""
+    """Remove the files with secrets that this process made; call it where a signal will end it."""
     for file, maker in [*_made.items()]:
         if maker == os.getpid():
             file.unlink(missing_ok=True)
@@ -104,7 +105,8 @@ def remove_secret_files() -> None:
 def check_admin(config: AdminConfig) -> None:
     """Refuse a desk on another address than loopback without a token that is long enough.
 
-    A short token on loopback is a warning. Raises StartupError.
+    A short token on loopback is logged as a warning, and nothing is checked where the desk is
+    disabled. Raises StartupError, also for an unusable `oidc`.
     """
     if not config.enabled:
         return
@@ -131,9 +133,9 @@ def check_admin(config: AdminConfig) -> None:
 
 
 def _check_oidc(config: AdminConfig) -> None:
-    """Check what a login at an issuer needs on this side; the issuer itself is asked later.
+    """Refuse `admin.oidc` without a usable `admin.url` or without its libraries.
 
-    Raises StartupError.
+    The issuer itself is asked later. Raises StartupError.
     """
     if not is_loopback(config.host) and config.url is None:
         raise StartupError(
@@ -152,8 +154,9 @@ def _check_oidc(config: AdminConfig) -> None:
 def bind_admin(config: AdminConfig) -> AdminSocket | None:
     """Open the desk's socket and return it, or None where the desk is disabled.
 
-    A port that was set must be free; instead of the default one any free port is used. Raises
-    StartupError.
+    A port that was set must be free; instead of the default one any free port is used. Without a
+    token in the configuration, a login code is made, and on loopback a local token with its file.
+    Raises StartupError.
     """
     if not config.enabled:
         return None
@@ -173,7 +176,7 @@ def bind_admin(config: AdminConfig) -> AdminSocket | None:
 
 
 def _bind_socket(host: str, port: int) -> socket.socket:
-    """Open a socket that listens on a host and port."""
+    """Open and return a TCP socket that listens on a host and port; raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -246,7 +249,10 @@ class DeskServer:
         self._serving = asyncio.create_task(self._server.serve([self._admin.listening]))
 
     async def stop(self) -> None:
-        """End the streams, stop the server, and wait until it has ended."""
+        """End the streams, stop the server, wait until it has ended, and close the store.
+
+        Does nothing if it was not started.
+        """
         if self._serving is None:
             return
         self._server.should_exit = True
@@ -259,19 +265,22 @@ class DeskServer:
         self._serving = None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request with the application, which the first request loads on a thread."""
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(self._load))
         application = await asyncio.shield(self._loading)
         await application(scope, receive, send)
 
     def _load(self) -> ListenerApplication:
-        """Make the application; called once, by the first request, on another thread."""
+        """Make the application; called once, by the first request, on another thread.
+
+        It opens the store, and reads the desk's keys into memory.
+        """
         from proxy.desk.access.sessions import Door
-        from proxy.desk.application import DeskApplication
+        from proxy.desk.application import DeskApplication, drain_route, metrics_route
         from proxy.desk.decisions.desk import Desk, Verdict
-        from proxy.desk.figures.exposition import drain_route, metrics_route
-        from proxy.desk.figures.gauges import DecisionCounters, Gauges
-        from proxy.desk.notify.feed import Feed
+        from proxy.desk.feed import Feed
+        from proxy.desk.gauges import DecisionCounters, Gauges
         from proxy.store.database.client_keys import KeyStore
         from proxy.store.queue import ReviewQueue
         from proxy.store.reviews.held_replies import HELD, HeldReply
@@ -285,7 +294,7 @@ class DeskServer:
         holder, parts, decided, loop = self._holder, self._parts, DecisionCounters(), self._loop
 
         def on_decision(held: HeldReply, verdict: Verdict) -> None:
-            """Notify the clients that wait for the reply and the browsers that watch.
+            """Count a decision, and notify waiting clients, other workers and browsers.
 
             Called on a thread.
             """
@@ -323,7 +332,7 @@ class DeskServer:
 
 
 def _sign_on(config: AdminConfig) -> SingleSignOn | None:
-    """Return the login at an issuer, or None where the configuration names none."""
+    """Return the login at the configured issuer, or None where the configuration names none."""
     if config.oidc is None:
         return None
     from proxy.desk.access.issuer import Issuer

@@ -37,7 +37,10 @@ def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]
     page = _LoginPage(sign_on)
 
     async def enter(request: Request) -> Response:
-        """Show the login page, or open a session with the code of a login link."""
+        """Show the login page, or open a session with the code of a login link.
+
+        A code that was used gets the page with an error and status 401.
+        """
         code = request.query_params.get("token")
         wanted = request.query_params.get("next", "/")
         if code is None:
@@ -50,6 +53,7 @@ def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]
         return _open_session(door, visitor, request, wanted)
 
     async def log_in(request: Request) -> Response:
+        """Open a session for a token or key, or show the login page with the error."""
         fields = await checked_form(request)
         wanted, secret = fields.get("next", "/"), fields.get("token", "").strip()
         try:
@@ -59,6 +63,7 @@ def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]
         return _open_session(door, visitor, request, wanted)
 
     async def log_out(request: Request) -> Response:
+        """End the session, delete its cookie, and redirect to the login page."""
         await checked_form(request)
         name = cookie_name(request)
         door.close_session(request.cookies.get(name, ""))
@@ -96,9 +101,13 @@ def _sign_on_routes(door: Door, sign_on: SingleSignOn, page: _LoginPage) -> list
             samesite="lax",
             secure=is_https(request),
         )
-        return _unkept(response)
+        return _keep_out_of_caches(response)
 
     async def end(request: Request) -> Response:
+        """Check the issuer's answer and open a session, or show the login page with the error.
+
+        The cookie of the attempt is deleted.
+        """
         name = _attempt_name(request)
         try:
             visitor, wanted = await sign_on.end(
@@ -125,7 +134,7 @@ class _LoginPage:
     def render(
         self, request: Request, wanted: str, error: str | None = None, status: int = 200
     ) -> Response:
-        """Return the page; `wanted` is the address to go on to."""
+        """Return the login page with an error, if any; `wanted` is the address to go on to."""
         if (sign_on := self._sign_on) is None:
             return login_page(LOGIN, wanted, error, status)
         has_left = _LEFT in request.query_params
@@ -154,15 +163,17 @@ def _back(sign_on: SingleSignOn, request: Request) -> str:
 
 
 def _attempt_name(request: Request) -> str:
+    """Return the name of the cookie for a login at an issuer, another one behind https."""
     return SECURE_LOGIN_NAME if is_https(request) else LOGIN_NAME
 
 
 def _open_session(
     door: Door, visitor: Visitor, request: Request, wanted: str, lasts_s: float = SESSION_S
 ) -> Response:
-    """Open a session, set its cookie, and redirect to the page that was requested.
+    """Open a session of `lasts_s` seconds, set its cookie, and redirect to `wanted`.
 
-    The redirect leaves no secret in the address.
+    An address that leads elsewhere than to this desk becomes `/`. The redirect leaves no secret in
+    the address.
     """
     is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
     response = RedirectResponse(wanted if is_ours else "/", 303)
@@ -174,11 +185,14 @@ def _open_session(
         samesite="strict",
         secure=is_https(request),
     )
-    return _unkept(response)
+    return _keep_out_of_caches(response)
 
 
-def _unkept(response: Response) -> Response:
-    """Keep a response out of caches and its address out of referrers; return it."""
+def _keep_out_of_caches(response: Response) -> Response:
+    """Set headers that keep a response out of caches and its address out of referrers.
+
+    Returns the same response.
+    """
     response.headers["cache-control"] = "no-store"
     response.headers["referrer-policy"] = "no-referrer"
     return response

@@ -26,26 +26,24 @@ from proxy.formats.base.format import (
     Ending,
     EventMeaning,
     Json,
+    Marks,
     last_users_text,
     text_of,
     turns_in,
 )
 from proxy.formats.base.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.formats.events.called import has_call
-from proxy.formats.events.markers import Marks
 from proxy.formats.events.merging import (
+    LEARNT_FROM,
+    TRIES,
+    AlikeEvents,
     GrowingCalls,
     Pieces,
+    alike,
     index_of,
     join_texts,
     merge,
     names_in,
-)
-from proxy.formats.events.uniform_events import (
-    LEARNT_FROM,
-    TRIES,
-    AlikeEvents,
-    alike,
     plain_objects,
     split_events,
 )
@@ -75,6 +73,7 @@ class ChatFormat(ChoicesFormat):
     )
 
     def question(self, payload: Json) -> Question:
+        """Return the question in the messages and tools; raises NotScorableError."""
         try:
             return read_question(payload.get("messages"), payload.get("tools"))
         except ValueError as error:  # upstream accepted what we cannot read
@@ -93,10 +92,16 @@ class ChatFormat(ChoicesFormat):
         return wanted_of(payload.get("response_format"))
 
     def text_request(self, model: str, instructions: str, text: str) -> Json:
+        """Return a request with the instructions as system message and the text as the user's."""
         roles = (("system", instructions), ("user", text))
         return {"model": model, "messages": [{"role": r, "content": c} for r, c in roles]}
 
     def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        """Return `messages` with the reply and its problems at the end, to be revised.
+
+        The problems are the results of its calls, or a message of the user. None for several
+        choices, an empty reply, and calls without an id.
+        """
         messages, choices = payload.get("messages"), self.choices(completion)
         if not isinstance(messages, list) or len(choices) != 1:
             return None
@@ -109,6 +114,7 @@ class ChatFormat(ChoicesFormat):
         return {"messages": [*messages, {"role": "assistant", **said}, *answers]}
 
     def message(self, choice: Json) -> Json | None:
+        """Return a choice's message, or None if it has none."""
         message = choice.get("message")
         return message if isinstance(message, dict) else None
 
@@ -116,6 +122,7 @@ class ChatFormat(ChoicesFormat):
         return ChatAssembler()
 
     def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
+        """Return the completion with `text` as the message of every choice."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choices = [
             {"index": c.index, "message": message, "logprobs": None, "finish_reason": ending}
@@ -124,12 +131,14 @@ class ChatFormat(ChoicesFormat):
         return {**completion, "choices": choices}
 
     def noticed_choice(self, choice: Json, notice: str) -> Json:
+        """Return the choice with a notice after its text, or unchanged if it has no text."""
         message = choice["message"]
         if not isinstance(text := message.get("content"), str) or not text:
             return choice
         return {**choice, "message": {**message, "content": text + NOTICE_GAP + notice}}
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        """Return a completion whose one choice says `text` and ends by `content_filter`."""
         empty = {"id": id, "object": _OBJECT, "created": created, "model": model}
         return self.replace_text({**empty, "choices": [{"message": {}}]}, text, "content_filter")
 
@@ -138,6 +147,10 @@ class ChatFormat(ChoicesFormat):
         return _events(completion, payload)
 
     def editable(self, completion: Json) -> Editable:
+        """Return the text of each choice, and the calls if there is one choice.
+
+        A refusal counts as the text. Raises KeyError, TypeError or AttributeError for another form.
+        """
         found = Editable()
         choices = completion["choices"]
         for index, choice in enumerate(choices):
@@ -152,6 +165,10 @@ class ChatFormat(ChoicesFormat):
 
 
 def _events(completion: Json, payload: Json) -> list[bytes]:
+    """Return two chunks for each choice, content and finish, then usage if wanted, and [DONE].
+
+    Our member is in the last finish.
+    """
     left_out = ("choices", "usage", "object", MEMBER)
     head = {k: v for k, v in completion.items() if k not in left_out}
     head["object"] = f"{_OBJECT}.chunk"
@@ -173,7 +190,13 @@ def _events(completion: Json, payload: Json) -> list[bytes]:
 
 
 def _chat_text(choice: Json, place: Place) -> Callable[[str], Changes]:
+    """Return the function that gives the changes for a new text of a choice.
+
+    They also remove its refusal, annotations, log-probabilities and a cut ending.
+    """
+
     def changes(text: str) -> Changes:
+        """Return what a new text changes in the reply, by place."""
         message = choice["message"]
         changed: Changes = {(*place, "message", "content"): text, **uncut(choice, place)}
         for name, empty in (("refusal", None), ("annotations", [])):
@@ -185,6 +208,7 @@ def _chat_text(choice: Json, place: Place) -> Callable[[str], Changes]:
 
 
 def _chat_calls(message: Json, place: Place) -> list[EditableCall]:
+    """Return the calls in a message as they may be edited; raises KeyError for ambiguous ones."""
     found = []
     for index, call in enumerate(message.get("tool_calls") or ()):
         at: Place = (*place, "tool_calls", index)
@@ -200,7 +224,7 @@ def _chat_calls(message: Json, place: Place) -> list[EditableCall]:
 
 
 class ChatAssembler(ChunkAssembler):
-    """Chunks with `choices[].delta`."""
+    """Puts chunks with `choices[].delta` together; events that are alike are read at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,6 +235,10 @@ class ChatAssembler(ChunkAssembler):
         self._before_calls: dict[int, bool] | None = None  # by choice: whether it finished
 
     def add(self, event: Event) -> EventMeaning:
+        """Add one event and return what it means.
+
+        The first ones show the form of events of text.
+        """
         if self._alike is not None and self._alike.add(event.raw):
             self.reading.clear = event  # as clear as the event that it resembles
             return NOTHING
@@ -221,7 +249,7 @@ class ChatAssembler(ChunkAssembler):
         return sight
 
     def _learnt_from(self, event: Event) -> AlikeEvents | None:
-        """Return the form of events of text, learnt from this one, or None.
+        """Return the form of events of text, learnt from this one, or None if it is none.
 
         The event must say the same to all readers.
         """
@@ -231,6 +259,10 @@ class ChatAssembler(ChunkAssembler):
         return None if pieces is None else alike(event.raw, pieces)
 
     def add_unmarked(self, raw: bytes) -> bytes:
+        """Add whole events without a mark at once.
+
+        Return the bytes of those that have to be added.
+        """
         if self._alike is None:  # the first events show the form of the others
             first, raw = split_events(raw, LEARNT_FROM)
             if not self._add_plain(first):
@@ -244,13 +276,14 @@ class ChatAssembler(ChunkAssembler):
         return self._alike.take(raw) if self._alike is not None else 0
 
     def add_alike(self, raw: bytes) -> bool:
+        """Add events if all of them have nothing but text, like an earlier one; return whether."""
         alike = self._alike
         if alike is None or not raw.endswith(alike.after):
             return False
         return alike.add(raw) or alike.take(raw) > 0  # mostly one event
 
     def _add_plain(self, raw: bytes) -> bool:
-        """Add events of one line each at once; return False for events of any other kind."""
+        """Add events of one line each at once; return False, and add none, for any other kind."""
         chunks = plain_objects(raw)
         if chunks is None:
             return False
@@ -266,7 +299,7 @@ class ChatAssembler(ChunkAssembler):
         return True
 
     def _pieces_of(self, chunk: Json) -> Pieces | None:
-        """Return the growing text that a chunk continues, or None if it does or says more."""
+        """Return the growing text that a chunk continues, if it does nothing else, or None."""
         try:
             (part,) = chunk["choices"]
             delta = part["delta"]
@@ -281,6 +314,10 @@ class ChatAssembler(ChunkAssembler):
         return pieces if is_text and not says_more else None
 
     def add_parts(self, parts: list[Any]) -> EventMeaning:
+        """Add the `choices` of a chunk: deltas of messages; return what they mean.
+
+        Parts that cannot be read are remembered in `has_unread`.
+        """
         finished: list[int] = []
         calls_tool, is_unread = any(map(_calls_tool, parts)), False
         if calls_tool and self._before_calls is None:
@@ -306,9 +343,9 @@ class ChatAssembler(ChunkAssembler):
         return NOTHING
 
     def _extend(self, choice: Choice, part: Mapping[str, Any]) -> bool:
-        """Add a part to a choice.
+        """Add a part of a chunk to its choice: text, calls and log-probabilities.
 
-        Return False where clients would not agree on the call that it extends.
+        Returns False where clients would not agree on the call that it extends.
         """
         delta, logprobs = part.get("delta"), part.get("logprobs")
         if logprobs is not None and isinstance(logprobs, dict):
@@ -336,6 +373,7 @@ class ChatAssembler(ChunkAssembler):
         return [self._whole(self._choices[index]) for index in sorted(indices)]
 
     def _whole(self, choice: Choice) -> Choice:
+        """Return a choice as it is now, with its texts joined and its calls in order."""
         message = join_texts(choice.message)
         calls = self._calls.get(choice.index) or GrowingCalls()
         if calls:
@@ -347,6 +385,7 @@ class ChatAssembler(ChunkAssembler):
         return whole
 
     def completion(self) -> Json:
+        """Return the completion that the same reply would have been without a stream."""
         listed = [
             {
                 "index": choice.index,
@@ -362,8 +401,9 @@ class ChatAssembler(ChunkAssembler):
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         """Return events that finish the choices which had not finished before the first call.
 
-        A role is not repeated, because accumulators would append it. If the completion has fewer
-        choices than were begun, its first one is used for each of the others too.
+        `completion` has what they end with. A role is not repeated, because accumulators would
+        append it. If the completion has fewer choices than were begun, its first one is used for
+        each of the others too.
         """
         told = self._before_calls or {}
         given = {choice["index"]: choice for choice in completion["choices"]}
@@ -384,6 +424,7 @@ def _names_given(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
     """Return the other names by which a call's deltas may be read, by its name in the message.
 
     Calls with the same name share them: a reading that is safe for one may not be so for the other.
+    Calls that came in one delta are left out.
     """
     names: dict[str, tuple[str, ...]] = {}
     for found in names_in(calls):
@@ -393,9 +434,10 @@ def _names_given(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _beside_delta(part: Mapping[str, Any], choice: Choice) -> Any:
-    """Return what a part without a delta adds: some servers send `message`, `text` or `content`.
+    """Return what a part without a delta adds, as a delta, or None if it adds nothing.
 
-    A text that begins with all the text before it repeats that, so only the rest is new.
+    Some servers send `message`, `text` or `content` in its place. A text that begins with all the
+    text before it repeats that, so only the rest is new.
     """
     told: Any = part.get("message") or part.get("text") or part.get("content")
     if told is None:
@@ -422,7 +464,7 @@ def _calls_tool(part: Any) -> bool:
 
 
 def _is_unread(part: Json) -> bool:
-    """Return whether a choice's part has content in a member that is not read."""
+    """Return whether a choice's part may hold a call in a member that is not read."""
     delta = part.get("delta")
     if delta and not isinstance(delta, dict):
         return True

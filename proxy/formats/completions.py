@@ -19,10 +19,10 @@ from proxy.formats.base.format import (
     Ending,
     EventMeaning,
     Json,
+    Marks,
 )
 from proxy.formats.base.openai import ChoicesFormat, ChunkAssembler, includes_usage
 from proxy.formats.events.called import has_call
-from proxy.formats.events.markers import Marks
 from proxy.formats.events.merging import index_of, join_texts, merge
 from proxy.http.wire.json_rewrite import Place
 from proxy.http.wire.json_splice import dumps
@@ -42,6 +42,10 @@ class CompletionsFormat(ChoicesFormat):
     marks = Marks(b"[DONE]", (b'"finish_reason"', rb'\s*:\s*"[^"]'), b'"error"')
 
     def question(self, payload: Json) -> Question:
+        """Return the prompt as a user's message; raises NotScorableError.
+
+        Prompts that are echoed, have a suffix, are tokens or several cannot be scored.
+        """
         if payload.get("echo") is True:
             raise NotScorableError("echo", "the prompt is part of the answer")
         if payload.get("suffix"):
@@ -49,6 +53,7 @@ class CompletionsFormat(ChoicesFormat):
         return read_question([{"role": "user", "content": _prompt(payload.get("prompt"))}])
 
     def last_question(self, payload: Json) -> str:
+        """Return the texts of the prompt, joined by an empty line."""
         prompt = payload.get("prompt")
         listed = prompt if isinstance(prompt, list) else [prompt]
         return "\n\n".join(text for text in listed if isinstance(text, str))
@@ -64,7 +69,10 @@ class CompletionsFormat(ChoicesFormat):
         return wanted_of(payload.get("response_format"))
 
     def editable(self, completion: Json) -> Editable:
+        """Return the text of each choice as it may be edited; raises KeyError without one."""
+
         def text_of(index: int, choice: Json) -> EditableText:
+            """Return a choice's text with the changes that a new one makes."""
             place: Place = ("choices", index)
             return EditableText(
                 choice["text"], lambda text: {(*place, "text"): text, **uncut(choice, place)}
@@ -73,14 +81,17 @@ class CompletionsFormat(ChoicesFormat):
         return Editable([text_of(index, each) for index, each in enumerate(completion["choices"])])
 
     def text_request(self, model: str, instructions: str, text: str) -> Json:
+        """Return a request whose prompt is the instructions and the text."""
         prompt = f"{instructions}\n\n{text}\n\n"
         return {"model": model, "prompt": prompt, "max_tokens": MOST_TOKENS}
 
     def without_effects(self, payload: Json) -> Json | None:
+        """Return the members to change so that one choice is made and nothing is stored."""
         best = {"best_of": 1} if payload.get("best_of") else {}
         return {**(super().without_effects(payload) or {}), **best}
 
     def message(self, choice: Json) -> Json | None:
+        """Return a choice's text as a message; None without a text, or with what seems a call."""
         text = choice.get("text")
         is_read = isinstance(text, str) and not has_call(choice)  # this format has no calls
         return {"role": "assistant", "content": text} if is_read else None
@@ -89,6 +100,7 @@ class CompletionsFormat(ChoicesFormat):
         return CompletionsAssembler()
 
     def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
+        """Return the completion with `text` as the text of every choice."""
         choices = [
             {"text": text, "index": c.index, "logprobs": None, "finish_reason": ending}
             for c in self.choices(completion)
@@ -100,6 +112,7 @@ class CompletionsFormat(ChoicesFormat):
         return {**choice, "text": text + NOTICE_GAP + notice} if text else choice
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        """Return a completion whose one choice says `text` and ends by `content_filter`."""
         empty = {"id": id, "object": _OBJECT, "created": created, "model": model}
         return self.replace_text({**empty, "choices": [{"text": ""}]}, text, "content_filter")
 
@@ -108,7 +121,10 @@ class CompletionsFormat(ChoicesFormat):
 
 
 def _events(completion: Json, payload: Json) -> list[bytes]:
-    """Return each choice whole with its finish, usage if it was requested, and [DONE]."""
+    """Return a chunk with each whole choice, the usage if it was requested, and [DONE].
+
+    Our member is in the last choice's chunk.
+    """
     head = {k: v for k, v in completion.items() if k not in ("choices", "usage", MEMBER)}
     chunks: list[Json] = [{**head, "choices": [c]} for c in completion["choices"]]
     if MEMBER in completion and chunks:
@@ -119,7 +135,7 @@ def _events(completion: Json, payload: Json) -> list[bytes]:
 
 
 def _prompt(prompt: Any) -> str:
-    """Return the one text of a prompt; raises NotScorableError."""
+    """Return a prompt's one text, also from a list of one; raises NotScorableError for others."""
     if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
         [prompt] = prompt
     if isinstance(prompt, str):
@@ -132,7 +148,10 @@ def _prompt(prompt: Any) -> str:
 
 
 def _text_of(part: Json) -> Any:
-    """Return the text of a choice's part, which some servers send as that of a chat's delta."""
+    """Return a choice's `text`, or the `content` of a delta or message in its place, or None.
+
+    Some servers send the parts of a chat here.
+    """
     if part.get("text"):
         return part["text"]
     for key in ("delta", "message"):
@@ -142,7 +161,7 @@ def _text_of(part: Json) -> Any:
 
 
 class CompletionsAssembler(ChunkAssembler):
-    """Chunks with `choices[].text`."""
+    """Puts chunks with `choices[].text` together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,6 +169,10 @@ class CompletionsAssembler(ChunkAssembler):
         self._reasons: dict[int, str] = {}
 
     def add_parts(self, parts: list[Any]) -> EventMeaning:
+        """Add the `choices` of a chunk: pieces of texts; return what they mean.
+
+        A part that may hold a call makes the event unread.
+        """
         finished: list[int] = []
         for position, part in enumerate(parts):
             if not isinstance(part, dict) or has_call(part):
@@ -172,6 +195,7 @@ class CompletionsAssembler(ChunkAssembler):
         return [self._whole(index, join_texts(self._choices[index])) for index in sorted(indices)]
 
     def _whole(self, index: int, grown: Json) -> Choice:
+        """Return a choice from its joined text and log-probabilities."""
         text, logprobs = grown.get("text"), grown.get("logprobs")
         return Choice(
             index,
@@ -181,6 +205,7 @@ class CompletionsAssembler(ChunkAssembler):
         )
 
     def completion(self) -> Json:
+        """Return the completion that the same reply would have been without a stream."""
         listed = [
             {
                 "text": choice.message["content"],

@@ -45,6 +45,7 @@ class Turn:
 
     @property
     def calls(self) -> tuple[Part, ...]:
+        """The parts that are calls of tools."""
         return tuple(part for part in self.parts if part.kind == "call")
 
 
@@ -54,7 +55,11 @@ def format_of(path: str | None) -> Format | None:
 
 
 def read_request(request: bytes | None, path: str | None, question: str) -> list[Turn]:
-    """Return the conversation in a request's body; `question` is shown if there is none."""
+    """Return the conversation in a request's body as messages, instructions first.
+
+    `path` is the surface's; with an unknown one every format is tried. Without a conversation,
+    `question` is returned as a message of the user.
+    """
     payload = json_object(request) if request is not None else None
     if payload is None:
         return [Turn("user", (Part("text", question),))]
@@ -70,7 +75,10 @@ def read_request(request: bytes | None, path: str | None, question: str) -> list
 
 
 def read_reply(reply: bytes, path: str | None) -> list[Turn]:
-    """Return the choices of a completion, each as a message; other bytes as one text."""
+    """Return the choices of a completion, each as a message; other bytes as one text.
+
+    With an unknown `path` every format is tried.
+    """
     completion = json_object(reply)
     format = format_of(path)
     formats = [format] if format is not None else list(FORMATS)
@@ -85,7 +93,7 @@ def read_reply(reply: bytes, path: str | None) -> list[Turn]:
 
 
 def tools_of(request: bytes | None) -> list[str]:
-    """Return the names of the tools that were offered."""
+    """Return the names of the tools that a request offers, or their types if they have no name."""
     payload = (json_object(request) if request is not None else None) or {}
     listed = payload.get("tools")
     names = []
@@ -98,9 +106,9 @@ def tools_of(request: bytes | None) -> list[str]:
 
 
 def _turns(item: Any) -> Iterator[Turn]:
-    """Yield the messages in an item of a conversation.
+    """Yield the messages in an item of a conversation: one, or several with results of tools.
 
-    There is one, or several if the item has results of tools.
+    Each result is a message of `tool`, and what a coding agent adds one of `system`.
     """
     if isinstance(item, str):
         yield Turn("user", (Part("text", item),))
@@ -120,8 +128,8 @@ def _turns(item: Any) -> Iterator[Turn]:
         (results if is_result else rest).append(block)
     for result in results:
         yield Turn("tool", tuple(_parts(result.get("content"))))
-    parts = [*_beside(item, ("reasoning_content", "reasoning"), "thought"), *_parts(rest)]
-    parts += [*_beside(item, ("refusal",), "text"), *_calls(item)]
+    parts = [*_part_of_member(item, ("reasoning_content", "reasoning"), "thought"), *_parts(rest)]
+    parts += [*_part_of_member(item, ("refusal",), "text"), *_calls(item)]
     role = _text(item.get("role") or "assistant")
     if role == "user":
         parts, asides = _own_words(parts)
@@ -134,7 +142,7 @@ def _turns(item: Any) -> Iterator[Turn]:
 
 
 def _own_words(parts: list[Part]) -> tuple[list[Part], list[str]]:
-    """Return what the user says, and what a coding agent adds to it."""
+    """Return (the parts that the user says, the texts that a coding agent adds to them)."""
     own: list[Part] = []
     asides: list[str] = []
     for part in parts:
@@ -149,7 +157,7 @@ def _own_words(parts: list[Part]) -> tuple[list[Part], list[str]]:
 
 
 def _item(item: Json, kind: str) -> Turn:
-    """Return the message for an item of responses that is no message itself."""
+    """Return the message for an item of the responses API that is no message itself."""
     if is_call(item):
         return Turn("assistant", (_call(tool_call(item)),))
     if kind == "reasoning":
@@ -161,12 +169,14 @@ def _item(item: Json, kind: str) -> Turn:
     return Turn("user", (Part("note", f"an item of type {kind}{more}"),))
 
 
-def _beside(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
+def _part_of_member(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
+    """Return the first text among these members as a part of this kind; none without one."""
     found = next((item[key] for key in keys if item.get(key)), None)
     return [Part(kind, found)] if isinstance(found, str) else []
 
 
 def _calls(item: Json) -> list[Part]:
+    """Return the calls of a message as parts, also one that is no list, and `function_call`."""
     listed = item.get("tool_calls")
     calls = [_call(call) for call in listed] if isinstance(listed, list) else []
     if listed and not calls:
@@ -176,6 +186,7 @@ def _calls(item: Json) -> list[Part]:
 
 
 def _call(call: Any) -> Part:
+    """Return a call as a part: its name and arguments, or a note if it cannot be read."""
     given = [call[kind] for kind in _KINDS if call.get(kind)] if isinstance(call, dict) else []
     function = given[0] if len(given) == 1 else None
     if not isinstance(function, dict):
@@ -193,6 +204,10 @@ def _parts(content: Any) -> list[Part]:
 
 
 def _part(block: Any) -> Part | None:
+    """Return a block of content as a part; None for an empty one.
+
+    What is not shown, or cannot be read, becomes a note.
+    """
     if isinstance(block, str):
         return Part("text", block) if block else None
     if not isinstance(block, dict):
@@ -215,7 +230,7 @@ def _part(block: Any) -> Part | None:
 
 
 def _address(block: Json) -> str:
-    """Return an image's URL, or a data URL of its bytes."""
+    """Return an image's URL, a data URL of its bytes, or the id of its file."""
     source = block.get("source")
     if isinstance(source, dict):
         if source.get("type") == "base64":

@@ -7,14 +7,11 @@ request waits for any of this.
 __all__ = [
     "certificates",
     "certifying",
-    "domains",
     "drift",
-    "drift_watch",
     "feedback",
     "labels",
     "recalibrating",
     "second_opinions",
-    "signals",
     "traffic",
     "tuning",
 ]

@@ -75,28 +75,29 @@ class CertifiedPolicy:
         self._settle()
 
     def renew(self, certificate: Certificate | None) -> None:
-        """Replace the certificate; grants that stay keep their monitors."""
+        """Replace the certificate and update `policy`; grants that stay keep their monitors."""
         self._certificate = certificate
         self._named = {None}
         self._settle()
 
     def drop(self, withdrawn: Iterable[Withdrawal]) -> None:
-        """Continue without the grants of these withdrawals."""
+        """Continue without the grants of these withdrawals: updates `policy`, and logs new ones."""
         new = {each.grant_digest: each for each in withdrawn}
         if not self._withdrawn.keys() >= new.keys():
             self._withdrawn |= new
             self._settle()
 
     def counts_for(self, calibrators: Container[str]) -> bool:
-        """Return whether there are grants for these calibrators, and all of them count."""
+        """Return whether there are grants for these calibrators, and none of them is withdrawn."""
         grants = self._certificate.grants if self._certificate else ()
         its = [each for each in grants if each.calibrator in calibrators]
         return bool(its) and not any(each.digest in self._withdrawn for each in its)
 
     def see(self, facts: Facts) -> Withdrawal | None:
-        """Show the monitors a reply before it is decided on; return a withdrawal that it causes.
+        """Show a reply's confidence to the monitors of its grants, before it is decided on.
 
-        A withdrawal counts at once.
+        Returns the withdrawal that this causes, which counts at once, or None. Nothing happens
+        without a confidence.
         """
         if facts.confidence is None:
             return None
@@ -112,9 +113,10 @@ class CertifiedPolicy:
         return None
 
     def hear(self, verdict: RecordedExchange) -> Withdrawal | None:
-        """Add a verdict on a reply that a grant let through to its monitor; return a withdrawal.
+        """Show a verdict on a reply that a grant let through to its monitor of errors.
 
-        Returns None if no grant let it through, or no alarm is raised.
+        Returns the withdrawal that this causes, which counts at once. Returns None if no grant let
+        the reply through, or no alarm is raised.
         """
         if verdict.is_correct is None or (grant := self._relied_on(verdict)) is None:
             return None
@@ -127,15 +129,15 @@ class CertifiedPolicy:
     def distrust(self, calibrators: Container[str]) -> Iterator[Withdrawal]:
         """Withdraw the grants for these calibrators, whose calibration has drifted.
 
-        Yield each withdrawal.
+        Yields each withdrawal, which counts at once.
         """
         for grant in [each for each in self._monitors if each.calibrator in calibrators]:
             yield self._without(grant, CALIBRATION_DRIFTED)
 
     def _settle(self) -> None:
-        """Update the policy and the monitors to the certificate and the withdrawals.
+        """Set `policy` and the monitors to what the certificate and the withdrawals allow.
 
-        Newly withdrawn grants are logged.
+        Grants that stay keep their monitors; newly withdrawn grants are logged.
         """
         whole = with_certificate(self.given, self._certificate)
         for grant in self._certificate.grants if self._certificate else ():
@@ -153,11 +155,19 @@ class CertifiedPolicy:
         }
 
     def _reaches(self, grant: Grant, facts: Facts) -> bool:
+        """Return whether the rule that a grant is for would be reached by these facts.
+
+        True for a grant without a rule.
+        """
         rule = grant.scope.rule
         return rule is None or reaches(self.policy, rule, facts)
 
     def _relied_on(self, recorded: RecordedExchange) -> Grant | None:
-        """Return the grant that let a recorded reply through, or None if it counts no longer."""
+        """Return the grant that let a recorded reply through, by deciding on it again.
+
+        None if no grant did, the reply was not delivered, is older than the certificate, or would
+        be decided on otherwise now.
+        """
         if recorded.policy_name != self.given.name or self._is_older(recorded):
             return None
         if (recorded.would_action or recorded.action) not in DELIVERED or len(recorded.facts) != 1:
@@ -176,15 +186,21 @@ class CertifiedPolicy:
         return time.strftime("%Y-%m-%d", time.gmtime(recorded.started_at)) < issued
 
     def _withdraw(self, grant: Grant, monitors: _Monitors) -> Withdrawal:
+        """Withdraw a grant for the reason that its monitors give; return the withdrawal."""
         reason = withdrawal(grant, grant.calibrator, monitors.scores, monitors.errors) or ""
         return self._without(grant, reason)
 
     def _without(self, grant: Grant, reason: str) -> Withdrawal:
+        """Continue without a grant, for a reason; return the withdrawal."""
         found = Withdrawal(grant.digest, self.given.name, str(grant.scope), reason, time.time())
         self.drop([found])
         return found
 
     def _say_withdrawn(self, grant: Grant, found: Withdrawal, whole: Policy) -> None:
+        """Log that a grant was withdrawn: why, since when, its rules, and the remedy.
+
+        `whole` is the policy with the grant.
+        """
         log.warning(
             "certificate_withdrawn",
             policy=self.given.name,
@@ -199,7 +215,7 @@ class CertifiedPolicy:
         )
 
     def _remedy(self, grant: Grant) -> str:
-        """Return the command that creates a grant like this one."""
+        """Return a sentence with the command that creates a grant like this one."""
         told = {"model": grant.scope.model, "team": grant.scope.team, "rule": grant.scope.rule}
         if grant.scope.rule:
             told["policy"] = self.given.source
@@ -208,7 +224,10 @@ class CertifiedPolicy:
         return REMEDY.format(path=self.given.certificate_path, scope=scope, **stated)
 
     def _say_if_other(self, calibrator: str | None) -> None:
-        """Log, once for each calibrator, that no grant is for the calibrator that scores."""
+        """Log, once for each calibrator, that no grant is for the calibrator that scores.
+
+        Nothing is logged for one that has a grant, or where there are no grants.
+        """
         self._named.add(calibrator)
         certified_for = sorted({grant.calibrator for grant in self._monitors})
         if certified_for and calibrator not in certified_for:
@@ -224,7 +243,10 @@ class CertifiedPolicy:
 
 
 def still_granted(certificate: Certificate | None, withdrawn: Container[str]) -> Certificate | None:
-    """Return the certificate without the grants of these digests; None for no certificate."""
+    """Return the certificate without the grants whose digests are in `withdrawn`.
+
+    None for no certificate, and where `Certificate.without` leaves none.
+    """
     kept = certificate
     for grant in certificate.grants if certificate else ():
         if kept is not None and grant.digest in withdrawn:
@@ -233,7 +255,7 @@ def still_granted(certificate: Certificate | None, withdrawn: Container[str]) ->
 
 
 def _promises(policy: Policy) -> Iterator[tuple[Rule, MaxError]]:
-    """Yield the rules that state an error rate, each with that condition."""
+    """Yield (rule, its condition) of the rules that state an error rate, `max_error`."""
     for rule in policy.rules:
         if isinstance(condition := rule.when.confidence, MaxError):
             yield rule, condition

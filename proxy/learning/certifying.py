@@ -36,6 +36,7 @@ def audited_labels(
 
 
 def _audit_labels(engine: Any, since: float) -> list[LabelledReply]:
+    """Return the labelled replies of the audit's sample since a time."""
     return [each for each in labelled_replies(engine, since) if each.stratum == "audited"]
 
 
@@ -46,14 +47,14 @@ def _labels_of(
     scope: Scope,
     policy: Policy | None,
 ) -> list[LabelledScore]:
-    """Return the labels of one calibrator's confidences.
+    """Return the labels of one calibrator's confidences in a scope, one of each question.
 
-    Raises CalibratorError as `audited_labels`.
+    `firsts` has the first reply of each conversation. Raises CalibratorError as `audited_labels`.
     """
     its = [each for each in audited if each.calibrator == calibrator]
     found = [each for each in its if _is_in(scope, policy, each)]
     if not found:
-        raise CalibratorError(_none(audited, its, calibrator, scope))
+        raise CalibratorError(_missing_text(audited, its, calibrator, scope))
     shares = sorted({each.share or 0.0 for each in found})
     if len(shares) > 1:
         told = ", ".join(f"{share:g}" for share in shares)
@@ -61,7 +62,7 @@ def _labels_of(
             f"these replies were drawn with shares of {told}, and the exact test needs one: "
             "take a --since after the last change, or a --team"
         )
-    chosen = {each.id for each in one_per_question(map(_of_conversation, found))}
+    chosen = {each.id for each in one_per_question(map(_by_conversation, found))}
     return [
         LabelledScore(
             each.question,
@@ -83,11 +84,11 @@ def audited_knowing(
     scope: Scope,
     policy: Policy | None = None,
 ) -> dict[str | None, list[LabelledScore]]:
-    """Return the audited labels of confidences that know more than the reply, by their calibrator.
+    """Return the audited labels of confidences that know more than the reply, by calibrator.
 
     These are confidences of this checkpoint that know second opinions, a judge or
     log-probabilities, under names that are still given with the recalibrations in force
-    (`counting`). The result is empty where there are none. Raises StoreError.
+    (`counting`). Empty where there are none, or none in this scope. Raises StoreError.
     """
     audited, firsts = _audit_labels(engine, since), first_replies(engine, since)
     its = {each.calibrator for each in audited if each.is_by(checkpoint)}
@@ -101,7 +102,7 @@ def audited_knowing(
 
 
 def _is_given_now(name: str, counting: Recalibrations) -> bool:
-    """Return whether a confidence that knows more than its reply still gets this name.
+    """Return whether a confidence that knows more than its reply still gets the name `name`.
 
     `counting` are the recalibrations in force.
     """
@@ -127,12 +128,17 @@ def _is_first(reply: LabelledReply, scope: Scope, firsts: Mapping[str, str]) -> 
     return firsts.get(reply.conversation, reply.request_id) == reply.request_id
 
 
-def _of_conversation(reply: LabelledReply) -> LabelledScore:
+def _by_conversation(reply: LabelledReply) -> LabelledScore:
+    """Return the label under its conversation as the question, so that one of each is chosen."""
     name = reply.conversation or reply.request_id
     return LabelledScore(name, reply.confidence, reply.is_correct, reply.request_id)
 
 
 def _is_in(scope: Scope, policy: Policy | None, reply: LabelledReply) -> bool:
+    """Return whether a reply is in a scope: of its model and team, and reaching its rule.
+
+    False if its facts are not on record.
+    """
     if reply.facts is None:
         return False
     if scope.model not in (None, reply.facts.model) or scope.team not in (None, reply.team):
@@ -142,12 +148,13 @@ def _is_in(scope: Scope, policy: Policy | None, reply: LabelledReply) -> bool:
     return reaches(policy, scope.rule, reply.facts)
 
 
-def _none(
+def _missing_text(
     audited: Iterable[LabelledReply],
     its: Iterable[LabelledReply],
     calibrator: str,
     scope: Scope,
 ) -> str:
+    """Return the sentence that says why there is no label in a scope."""
     if list(its):
         return f"no verdict on an audited reply is within {scope}"
     others = sorted({each.calibrator for each in audited})

@@ -9,7 +9,7 @@ independent evidence (`policies.SeenConversations`). For each model and team a m
 recalibration is no drift to it. For each calibrator with its recalibration a monitor of calibration
 (`policies.CalibrationMonitor`) sees verdicts on audited replies. Each monitor raises a false alarm
 with a probability of at most `FALSE_ALARM_RATE` over all time, however often one looks. An alarm
-stays until `pinocchio drift --reset`.
+stays until `pinocchio drift --reset`. `DriftWatch` looks once a minute on a thread.
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from calibrator import knows_others, knows_signals
 from policies import CalibrationMonitor, ScoreMonitor, SeenConversations
+from proxy.errors import StoreError
+from proxy.http.wire.worker_threads import Worker
+from proxy.store.database.verdicts import VerdictStore
 from proxy.store.verdicts.drift import (
     AuditVerdict,
     CountedReply,
@@ -42,6 +47,7 @@ from proxy.store.verdicts.labels import base_of
 
 if TYPE_CHECKING:
     from policies import VerdictBand
+
 
 FALSE_ALARM_RATE: Final = 0.01
 LAG_S: Final = 60.0
@@ -83,11 +89,11 @@ class MonitorState:
 
 
 def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[Alarm]:
-    """Read what is new since the last look into the monitors, and return the new alarms.
+    """Show what is new since the last look to the monitors, and return the new alarms.
 
-    Replies younger than `lag_s` are left for the next look. With `most`, at most about that many of
-    the new replies are read, spread evenly, so that a look stays cheap. The monitors are written to
-    the store. Raises StoreError.
+    Replies younger than `lag_s` seconds are left for the next look. With `most`, at most about that
+    many of the new replies are read, spread evenly, so that a look stays cheap. The monitors are
+    written to the store. Raises StoreError.
     """
     alarms: list[Alarm] = []
     before = time.time() - lag_s
@@ -113,7 +119,10 @@ def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[
 
 
 class _Reader:
-    """The stored monitors, fed with what is new."""
+    """The stored monitors while new scores and verdicts are shown to them.
+
+    `before` are the replies that have counted for them. `counted` and `alarms` gather what is new.
+    """
 
     def __init__(self, monitors: Sequence[Monitor], before: Sequence[CountedReply]) -> None:
         self._rows = {each.key: each for each in monitors}
@@ -125,6 +134,10 @@ class _Reader:
         self.alarms: list[Alarm] = []
 
     def take_score(self, scored: ReplyScore) -> None:
+        """Show a score to the monitor of its model and team, unless it has raised an alarm.
+
+        Further replies of a conversation within a day do not count.
+        """
         model = scored.model[:LONGEST_MODEL]
         key = MonitorKey("scores", scored.calibrator, model, scored.team)
         row = self._row(key)
@@ -138,6 +151,10 @@ class _Reader:
         self._count(row, monitor.is_alarmed, scored.request_id)
 
     def take_verdict(self, judged: AuditVerdict) -> None:
+        """Show a verdict to the monitor of its calibrator, unless it has raised an alarm.
+
+        Further verdicts in a conversation within a day do not count.
+        """
         key = MonitorKey("calibration", judged.calibrator)
         row = self._row(key)
         if row is None or row.alarmed_at is not None or self._has_counted(key, judged):
@@ -163,12 +180,16 @@ class _Reader:
         return False
 
     def updated_monitors(self) -> list[Monitor]:
+        """Return the rows of the monitors that were fed, with their new state."""
         for key, monitor in self._fed.items():
             self._rows[key].state = monitor.as_dict()
         return [self._rows[key] for key in self._fed]
 
     def _row(self, key: MonitorKey) -> Monitor | None:
-        """Return the monitor's row; a missing one is made where there is room, else None."""
+        """Return the monitor's row, made if it is missing.
+
+        None beyond `MOST_GROUPS` of its kind.
+        """
         row = self._rows.get(key)
         if row is None:
             if sum(known.kind == key.kind for known in self._rows) >= MOST_GROUPS:
@@ -177,6 +198,7 @@ class _Reader:
         return row
 
     def _count(self, row: Monitor, is_alarmed: bool, request_id: str) -> None:
+        """Count a reply for a monitor; if it is newly alarmed, note that and add to `alarms`."""
         row.seen += 1
         if is_alarmed and row.alarmed_at is None:
             row.alarmed_at, row.alarmed_by = time.time(), request_id
@@ -186,16 +208,18 @@ class _Reader:
 
 
 def _no_conversations() -> SeenConversations:
+    """Return an empty memory of conversations, without a bound."""
     return SeenConversations(most=None)
 
 
 def _conversations(*replies: Sequence[ReplyScore | AuditVerdict]) -> list[str]:
+    """Return the names of the conversations of these replies, sorted, each once."""
     named = {each.conversation for some in replies for each in some}
     return sorted(each for each in named if each is not None)
 
 
 def monitor_states(engine: Any) -> list[MonitorState]:
-    """Return the state of every monitor; raises StoreError."""
+    """Return the state of every monitor, in the order of their keys; raises StoreError."""
     monitors, _ = read_monitors(engine)
     newest = newest_calibrators(engine)
     now = {"scores": set(map(base_of, newest)), "calibration": newest}
@@ -212,9 +236,9 @@ def monitor_states(engine: Any) -> list[MonitorState]:
 
 
 def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
-    """Return the number of alarmed monitors by kind and calibrator, for calibrators in use.
+    """Return the number of alarmed monitors by (kind, calibrator), for calibrators in use.
 
-    Raises StoreError.
+    Those without an alarm have 0. Raises StoreError.
     """
     counts: dict[tuple[str, str], int] = {}
     for each in monitor_states(engine):
@@ -225,26 +249,31 @@ def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
 
 
 def _score_monitor(row: Monitor) -> ScoreMonitor:
-    """Load a score monitor; ranks within a bin are drawn at random, with its count as the seed."""
+    """Return the monitor of scores that a row stores, or a new one.
+
+    Ranks within a bin are drawn at random, with the count of replies as the seed.
+    """
     if not row.state:
         return ScoreMonitor(false_alarm_rate=FALSE_ALARM_RATE)
     return ScoreMonitor.from_dict(row.state, FALSE_ALARM_RATE, seed=row.seen)
 
 
 def _calibration_monitor(row: Monitor) -> CalibrationMonitor:
+    """Return the monitor of calibration that a row stores, or a new one."""
     if not row.state:
         return CalibrationMonitor(FALSE_ALARM_RATE)
     return CalibrationMonitor.from_dict(row.state, FALSE_ALARM_RATE)
 
 
 def _alarm_of(row: Monitor) -> Alarm | None:
+    """Return the alarm of a monitor, or None if it has raised none."""
     if row.alarmed_at is None:
         return None
     return Alarm(row.key, row.seen, row.alarmed_at, row.alarmed_by, _text(row))
 
 
 def _text(row: Monitor) -> str:
-    """Return a sentence about what happened and what to do."""
+    """Return a sentence about what an alarmed monitor found and what to do."""
     key, kind = row.key, row.key.kind
     if kind == "scores":
         whose = f"model {key.model}" + (f", team {key.team}" if key.team else "")
@@ -263,7 +292,53 @@ def _text(row: Monitor) -> str:
 
 
 def _option(calibrator: str) -> str:
-    """Return the option of `pinocchio recalibrate` for confidences of this calibrator."""
+    """Return the option of `pinocchio recalibrate` for a calibrator, such as ` --signals`.
+
+    Empty for one that scores replies alone.
+    """
     if knows_signals(calibrator):
         return " --signals"
     return " --second-opinion" if knows_others(calibrator) else ""
+
+
+log = structlog.get_logger(__name__)
+EVERY_S: Final = 60.0
+MOST_A_LOOK: Final = 1_000
+"""The most replies of each look, spread evenly over all new ones: a hundredth of a second."""
+
+
+class DriftWatch:
+    """A thread that looks for drift in the record once in `every_s` seconds.
+
+    `alarms` counts the alarms since the start.
+    """
+
+    def __init__(self, url: str, every_s: float = EVERY_S) -> None:
+        self._url = url
+        self._worker = Worker("drift", self._turn, every_s=every_s)
+        self._findings: VerdictStore | None = None
+        self.alarms = 0
+
+    def start(self) -> None:
+        self._worker.start()
+
+    def stop(self) -> None:
+        """End the thread and close the store."""
+        self._worker.close()
+        if self._findings is not None:
+            self._findings.close()
+            self._findings = None
+
+    def _turn(self) -> None:
+        """Look once; an error of the store is logged."""
+        try:
+            self._findings = self._findings or VerdictStore(self._url)
+            self._look(self._findings)
+        except StoreError as error:
+            log.error("drift_not_looked_for", reason=error.message)
+
+    def _look(self, findings: VerdictStore) -> None:
+        """Look for drift in up to `MOST_A_LOOK` new replies; log and count each new alarm."""
+        for alarm in look(findings.engine, most=MOST_A_LOOK):
+            self.alarms += 1
+            log.warning("drift_detected", **alarm.key._asdict(), after=alarm.seen, text=alarm.text)

@@ -31,12 +31,12 @@ _KEYS: Final = ("request_id", "correct", "note")
 def keep_feedback(
     store: FeedbackStore, body: Any, by: str, key_hash: str | None = None
 ) -> dict[str, Any]:
-    """Keep the feedback of a body, and return the counts and the status of each label.
+    """Store the feedback in a parsed body; return `kept`, `not_found` and `results`.
 
-    `by` names who gave it; `key_hash` is that of the key that must have made the requests, None for
-    any. Blocks, so call it from a thread. Raises BadRequestError for a body of another form,
-    NotFoundError for a single label of a request that is not recorded or was made by another key,
-    and StoreError.
+    `results` has the status of each label. `by` names who gave it; `key_hash` is that of the key
+    that must have made the requests, None for any. Logs the counts. Blocks, so call it from a
+    thread. Raises BadRequestError for a body of another form, NotFoundError for a single label of a
+    request that is not recorded or was made by another key, and StoreError.
     """
     is_single = isinstance(body, dict) and "feedback" not in body
     labels = [read_label(body)] if is_single else _labels(_several(body))
@@ -58,6 +58,10 @@ def _labels(items: Sequence[Any]) -> list[Feedback]:
 
 
 def _several(body: Any) -> list[Any]:
+    """Return the labels in a body: a list, or the list in its member `feedback`.
+
+    Raises BadRequestError if there is none, or more than `MOST_AT_ONCE` labels.
+    """
     items = body.get("feedback") if isinstance(body, dict) else body
     if not isinstance(items, list) or not items:
         text = "send an object with request_id and correct, or a list of them as 'feedback'"
@@ -69,7 +73,10 @@ def _several(body: Any) -> list[Any]:
 
 
 def read_label(item: Any, place: str = "") -> Feedback:
-    """Read one label; raises BadRequestError, which names its `place` in a list."""
+    """Return the label in a JSON object: `request_id`, `correct` and `note`.
+
+    Raises BadRequestError, which names its `place` in a list, such as `feedback[2]`.
+    """
     where = f"{place}: " if place else ""
     if not isinstance(item, dict):
         raise BadRequestError(f"{where}a label must be an object", param=place or None)
@@ -93,9 +100,9 @@ def read_label(item: Any, place: str = "") -> Feedback:
 def _kept_in_time(
     store: FeedbackStore, labels: Sequence[Feedback], by: str, key_hash: str | None
 ) -> list[Outcome]:
-    """Keep the labels and return their outcomes.
+    """Store the labels and return their outcomes, in order.
 
-    Waits briefly for requests so young that their record may not be written yet.
+    Waits up to `WRITTEN_WITHIN_S` for requests so young that their record may not be written yet.
     """
     found = store.keep(labels, by, key_hash)
     until = time.monotonic() + WRITTEN_WITHIN_S
@@ -113,7 +120,10 @@ def _kept_in_time(
 
 
 def _is_young(id: str) -> bool:
-    """Return whether an id's request was made just now, see `exchange.new_request_id`."""
+    """Return whether an id's request was made in the last seconds; ids begin with the time.
+
+    False for what is no id of a request.
+    """
     try:
         at = int(id.removeprefix("req_")[:12], 16) / 1_000
     except ValueError:
@@ -122,4 +132,5 @@ def _is_young(id: str) -> bool:
 
 
 def _not_found(id: str) -> str:
+    """Return the sentence for a request that is not on record."""
     return f"there is no record of request {id[:100]!r} for this key"

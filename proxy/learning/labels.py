@@ -31,7 +31,7 @@ from proxy.store.verdicts.labels import (
 
 if TYPE_CHECKING:
     from calibrator import Interval
-    from proxy.learning.domains import Domains
+    from proxy.upstreams.router import Domains
 
 Population = Literal["delivered", "held", "all"]
 POPULATIONS: tuple[Population, ...] = ("delivered", "held", "all")
@@ -50,7 +50,7 @@ class Labels:
     undrawn: int = 0
 
     def of(self, population: Population) -> Labels:
-        """Return the labels of one population alone, with its totals."""
+        """Return the labels of one population, "delivered", "held" or "all", with its totals."""
         kept = [each for each in self.replies if each.stratum in STRATA[population]]
         known = self.totals
         if population == "delivered":
@@ -60,11 +60,11 @@ class Labels:
         return replace(self, replies=kept, totals=known)
 
     def in_domains(self, domains: Domains) -> Labels:
-        """Return the labels with the domains that select curves now, not the recorded ones."""
+        """Return the labels with the domains that pick curves now, instead of the recorded ones."""
         return replace(self, replies=[_in_its_domain(each, domains) for each in self.replies])
 
     def weights(self) -> list[float]:
-        """Return how many replies each label stands for.
+        """Return how many replies each label stands for, in the order of `replies`.
 
         They add up to the totals of their strata.
         """
@@ -75,7 +75,7 @@ class Labels:
         """Estimate the mean of an attribute of the replies, 0 to 1, over a population.
 
         `of` names the attribute. Returns the estimate with its interval, nan where a stratum has no
-        label.
+        label. Imports numpy.
         """
         from calibrator import Stratum, estimated_share
 
@@ -86,6 +86,7 @@ class Labels:
 
 
 def _in_its_domain(reply: LabelledReply, domains: Domains) -> LabelledReply:
+    """Return the reply with its present domain; unchanged if its facts are not on record."""
     facts = reply.facts
     if facts is None:
         return reply
@@ -104,29 +105,34 @@ class DrawnLabel(Protocol):
 
 
 def stood_for(labels: Iterable[DrawnLabel]) -> dict[str, float]:
-    """Sum up, for each stratum, how many replies its labels stand for by their shares alone."""
+    """Return how many replies labels stand for by their shares, by "audited" and "held"."""
     sums = {"audited": 0.0, "held": 0.0}
     for each in labels:
-        sums[each.stratum] += _by_draw(each)
+        sums[each.stratum] += _drawn_weight(each)
     return sums
 
 
 def weights_of(labels: Sequence[DrawnLabel], known: Mapping[str, float]) -> list[float]:
-    """Return how many replies each label stands for, scaled to `known` replies of its stratum."""
+    """Return how many replies each label stands for, in order.
+
+    They are scaled so that those of a stratum add up to `known`.
+    """
     sums = stood_for(labels)
-    return [_by_draw(each) * known[each.stratum] / sums[each.stratum] for each in labels]
+    return [_drawn_weight(each) * known[each.stratum] / sums[each.stratum] for each in labels]
 
 
-def _by_draw(label: DrawnLabel) -> float:
+def _drawn_weight(label: DrawnLabel) -> float:
+    """Return how many replies a label stands for by its share alone: 1 / share, or 1."""
     return 1 / (label.share or 1.0)
 
 
 def _arrays(replies: Iterable[LabelledReply], stratum: str, of: str) -> tuple[Any, Any]:
+    """Return (values of the attribute `of`, weights) of one stratum's replies, both (n,)."""
     import numpy as np
 
     its = [each for each in replies if each.stratum == stratum]
     values = np.array([float(getattr(each, of)) for each in its])
-    return values, np.array([_by_draw(each) for each in its])
+    return values, np.array([_drawn_weight(each) for each in its])
 
 
 def read_labels(
@@ -134,8 +140,9 @@ def read_labels(
 ) -> Labels:
     """Read the drawn labels of replies requested since a time, one for each conversation.
 
-    With `calibrator`, a checkpoint's version, only labels of replies that it scored are read. With
-    `has_content`, the replies come with their texts. Raises StoreError.
+    `since` is in seconds since the epoch. With `calibrator`, a checkpoint's version, only labels of
+    replies that it scored are read. With `has_content`, the replies come with their texts. Raises
+    StoreError.
     """
     found = [
         each

@@ -17,8 +17,13 @@ from typing import Any, Final
 from calibrator import Gain, gains, knows_others, knows_signals
 from proxy.learning.labels import stood_for, weights_of
 from proxy.store.record.writer import DAY_S
-from proxy.store.verdicts.second_opinions import OpinionExchange, opinion_exchanges
-from proxy.store.verdicts.statistics import JudgedReply, Window, judged_replies
+from proxy.store.verdicts.statistics import (
+    JudgedReply,
+    OpinionExchange,
+    Window,
+    judged_replies,
+    opinion_exchanges,
+)
 
 LEAST: Final = 30
 """The least labels for a measurement."""
@@ -71,15 +76,16 @@ class SecondOpinions:
         return bool(self.asked or self.replies or self.judged or self.measured)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name, as JSON values."""
         return asdict(self)
 
 
 def read_second_opinions(
     engine: Any, days: float, model: str | None = None, team: str | None = None
 ) -> SecondOpinions:
-    """Summarize the second opinions of the last days, and of all verdicts that count.
+    """Summarize the second opinions of the last `days`, and the verdicts of `LABELS_FOR_DAYS`.
 
-    `model` and `team` restrict it to theirs. Raises StoreError.
+    Only exchanges of `model` and `team` count, if they are given. Raises StoreError.
     """
     now = time.time()
 
@@ -97,9 +103,10 @@ def second_opinions(
     labels: Iterable[JudgedReply],
     is_wanted: Callable[[Any], bool] = lambda _: True,
 ) -> SecondOpinions:
-    """Summarize the second opinions of a window's exchanges, and of labels of any time.
+    """Summarize the second opinions of a window's exchanges, measured on labels of any time.
 
-    `is_wanted` says which exchanges count, by their `model` and `team`. Raises StoreError.
+    `is_wanted` says which exchanges count, by their `model` and `team`; the labels are all used.
+    Raises StoreError.
     """
     found = opinion_exchanges(engine, window)
     rows = [row for row in found.rows if is_wanted(row)]
@@ -123,13 +130,17 @@ def second_opinions(
 
 
 def _tokens(calls: Iterable[Mapping[str, Any]]) -> int:
+    """Return the tokens of all calls together, of prompts and answers."""
     return sum(sum(call.get("usage", {}).values()) for call in calls)
 
 
 def _measure_gains(
     rows: Sequence[OpinionExchange], labels: Iterable[JudgedReply]
 ) -> list[MeasuredGain]:
-    """Measure the numbers of each name, the one with the most labels first."""
+    """Return the gain of the numbers of each name, the one with the most labels first.
+
+    Only drawn labels that have a number without the opinions or signals count.
+    """
     named: dict[str, list[JudgedReply]] = {}
     for label in labels:
         is_drawn = label.stratum != "other" and label.before is not None
@@ -137,12 +148,13 @@ def _measure_gains(
         if is_drawn and (knows_others(name) or knows_signals(name)):
             named.setdefault(name, []).append(label)
     most = sorted(named, key=lambda name: (-len(named[name]), name))
-    return [_of_name(name, [r for r in rows if r.calibrator == name], named[name]) for name in most]
+    return [_gain_of(name, [r for r in rows if r.calibrator == name], named[name]) for name in most]
 
 
-def _of_name(
+def _gain_of(
     name: str, rows: Sequence[OpinionExchange], labels: Sequence[JudgedReply]
 ) -> MeasuredGain:
+    """Return the gain of one name's numbers; without figures for fewer than `LEAST` labels."""
     if len(labels) < LEAST:
         return MeasuredGain(name, len(labels), None, None)
     found = gains(
@@ -159,9 +171,9 @@ def _of_name(
 def _replies_by_stratum(
     rows: Sequence[OpinionExchange], labels: Sequence[JudgedReply]
 ) -> dict[str, float]:
-    """Return how many replies the labels of each stratum stand for.
+    """Return how many replies the labels of "held" and "audited" stand for.
 
-    Where the window has none, the shares of their draw decide.
+    That is the number in `rows`; where they have none, the shares of the draw decide.
     """
     held = sum(row.weight for row in rows if row.review_id)
     known = {"held": held, "audited": sum(row.weight for row in rows) - held}

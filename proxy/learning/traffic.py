@@ -51,13 +51,17 @@ class _Recent:
     counted: SeenConversations = field(default_factory=SeenConversations)
 
     def add(self, confidence: float, conversation: str | None, at_s: float) -> None:
+        """Add a confidence, unless another reply of its conversation has counted lately.
+
+        `at_s` is the time of the reply, in seconds.
+        """
         if self.counted.is_first(conversation, at_s):
             self.confidences.add(confidence)
 
 
 @dataclass(slots=True)
 class _News:
-    """What a read of files and the database found."""
+    """The certificates, withdrawals, verdicts and drifted calibrators that a read found."""
 
     certificates: list[tuple[CertifiedPolicy, Certificate | None]]
     withdrawn: list[Withdrawal]
@@ -86,7 +90,8 @@ class Traffic:
     async def open(self, policies: Iterable[Policy], route_of: Callable[[str], str] = str) -> None:
         """Load what the record and the store know about these policies; raises StoreError.
 
-        `route_of` returns the route of a model's name.
+        `route_of` returns the route of a model's name. Only policies that follow traffic are
+        loaded.
         """
         following = [policy for policy in policies if policy.follows_traffic]
         for policy in following:
@@ -100,9 +105,9 @@ class Traffic:
             await self._look()
 
     async def aclose(self) -> None:
-        """Stop the task, and write the withdrawals that are not written yet.
+        """Stop the task, write the withdrawals that are not written yet, and close the store.
 
-        A failure is logged.
+        A failure to write is logged.
         """
         if self._looking is not None:
             self._looking.cancel()
@@ -117,9 +122,10 @@ class Traffic:
             self._findings = None
 
     def certificates(self, calibrators: Container[str]) -> list[tuple[str, str, bool]]:
-        """Return name, certificate file and validity of each policy with a certificate.
+        """Return (name, certificate file's name, validity) of each policy with a certificate.
 
-        Validity is whether all grants for these calibrators count. May be called from any thread.
+        Validity is whether all grants for these calibrators count, and there are any. May be called
+        from any thread.
         """
         return [
             (each.given.name, path.name, each.counts_for(calibrators))
@@ -130,13 +136,12 @@ class Traffic:
     def policy_for(
         self, policy: Policy, facts: Facts, route: str, *, is_new: bool = True
     ) -> Policy:
-        """Return the policy with its current certificate; fill in the facts that come from traffic.
+        """Return the policy with its current certificate, and set the facts that come from traffic.
 
-        Confidences are compared with those of the same calibrator and the same `route` of the
-        configuration, whatever the model's name, and of the same key once there are enough.
-
-        A reply that `is_new` counts as traffic, once for each conversation. Monitors look only at
-        requests for one choice.
+        `facts.share_below` is changed in place, if the policy reads it. Confidences are compared
+        with those of the same calibrator and the same `route` of the configuration, whatever the
+        model's name, and of the same key once there are enough. A reply that `is_new` counts as
+        traffic, once for each conversation. Monitors look only at requests for one choice.
         """
         if "share_below" in policy.looks_at:
             self._rank(policy, facts, route, is_new)
@@ -146,6 +151,11 @@ class Traffic:
         return followed.policy
 
     def _rank(self, policy: Policy, facts: Facts, route: str, is_new: bool) -> None:
+        """Set `facts.share_below`, the share of recent confidences below this one.
+
+        It stays None without a confidence, or with too few. A reply that `is_new` is added
+        afterwards.
+        """
         if facts.confidence is None:
             return
         about = policy.name, route, checkpoint_of(facts.calibrator)
@@ -159,9 +169,10 @@ class Traffic:
                 recent.add(facts.confidence, facts.conversation, time.time())
 
     def _recent_of(self, about: tuple[str, str, str], key: str | None) -> list[_Recent]:
-        """Return the recent confidences of a key, and those of all keys.
+        """Return the recent confidences of a key, if it has a name, and then those of all keys.
 
-        Beyond `MOST_KEYS`, the key that was not seen for longest is dropped.
+        `about` is (policy, route, checkpoint). Missing ones are created. Beyond `MOST_KEYS`, the
+        key that was not seen for longest is dropped.
         """
         of_all = self._recent.setdefault(about, _Recent())
         if key is None:
@@ -174,7 +185,10 @@ class Traffic:
         return [own, of_all]
 
     def _follow(self, policy: Policy) -> CertifiedPolicy:
-        """Return what is known about a policy, taking over a policy that was reloaded."""
+        """Return the certified policy of a policy, created or taken over after a reload.
+
+        The first one with a certificate starts the task that looks for changes.
+        """
         key = policy.name, policy.source
         followed = self._followed.get(key)
         if followed is None or followed.given is not policy:
@@ -184,10 +198,7 @@ class Traffic:
         return followed
 
     def _note(self, found: Withdrawal) -> None:
-        """Apply a withdrawal to all policies, and keep it to be written.
-
-        It is in the log already.
-        """
+        """Apply a withdrawal to all policies, and keep it until it is written."""
         self._found.append(found)
         self._unwritten.append(found)
         for followed in self._followed.values():
@@ -196,6 +207,7 @@ class Traffic:
     # --- files and the database -----------------------------------------------------------------
 
     async def _keep_looking(self) -> None:
+        """Look for changes forever, every `look_every_s`; an error of the store is logged."""
         while True:
             try:
                 await self._look()
@@ -207,9 +219,10 @@ class Traffic:
         """Apply what changed in files and the database since the last look."""
         async with self._one_look:
             news = await asyncio.to_thread(self._read, tuple(self._followed.values()))
-            self._take_in(news)
+            self._apply(news)
 
-    def _take_in(self, news: _News) -> None:
+    def _apply(self, news: _News) -> None:
+        """Apply what a read found: certificates, withdrawals, verdicts and drifted calibrators."""
         for each, certificate in news.certificates:
             each.renew(certificate)
         self._found = news.withdrawn + self._unwritten
@@ -225,7 +238,10 @@ class Traffic:
                 self._note(found)
 
     def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
-        """Write withdrawals, and read files and the database; runs on a worker thread."""
+        """Write withdrawals, then return what is new in files and the database.
+
+        Runs on a worker thread. Raises StoreError.
+        """
         self._write()
         findings = self._open_store()
         verdicts = verdicts_after(findings.engine, self._last_verdict)
@@ -245,26 +261,31 @@ class Traffic:
         return recent_confidences(self._open_store().engine, policy)
 
     def _open_store(self) -> VerdictStore:
+        """Return the store of verdicts, which the first call opens; raises StoreError."""
         if self._findings is None:
             self._findings = VerdictStore(self._url)
         return self._findings
 
     def _write(self) -> None:
-        """Write the withdrawals that are not written yet; runs on a worker thread."""
+        """Write the withdrawals that are not written yet; raises StoreError.
+
+        Runs on a worker thread.
+        """
         while self._unwritten:
             self._open_store().withdraw(self._unwritten[0])
             del self._unwritten[0]
 
     def _has_changed(self, path: Path) -> bool:
+        """Return whether a file has changed since the last call, which this one notes."""
         before, now = self._sights.get(path), sight_of(path)
         self._sights[path] = now
         return now != before
 
 
 def _certificates(path: Path) -> list[Certificate | None]:
-    """Return a list of the certificate in a file, or of None where the file is gone.
+    """Return the certificate in a file as a list of one, `[None]` where the file is gone.
 
-    The list is empty where the file cannot be used, which is logged.
+    The list is empty where the file cannot be used. Both outcomes are logged.
     """
     try:
         certificate = load_certificate(path)
@@ -277,5 +298,8 @@ def _certificates(path: Path) -> list[Certificate | None]:
 
 
 def checkpoint_of(calibrator: str | None) -> str:
-    """Return the checkpoint that gave a confidence, without recalibration and other signals."""
+    """Return the checkpoint in a calibrator's name: `embedded@3f2a` of `embedded@3f2a+platt@9c1d`.
+
+    An empty text for None.
+    """
     return (calibrator or "").partition("+")[0]

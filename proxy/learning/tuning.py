@@ -62,7 +62,7 @@ class LeftOut:
     versions: Counter[str] = field(default_factory=Counter)
 
     def sentences(self) -> Iterator[str]:
-        """Yield a sentence for each reason, with what helps."""
+        """Yield a sentence for each reason for which verdicts were left out, with what helps."""
         if self.without_content:
             yield (
                 f"{plural(self.without_content, *VERDICTS)} on replies whose content is not "
@@ -98,14 +98,14 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class TuningData:
-    """Labelled replies in the order of time, without their content, and their readings."""
+    """Labelled replies in the order of time, without content, and what the checkpoint computed."""
 
     labels: Labels
     read: CheckpointOutput | None  # None without a reply
     left_out: LeftOut
 
     def readings(self) -> Readings:
-        """Return the readings with models, questions, verdicts and weights.
+        """Return the checkpoint's outputs with models, questions, verdicts and weights.
 
         There must be a reply.
         """
@@ -120,7 +120,10 @@ class TuningData:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts about these labels that a checkpoint keeps; they hold no content."""
+        """Return the facts about these labels that a checkpoint keeps; they hold no content.
+
+        They are dates, counts and a digest of the labels. There must be a reply.
+        """
         replies, weights = self.labels.replies, self.labels.weights()
         digest = hashlib.sha256()
         for each, weight in zip(replies, weights, strict=True):
@@ -136,6 +139,7 @@ class TuningData:
 
 
 def _day(at: float) -> str:
+    """Return a time as ISO 8601 in UTC, with seconds."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
@@ -147,9 +151,10 @@ def gather(
     is_held_only: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> TuningData:
-    """Read the verdicts on replies requested since a time.
+    """Read the verdicts on replies requested since a time, and what `start` computes of each.
 
-    `progress` is called with the number of further verdicts read. Raises StoreError.
+    The latest `MOST_LABELS` are kept, without content. `progress` is called with the number of
+    further verdicts read. Raises StoreError.
     """
     left_out = LeftOut()
     batches: deque[tuple[list[LabelledReply], CheckpointOutput]] = deque(
@@ -158,6 +163,10 @@ def gather(
     waiting: list[tuple[LabelledReply, Item]] = []
 
     def read_waiting() -> None:
+        """Run the checkpoint on the waiting replies, and keep those that score as recorded.
+
+        The list of waiting replies is emptied.
+        """
         if waiting:
             read = start.read([item for _, item in waiting])
             if (
@@ -185,7 +194,7 @@ def gather(
 def _item_of(
     reply: LabelledReply, start: TunableCheckpoint, strata: tuple[str, ...], left_out: LeftOut
 ) -> Item | None:
-    """Return the reply as an item to read, or None; count what is left out."""
+    """Return the reply as an item to read, or None; count in `left_out` why."""
     if not reply.is_by(start.version):
         left_out.versions[reply.calibrator] += 1
     elif reply.stratum == "other":
@@ -204,7 +213,10 @@ def _item_of(
 
 
 def item_of(reply: LabelledReply) -> Item | None:
-    """Return what was scored of a reply with content, or None where the content cannot be read."""
+    """Return what was scored of a reply with content, or None where it cannot be read.
+
+    That is so without content, in an unknown format, and for several choices or images.
+    """
     format, completion = format_of(reply.path), json_object(reply.reply or b"")
     request = json_object(reply.request or b"")
     if format is None or completion is None or request is None:
@@ -230,9 +242,9 @@ def _with_same_scores(
     start: TunableCheckpoint,
     left_out: LeftOut,
 ) -> tuple[list[LabelledReply], CheckpointOutput] | None:
-    """Return the replies, and their readings, whose scores are still those that were recorded.
+    """Return (replies, readings) of those whose scores are still those that were recorded.
 
-    The others are counted as changed. None where no reply is left.
+    The others are counted as changed in `left_out`. None where no reply is left.
     """
     then = [own_score(each, start.version, {}) for each in replies]
     kept = [
@@ -253,7 +265,8 @@ def learn_tuning(
 ) -> TuningTrial:
     """Train a fine-tuned version, and compare it with the checkpoint as `current` recalibrates it.
 
-    Raises NotLearntError for too few labels, for labels of one kind, or of held replies alone.
+    `progress` is called after each step. Raises NotLearntError for too few labels, for labels of
+    one kind, or of held replies alone without `is_held_only`.
     """
     replies = gathered.labels.replies
     if not is_held_only:
@@ -280,6 +293,10 @@ def learn_tuning_of_rows(
 
 
 def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: str = "") -> None:
+    """Refuse fewer than `LEAST_LABELS` labels, or labels of one kind; raises NotLearntError.
+
+    `left_out` is a sentence for the message.
+    """
     count = len(labelled)
     if count < LEAST_LABELS:
         raise NotLearntError(
@@ -301,7 +318,10 @@ def _recalibrate_all(
     current: Recalibration | None,
     whose: Sequence[tuple[str | None, str | None, str | None]],
 ) -> Floats:
-    """Return the confidences in force for replies of these models, domains and teams."""
+    """Return the confidences in force, (n,), of own scores (n,); the same array without `current`.
+
+    `whose` has the (model, domain, team) of each.
+    """
     if current is None:
         return own
     pairs = zip(own.tolist(), whose, strict=True)

@@ -42,7 +42,10 @@ class Evaluation:
 
 
 def evaluation_of(exchange: Exchange, trace: Trace) -> Evaluation | None:
-    """Return the evaluation of an exchange that ends, or None where nothing was to be judged."""
+    """Return the evaluation of an exchange that ends, or None where nothing was to be judged.
+
+    That is so without an outcome, and for requests that are not scored, such as embeddings.
+    """
     outcome = exchange.outcome
     if outcome is None or (outcome.status is Status.NOT_SUPPORTED and outcome.reason == "surface"):
         return None

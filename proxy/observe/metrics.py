@@ -2,7 +2,7 @@
 
 Each application has a registry of its own; nothing is global. Exchanges are counted where their
 record is made. Other values, such as the configuration and the replies that wait, are read at a
-scrape (`proxy/desk/figures/gauges.py`). No label has a value that a client writes: names of
+scrape (`proxy/desk/gauges.py`). No label has a value that a client writes: names of
 surfaces, upstreams, policies, rules, queues and reasons are ours or the operator's.
 """
 
@@ -111,12 +111,12 @@ class Metrics:
         self._late = Counter(
             "pinocchio_late_scores", "Streams that ended before their score was there."
         )
-        self._count_findings()
-        self._count_what_others_ask()
+        self._create_finding_metrics()
+        self._create_outside_metrics()
         self._ended: dict[_Alike, _Numbers] = {}  # exchanges that are noted, but not yet counted
         self._counting = threading.Lock()
 
-    def _count_findings(self) -> None:
+    def _create_finding_metrics(self) -> None:
         """Create the metrics of what calibrators find besides the confidence."""
         self._bases = Counter(
             "pinocchio_score_bases",
@@ -129,7 +129,7 @@ class Metrics:
             SHARES,
         )
 
-    def _count_what_others_ask(self) -> None:
+    def _create_outside_metrics(self) -> None:
         """Create the metrics of replies and calls that come from elsewhere."""
         self._visits = Counter(
             "pinocchio_guardrail_visits",
@@ -147,7 +147,11 @@ class Metrics:
         )
 
     def note(self, exchange: Exchange, passed_s: float) -> None:
-        """Count an exchange that ended `passed_s` seconds after its request arrived."""
+        """Note the numbers of an exchange that ended `passed_s` seconds after its request arrived.
+
+        They go into the metrics with those of exchanges that are alike, later. A request that asked
+        again for a held reply counts as a poll only.
+        """
         if exchange.asked_again is not None:
             self._polls.add()
             return
@@ -191,7 +195,11 @@ class Metrics:
             self._note_calls(exchange)
 
     def _begin(self, alike: _Alike) -> _Numbers:
-        """Make room for exchanges that are alike; only for the thread that calls `note`."""
+        """Return a new, empty list of numbers for exchanges that are alike.
+
+        Beyond `MOST_SERIES` lists all are counted first and dropped. Only for the thread that calls
+        `note`.
+        """
         if len(self._ended) >= MOST_SERIES:
             self._count_all()
             self._ended.clear()
@@ -199,11 +207,15 @@ class Metrics:
         return numbers
 
     def _count_all(self) -> None:
+        """Add all noted numbers to the metrics."""
         for alike, numbers in [*self._ended.items()]:
             self._count(alike, numbers)
 
     def _count(self, alike: _Alike, numbers: _Numbers) -> None:
-        """Add the noted numbers of exchanges that are alike to the metrics; safe on any thread."""
+        """Move the noted numbers of exchanges that are alike into the metrics.
+
+        Safe on any thread.
+        """
         surface, upstream, status, (is_stream, mode, is_late), scored, decided = alike
         with self._counting:
             taken = [numbers.popleft() for _ in range(len(numbers))]
@@ -253,11 +265,17 @@ class Metrics:
                 self._opinions.add(agreement)
 
     def note_visit(self, gateway: str, told: str, *, has_number: bool) -> None:
-        """Count a reply that another gateway asked about; `told` is passed, changed or withheld."""
+        """Count a reply that another gateway asked about; `told` is passed, changed or withheld.
+
+        `has_number` is whether it got a confidence.
+        """
         self._visits.add(gateway, told, "true" if has_number else "false")
 
     def note_interrupted(self, *, has_number: bool) -> None:
-        """Count a call that an agent's framework submitted to the desk."""
+        """Count a call that an agent's framework submitted to the desk.
+
+        `has_number` is whether it got a confidence.
+        """
         self._interrupted.add("true" if has_number else "false")
 
     def state(self) -> dict[str, Any]:
@@ -265,15 +283,12 @@ class Metrics:
         return {name: each.state() for name, each in self._series()}
 
     def absorb(self, state: Mapping[str, Any]) -> None:
-        """Add the counts of another process."""
+        """Add the counts of another process, which its `state` returned."""
         for name, each in self._series():
             each.absorb(state.get(name, {}))
 
     def _series(self) -> Iterator[tuple[str, Counter | Histogram]]:
-        """Count what was noted, then yield every counter and histogram.
-
-        The name of its attribute precedes each.
-        """
+        """Count what was noted, then yield (attribute's name, counter or histogram) of each."""
         self._count_all()
         for name, each in vars(self).items():
             if isinstance(each, Counter | Histogram):
@@ -285,7 +300,7 @@ class Metrics:
             yield from each.collect()
 
 
-class _Together:
+class _JoinedCollectors:
     """Several collectors as one registry, which prometheus_client can write out."""
 
     def __init__(self, *collectors: Collector) -> None:
@@ -296,16 +311,19 @@ class _Together:
 
 
 def expose_metrics(accept: str, *collectors: Collector) -> tuple[bytes, str]:
-    """Return all metrics in the format that `accept` prefers, and its content type."""
+    """Return (all metrics in the format that `accept` prefers, its content type).
+
+    `accept` is the header's value.
+    """
     from prometheus_client.exposition import choose_encoder  # imports an HTTP server: only now
 
     encode, content_type = choose_encoder(accept)
-    return encode(cast("CollectorRegistry", _Together(*collectors))), content_type
+    return encode(cast("CollectorRegistry", _JoinedCollectors(*collectors))), content_type
 
 
 @remembers(1_024)
 def _surface(path: str) -> str:
-    """Return the part of the API that a path belongs to, or `other`.
+    """Return the part of the API that a path belongs to, such as `chat`, or `other`.
 
     The names are those of proxy/config/settings/allowed_surfaces.py.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry._logs import LogRecord, SeverityNumber
@@ -27,10 +28,11 @@ from opentelemetry.trace import (
 )
 
 from proxy.config.settings.telemetry import OtelConfig
+from proxy.exchange.call import tokens
+from proxy.http.wire.json_splice import json_object
 from proxy.observe import names
 from proxy.observe.evaluation import Evaluation
 from proxy.observe.outbox import NotSentError
-from proxy.observe.reply_facts import facts_of
 from proxy.observe.traces import CallSpan, Trace
 
 EXPORT_S = 10.0
@@ -68,6 +70,7 @@ class OtelCollector:
             exporter.shutdown()  # type: ignore[no-untyped-call]  # of the SDK
 
     def _span(self, span: CallSpan) -> ReadableSpan:
+        """Return a call's span as the SDK exports it."""
         is_failed = span.error is not None
         return ReadableSpan(
             _sendable(f"{span.operation} {span.model or ''}".rstrip()),
@@ -83,6 +86,7 @@ class OtelCollector:
         )
 
     def _event(self, evaluation: Evaluation) -> ReadableLogRecord:
+        """Return an evaluation as a log record of its call's span."""
         span = NonRecordingSpan(_context(evaluation.trace, evaluation.span_id))
         record = LogRecord(
             timestamp=evaluation.at_ns,
@@ -96,22 +100,25 @@ class OtelCollector:
 
 
 def _flags(trace: Trace) -> TraceFlags:
+    """Return the trace's flags: sampled or not."""
     return TraceFlags(TraceFlags.SAMPLED if trace.is_sampled else TraceFlags.DEFAULT)
 
 
 def _context(trace: Trace, span_id: bytes, *, is_remote: bool = False) -> SpanContext:
+    """Return the SDK's context of a span of this trace."""
     ids = int.from_bytes(trace.trace_id, "big"), int.from_bytes(span_id, "big")
     return SpanContext(*ids, is_remote=is_remote, trace_flags=_flags(trace))
 
 
 def _parent(trace: Trace) -> SpanContext | None:
+    """Return the context of the client's span, or None for a trace of our own."""
     if trace.parent_id is None:
         return None
     return _context(trace, trace.parent_id, is_remote=True)
 
 
 def span_attributes(span: CallSpan) -> dict[str, Any]:
-    """Return the known attributes of a call, under the names of the conventions."""
+    """Return what is known of a call as attributes: `{"gen_ai.request.model": "gpt-5", ..}`."""
     facts, place = facts_of(span), span.place
     first_s = None
     if span.is_stream and span.first_ns is not None:
@@ -137,7 +144,10 @@ def span_attributes(span: CallSpan) -> dict[str, Any]:
 
 
 def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the known attributes of an evaluation, under the names of the conventions."""
+    """Return an evaluation as attributes: `{"gen_ai.evaluation.score.value": 0.71, ..}`.
+
+    Unknown values are left out.
+    """
     found = evaluation
     return _without_none(
         {
@@ -160,6 +170,7 @@ def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _without_none(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are not None, converted by `_sendable`."""
     return {name: _sendable(each) for name, each in attributes.items() if each is not None}
 
 
@@ -174,3 +185,67 @@ def _sendable(value: Any) -> Any:
         return tuple(map(_sendable, value))
     is_large = isinstance(value, int) and not -(2**63) <= value < 2**63
     return str(value) if is_large else value
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFacts:
+    """A reply's facts; None where the reply does not state one."""
+
+    id: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish_reasons: tuple[str, ...] = ()
+
+
+def facts_of(span: CallSpan) -> ReplyFacts:
+    """Return what a reply states about itself: id, model, tokens and finish reasons.
+
+    All are unknown for an encoded or unreadable reply.
+    """
+    if span.is_encoded or not span.head:
+        return ReplyFacts()
+    objects = [*_objects(span)]
+    ids = (each.get("id") for each in objects)
+    models = (each.get("model") for each in objects)
+    used: dict[str, int] = {}
+    for each in objects:
+        used |= tokens(each.get("usage"))
+    return ReplyFacts(
+        next((each for each in ids if isinstance(each, str)), None),
+        next((each for each in models if isinstance(each, str)), None),
+        used.get("prompt_tokens"),
+        used.get("completion_tokens"),
+        tuple(dict.fromkeys(reason for each in objects for reason in _finish_reasons(each))),
+    )
+
+
+def _objects(span: CallSpan) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects of a reply: its completion, or the events of a stream.
+
+    Only those that were kept whole are read. Objects inside an event come before it, and ids of
+    events that are not the completion's are left out.
+    """
+    if not span.is_stream:
+        if span.size == len(span.head) and (found := json_object(bytes(span.head))):
+            yield found
+        return
+    lines = bytes(span.head).split(b"\n")
+    if span.size > len(span.head):
+        lines = [*lines[:-1], *span.tail.split(b"\n")[1:]]
+    for line in lines:
+        if line.startswith(b"data:") and (event := json_object(line[5:].strip())):
+            for inner in ("response", "message"):  # of Responses, of Anthropic
+                if isinstance(found := event.get(inner), dict):
+                    yield found
+            yield {key: value for key, value in event.items() if key != "id" or "choices" in event}
+
+
+def _finish_reasons(completion: Mapping[str, Any]) -> Iterator[str]:
+    """Return the finish reasons in a completion or event, in any of the formats."""
+    choices, delta = completion.get("choices"), completion.get("delta")
+    found = [each.get("finish_reason") for each in choices or () if isinstance(each, dict)]
+    found.append(completion.get("stop_reason"))
+    if isinstance(delta, dict):
+        found.append(delta.get("stop_reason"))
+    return (reason for reason in found if isinstance(reason, str))

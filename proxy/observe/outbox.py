@@ -65,9 +65,9 @@ class Outbox(Generic[T]):
         self._worker.start()
 
     def add(self, item: T) -> None:
-        """Add an item to the queue; where the queue is full, drop and count it. Never waits.
+        """Add an item to the queue; where the queue is full, drop and count it.
 
-        Call it on the event loop.
+        Never waits. Call it on the event loop.
         """
         if len(self._waiting) >= self._most_waiting:
             self._dropped.add(1, "queue_full")
@@ -80,11 +80,16 @@ class Outbox(Generic[T]):
         self._worker.close()
 
     def _turn(self) -> None:
+        """Send all waiting items, `AT_ONCE` in a batch, on the outbox's thread."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
             self._try(batch)
 
     def _try(self, batch: list[T]) -> None:
+        """Send a batch, up to `TRIES` times with growing pauses; count what was sent and dropped.
+
+        An unexpected error is logged, and its batch dropped.
+        """
         pause_s = FIRST_PAUSE_S
         for left in reversed(range(TRIES)):
             try:

@@ -32,7 +32,10 @@ class Counter:
             self._counts[()] = [0.0, time.time()]
 
     def add(self, *values: str, number: float = 1.0) -> None:
-        """Add a number to the counter of these label values."""
+        """Add a number to the counter of these label values, given in the order of the labels.
+
+        New values beyond `MOST_SERIES` count as `other`.
+        """
         count = self._counts.get(values)
         if count is None:
             known = values if len(self._counts) < MOST_SERIES else self._beyond
@@ -40,11 +43,11 @@ class Counter:
         count[0] += number
 
     def state(self) -> dict[tuple[str, ...], tuple[float, float]]:
-        """Return the counts, as a value that `absorb` of another process's counter takes."""
+        """Return {label values: (count, start time)}, for `absorb` of another process's counter."""
         return {values: (count, since) for values, (count, since) in [*self._counts.items()]}
 
     def absorb(self, state: Mapping[tuple[str, ...], tuple[float, float]]) -> None:
-        """Add the counts of another counter."""
+        """Add the counts of another counter's `state`; the earlier start time is kept."""
         for values, (number, since) in state.items():
             known = values if len(self._counts) < MOST_SERIES else self._beyond
             count = self._counts.get(values) or self._counts.setdefault(known, [0.0, since])
@@ -52,7 +55,7 @@ class Counter:
             count[1] = min(count[1], since)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the counter as a family of metrics."""
+        """Return a list with the counter as a family of metrics."""
         from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(*self._about, labels=self._labels)
@@ -84,7 +87,10 @@ class Histogram:
         self.observe_all((number,), *values)
 
     def observe_all(self, numbers: Collection[float], *values: str) -> None:
-        """Observe several numbers, or none, under the same label values."""
+        """Observe several numbers, or none, under the same label values.
+
+        New values beyond `MOST_SERIES` count as `other`.
+        """
         if not numbers:
             return
         found = self._distributions.get(values) or self._new(values)
@@ -93,16 +99,17 @@ class Histogram:
         found.sum += sum(numbers)
 
     def _new(self, values: tuple[str, ...]) -> _Distribution:
+        """Return a new distribution for label values, or that of `other` beyond `MOST_SERIES`."""
         known = values if len(self._distributions) < MOST_SERIES else self._beyond
         return self._distributions.setdefault(known, _Distribution(len(self._bounds) + 1))
 
     def state(self) -> dict[tuple[str, ...], tuple[list[int], float, float]]:
-        """Return the distributions, as a value that another process's `absorb` takes."""
+        """Return {label values: (count in each bucket, sum, start time)}, for `absorb`."""
         found = [*self._distributions.items()]
         return {values: (each.counts.copy(), each.sum, each.since) for values, each in found}
 
     def absorb(self, state: Mapping[tuple[str, ...], tuple[list[int], float, float]]) -> None:
-        """Add the observations of another histogram, which has the same buckets."""
+        """Add the observations in another histogram's `state`, which has the same buckets."""
         for values, (counts, total, since) in state.items():
             found = self._distributions.get(values) or self._new(values)
             found.counts = [*map(add, found.counts, counts)]
@@ -110,7 +117,7 @@ class Histogram:
             found.since = min(found.since, since)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the histogram as a family of metrics."""
+        """Return a list with the histogram as a family of metrics."""
         family = histogram_family(*self._about, self._labels)
         for values, found in [*self._distributions.items()]:
             add_distribution(family, values, self._bounds, found.counts, found.sum)
@@ -133,9 +140,10 @@ def add_distribution(
     counts: Sequence[int],
     total: float,
 ) -> None:
-    """Add a distribution to a family; the last of `counts` is beyond all bounds.
+    """Add a distribution with these label values to a family, in place.
 
-    `total` is the sum of all observations.
+    `counts` has the observations in each bucket, the last beyond all `bounds`. `total` is the sum
+    of all observations.
     """
     from prometheus_client.utils import floatToGoString
 

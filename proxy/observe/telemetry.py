@@ -56,6 +56,7 @@ class Telemetry:
 
     @property
     def outboxes(self) -> Iterator[Outbox[Any]]:
+        """The queues of spans and of scores, for those receivers that are configured."""
         if self._otel is not None:
             yield self._otel
         yield from self._scores
@@ -74,24 +75,28 @@ class Telemetry:
                 each.close()
 
     def enter(self, headers: Headers) -> None:
-        """Set the current trace of this request's tasks, from its headers."""
+        """Set the trace of the current task and its children, from a request's headers."""
         CURRENT.set(trace_of(headers, self._sample))
 
     def wrap(self, name: str, section: UpstreamConfig, upstream: Upstream) -> Upstream:
-        """Return an upstream that records its calls as spans, or `upstream` if none are sent."""
+        """Return an upstream that records its calls as spans; the same one if no spans are sent.
+
+        `name` and `section` describe it in the configuration.
+        """
         if self._otel is None:
             return upstream
         return TracedUpstream(upstream, place_of(name, section), self._end)
 
     def _end(self, span: CallSpan) -> None:
+        """Queue a span that has ended, if its trace is sampled."""
         if self._otel is not None and span.trace.is_sampled:
             self._otel.add(span)
 
     def note(self, exchange: Exchange, passed_s: float) -> None:
-        """Count an exchange that ends, and queue its evaluation.
+        """Count an exchange that ends, and queue its evaluation for the collector and receivers.
 
-        `passed_s` is passed on to the counts. A score needs a confidence, and a trace of the
-        client's or a span of ours to belong to.
+        `passed_s` is passed on to the counts. A receiver gets it only with a confidence, and a
+        trace of the client's or a span of ours to belong to.
         """
         self._counts.note(exchange, passed_s)
         trace = CURRENT.get()
@@ -109,6 +114,10 @@ class Telemetry:
 
 
 def _collector(config: TelemetryConfig) -> OtelCollector | None:
+    """Return the connection to the configured collector, or None without one.
+
+    Raises StartupError where a library is missing.
+    """
     if config.otel is None:
         return None
     try:

@@ -41,10 +41,11 @@ class Trace:
 
     @property
     def is_clients(self) -> bool:
+        """Whether the trace is the client's, and not one that began here."""
         return self.parent_id is not None
 
     def child(self, request: UpstreamRequest, place: SpanUpstream) -> CallSpan:
-        """Add the span of a call that begins now, and return it."""
+        """Begin the span of a call to an upstream now, add it to `calls` and return it."""
         span = CallSpan(self, os.urandom(8), place, request.path, request.model)
         self.calls.append(span)
         return span
@@ -55,9 +56,9 @@ CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
 def trace_of(headers: Headers, sample: float) -> Trace:
-    """Return the client's trace, read from `traceparent`, else a new one.
+    """Return the client's trace, read from `traceparent`, else a new one with random id.
 
-    `sample` is the share of new traces that are sampled.
+    `sample` is the share of new traces, 0 to 1, that are sampled. An unusable header is ignored.
     """
     given = next((value for name, value in headers if name == TRACEPARENT), None)
     if given is not None and (found := _TRACEPARENT.fullmatch(given.strip().lower())):
@@ -81,7 +82,11 @@ class SpanUpstream:
 
 
 def place_of(name: str, section: UpstreamConfig) -> SpanUpstream:
-    """Return an upstream's provider, host and port, as far as its section says."""
+    """Return an upstream's name, provider, host and port, as far as its section says.
+
+    The provider is known by the host's name, or is litellm's, `anthropic`, or else the upstream's
+    name.
+    """
     url = urlsplit(section.base_url or "")
     host = url.hostname
     known = (p for end, p in PROVIDERS.items() if host and f".{host}".endswith(f".{end}"))
@@ -93,7 +98,7 @@ def place_of(name: str, section: UpstreamConfig) -> SpanUpstream:
 
 @dataclass(slots=True)
 class CallSpan:
-    """One call of an upstream; `head` and `tail` are the ends of its reply, with id and tokens."""
+    """One call of an upstream; `head` and `tail` are the first and last bytes of its reply."""
 
     trace: Trace
     span_id: bytes
@@ -118,6 +123,7 @@ class CallSpan:
 
     @property
     def traceparent(self) -> bytes:
+        """The header's value that upstream gets: this span, in the client's trace."""
         flags = b"01" if self.trace.is_sampled else b"00"
         ids = self.trace.trace_id.hex().encode(), self.span_id.hex().encode()
         return b"00-%b-%b-%b" % (*ids, flags)
@@ -142,6 +148,11 @@ class TracedUpstream:
         self._upstream, self._place, self._on_end = upstream, place, on_end
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
+        """Send a request with this call's `traceparent`, and return the reply, observed by a span.
+
+        Requests outside a trace, and paths without an operation, are sent unchanged. Raises what
+        the upstream raises.
+        """
         trace = CURRENT.get()
         if trace is None or request.path not in OPERATIONS:
             return await self._upstream.send(request)
@@ -165,12 +176,14 @@ class TracedUpstream:
         watched = _ObservedBody(reply.chunks, span, self._end)
 
         async def close() -> None:
+            """End the span as cancelled, if it has not ended, and close the reply."""
             self._end(span, "cancelled")
             await reply.aclose()
 
         return UpstreamReply(reply.status, reply.headers, watched, close)
 
     def _end(self, span: CallSpan, error: str | None = None) -> None:
+        """End a span with an error, if any, and pass it to `on_end`; only the first time."""
         if span.ended_ns is None:
             span.ended_ns = time.time_ns()
             span.error = span.error or error
@@ -195,6 +208,7 @@ class _ObservedBody:
         return self
 
     async def __anext__(self) -> bytes:
+        """Return the next chunk and show it to the span, which ends with the body or its error."""
         try:
             chunk = await anext(self._chunks)
         except StopAsyncIteration:

@@ -19,7 +19,7 @@ from proxy.observe.metrics import Metrics
 if TYPE_CHECKING:
     from proxy.desk.decisions.desk import Desk
     from proxy.desk.listening import LinkPagesOf
-    from proxy.desk.notify.webhooks import Courier
+    from proxy.desk.webhooks import Courier
     from proxy.observe.telemetry import ScoreReceiver, Telemetry
     from proxy.optional.guardrails.listening import GuardrailsServer
 
@@ -40,7 +40,7 @@ def telemetry_of(config: TelemetryConfig, metrics: Metrics) -> Telemetry | None:
 
 def courier_of(config: Config, desk_url: str | None) -> Courier:
     """Return the sender of webhooks, with chat messages if a webhook needs them."""
-    from proxy.desk.notify.webhooks import Courier
+    from proxy.desk.webhooks import Courier
 
     if not any(each.is_chat or each.reviewer is not None for each in config.webhooks):
         return Courier(config, desk_url)

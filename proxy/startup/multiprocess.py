@@ -29,7 +29,7 @@ from proxy.config.file_watcher import ConfigWatch
 from proxy.config.sections import Config, ScorerConfig
 from proxy.config.settings.engines import ScoringServer
 from proxy.config.setup import Setup
-from proxy.desk.figures.figures import left_by
+from proxy.desk.figures import left_by
 from proxy.desk.listening import AdminSocket, remove_secret_files
 from proxy.errors import StartupError, StoreError
 from proxy.gate.shared_buckets import SharedBuckets

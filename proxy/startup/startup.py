@@ -33,7 +33,6 @@ from proxy.gate.host_check import is_loopback
 from proxy.http.listener.logs import configure_logs
 from proxy.http.listener.server import Server, Terminal
 from proxy.http.listener.sockets import bind, server_settings, settle_memory, url_of
-from proxy.learning.domains import NONE_PICKS, picks_curves
 from proxy.optional.parts import bind_guardrails, check_guardrails
 from proxy.scoring.loader import (
     calibrator_refusal_placed,
@@ -48,8 +47,7 @@ from proxy.store.database.client_keys import KeyStore
 from proxy.store.database.database import open_engine
 from proxy.store.database.tables import path_of
 from proxy.upstreams.loops import check_upstreams
-from proxy.upstreams.policy_models import model_problems
-from proxy.upstreams.router import Router
+from proxy.upstreams.router import NONE_PICKS, Router, model_problems, picks_curves
 from proxy.upstreams.upstream_lines import upstream_lines
 
 if TYPE_CHECKING:

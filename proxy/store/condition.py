@@ -38,8 +38,9 @@ class Condition:
 def condition_of(url: str) -> Condition:
     """Connect to a database, read its revision and try to write; return its condition.
 
-    A SQLite file that does not exist is "missing" and is not created. Raises StoreError where one
-    of the steps fails.
+    `state` is "missing" for a SQLite file that does not exist (it is not created), "empty" for a
+    database without a revision, "current" or "older". Nothing stays written. Raises StoreError
+    where a step fails, and for a revision that this version cannot use.
     """
     path = path_of(url)
     if path is not None and not path.exists():

@@ -82,6 +82,7 @@ _COLUMNS: Final = tuple(held_replies.columns.keys())
 def _verdicts(
     connection: sa.Connection, request_ids: Sequence[str | None]
 ) -> defaultdict[str | None, list[ExportedVerdict]]:
+    """Return the verdicts on these requests by request id, the oldest first."""
     table = verdicts.c
     columns = table.request_id, table.reviewer, table.is_correct, table.given_at, table.note
     query = sa.select(*columns).where(table.request_id.in_(request_ids))
@@ -92,9 +93,9 @@ def _verdicts(
 
 
 def without_content(engine: sa.Engine, since: float) -> Iterator[dict[str, Any]]:
-    """Yield all other exchanges since a time as dicts of columns, the oldest first.
+    """Yield as dicts of columns the exchanges that `with_content` does not yield, the oldest first.
 
-    Raises StoreError.
+    `since` is in seconds since the epoch. Raises StoreError.
     """
     query = sa.select(exchanges).where(
         exchanges.c.request_id >= first_id(since),

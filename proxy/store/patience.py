@@ -21,7 +21,7 @@ class Patience:
         self._free = threading.BoundedSemaphore(most)
 
     def within(self, seconds: float, read: Callable[[], Found]) -> Found:
-        """Return what `read` returns, or raise what it raises.
+        """Return what `read` returns within `seconds`, or raise what it raises.
 
         Raises StoreError where that takes longer, and at once where all threads are taken.
         """
@@ -31,6 +31,7 @@ class Patience:
         failed: list[BaseException] = []
 
         def run() -> None:
+            """Store what `read` returns or raises, and free the place."""
             try:
                 found.append(read())
             except BaseException as error:

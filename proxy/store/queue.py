@@ -102,10 +102,12 @@ class QueueEntry:
 
     @property
     def quorum(self) -> int:
+        """The number of people who have to approve the reply, 1 by default."""
         return self.approvals or 1
 
     @property
     def place(self) -> Place:
+        """The entry's place in the order of pages: (confidence, time of the hold, id)."""
         return self.confidence, self.created_at, self.id
 
 
@@ -138,11 +140,12 @@ class ReviewQueue:
     def page(
         self, state: str, limit: int, after: Place | None = None, **narrowed: str | None
     ) -> list[QueueEntry]:
-        """Return up to `limit` replies: first those without a score, then by rising confidence.
+        """Return up to `limit` replies in a state, unscored ones first, then by rising confidence.
 
-        Replies past their time are expired first. `after` is where the page before ended.
-        `narrowed` may name a `queue`, `team` or `kind`. Two queries read two ranges of one index,
-        since databases differ in how they sort nulls.
+        Replies past their time are expired first. `after` is the `place` of the last reply of the
+        page before. `narrowed` may name a `queue`, `team` or `kind`; only queues in `SEEN_QUEUES`
+        are read. Two queries read two ranges of one index, since databases differ in how they sort
+        nulls.
         """
         self.expire()
         table = held_replies.c
@@ -172,7 +175,10 @@ class ReviewQueue:
         return listed
 
     def count(self, state: str, **narrowed: str | None) -> int:
-        """Return how many replies have a state, with the filters of `page`, in all queues."""
+        """Return how many replies have a state, in all queues, also those not in `SEEN_QUEUES`.
+
+        `narrowed` may name a `queue`, `team` or `kind`. Held replies past their time do not count.
+        """
         table = held_replies.c
         query = sa.select(sa.func.count()).select_from(held_replies).where(table.state == state)
         if state == HELD:
@@ -183,7 +189,10 @@ class ReviewQueue:
         return int(self._rows(query)[0][0])
 
     def ids_like(self, text: str) -> list[str]:
-        """Return ids that begin with a text, or have it after a dash or underscore; two at most."""
+        """Return up to two ids that begin with a text, or have it after a dash or underscore.
+
+        Two mean that the text is ambiguous.
+        """
         column = held_replies.c.id
         inside = [column.contains(f"{mark}{text}", autoescape=True) for mark in "-_"]
         query = sa.select(column).where(sa.or_(column.startswith(text, autoescape=True), *inside))
@@ -192,6 +201,10 @@ class ReviewQueue:
     def _list_entries(
         self, query: sa.Select[Any], order: Sequence[sa.Column[Any]], after: Any, limit: int
     ) -> list[QueueEntry]:
+        """Return up to `limit` entries of a query, sorted by `order`, after the values `after`.
+
+        With `after` None it begins with the first.
+        """
         if after is not None:
             query = query.where(sa.tuple_(*order) > sa.tuple_(*map(sa.literal, after)))
         return [
@@ -199,9 +212,10 @@ class ReviewQueue:
         ]
 
     def get(self, id: str) -> HeldReply | None:
-        """Return one reply, marked as expired if its time is over, or None.
+        """Return one reply by its id, or None if there is none or its queue is not seen.
 
-        Replies in queues that are not seen are not returned.
+        A held reply whose time is over is first marked as expired. Seen queues are those in
+        `SEEN_QUEUES`.
         """
         rows = self._rows(sa.select(held_replies).where(held_replies.c.id == storable(id)))
         found = HeldReply(**rows[0]._mapping) if rows else None
@@ -216,7 +230,7 @@ class ReviewQueue:
         return self.said_of(held)[0]
 
     def said_of(self, held: HeldReply) -> tuple[list[Label], list[ReviewEvent]]:
-        """Return the labels of a reply, and its events, each the oldest first.
+        """Return (labels of a reply by reviewers, its events), each the oldest first.
 
         At most `MOST_TURNS` events are returned.
         """
@@ -243,10 +257,11 @@ class ReviewQueue:
     # --- counts ---------------------------------------------------------------------------------
 
     def open_counts(self) -> list[dict[str, Any]]:
-        """Return the open replies by queue and kind: `count`, `oldest_at` and mean `confidence`.
+        """Return a row for each queue and kind with open replies: their counts and times.
 
-        `time_used` is the largest share, 0 to 1, of its time that one of them has waited.
-        `escalated` is how many came from another queue, in which nobody decided.
+        It has `queue`, `kind`, `count`, `oldest_at`, mean `confidence`, `time_used`, the largest
+        share, 0 to 1, of its time that one has waited, and `escalated`, how many came from another
+        queue, in which nobody decided.
         """
         table, now = held_replies.c, time.time()
         time_given = sa.func.nullif(table.expires_at - table.created_at, 0)
@@ -266,7 +281,8 @@ class ReviewQueue:
     def decided_counts(self, since: float) -> list[dict[str, Any]]:
         """Return how many replies were decided since a time, by day, reviewer and state.
 
-        Days count from the epoch. Each row has the mean `confidence` too.
+        Each row has `day` (number since the epoch), `decided_by`, `state`, `count` and mean
+        `confidence`.
         """
         table = held_replies.c
         day = sa.cast(sa.func.floor(table.decided_at / DAY_S), sa.Integer)
@@ -279,7 +295,11 @@ class ReviewQueue:
         return [dict(row._mapping) for row in self._rows(query.order_by(day))]
 
     def traffic(self, since: float) -> dict[str, Any]:
-        """Return the count, mean confidence and actions of the recorded exchanges since a time."""
+        """Return `count`, mean `confidence` and `actions` of the recorded exchanges since a time.
+
+        `actions` maps each action's name (`none` without one) to its count. The mean is None if
+        nothing was scored. `since` is in seconds since the epoch.
+        """
         row = exchanges.c
         columns = (row.action, sa.func.count(), sa.func.count(row.confidence))
         query = sa.select(*columns, sa.func.sum(row.confidence)).group_by(row.action)
@@ -307,12 +327,15 @@ class ReviewQueue:
         link: LinkUse | None = None,
         standing: StandingRequest | None = None,
     ) -> HeldReply | None:
-        """Release or reject an open reply.
+        """Decide on an open reply: `state` is RELEASED or REJECTED.
 
-        Return the changed reply, or None if nothing was decided. If several people have to approve,
-        it stays open until the last of them does. `revision` names the edit that this reviewer
-        read, see `approvals.py`; another edit is not approved. A `link` is used up by the decision;
-        a used one decides nothing. With `standing_approvals`, calls like these are approved too.
+        Return the changed reply, or None.
+
+        None means that nothing was decided: the reply is decided or expired, the `link` was used
+        before, or another edit than `revision` (see `approvals.py`) is waiting. If several people
+        have to approve, the reply stays held until the last of them does. With `is_correct` a label
+        is stored. `revised` is the edited reply. A `link` is used up by the decision. `standing`
+        asks to approve calls like these too. All of it is one transaction.
         """
         with self._change_transaction() as connection:
             verdict = "approve" if state == RELEASED else "reject"
@@ -350,7 +373,7 @@ class ReviewQueue:
             return revoke(connection, id, by)
 
     def audit_of(self, request_id: str) -> HeldReply | None:
-        """Return the audit of an exchange that waits for a verdict, or None."""
+        """Return the audited reply of an exchange that still waits for a verdict, or None."""
         is_its = held_replies.c.request_id == request_id, held_replies.c.kind == AUDIT
         query = sa.select(held_replies).where(*is_its, held_replies.c.state == HELD)
         rows = self._rows(query.limit(1))
@@ -391,13 +414,14 @@ class ReviewQueue:
     def give_label(
         self, request_id: str, is_correct: bool, reviewer: str, note: str | None
     ) -> None:
+        """Store a reviewer's label of a reply, in place of an earlier one by the same reviewer."""
         with self._change_transaction() as connection:
             keep_label(connection, request_id, is_correct, reviewer, storable(note))
 
     def expire(self, slices: int = 1) -> None:
         """Mark replies past their time as expired, and move those that are due to be escalated.
 
-        Does `slices` transactions of each at most.
+        Does at most `slices` transactions of each of the two. Raises StoreError.
         """
         try:
             with self.engine.connect() as connection:
@@ -409,6 +433,7 @@ class ReviewQueue:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
 
     def _expire(self, held: HeldReply) -> None:
+        """Mark one reply as expired, with its event, unless it is no longer held."""
         now, table = time.time(), held_replies.c
         change = held_replies.update().where(table.id == held.id, table.state == HELD)
         with self._change_transaction() as connection:
@@ -424,11 +449,13 @@ class ReviewQueue:
             forget_uses(connection)
 
     def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        """Execute a query and return all its rows; raises StoreError."""
         with reading(self.engine) as connection:
             return connection.execute(query).all()
 
     @contextmanager
     def _change_transaction(self) -> Iterator[sa.Connection]:
+        """Open a transaction, committed at the end; an error of the database becomes StoreError."""
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -451,6 +478,11 @@ def _store_decision(
     revised: bytes | None,
     note: str | None,
 ) -> HeldReply | None:
+    """Store one person's decision on an open reply, its event and label; return the changed reply.
+
+    None if the reply is decided or past its time. Other proxies are notified, and the change is
+    noted in the audit chain.
+    """
     now, table = time.time(), held_replies.c
     values: dict[str, Any] = {"state": state, "decided_at": now, "decided_by": reviewer}
     values |= {"revised": revised, "note": storable(note)}

@@ -71,7 +71,7 @@ class Retention:
         self._in_slices(escalate_some)
 
     def forget(self) -> None:
-        """Delete exchanges, polls, content, events and outbox entries past their retention.
+        """Delete exchanges, polls, content, events and deliveries past their retention, in slices.
 
         Raises StoreError.
         """
@@ -79,7 +79,7 @@ class Retention:
         if self._keep_days:
             oldest_at = now - self._keep_days * DAY_S
             self._in_slices(lambda connection: _forget_exchanges(connection, oldest_at))
-            self._in_slices(lambda connection: _empty_lists(connection, oldest_at))
+            self._in_slices(lambda connection: _clear_lists(connection, oldest_at))
             self._in_slices(lambda connection: _forget_polls(connection, oldest_at))
         decided_before = now - self._keep_content_days * DAY_S
         self._in_slices(lambda connection: _forget_content(connection, decided_before))
@@ -92,6 +92,10 @@ class Retention:
             outbox.close()
 
     def _turn(self) -> None:
+        """Mark and escalate what is due, and delete what is old once an hour (`FORGET_EVERY_S`).
+
+        Logs an error of the store.
+        """
         try:
             self.expire()
             if time.monotonic() >= self._forget_at:
@@ -111,6 +115,10 @@ class Retention:
 
 
 def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
+    """Delete up to `EXCHANGES_AT_ONCE` exchanges that began before `oldest_at`; return how many.
+
+    The deletion is noted in the audit chain.
+    """
     before = first_id(oldest_at)
     some = sa.select(exchanges.c.request_id).where(exchanges.c.request_id < before)
     some = some.order_by(exchanges.c.request_id).limit(EXCHANGES_AT_ONCE)
@@ -124,6 +132,7 @@ def _forget_exchanges(connection: sa.Connection, oldest_at: float) -> int:
 
 
 def _forget_polls(connection: sa.Connection, oldest_at: float) -> int:
+    """Delete up to `EXCHANGES_AT_ONCE` polls from before `oldest_at`; return how many."""
     before = first_id(oldest_at)
     some = sa.select(polls.c.request_id).where(polls.c.request_id < before)
     some = some.order_by(polls.c.request_id).limit(EXCHANGES_AT_ONCE)
@@ -132,10 +141,10 @@ def _forget_polls(connection: sa.Connection, oldest_at: float) -> int:
     return count
 
 
-def _empty_lists(connection: sa.Connection, oldest_at: float) -> int:
-    """Clear the lists of covered rows in chain entries whose exchanges have been deleted.
+def _clear_lists(connection: sa.Connection, oldest_at: float) -> int:
+    """Clear the lists of covered rows in up to `ENTRIES_AT_ONCE` old chain entries, and commit.
 
-    The entries themselves stay in the chain. Returns how many were changed.
+    Their exchanges have been deleted; the entries themselves stay. Returns how many were changed.
     """
     is_old = audit_chain.c.of == exchanges.name, audit_chain.c.kind == "recorded"
     some = sa.select(audit_chain.c.sequence).where(*is_old, audit_chain.c.at < oldest_at)
@@ -150,9 +159,9 @@ def _empty_lists(connection: sa.Connection, oldest_at: float) -> int:
 
 
 def _forget_content(connection: sa.Connection, decided_before: float) -> int:
-    """Delete the content of decided replies that no client may fetch any more; keep their facts.
+    """Delete the content of up to `CONTENTS_AT_ONCE` decided replies, and keep their facts.
 
-    Returns how many replies were emptied.
+    No client may fetch them any more. It is noted in the audit chain. Returns how many.
     """
     held = held_replies.c
     is_over = held.state != HELD, held.decided_at < decided_before, held.expires_at < time.time()

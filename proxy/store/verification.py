@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +21,6 @@ import sqlalchemy as sa
 
 from proxy.store.database.chain import (
     BEGUN,
-    BOUND,
     CHAINED,
     CUT,
     DECLARED,
@@ -34,14 +31,10 @@ from proxy.store.database.chain import (
 )
 from proxy.store.database.tables import all_tables
 from proxy.store.database.verdicts import reading
-from proxy.store.record.writer import exchanges, first_id
+from proxy.store.record.writer import exchanges
 
 MOST_TOLD: Final = 100
 _AT_ONCE: Final = 500
-_TIMES: Final = {  # the columns with a row's time, in seconds since the epoch
-    **dict.fromkeys(("held_replies", "client_keys"), "created_at"),
-    "verdicts": "given_at",
-}
 _HEAD: Final = re.compile(r"[1-9][0-9]*:[0-9a-f]{64}")
 
 
@@ -58,6 +51,7 @@ class Break:
     id: str | None = None
 
     def __str__(self) -> str:
+        """Return the difference as a sentence, such as `entry 12 is gone`."""
         if self.what == "row_inserted":
             return f"{self.of} {self.id}: no entry covers it, so it was inserted"
         if self.what == "tail_cut":
@@ -83,8 +77,8 @@ class Declaration:
 class VerificationResult:
     """The result of a verification; `head` names the last entry, as SEQUENCE:MAC.
 
-    `rows` are the covered rows by table, `earlier` rows from before a chain that did not cover
-    them, `forgotten` rows that retention deleted. The first `unverified` entries could not be
+    `rows` are the covered rows by table, `earlier` the rows of a chain without an entry yet,
+    `forgotten` rows that retention deleted. The first `unverified` entries could not be
     checked: they were made with another key, and this one has been in use since `verified_since`,
     in seconds since the epoch. `has_entry_of_key` is False if the key made no entry at all: either
     it is wrong, or somebody has changed every entry.
@@ -110,6 +104,7 @@ class VerificationResult:
         self.rows[table] = self.rows.get(table, 0) + 1
 
     def add(self, sequence: int | None, what: str, of: str, id: str | None = None) -> None:
+        """Count a difference, and list it among the first `MOST_TOLD`."""
         self.count += 1
         if len(self.breaks) < MOST_TOLD:
             self.breaks.append(Break(sequence, what, of, id))
@@ -124,7 +119,7 @@ def head_of(engine: sa.Engine) -> str | None:
 
 
 def undeclared_cuts(connection: sa.Connection) -> list[int]:
-    """Return the numbers of the entries that record a cut which nobody has declared yet, sorted."""
+    """Return the numbers of entries that record a loss which nobody has declared, sorted."""
     told = sa.select(audit_chain.c.sequence, audit_chain.c.kind, audit_chain.c.covers)
     is_its = audit_chain.c.kind.in_((BEGUN, CUT, DECLARED))
     cuts, declared = [], set()
@@ -138,20 +133,19 @@ def undeclared_cuts(connection: sa.Connection) -> list[int]:
 
 
 def is_head(text: str) -> bool:
-    """Return whether a text has the form of a result of `head_of`."""
+    """Return whether a text has the form SEQUENCE:MAC, a result of `head_of`."""
     return _HEAD.fullmatch(text) is not None
 
 
 def verify(
     engine: sa.Engine, key: bytes, head: str | None = None, *, has_begun: bool = False
 ) -> VerificationResult:
-    """Compare the record with its chain and return the findings; raises StoreError.
+    """Compare the record with its chain under `key` and return the findings; raises StoreError.
 
     Without entries nothing is covered yet, unless the chain `has_begun`. All entries before the
-    first one of this key were made with another key or changed; this key cannot tell which.
-
-    `head` is an earlier result of `head_of`. Only with it can verification find that the end of the
-    chain was cut off.
+    first one of this key were made with another key or changed; this key cannot tell which. `head`
+    is an earlier result of `head_of`. Only with it can verification find that the end of the chain
+    was cut off.
     """
     with _one_moment(engine) as connection:
         return _Verification(connection, key, has_begun=has_begun).run(head)
@@ -169,21 +163,21 @@ def _one_moment(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 class _Verification:
+    """One verification, in a connection that sees the database at one moment."""
+
     def __init__(self, connection: sa.Connection, key: bytes, *, has_begun: bool) -> None:
         self._has_begun = has_begun
         self._connection = connection
         self._key = key
         self._found = VerificationResult()
         self._latest: dict[str, dict[str, tuple[str, int]]] = {name: {} for name in CHAINED}
-        self._before_chain: Counter[str] = Counter()
         self._oldest = ""  # retention deleted the exchanges with ids before it
         self._oldest_at = 0.0
-        self._begun_at = math.inf  # when the first entry was made
-        self._is_bound = False  # whether entries cover the rows from before the chain
         self._first_at: float | None = None  # the time of the first entry made with this key
         self._cuts: dict[int, str] = {}  # the lost heads, by the entries that record it
 
     def run(self, head: str | None) -> VerificationResult:
+        """Read all entries in order, compare the tables with them, and return the result."""
         self._read_retention()
         self._first_at = self._first_of_key()
         if self._first_at is None and not self._has_begun and not self._has_entries():
@@ -200,7 +194,7 @@ class _Verification:
                 self._found.add(entry["sequence"], "entry_changed", entry["of"] or entry["kind"])
             sequence, mac = entry["sequence"], entry["mac"]
             heads.add(f"{sequence}:{mac}")
-            self._take_in(entry)
+            self._read_entry(entry)
         self._found.verified_since = self._first_at if self._found.unverified else None
         self._found.entries, self._found.head = len(heads), f"{sequence}:{mac}" if heads else None
         if head is not None and head not in heads:
@@ -215,6 +209,7 @@ class _Verification:
         return self._found
 
     def _entries(self, *which: sa.ColumnElement[bool]) -> Iterator[Mapping[str, Any]]:
+        """Yield the entries that match the conditions, as dicts of columns, in their order."""
         query = sa.select(audit_chain).where(*which).order_by(audit_chain.c.sequence)
         options = {"yield_per": 50}
         with self._connection.execute(query, execution_options=options) as found:
@@ -222,12 +217,13 @@ class _Verification:
                 yield dict(row)
 
     def _has_entries(self) -> bool:
+        """Return whether the chain has any entry."""
         return (
             self._connection.execute(sa.select(audit_chain.c.sequence).limit(1)).first() is not None
         )
 
     def _nothing_covered(self, head: str | None) -> VerificationResult:
-        """Count all rows as earlier than the chain, which has no entry yet; a `head` is a cut."""
+        """Count all rows as `earlier`, since the chain has no entry yet; a `head` is a cut."""
         count = sa.select(sa.func.count())
         for name in CHAINED:
             rows = self._connection.execute(count.select_from(all_tables().tables[name]))
@@ -244,6 +240,7 @@ class _Verification:
         return None
 
     def _is_ours(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether the entry's MAC was made with this key."""
         return hmac.compare_digest(mac_of(self._key, entry), entry["mac"])
 
     def _is_by_another_key(self, entry: Mapping[str, Any], before: str) -> bool:
@@ -257,6 +254,7 @@ class _Verification:
         return not self._is_ours(entry) and entry["previous"] == before and is_whole
 
     def _is_genuine(self, entry: Mapping[str, Any], before: str) -> bool:
+        """Return whether an entry is as this key made it, after the entry with the MAC `before`."""
         if not self._is_ours(entry) or entry["previous"] != before:
             return False
         if not entry["covers"]:  # retention empties the lists of what it has deleted
@@ -264,6 +262,7 @@ class _Verification:
         return bool(hashlib.sha256(entry["covers"].encode()).hexdigest() == entry["digest"])
 
     def _read_retention(self) -> None:
+        """Read up to which request id retention has deleted exchanges, from genuine entries."""
         is_its = audit_chain.c.kind == FORGOTTEN, audit_chain.c.of == exchanges.name
         for entry in self._entries(*is_its):
             if hmac.compare_digest(mac_of(self._key, entry), entry["mac"]):
@@ -271,15 +270,15 @@ class _Verification:
         if self._oldest:
             self._oldest_at = int(self._oldest.removeprefix("req_"), 16) / 1_000
 
-    def _take_in(self, entry: Mapping[str, Any]) -> None:
+    def _read_entry(self, entry: Mapping[str, Any]) -> None:
+        """Remember what an entry says, and compare the exchanges that it covers with the table.
+
+        Rows of other tables are compared at the end, with the last entry that covers each.
+        """
         covers = json.loads(entry["covers"] or "{}")
         if entry["kind"] == BEGUN:
             if after := covers.get("after"):
                 self._cuts[entry["sequence"]] = after
-            self._begun_at = entry["at"]
-            self._is_bound = BOUND in covers
-            counts = {name: count for name, count in covers.items() if name in CHAINED}
-            self._before_chain.update(counts)
             return
         if entry["kind"] == CUT:
             self._cuts[entry["sequence"]] = covers["after"]
@@ -290,8 +289,6 @@ class _Verification:
             return
         if entry["kind"] == FORGOTTEN:
             return
-        if entry["sequence"] == 2 and not self._is_bound:  # the first entry counted these rows
-            self._before_chain[entry["of"]] -= len(covers)
         if entry["of"] == exchanges.name:
             self._compare_exchanges(entry["sequence"], covers)
         else:
@@ -306,6 +303,7 @@ class _Verification:
                 self._found.add(int(head.partition(":")[0]), "tail_cut", "")
 
     def _compare_exchanges(self, sequence: int, covers: Mapping[str, str]) -> None:
+        """Compare covered exchanges, by id, with the table; count them and add the differences."""
         ids = iter(covers)
         while some := list(islice(ids, _AT_ONCE)):
             query = sa.select(exchanges).where(exchanges.c.request_id.in_(some))
@@ -321,12 +319,11 @@ class _Verification:
                     self._found.add(sequence, "row_missing", exchanges.name, id)
 
     def _look_for_inserted_exchanges(self) -> None:
+        """Add exchanges that no entry covers as inserted, if the counts show that there are any."""
         count = sa.select(sa.func.count()).select_from(exchanges)
         there = self._connection.execute(count).scalar_one()
         uncovered = there - self._found.rows.get(exchanges.name, 0)
-        if uncovered <= self._before_chain[exchanges.name]:
-            self._found.earlier += max(0, uncovered)
-            self._look_for_later_exchanges(uncovered)
+        if uncovered <= 0:
             return
         covered = set()
         for entry in self._entries(audit_chain.c.of == exchanges.name):
@@ -336,23 +333,9 @@ class _Verification:
             if id not in covered:
                 self._found.add(None, "row_inserted", exchanges.name, id)
 
-    def _look_for_later_exchanges(self, uncovered: int) -> None:
-        """Report uncovered exchanges from after the chain began; earlier ones may be uncovered."""
-        if uncovered <= 0 or self._begun_at == math.inf:
-            return
-        began = first_id(self._begun_at)
-        covered = set()
-        for entry in self._entries(audit_chain.c.of == exchanges.name):
-            covered |= {id for id in json.loads(entry["covers"] or "{}") if id >= began}
-        later = sa.select(exchanges.c.request_id).where(exchanges.c.request_id >= began)
-        options = {"yield_per": _AT_ONCE}
-        for (id,) in self._connection.execute(later, execution_options=options):
-            if id not in covered and self._oldest_at <= self._begun_at:
-                self._found.earlier -= 1
-                self._found.add(None, "row_inserted", exchanges.name, id)
-
     def _compare_table(self, table: sa.Table) -> None:
-        latest, uncovered = self._latest[table.name], []
+        """Compare a table with the last entry that covers each row, and add the differences."""
+        latest = self._latest[table.name]
         [key] = table.primary_key.columns
         place = [*table.columns].index(key)
         query = sa.select(table).execution_options(yield_per=_AT_ONCE)
@@ -360,11 +343,7 @@ class _Verification:
             for row in rows:
                 id = str(row[place])
                 if id not in latest:
-                    at = row._mapping.get(_TIMES.get(table.name, ""))
-                    if at is not None and at > self._begun_at:
-                        self._found.add(None, "row_inserted", table.name, id)
-                    else:
-                        uncovered.append(id)
+                    self._found.add(None, "row_inserted", table.name, id)
                     continue
                 digest, sequence = latest.pop(id)
                 self._found.count_row(table.name)
@@ -372,8 +351,3 @@ class _Verification:
                     self._found.add(sequence, "row_changed", table.name, id)
         for id, (_, sequence) in latest.items():
             self._found.add(sequence, "row_missing", table.name, id)
-        if len(uncovered) <= self._before_chain[table.name]:
-            self._found.earlier += len(uncovered)
-            return
-        for id in uncovered:
-            self._found.add(None, "row_inserted", table.name, id)

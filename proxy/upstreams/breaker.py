@@ -36,15 +36,16 @@ class Breaker:
 
     @property
     def state(self) -> State:
-        """The state: all requests are admitted, none, or one at a time."""
+        """The state: "closed" (all requests are admitted), "open" (none) or "half_open" (one)."""
         if self._opens_until is None:
             return "closed"
         return "open" if self._clock() < self._opens_until else "half_open"
 
     def admit(self) -> bool:
-        """Admit a request and return whether it is the probe that decides about the breaker.
+        """Admit a request; return whether it is the probe that decides if the breaker closes.
 
-        Raises UpstreamClosedError for all other requests while the breaker is not closed.
+        False for every request while it is closed. Raises UpstreamClosedError while it is open, and
+        beside the probe.
         """
         if self._opens_until is None:
             return False
@@ -59,9 +60,10 @@ class Breaker:
         return True
 
     def note(self, has_failed: bool | None, is_probe: bool) -> None:
-        """Count how an admitted request ended; None means that it was given up.
+        """Count how an admitted request ended: failed or not; None means that it was given up.
 
-        Opens or closes the breaker where that follows, and logs it.
+        `is_probe` is what `admit` returned. Opens the breaker after enough failures in a row or a
+        failed probe, closes it after a success, and logs either.
         """
         self._is_probing = self._is_probing and not is_probe
         if has_failed is None or (self._opens_until is not None and not is_probe):
@@ -90,9 +92,10 @@ class BreakingUpstream:
         self.breaker = breaker
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Send a request and count how it ended.
+        """Send a request, unless the breaker is open, and count how it ended.
 
-        Raises what the upstream raises, and UpstreamClosedError while the breaker is open.
+        An error status of 500 or more and no answer in time are failures; a client that has left is
+        none. Raises what the upstream raises, and UpstreamClosedError.
         """
         is_probe, has_failed = self.breaker.admit(), None
         try:

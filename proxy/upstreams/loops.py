@@ -31,7 +31,10 @@ _MOST_MARKS: Final = 16  # a longer chain of proxies counts as a loop
 
 
 def mark_of(config: Config) -> bytes:
-    """Return the mark of this deployment's proxies; it reveals neither store nor upstreams."""
+    """Return the mark of this deployment's proxies: 16 hexadecimal digits of a hash.
+
+    It depends on the store and the upstreams' addresses, and reveals neither.
+    """
     path = path_of(config.store)
     store = f"{socket.gethostname()}:{path.resolve()}" if path else place_of(config.store)
     upstreams = [(name, each.base_url) for name, each in sorted(config.upstreams.items())]
@@ -39,9 +42,9 @@ def mark_of(config: Config) -> bytes:
 
 
 def pass_on(scope: Scope, mark: bytes) -> None:
-    """Add the mark to those in the headers of a request's scope.
+    """Add the mark to `x-pinocchio-via` in a request's headers, which are changed in place.
 
-    Raises UpstreamLoopError where the request has this mark already, or too many marks.
+    Raises UpstreamLoopError where the request has this mark already, or `_MOST_MARKS` marks.
     """
     fields = scope["headers"]
     if VIA not in map(name_of, fields):
@@ -57,9 +60,9 @@ def pass_on(scope: Scope, mark: bytes) -> None:
 
 
 def check_upstreams(config: Config, path: Path | None, host: str, port: int) -> None:
-    """Check that no upstream is at `host` and `port`, where this proxy listens.
+    """Refuse an upstream at `host` and `port`, where this proxy listens; raises StartupError.
 
-    Raises StartupError where one is.
+    `path` is the configuration's file, for the message.
     """
     for name, upstream in config.upstreams.items():
         if upstream.base_url and is_at(upstream.base_url, host, port):
@@ -80,7 +83,10 @@ def address_of(base_url: str) -> str:
 
 
 def is_at(base_url: str, host: str, port: int) -> bool:
-    """Return whether a URL leads to this listener; False where a name cannot be looked up."""
+    """Return whether a URL leads to the listener at a host and port.
+
+    False where a name cannot be looked up.
+    """
     try:
         parts = urlsplit(base_url)
         if (parts.port or (443 if parts.scheme == "https" else 80)) != port:

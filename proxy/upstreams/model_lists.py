@@ -28,9 +28,11 @@ Relay = Callable[[Request, str], Awaitable[Reply]]
 
 
 async def list_models(router: Router, request: Request, relay: Relay) -> Reply:
-    """Return the list of models, from all upstreams that may be asked.
+    """Return the reply to `GET /v1/models`, merged from all upstreams that may be asked.
 
-    Raises UpstreamError where the first upstream gives no answer.
+    The first upstream's reply is returned unchanged if there is no other, or if it is no readable
+    list. The demo's models are listed if nothing else is. Raises UpstreamError where the first
+    upstream gives no answer.
     """
     local, names = router.local_models, router.upstream_names
     if not names:
@@ -45,11 +47,12 @@ async def list_models(router: Router, request: Request, relay: Relay) -> Reply:
 
 
 def _has_key(router: Router, request: Request, name: str) -> bool:
+    """Return whether the configuration or the client has a key for an upstream."""
     return router.has_key(name) or any(request.header(each) is not None for each in KEY_HEADERS)
 
 
 async def _keyless(request: Request, name: str, relay: Relay) -> Reply | None:
-    """Ask an upstream that may need no key, such as a local one, for its list.
+    """Ask an upstream for its list without a key, which a local one does not need.
 
     Returns None if it refuses, fails or takes longer than KEYLESS_S.
     """
@@ -73,7 +76,8 @@ async def _merge_lists(
 ) -> Reply:
     """Append to the first upstream's list the models of others that are routed to them.
 
-    An upstream that fails is left out. The reply is returned unchanged if it is no readable list.
+    Each of `others` is asked; one that fails is left out. The reply is returned unchanged if it is
+    no readable list.
     """
     if reply.status != 200 or (body := await _body(reply)) is None:
         return reply
@@ -92,6 +96,7 @@ async def _merge_lists(
 
 
 async def _data(request: Request, name: str, relay: Relay) -> list[Any]:
+    """Return the entries of an upstream's model list; none if it fails or gives no list."""
     with suppress(ProxyError):
         reply = await relay(request, name)
         body = await _body(reply) if reply.status == 200 else None
@@ -102,10 +107,12 @@ async def _data(request: Request, name: str, relay: Relay) -> list[Any]:
 
 
 def _id(model: Any) -> str:
+    """Return a model's id as text; empty for what is no object."""
     return str(model.get("id")) if isinstance(model, dict) else ""
 
 
 def _goes_to(router: Router, model: str, name: str) -> bool:
+    """Return whether a model's route leads to the upstream of this name."""
     try:
         return router.name_for(model) == name
     except UnknownModelError:
@@ -113,7 +120,10 @@ def _goes_to(router: Router, model: str, name: str) -> bool:
 
 
 async def _body(reply: Reply) -> bytes | None:
-    """Return the whole body, decoded; None, with nothing read, for an unknown encoding."""
+    """Read and decode the whole body; close the reply if it was streamed.
+
+    Returns None, with nothing read, for an unknown encoding.
+    """
     encoding = header(reply.headers, b"content-encoding")
     if not can_decode(encoding):
         return None
@@ -129,9 +139,11 @@ async def _body(reply: Reply) -> bytes | None:
 
 
 def local_list(ids: Sequence[str]) -> Reply:
+    """Return the reply that lists models with these names, as made by the proxy."""
     listing = {"object": "list", "data": [local_model(id) for id in ids]}
     return Reply(200, JSON, json.dumps(listing).encode())
 
 
 def local_model(id: str) -> dict[str, Any]:
+    """Return a model as an entry of OpenAI's list: `{"id": .., "object": "model", ..}`."""
     return {"id": id, "object": "model", "created": 0, "owned_by": "pinocchio"}

@@ -1,28 +1,32 @@
-"""The route from a model's name to its upstream, which the configuration alone determines."""
+"""The route from a model's name to its upstream, which the configuration alone determines.
+
+Also what else a route says: the domain of its replies, and whether a policy's models have one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from policies import Policy, Problem, circles
 from proxy.config.sections import Config
 from proxy.config.settings.upstreams import FallbackConfig, UpstreamConfig
 from proxy.errors import StartupError, UnknownModelError
 from proxy.http.pool.pool import Pool
 from proxy.http.wire.bounded_cache import remembers
-from proxy.http.wire.upstream import Upstream
+from proxy.http.wire.upstream import Upstream, UpstreamReply, UpstreamRequest
 from proxy.upstreams.breaker import Breaker, BreakingUpstream
-from proxy.upstreams.by_format import SpokenUpstream
 from proxy.upstreams.translation.anthropic import AnthropicRelay, with_v1, without_v1
 
 if TYPE_CHECKING:
     from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
+
 
 log = structlog.get_logger()
 
@@ -40,7 +44,7 @@ def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The destination of a request."""
+    """The destination of requests for a model: an upstream and its name."""
 
     name: str
     upstream: Upstream
@@ -98,9 +102,9 @@ class Router:
         )
 
     def route_of(self, model: str) -> str:
-        """Return the pattern of the route that a model takes; empty if there is none.
+        """Return the pattern of the route that a model takes, as a regular expression.
 
-        An empty model takes the last route.
+        It is empty if there is none. An empty model takes the last route.
         """
         for pattern, _ in self._routes:
             if pattern.match(model):
@@ -112,11 +116,14 @@ class Router:
         return self._domains.get(self.route_of(model)) if self._domains else None
 
     def fallback_of(self, model: str) -> FallbackConfig | None:
-        """Return the other models to try if this one fails, or None."""
+        """Return the models that the route names for when this one fails, or None."""
         return self._fallbacks.get(self.route_of(model)) if self._fallbacks else None
 
     def default_name(self) -> str | None:
-        """Return the upstream of the last, widest route, for requests without a model, or None."""
+        """Return the upstream's name of the last, widest route, or None if nothing is routed.
+
+        It serves requests without a model.
+        """
         return self._routes[-1][1] if self._routes else None
 
     def default(self) -> str:
@@ -134,14 +141,14 @@ class Router:
         return self.name_for(model) if model else self.default()
 
     def _way_to(self, model: str) -> Way:
+        """Return the way for requests for a model ("" for none); raises UnknownModelError."""
         name = self.name_or_default(model)
         return Way(name, self.upstream(name), self.fallback_of(model))
 
     def upstream(self, name: str) -> Upstream:
-        """Return an upstream by name.
+        """Return an open upstream by name; raises UnknownModelError if it is not configured.
 
-        Raises UnknownModelError for the name of an upstream that was in an earlier configuration
-        only.
+        That happens for a name from an earlier configuration.
         """
         try:
             return self._upstreams[name]
@@ -163,7 +170,7 @@ class Router:
         return self._upstreams.values()
 
     def has_key(self, name: str) -> bool:
-        """Return whether the configuration has a key for this upstream."""
+        """Return whether the configuration has a key for the upstream of this name."""
         return self._has_key[name]
 
     async def aclose(self, kept: Collection[Upstream] = ()) -> None:
@@ -174,9 +181,10 @@ class Router:
 
 
 def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is) -> Upstream:
-    """Build the upstream that a section of the configuration describes.
+    """Build the upstream that a section of the configuration describes, wrapped and with a breaker.
 
-    No connection is opened yet.
+    `wrap` is applied inside the breaker. No connection is opened yet. Raises StartupError, which
+    names the section, for an unusable address or key.
     """
     try:
         upstream = wrap(name, config, _open_upstream(config))
@@ -189,6 +197,7 @@ def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is)
 
 
 def _open_upstream(config: UpstreamConfig) -> Upstream:
+    """Build the upstream of a section: the demo, litellm, or a relay to `base_url`."""
     key = config.api_key.get_secret_value()
     if config.demo:
         from proxy.upstreams.demo.demo import DemoUpstream
@@ -209,13 +218,17 @@ def _open_upstream(config: UpstreamConfig) -> Upstream:
 
 
 def _open_spoken(config: UpstreamConfig, base_url: str, key: str) -> Upstream:
-    """Build an upstream at `base_url`; litellm translates the format that it does not speak."""
+    """Build a relay to `base_url`, beside which litellm translates the format it does not speak.
+
+    An upstream that speaks both formats needs no translation.
+    """
     speaks, timeout_s = config.speaks, config.timeout_s
     relay = partial(Pool, timeout_s=timeout_s, has_key=bool(key))
     if speaks == "both":
         return AnthropicRelay(relay(base_url), key, is_both=True)
 
     def translated(provider: str, url: str) -> LiteLLMUpstream:
+        """Build an upstream that litellm translates for, which loads litellm."""
         from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 
         return LiteLLMUpstream(
@@ -228,3 +241,101 @@ def _open_spoken(config: UpstreamConfig, base_url: str, key: str) -> Upstream:
         return SpokenUpstream(direct, {"/chat/completions": chat})
     messages = partial(translated, "openai", base_url)
     return SpokenUpstream(relay(base_url, key), {"/messages": messages})
+
+
+class SpokenUpstream:
+    """An upstream that sends POSTs to paths of `others` there, and everything else to `direct`.
+
+    Each of `others` is opened by the first request that needs it, since it loads litellm.
+    """
+
+    def __init__(self, direct: Upstream, others: Mapping[str, Callable[[], Upstream]]) -> None:
+        self._direct = direct
+        self._others = others
+        self._opened: dict[str, Upstream] = {}
+
+    def send(self, request: UpstreamRequest) -> Coroutine[Any, Any, UpstreamReply]:
+        """Send a request to the upstream that its path requires, which is opened if need be.
+
+        Raises what that upstream raises.
+        """
+        path = request.path
+        if path not in self._others or request.method != "POST":
+            return self._direct.send(request)
+        if path not in self._opened:
+            self._opened[path] = self._others[path]()
+        return self._opened[path].send(request)
+
+    async def aclose(self) -> None:
+        for upstream in (*self._opened.values(), self._direct):
+            await upstream.aclose()
+
+
+def model_problems(policy: Policy, router: Router) -> list[Problem]:
+    """Return the problems of a policy: models that no route serves, and circles of escalations.
+
+    Each has its place in the file.
+    """
+    return [
+        *(place for model, place in policy.models if not _is_served(model, router)),
+        *circles(policy),
+    ]
+
+
+def _is_served(model: str, router: Router) -> bool:
+    """Return whether a route matches the model."""
+    try:
+        router.name_for(model)
+    except UnknownModelError:
+        return False
+    return True
+
+
+class Domains:
+    """The domains of replies under one configuration; `router` is made from the same one.
+
+    A domain is a fact for rules, and the key of a curve where a recalibration goes `by: domain`.
+    The `domain:` of the caller's team or of the model's route comes before the client's
+    `x-pinocchio-domain`. Rules see the client's domain where neither is configured. It picks a
+    curve only with `calibrator.client_domains: true`, since any client can then choose its own
+    confidence.
+    """
+
+    def __init__(self, config: Config, router: Router) -> None:
+        self._teams = {name: team.domain for name, team in config.teams.items() if team.domain}
+        self._router = router
+        self._names_any = bool(self._teams) or any(route.domain for route in config.models)
+        self._trusts_clients = config.calibrator.client_domains
+
+    def fact(self, model: str, team: str | None, told: str | None) -> str | None:
+        """Return the domain that rules and the record get: configured, else `told` by the client.
+
+        None if there is neither.
+        """
+        return self._domain_in_config(model, team) or told
+
+    def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
+        """Return the domain that may pick the curve of a recalibration, or None.
+
+        `told` is the client's, which counts only where clients are trusted and none is configured.
+        """
+        return self._domain_in_config(model, team) or (told if self._trusts_clients else None)
+
+    def _domain_in_config(self, model: str, team: str | None) -> str | None:
+        """Return the domain of the caller's team, else of the model's route, else None."""
+        if not self._names_any:
+            return None
+        own = self._teams.get(team) if team else None
+        return own or self._router.domain_of(model)
+
+
+def picks_curves(config: Config) -> bool:
+    """Return whether the configuration lets any reply have a domain that picks a curve."""
+    named = [each.domain for each in config.teams.values()]
+    return config.calibrator.client_domains or any([*named, *(r.domain for r in config.models)])
+
+
+NONE_PICKS = (
+    "the recalibration goes by domain and nothing says which domain a reply has: give models or "
+    "teams a `domain`, or say `calibrator: {client_domains: true}` where every client may choose"
+)

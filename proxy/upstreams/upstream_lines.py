@@ -34,7 +34,10 @@ def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
 
 
 def _read_upstreams(path: Path | None) -> dict[str, Any]:
-    """Return the upstreams as written in the file, before variables are substituted."""
+    """Return the section `upstreams` as written in the file, with variables as `${NAME}`.
+
+    Without a file, or that section, it is the built-in one; empty if the file cannot be read.
+    """
     if path is None:
         return _BUILT_IN
     try:
@@ -46,6 +49,10 @@ def _read_upstreams(path: Path | None) -> dict[str, Any]:
 
 
 def _place(upstream: UpstreamConfig, its: dict[str, Any]) -> str:
+    """Return where requests to this upstream go, with the variables that say so.
+
+    For example `https://api.openai.com/v1 (from OPENAI_BASE_URL)`. `its` is the section as written.
+    """
     if upstream.base_url is None:
         return "where litellm finds it" if upstream.litellm == "auto" else f"{upstream.litellm}"
     told = address_of(upstream.base_url)
@@ -55,7 +62,10 @@ def _place(upstream: UpstreamConfig, its: dict[str, Any]) -> str:
 
 
 def _key(upstream: UpstreamConfig, its: dict[str, Any], path: Path | None) -> str:
-    """Return where the key of requests to this upstream comes from."""
+    """Return where the key of requests to this upstream comes from, as words.
+
+    For example `key from OPENAI_API_KEY` or `each client's own key`.
+    """
     text = its.get("api_key")
     if upstream.api_key.get_secret_value():
         variables = _set_variables(text)
@@ -68,8 +78,10 @@ def _key(upstream: UpstreamConfig, its: dict[str, Any], path: Path | None) -> st
 
 
 def _variables(text: Any) -> list[str]:
+    """Return the names of the variables in a text such as `${OPENAI_API_KEY}`; none otherwise."""
     return _VARIABLE.findall(text) if isinstance(text, str) else []
 
 
 def _set_variables(text: Any) -> list[str]:
+    """Return the names of a text's variables that have a value in the environment."""
     return [name for name in _variables(text) if os.environ.get(name)]

@@ -22,8 +22,8 @@ from structlog.testing import capture_logs
 from policies import load_policy
 from proxy.config.sections import Config
 from proxy.config.setup import load_setup
-from proxy.desk.notify.feed import Feed
-from proxy.desk.notify.webhooks import Courier
+from proxy.desk.feed import Feed
+from proxy.desk.webhooks import Courier
 from proxy.errors import StoreError, UpstreamError
 from proxy.holds.waiting import Verdicts
 from proxy.http.listener.endpoint import Endpoint

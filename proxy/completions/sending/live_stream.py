@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.formats import EventMeaning, Format
-from proxy.formats.events.uniform_events import LEARNT_FROM, TRIES, split_events
+from proxy.formats.events.merging import LEARNT_FROM, TRIES, split_events
 from proxy.http.wire.http import Client
 from proxy.http.wire.sse import (
     MAX_EVENTS,

@@ -56,9 +56,10 @@ _ONCE_MORE: Final = '<!doctype html><meta http-equiv="refresh" content="0"><titl
 
 
 class Guard:
-    """An ASGI application around another.
+    """An ASGI application that lets only known visitors through to another application.
 
-    With `is_loopback` the `Host` of a request must name this machine.
+    With `is_loopback` the `Host` of a request must name this machine. `max_body` limits a visitor's
+    body, in bytes.
     """
 
     def __init__(
@@ -70,6 +71,11 @@ class Guard:
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request of a known visitor, or to a public page, on to the inner application.
+
+        Others get a redirect to the login page, or an error in the API. The visitor is put into the
+        scope, and their queues into `SEEN_QUEUES`. A stranger's body is limited more.
+        """
         request = Request(scope)
         send = _with_fields(send)
         try:
@@ -91,7 +97,8 @@ class Guard:
     async def _admit(self, request: Request) -> Visitor | None:
         """Return the visitor of a request, or None for a stranger at a public page.
 
-        Raises ProxyError where the request is refused.
+        Raises ProxyError where the request is refused: by its `Host`, without a known visitor, for
+        a page that the visitor may not see, or sent by another site's page.
         """
         if self._is_loopback:
             check_host(request.scope["headers"], "for the review desk")
@@ -105,7 +112,10 @@ class Guard:
         return visitor
 
     def _stays(self, request: Request) -> bool:
-        """Return whether the visitor would still be admitted; call it on a thread."""
+        """Return whether the visitor would still be admitted, and True while the store is down.
+
+        Call it on a thread.
+        """
         try:
             return self._visitor(request) is not None
         except StoreError:
@@ -114,7 +124,7 @@ class Guard:
             return False
 
     def _visitor(self, request: Request) -> Visitor | None:
-        """Return the visitor by bearer token or cookie, or None for a stranger.
+        """Return the visitor by bearer token or session cookie, or None for a stranger.
 
         Raises as `Door.identify` does.
         """
@@ -132,7 +142,7 @@ def known_visitor(request: Request) -> Visitor | None:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Return the visitor that the guard admitted.
+    """Return the visitor that the guard admitted for this request.
 
     Raises InvalidKeyError for a stranger, who may see only the login page and the pages of links.
     """
@@ -142,21 +152,27 @@ def visitor_of(request: Request) -> Visitor:
 
 
 def stays(request: Request) -> Callable[[], bool]:
-    """Return a function that says whether the visitor of a long reply may go on reading it.
+    """Return a function that says whether the request's visitor would still be admitted.
 
-    Call it on a thread.
+    It is for long replies, such as event streams. Call the function on a thread.
     """
     found: Callable[[], bool] = request.scope[_STAYS]
     return found
 
 
 def is_for_strangers(path: str) -> bool:
-    """Return whether everybody may see the page at a path, or at a template of paths."""
+    """Return whether everybody may see a page: login, static files and the pages of chat links.
+
+    `path` may be a template, such as `/static/{name:path}`.
+    """
     return path in _OF_LOGIN or path.startswith((STATIC, LINKS))
 
 
 def demand_visitor(routes: Iterable[BaseRoute]) -> None:
-    """Make each route check its visitor itself, whatever is in front of it."""
+    """Wrap the application of each route, in place, so that it refuses strangers by itself.
+
+    Public pages stay unchanged.
+    """
     for route in routes:
         if isinstance(route, Route) and not is_for_strangers(route.path):
             route.app = _GuardedApplication(route.app)
@@ -174,7 +190,10 @@ class _GuardedApplication:
 
 
 def admin_of(request: Request) -> Visitor:
-    """Return the visitor that the guard admitted; raises NotAllowedError for reviewers."""
+    """Return the visitor that the guard admitted, if they are an admin.
+
+    Raises NotAllowedError for reviewers and InvalidKeyError for strangers.
+    """
     visitor = visitor_of(request)
     if not visitor.is_admin:
         raise NotAllowedError(f"{visitor.name} is a reviewer; this is for admins")
@@ -182,16 +201,19 @@ def admin_of(request: Request) -> Visitor:
 
 
 def _check_bound(path: str, visitor: Visitor) -> None:
-    """Refuse a path that shows more than the queues of a bound reviewer; raises NotAllowedError."""
+    """Refuse a path that shows more than the queues to which a reviewer is bound.
+
+    Raises NotAllowedError.
+    """
     is_of_queue = any(path == place or path.startswith(f"{place}/") for place in _OF_QUEUES)
     if not (is_of_queue or path in _OF_ALL or is_for_strangers(path)):
         raise NotAllowedError(f"{visitor.name} sees reviews of their queues only")
 
 
 async def checked_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that one of the desk's own pages sent.
+    """Return the fields of a form of the desk's own pages by name, without the token `csrf`.
 
-    Raises NotAllowedError for a form without the session's token.
+    Raises NotAllowedError for a form of a session without that token.
     """
     fields = await form_of(request)
     visitor = known_visitor(request)
@@ -201,7 +223,7 @@ async def checked_form(request: Request) -> dict[str, str]:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form without a token.
+    """Return the fields of a form by name, without looking for the session's token.
 
     It is for pages whose address is a secret, which no other page knows.
     """
@@ -212,7 +234,8 @@ async def form_of(request: Request) -> dict[str, str]:
 def check_site(request: Request, visitor: Visitor | None) -> None:
     """Refuse a request that another site's page makes a browser send; raises NotAllowedError.
 
-    A client that sends neither header is no current browser, and must send the session's token.
+    It is known by `Sec-Fetch-Site` and `Origin`. A client that sends neither is no current browser;
+    a known visitor's must then send the session's token.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site not in (None, "same-origin", "none"):
@@ -224,7 +247,7 @@ def check_site(request: Request, visitor: Visitor | None) -> None:
 
 
 def _check_token(given: str, visitor: Visitor) -> None:
-    """Refuse a request without the session's token; raises NotAllowedError."""
+    """Refuse a token that is not the one of the visitor's session; raises NotAllowedError."""
     if not hmac.compare_digest(given.encode(), (visitor.csrf or "").encode()):
         raise NotAllowedError(
             f"this needs the session's token ({CSRF_HEADER}, or the field {CSRF_FIELD!r})",
@@ -233,12 +256,12 @@ def _check_token(given: str, visitor: Visitor) -> None:
 
 
 def address_of(request: Request) -> str:
-    """Return the client's address, or an empty text."""
+    """Return the client's network address, or an empty text if it is unknown."""
     return request.client.host if request.client else ""
 
 
 def is_api(request: Request) -> bool:
-    """Return whether a program sends the request, which has no use for a login page."""
+    """Return whether the path is one for programs, which have no use for a login page."""
     path: str = request.scope["path"]
     return path.startswith(API) or path in (METRICS, DRAIN)
 
@@ -257,7 +280,7 @@ def cookie_name(request: Request) -> str:
 
 
 def _to_login(request: Request) -> Response:
-    """Return the redirect to the login page, which leads back to the requested page.
+    """Return the redirect (303) to the login page, which leads back to the requested page.
 
     A link from another site first gets a page that reloads itself, so that the cookie is sent.
     """
@@ -278,9 +301,10 @@ _FIELDS: Final = (  # the default header fields of responses
 
 
 def _with_fields(send: Send) -> Send:
-    """Add the default header fields to every response that does not set them."""
+    """Return a `send` that adds the default header fields which a response does not set itself."""
 
     async def sending(message: Message) -> None:
+        """Send a message; the start of a response gets the fields that it lacks."""
         if "headers" in message:  # the start of a response
             given = {name.lower() for name, _ in message["headers"]}
             added = [field for field in _FIELDS if field[0] not in given]
@@ -291,13 +315,11 @@ def _with_fields(send: Send) -> Send:
 
 
 def _limit_body(receive: Receive, limit: int) -> Receive:
-    """Limit the bytes of a body.
-
-    Receiving more than `limit` raises HTTPException, which FastAPI passes on.
-    """
+    """Return a `receive` that raises HTTPException (413) for a body of more than `limit` bytes."""
     size = 0
 
     async def counted() -> Message:
+        """Receive a message and count its bytes; raises HTTPException beyond the limit."""
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))

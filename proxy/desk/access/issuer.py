@@ -89,7 +89,8 @@ class Issuer:
     async def metadata(self) -> Metadata:
         """Return the issuer's metadata, fetched at most once in `KEEP_S` seconds.
 
-        After a failure the same error is raised again for `RETRY_S` seconds.
+        Raises IssuerError, which is logged; after a failure the same error is raised again for
+        `RETRY_S` seconds.
         """
         async with self._asking:
             if self._metadata is not None and time.monotonic() < self._metadata_until:
@@ -106,7 +107,10 @@ class Issuer:
             return found
 
     async def login_url(self, state: str, nonce: str, verifier: str, back: str) -> str:
-        """Return the issuer's address to log in; `back` is the address to return to."""
+        """Return the issuer's address to log in; `back` is the address to return to.
+
+        `state`, `nonce` and the PKCE `verifier` are secrets of this login. Raises IssuerError.
+        """
         digest = hashlib.sha256(verifier.encode()).digest()
         asked = {
             "response_type": "code",
@@ -121,14 +125,17 @@ class Issuer:
         return _with_query((await self.metadata()).authorization, asked)
 
     def logout_url(self, back: str) -> str | None:
-        """Return the issuer's address to log out, or None where it is not known."""
+        """Return the issuer's address to log out and come `back`, or None if it is not known."""
         if self._metadata is None or self._metadata.end_session is None:
             return None
         asked = {"client_id": self.config.client_id, "post_logout_redirect_uri": back}
         return _with_query(self._metadata.end_session, asked)
 
     async def check_answer(self, answer: Mapping[str, str]) -> None:
-        """Refuse an answer that another issuer gave (RFC 9207)."""
+        """Refuse an answer that another issuer gave, by its `iss` (RFC 9207).
+
+        Raises LoginRefusedError.
+        """
         said = answer.get("iss")
         if said is None and not (await self.metadata()).names_itself:
             return
@@ -136,10 +143,11 @@ class Issuer:
             raise LoginRefusedError("this answer does not come from the issuer that was asked")
 
     async def claims(self, code: str, verifier: str, nonce: str, back: str) -> dict[str, Any]:
-        """Exchange a code, and return the verified claims of its ID token.
+        """Exchange a code, and return the verified claims of its ID token by name.
 
         Groups that the token leaves out are fetched with the access token. At most `MOST_AT_ONCE`
-        exchanges run at a time.
+        exchanges run at a time. Raises LoginRefusedError, or IssuerError where the issuer fails or
+        is too slow.
         """
         try:
             async with asyncio.timeout(TURN_S):
@@ -159,7 +167,10 @@ class Issuer:
         return found
 
     async def check_token(self, token: str, nonce: str) -> dict[str, Any]:
-        """Return the claims of an ID token that this issuer made for this client and this login."""
+        """Verify an ID token and return its claims; raises LoginRefusedError.
+
+        This issuer must have signed it, for this client and, by its `nonce`, for this login.
+        """
         try:
             header = jwt.get_unverified_header(token)
             algorithm = header.get("alg")
@@ -186,7 +197,7 @@ class Issuer:
         return claims
 
     async def keys(self) -> list[dict[str, Any]]:
-        """Fetch the issuer's current public keys."""
+        """Fetch the issuer's current public keys, as JSON Web Keys; raises IssuerError."""
         status, said = await self._request_json("GET", (await self.metadata()).keys)
         keys = said.get("keys")
         if status != 200 or not isinstance(keys, list):
@@ -196,7 +207,10 @@ class Issuer:
     # --- requests to the issuer -----------------------------------------------------------------
 
     async def _fetch_metadata(self) -> Metadata:
-        """Fetch the issuer's metadata."""
+        """Fetch the issuer's metadata.
+
+        Raises IssuerError if it is missing or names another issuer.
+        """
         issuer = self.config.issuer
         status, said = await self._request_json("GET", issuer.rstrip("/") + _DISCOVERY)
         if status != 200:
@@ -216,7 +230,11 @@ class Issuer:
         )
 
     async def _exchange_code(self, code: str, verifier: str, back: str) -> dict[str, Any]:
-        """Exchange a code for tokens."""
+        """Exchange a code for tokens, and return the answer's members, such as `id_token`.
+
+        Raises LoginRefusedError for a code that was used or is too old, else IssuerError, which is
+        logged.
+        """
         metadata, config = await self.metadata(), self.config
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
         form["code_verifier"] = verifier
@@ -238,7 +256,11 @@ class Issuer:
     async def _complete_claims(
         self, claims: dict[str, Any], url: str, access_token: object
     ) -> dict[str, Any]:
-        """Return the claims, completed by what the issuer's userinfo endpoint says."""
+        """Return claims by name: those of the token, and others that the userinfo endpoint has.
+
+        The token's win. Raises LoginRefusedError if the endpoint fails or answers about another
+        person.
+        """
         headers = {"authorization": f"Bearer {access_token}", "accept": "application/json"}
         status, said = await self._request_json("GET", url, headers=headers)
         if status != 200 or said.get("sub") != claims["sub"]:
@@ -246,7 +268,11 @@ class Issuer:
         return {**said, **claims}
 
     async def _key(self, id: object, algorithm: str) -> dict[str, Any]:
-        """Return the key that a token names; for an unknown one the keys are fetched again."""
+        """Return the public key that a token names by `id` and `algorithm`.
+
+        The keys are fetched again when they are old, or for an unknown one. Raises
+        LoginRefusedError if not exactly one fits.
+        """
         now = time.monotonic()
         found = _matching_keys(self._keys, id, algorithm)
         if now > self._keys_at + KEEP_S or (not found and now > self._keys_at + RETRY_S):
@@ -259,10 +285,10 @@ class Issuer:
     async def _request_json(
         self, method: str, url: str, **options: Any
     ) -> tuple[int, dict[str, Any]]:
-        """Send a request, and return the answer's status and JSON object.
+        """Send a request, and return (the answer's status, its JSON object).
 
         The object is empty where the answer is not one. Raises IssuerError where the issuer cannot
-        be reached.
+        be reached, is too slow or sends more than `MOST_BYTES`.
         """
         body = b""
         try:
@@ -293,10 +319,7 @@ async def checked_issuer(config: OidcConfig) -> int:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim by its name, or None.
-
-    Dots separate the names of a claim inside others.
-    """
+    """Return a claim by its name, or None; dots lead to a claim inside others, as `roles.desk`."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -311,9 +334,9 @@ def _named_address(said: Mapping[str, Any], name: str, issuer: str) -> str | Non
 
 
 def _address(said: Mapping[str, Any], name: str, issuer: str) -> str:
-    """Return an address that an issuer names.
+    """Return an address that an issuer's metadata names; raises IssuerError if it is unusable.
 
-    It must use https if the issuer does. Raises IssuerError.
+    It must use https if the issuer does.
     """
     url = str(said.get(name) or "")
     is_safe = url.startswith("https://") or not issuer.startswith("https://")
@@ -323,7 +346,7 @@ def _address(said: Mapping[str, Any], name: str, issuer: str) -> str:
 
 
 def _matching_keys(keys: list[dict[str, Any]], id: object, algorithm: str) -> list[dict[str, Any]]:
-    """Return the keys that may have signed a token with this key id and algorithm."""
+    """Return the keys that may have signed a token with this key id (None: any) and algorithm."""
     kind = _KINDS.get(algorithm[0]) if algorithm != "EdDSA" else "OKP"
     return [
         key
@@ -336,8 +359,10 @@ def _matching_keys(keys: list[dict[str, Any]], id: object, algorithm: str) -> li
 
 
 def _with_query(url: str, asked: Mapping[str, str]) -> str:
+    """Return a URL with query parameters appended."""
     return f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}"
 
 
 def _host(url: str) -> str:
+    """Return the host and port of a URL, without user and password."""
     return urlsplit(url).netloc.rpartition("@")[2]

@@ -17,9 +17,9 @@ _MOST_BYTES: Final = 1_000
 
 
 def write_local_token(port: int) -> tuple[str, Path] | None:
-    """Make a token for the desk on this port, and return it with its file.
+    """Make a token for the desk on this port, and return (token, its new file).
 
-    None where no file can be kept, or on Windows.
+    None where no file can be kept, or on Windows. A file left there is replaced.
     """
     token, path = secrets.token_urlsafe(32), _path_of(port)
     if os.name != "posix":
@@ -36,7 +36,10 @@ def write_local_token(port: int) -> tuple[str, Path] | None:
 
 
 def local_token(port: int) -> str | None:
-    """Return the token that this user's proxy made for its desk on this port, or None."""
+    """Return the token that this user's proxy made for its desk on this port, or None.
+
+    A file of another user, or that others can read, is ignored.
+    """
     with suppress(OSError, ValueError, RuntimeError):
         path = _path_of(port)
         found = path.lstat()
@@ -47,6 +50,7 @@ def local_token(port: int) -> str | None:
 
 
 def _path_of(port: int) -> Path:
+    """Return the token's file for a port, in `PINOCCHIO_CACHE` or the user's cache folder."""
     if named := os.environ.get(_FOLDER_VARIABLE):
         return Path(named).expanduser() / "desk" / str(port)
     shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()

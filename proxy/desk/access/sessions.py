@@ -42,7 +42,7 @@ Role = Literal["reviewer", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who is at the desk.
+    """Somebody whom a token, a key or a login at an issuer has made known to the desk.
 
     `csrf` is the token that their forms must send back, or None with a bearer token.
     """
@@ -65,6 +65,8 @@ ADMIN: Final = Visitor("admin", "admin")
 
 @dataclass(slots=True)
 class _Session:
+    """An open session: its visitor, and its end in seconds since the epoch."""
+
     visitor: Visitor
     ends_at: float
 
@@ -90,16 +92,16 @@ class Door:
         self._keys.close()
 
     def identify(self, secret: str, address: str) -> Visitor:
-        """Return the visitor of a token or key.
+        """Return the visitor of the admin token or of a key.
 
-        Raises InvalidKeyError for a wrong one, and RateLimitedError after too many wrong tokens
-        from the same address. The right token is always accepted, since others may share the
-        address. Keys cannot be guessed, so wrong ones are not counted.
+        `address` is the client's. Raises InvalidKeyError for a wrong one, and RateLimitedError
+        after `ATTEMPTS_A_MINUTE` wrong tokens from one address. The right token is always accepted,
+        since others may share the address. Keys cannot be guessed, so wrong ones are not counted.
         """
         digest = digest_of(secret.encode())
         if not secret.startswith(PREFIX):
-            return self._find_or_count(address, lambda: self._of_token(digest))
-        if (visitor := self._of_key(digest)) is None:
+            return self._find_or_count(address, lambda: self._token_visitor(digest))
+        if (visitor := self._key_visitor(digest)) is None:
             raise InvalidKeyError(_UNKNOWN)
         return visitor
 
@@ -110,12 +112,16 @@ class Door:
         """
         return self._find_or_count(address, lambda: self._redeem_code(digest_of(code.encode())))
 
-    def _of_token(self, digest: str) -> Visitor | None:
+    def _token_visitor(self, digest: str) -> Visitor | None:
+        """Return ADMIN if this is the digest of the admin token, else None."""
         is_it = self._token_digest is not None and hmac.compare_digest(digest, self._token_digest)
         return ADMIN if is_it else None
 
-    def _of_key(self, digest: str) -> Visitor | None:
-        """Return the visitor of a key's digest, or None where it is no active key of the desk."""
+    def _key_visitor(self, digest: str) -> Visitor | None:
+        """Return the visitor of a key's digest, or None where it is no active key of the desk.
+
+        Keys of callers, and expired or revoked ones, are none. Raises StoreError.
+        """
         key = self._key(digest)
         if key is None or key.role == "caller" or key.state(time.time()) != "active":
             return None
@@ -124,16 +130,19 @@ class Door:
         return Visitor(name, key.role, digest, queues=queues, is_named=is_named)
 
     def remember_keys(self) -> None:
-        """Read the keys of reviewers and admins, which then count also while the store is away."""
+        """Read the keys of reviewers and admins into memory, for when the store is away.
+
+        Errors of the store are ignored.
+        """
         with contextlib.suppress(StoreError):
             known = {key.digest: key for key in self._keys.all() if key.role != "caller"}
             self._remembered = known
 
     def _key(self, digest: str) -> ClientKey | None:
-        """Return the key with this digest, or None.
+        """Return the key with this digest, or None; remember or forget it by what the store says.
 
-        While the store cannot be read, or does not answer, remembered keys are used. Raises
-        StoreError for a key that is not remembered then.
+        While the store cannot be read, or does not answer, a remembered key is returned, and the
+        first time logged. Raises StoreError for a key that is not remembered then.
         """
         try:
             if digest in self._remembered:
@@ -162,7 +171,10 @@ class Door:
         return ADMIN
 
     def _find_or_count(self, address: str, find: Callable[[], Visitor | None]) -> Visitor:
-        """Return the visitor that `find` finds, and count a failure of this address."""
+        """Return the visitor that `find` finds; otherwise count a failure of this address.
+
+        Then it raises InvalidKeyError, or RateLimitedError after too many failures.
+        """
         if (visitor := find()) is not None:
             return visitor
         if wait_s := self._failures.take([(address, ATTEMPTS_A_MINUTE)]):
@@ -172,7 +184,10 @@ class Door:
     # --- sessions -------------------------------------------------------------------------------
 
     def open_session(self, visitor: Visitor, lasts_s: float = SESSION_S) -> str:
-        """Open a session for a visitor, and return its secret for a cookie."""
+        """Open a session of `lasts_s` seconds for a visitor, and return its secret for a cookie.
+
+        Beyond `MOST_SESSIONS` the oldest session ends.
+        """
         secret = secrets.token_urlsafe(32)
         known = replace(visitor, csrf=secrets.token_urlsafe(32))
         self._sessions[digest_of(secret.encode())] = _Session(known, time.time() + lasts_s)
@@ -181,14 +196,17 @@ class Door:
         return secret
 
     def session(self, secret: str) -> Visitor | None:
-        """Return the visitor of a session, or None where the session or its key has ended."""
+        """Return the visitor of a session, or None if there is none with this secret or it is over.
+
+        A session also ends with the key that opened it. Raises StoreError.
+        """
         id = digest_of(secret.encode())
         session = self._sessions.get(id)
         if session is None:
             return None
         visitor = session.visitor
         is_over = session.ends_at <= time.time()
-        if is_over or (visitor.digest is not None and self._of_key(visitor.digest) is None):
+        if is_over or (visitor.digest is not None and self._key_visitor(visitor.digest) is None):
             self._sessions.pop(id, None)
             return None
         return visitor

@@ -32,6 +32,7 @@ _AGAIN: Final = "log in again"
 
 
 def _random() -> str:
+    """Return a random secret of 43 characters."""
     return secrets.token_urlsafe(32)
 
 
@@ -62,7 +63,7 @@ class SingleSignOn:
         return self.config.session_hours * 3_600.0
 
     async def begin(self, wanted: str, back: str) -> tuple[str, str]:
-        """Begin a login, and return the issuer's address and the browser's cookie.
+        """Begin a login, and return (the issuer's address, the value of the browser's cookie).
 
         `wanted` is the address to go on to after the login, `back` the one to return to.
         """
@@ -71,7 +72,11 @@ class SingleSignOn:
         return url, self._sign(attempt)
 
     async def end(self, answer: Mapping[str, str], cookie: str, back: str) -> tuple[Visitor, str]:
-        """Check the issuer's answer, and return the visitor and the address to go on to."""
+        """Check the issuer's answer, and return (the visitor, the address to go on to).
+
+        `answer` has the query's parameters. Logs the login, or that it was refused. Raises
+        LoginRefusedError and IssuerError.
+        """
         try:
             attempt = self._attempt(cookie, answer.get("state", ""))
             visitor = await self._visitor(answer, attempt, back)
@@ -82,7 +87,10 @@ class SingleSignOn:
         return visitor, attempt.wanted
 
     async def _visitor(self, answer: Mapping[str, str], attempt: Attempt, back: str) -> Visitor:
-        """Return the visitor that the issuer's answer names."""
+        """Return the visitor that the issuer's answer names; exchanges its code.
+
+        Raises LoginRefusedError and IssuerError.
+        """
         await self.issuer.check_answer(answer)
         if error := answer.get("error"):
             raise LoginRefusedError(f"{self.config.title} says {error[:100]!r}: {_AGAIN}")
@@ -94,14 +102,20 @@ class SingleSignOn:
     # --- the cookie -----------------------------------------------------------------------------
 
     def _sign(self, attempt: Attempt) -> str:
+        """Return the cookie's value for a login: its fields in base64, and a signature."""
         text = base64.urlsafe_b64encode(json.dumps(asdict(attempt)).encode()).decode()
         return f"{text}.{self._signature(text)}"
 
     def _signature(self, text: str) -> str:
+        """Return the HMAC-SHA-256 of a text, in hex, under this process's key."""
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def _attempt(self, cookie: str, state: str) -> Attempt:
-        """Return the login that a cookie holds, and mark it as used."""
+        """Return the login that a cookie holds, and mark it as used.
+
+        Raises LoginRefusedError if the cookie is not ours, the login is late or was used before, or
+        `state` is another login's.
+        """
         text, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
             raise LoginRefusedError(f"no login was begun in this browser: {_AGAIN}")
@@ -121,7 +135,9 @@ class SingleSignOn:
 def visitor_of(config: OidcConfig, claims: Mapping[str, Any]) -> Visitor:
     """Return the visitor that claims admit, with role and queues by their groups.
 
-    Raises LoginRefusedError for claims without a name or a known group.
+    The most powerful group counts: admin, then a reviewer of all queues, then the union of queues.
+    Raises LoginRefusedError for claims without a name, with an unverified e-mail address as the
+    name, or without a known group.
     """
     name = claim(claims, config.name_claim)
     if not isinstance(name, str) or not name.strip() or len(name) > MOST_OF_A_NAME:

@@ -22,7 +22,7 @@ __all__ = ["login_page", "pages", "reviews", "routes", "shown"]
 
 
 def routes(desk: Desk) -> list[BaseRoute]:
-    """Return the routes of the pages, behind the desk's guard, and of static files."""
+    """Return the routes of the pages, which demand a visitor, and of static files."""
     from starlette.responses import RedirectResponse
     from starlette.routing import Route
 
@@ -52,10 +52,11 @@ def login_page(
     told: str | None = None,
     leave: str | None = None,
 ) -> Response:
-    """Return the page that asks for a token or a key; `wanted` is the address to go on to.
+    """Return the page that asks for a token or a key, with an error, if any.
 
-    `sign_on` is the address of a login at the issuer with that `title`, and `leave` the one that
-    ends the session there. `told` is a sentence to show.
+    The form is sent to `action`; `wanted` is the address to go on to. `sign_on` is the address of a
+    login at the issuer with that `title`, and `leave` the one that ends the session there. `told`
+    is a sentence to show.
     """
     ways = {"sign_on": sign_on, "issuer": title, "told": told, "leave": leave}
     return render_page(

@@ -13,10 +13,9 @@ from starlette.routing import Route
 
 from proxy.config.setup import Setup
 from proxy.desk.console import quality
-from proxy.desk.console.cards import calibrator_cards
 from proxy.desk.console.pages import render_page
-from proxy.desk.console.rules import policy_views, source_of
 from proxy.desk.console.shell import Handler, page, with_error_pages
+from proxy.desk.console.views import calibrator_cards, policy_views, source_of
 from proxy.desk.decisions.desk import Desk
 from proxy.desk.decisions.unseen import one_line
 from proxy.errors import NotFoundError
@@ -42,7 +41,7 @@ START: Final = 0.5  # the threshold that is shown first
 
 
 class Facts:
-    """The pages of one desk."""
+    """The pages about the record and the verdicts of one desk."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -70,6 +69,7 @@ class Facts:
     # --- traffic --------------------------------------------------------------------------------
 
     def _traffic(self, request: Request) -> Response:
+        """Return the page of the latest exchanges, with its filters."""
         filters = _read_filters(request, "model", "team", "action")
         engine = self._desk.queue.engine
         models, teams = names(sample(engine, _window(1)).rows)
@@ -88,7 +88,7 @@ class Facts:
         )
 
     def _rows(self, request: Request) -> Response:
-        """Return the exchanges after a given one, as rows of a table."""
+        """Return the exchanges after the id `after` of the query, as rows of a table."""
         filters = _read_filters(request, "model", "team", "action")
         after = request.query_params.get("after") or None
         seen = latest(self._desk.queue.engine, ExchangeFilter(**filters), after=after)
@@ -97,15 +97,16 @@ class Facts:
     # --- quality --------------------------------------------------------------------------------
 
     def _quality(self, request: Request) -> Response:
+        """Return the page about the confidence: calibration, thresholds, monitors and opinions."""
         days, window = _days(request)
         whose = _read_filters(request, "model", "team")
         engine = self._desk.queue.engine
         seen = sample(engine, window)
-        rows = [row for row in seen.rows if _is_of(row, whose)]
+        rows = [row for row in seen.rows if _matches(row, whose)]
         given = [
             each
             for each in judged_replies(engine, time.time() - LABELS_FOR_DAYS * DAY_S)
-            if _is_of(each, whose)
+            if _matches(each, whose)
         ]
         scores = quality.one_per_conversation(rows)
         labels = quality.weight_labels(given, scores)
@@ -149,7 +150,7 @@ class Facts:
             point=points[round(threshold * quality.STEPS)],
             warnings=quality.warnings(given),
             monitors=sorted(monitor_states(engine), key=lambda one: (one.alarm is None, -one.seen)),
-            opinions=second_opinions(engine, window, given, lambda row: _is_of(row, whose)),
+            opinions=second_opinions(engine, window, given, lambda row: _matches(row, whose)),
             labels_for_days=LABELS_FOR_DAYS,
             by=by if len(series) > 1 else None,
             series=series,
@@ -159,6 +160,7 @@ class Facts:
     # --- policies and calibrator ----------------------------------------------------------------
 
     def _policies(self, request: Request) -> Response:
+        """Return the page of the loaded policies, with what they decided in the window."""
         days, window = _days(request)
         seen = sample(self._desk.queue.engine, window)
         setup = self._setup
@@ -180,6 +182,7 @@ class Facts:
         )
 
     def _policy(self, request: Request) -> Response:
+        """Return the page of one policy's file; raises NotFoundError for an unknown name."""
         name = request.path_params["name"]
         for policy in self._setup.book:
             if policy.name == name:
@@ -194,6 +197,7 @@ class Facts:
         raise NotFoundError(f"no policy {name[:64]!r} is loaded", code="policy_not_found")
 
     def _calibrator(self, request: Request) -> Response:
+        """Return the page of the calibrator: the name in force, and its cards."""
         config = self._setup.config.calibrator
         return page(
             self._desk,
@@ -206,25 +210,30 @@ class Facts:
 
 
 def _read_filters(request: Request, *filters: str) -> dict[str, str | None]:
+    """Return the query's parameters of these names; None for an absent or empty one."""
     return {name: request.query_params.get(name) or None for name in filters}
 
 
 def _days(request: Request) -> tuple[int, Window]:
+    """Return (days, window) of the query's parameter `days`; 7 days if it is no known window."""
     given = request.query_params.get("days", "")
     days = int(given) if given in map(str, WINDOWS) else 7
     return days, _window(days)
 
 
 def _window(days: int) -> Window:
+    """Return the window of the last `days` days."""
     now = time.time()
     return Window(now - days * DAY_S, now)
 
 
-def _is_of(row: Any, whose: dict[str, str | None]) -> bool:
+def _matches(row: Any, whose: dict[str, str | None]) -> bool:
+    """Return whether each attribute of `row` named in `whose` has its value; None matches any."""
     return all(value is None or getattr(row, name) == value for name, value in whose.items())
 
 
 def _threshold(request: Request) -> float:
+    """Return the query's `threshold`; `START` if it is no number from 0 to 1."""
     try:
         given = float(request.query_params.get("threshold", START))
     except ValueError:
@@ -238,7 +247,10 @@ def _charts(
     points: list[quality.Point],
     series: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the numbers from which static/charts.js draws the charts."""
+    """Return by chart the numbers from which static/charts.js draws.
+
+    They are "tradeoff" and "time", and "reliability" where there are `bands`.
+    """
     edges = seen.window.edges
     found: dict[str, Any] = {
         "tradeoff": {

@@ -57,14 +57,20 @@ NOTHING: Final = "\N{EN DASH}"
 
 
 def render_page(template: str, status: int = 200, **values: Any) -> Response:
-    """Return a page; it may hold text of clients, so it is not cached."""
+    """Render a template as a response with safe headers; it is not cached.
+
+    `values` may hold text of clients, which the template escapes.
+    """
     body = _templates().get_template(template).render(values)
     # no half surrogate pair is left: `visible` has replaced it
     return HTMLResponse(body, status, {**SAFE, "cache-control": "no-store"})
 
 
 def static_file(request: Request) -> Response:
-    """Return a static file; it may be cached for good where its address names its content."""
+    """Return a static file, 404 for an unknown name, or 304 for one that the browser has.
+
+    It may be cached for good where its address names its content (`?v=` and the digest).
+    """
     name = request.path_params["name"]
     if name not in _files():
         return Response("there is no such file", 404, SAFE, "text/plain")
@@ -78,13 +84,13 @@ def static_file(request: Request) -> Response:
 
 
 def _static(name: str) -> str:
-    """Return the address of a file, which changes with its content."""
+    """Return the address of a static file with its digest, which changes with its content."""
     return f"/static/{name}?v={_files()[name][1]}"
 
 
 @lru_cache(maxsize=1)
 def _files() -> dict[str, tuple[bytes, str]]:
-    """Return all static files by name, each with its digest.
+    """Return all static files by name, each as (content, digest).
 
     Requests look names up here, so that no path of theirs is ever opened.
     """
@@ -99,7 +105,10 @@ def _files() -> dict[str, tuple[bytes, str]]:
 
 @lru_cache(maxsize=1)
 def _templates() -> Environment:
-    """Return the environment of the templates, with its filters."""
+    """Return the environment of the templates, made once.
+
+    It escapes every value, shows invisible characters, and has the filters of the pages.
+    """
     templates = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -137,21 +146,22 @@ def _show_invisible(value: Any) -> Any:
 
 
 def _format_time_left(until: float) -> str:
+    """Return the time left until a time, such as `3 h left`, or `expired`."""
     seconds = until - time.time()
     return f"{format_time_left(seconds)} left" if seconds > 0 else "expired"
 
 
 def amount(value: float) -> str:
-    """Return a number of things; one below ten has a decimal where it is no whole number."""
+    """Return a number of things as a text: `1,234`, or `2.5` for a fraction below ten."""
     is_small = 0 < value < 10 and value != round(value)
     return f"{value:.1f}" if is_small else f"{round(value):,}"
 
 
 def count(value: float) -> str:
-    """Return a count; one that a sample estimates is preceded by `about`."""
+    """Return a count as a text: `1,234`, or `about 1,234` for an estimate with a fraction."""
     return f"{round(value):,}" if value == round(value) else f"about {max(1, round(value)):,}"
 
 
 def query(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return filters as the query of an address, without those that have no value."""
+    """Return filters, updated by `changed`, as the query of an address, without empty ones."""
     return urlencode({name: value for name, value in {**filters, **changed}.items() if value})

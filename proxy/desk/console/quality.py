@@ -48,11 +48,10 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The effect of a threshold.
+    """The effect of a threshold: replies with a confidence from `threshold` on are delivered.
 
-    The share `coverage` of the scored traffic is delivered, and `risk` of that is wrong, None with
-    too few labels. `errors` are the wrong replies delivered, and `load` is the number left to
-    reviewers.
+    That is the share `coverage` of the scored traffic, and `risk` of it is wrong, None with too few
+    labels. `errors` are the wrong replies delivered, and `load` is the number left to reviewers.
     """
 
     threshold: float
@@ -65,10 +64,10 @@ class Point:
 def weight_labels(
     labels: Sequence[JudgedReply], traffic: Sequence[SampledExchange]
 ) -> list[WeightedLabel]:
-    """Return the labels of replies that were drawn or held, with their weights.
+    """Return the labels of audited and held replies, with how many replies each stands for.
 
-    `traffic` says how many of each kind there were. Labels of a kind that the window's traffic does
-    not have stand for themselves.
+    `traffic` says how many of each kind there were; labels of others are left out. Labels of a kind
+    that the window's traffic does not have stand for themselves.
     """
     known = {"held": 0.0, "audited": 0.0}
     for row in traffic:
@@ -84,7 +83,7 @@ def weight_labels(
 
 
 def one_per_conversation(rows: Iterable[SampledExchange]) -> list[SampledExchange]:
-    """Return one scored reply of each conversation, since its turns and retries are alike.
+    """Return the first scored reply of each conversation, since its turns and retries are alike.
 
     A held reply counts beside a delivered one, as for labels.
     """
@@ -94,7 +93,7 @@ def one_per_conversation(rows: Iterable[SampledExchange]) -> list[SampledExchang
 
 
 def warnings(labels: Sequence[JudgedReply]) -> list[str]:
-    """Return sentences about what limits the labels' numbers."""
+    """Return sentences about what limits the labels' numbers; none if nothing does."""
     found = []
     kinds = [label.stratum for label in labels]
     if "held" in kinds and "audited" not in kinds:
@@ -117,7 +116,10 @@ def population(labels: Iterable[JudgedReply]) -> str:
 
 
 def share(rows: Iterable[tuple[bool, float]]) -> Interval | None:
-    """Return the weighted share of true rows with its interval; None without rows."""
+    """Return the weighted share of the true rows, each (is it true, weight), with its interval.
+
+    None without rows. The interval is Wilson's with the effective number of rows.
+    """
     total = squares = yes = 0.0
     for is_true, weight in rows:
         total += weight
@@ -127,7 +129,7 @@ def share(rows: Iterable[tuple[bool, float]]) -> Interval | None:
 
 
 def bands(labels: Sequence[WeightedLabel]) -> list[Band]:
-    """Return bands of equal width, without those that have no labels."""
+    """Return the labels in `BANDS` bands of equal width, without those that have no labels."""
     inside: list[list[WeightedLabel]] = [[] for _ in range(BANDS)]
     for label in labels:
         inside[min(BANDS - 1, int(label.confidence * BANDS))].append(label)
@@ -143,9 +145,9 @@ def bands(labels: Sequence[WeightedLabel]) -> list[Band]:
 
 
 def ece(found: Sequence[Band]) -> float | None:
-    """Return the expected calibration error: the mean gap between confidence and correct share.
+    """Return the expected calibration error: the mean gap of confidence and correct share.
 
-    None with too few labels.
+    Bands count by weight. None with fewer than `LEAST` labels.
     """
     total = sum(band.weight for band in found)
     if sum(band.count for band in found) < LEAST:
@@ -159,9 +161,9 @@ def tradeoff(
 ) -> list[Point]:
     """Return the effect of each of the thresholds 0, 0.01 .. 1 on `count` exchanges.
 
-    Coverage is a share of the `traffic` that has a confidence. The risk needs at least `FEW`
-    labels, and labels of the least sure replies that would be delivered: it is not extrapolated to
-    where nobody has looked.
+    Coverage is a share of the `traffic` that has a confidence. The risk is None with fewer than
+    `FEW` labels above the threshold, and where less sure replies than any labelled one would be
+    delivered: it is not extrapolated to where nobody has looked.
     """
     scored = sorted((row.confidence, row.weight) for row in traffic if row.confidence is not None)
     confidences, above = [c for c, _ in scored], _sums_from([w for _, w in scored])
@@ -200,7 +202,8 @@ def over_time(
 ) -> list[dict[str, Any]]:
     """Return the mean confidence of each slice, for all and for the six most frequent of `by`.
 
-    `by` is `model` or `team`. Each has a `name`, and `values` with None for empty slices.
+    `by` is `model` or `team`. Each dict has a `name`, and `values` with None for empty slices.
+    Groups are left out if there is only one.
     """
     groups: dict[str, list[SampledExchange]] = {
         "all": [row for row in rows if row.confidence is not None]
@@ -218,7 +221,7 @@ def over_time(
 
 
 def _means(sample: Sample, rows: Sequence[SampledExchange]) -> list[float | None]:
-    """Return the mean confidence of each slice, None for an empty one."""
+    """Return the mean confidence of each slice of the sample's window, None for an empty one."""
     sums: dict[int, tuple[float, int]] = {}
     for row in rows:
         total, count = sums.get(row.at, (0.0, 0))

@@ -7,8 +7,9 @@ decision can be undone before it has any effect.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
@@ -17,18 +18,16 @@ from starlette.routing import Route
 
 from proxy.desk.access.guard import checked_form, visitor_of
 from proxy.desk.access.sessions import Visitor
-from proxy.desk.console.claims import Claims
-from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, with_error_pages
-from proxy.desk.console.shown import MOST_TURNS, before_the_request, show_turns
+from proxy.desk.console.shown import MOST_TURNS, before_the_request, content_of, form_of, show_turns
 from proxy.desk.decisions.basis import in_words, mark_words, score_facts
 from proxy.desk.decisions.desk import STATES, Desk, Verdict, approvals_of
+from proxy.desk.decisions.editing import editable
 from proxy.desk.decisions.standing import LikeThis, end
 from proxy.desk.decisions.standing import approval_json as told_standing
 from proxy.desk.decisions.unseen import one_line
 from proxy.desk.decisions.waiting_calls import calls_in
-from proxy.desk.edits.editable import editable, surface_of
 from proxy.errors import BadRequestError, ProxyError
 from proxy.formats.conversation import read_reply, read_request, tools_of
 from proxy.store.reviews.approvals import approved_by, has_approved
@@ -59,8 +58,66 @@ class ReviewForm(NamedTuple):
     fields: Mapping[str, str] = {}
 
 
+CLAIM_S: Final = 60.0
+MOST_CLAIMS: Final = 1_000  # the oldest go first
+
+
+class _Claim(NamedTuple):
+    """One person's claim: the reply's id, and its end on the clock."""
+
+    id: str
+    until: float
+
+
+class Claims:
+    """Who has a held reply open, so that two people do not do the same work; safe on any thread.
+
+    Each person has one claim, on the page that they opened last. It lasts a minute and is renewed
+    while the page stays open. It prevents nobody from deciding: others see it, and are sent to the
+    next reply without one. Claims are in memory: they end with the desk of this proxy.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._by_name: dict[str, _Claim] = {}
+
+    def take(self, id: str, name: str) -> str | None:
+        """Claim a reply for a person for `CLAIM_S` seconds, and return None.
+
+        If somebody else has it open, return their name and change nothing.
+        """
+        with self._lock:
+            if (other := self._holder(id, name)) is not None:
+                return other
+            self._by_name.pop(name, None)
+            self._by_name[name] = _Claim(id, self._clock() + CLAIM_S)
+            while len(self._by_name) > MOST_CLAIMS:
+                del self._by_name[next(iter(self._by_name))]
+            return None
+
+    def others(self, name: str) -> dict[str, str]:
+        """Return the replies that other people have open: their names by the reply's id."""
+        with self._lock:
+            now = self._clock()
+            claims = self._by_name.items()
+            return {c.id: by for by, c in claims if c.until > now and by != name}
+
+    def end(self, id: str) -> None:
+        """Forget all claims on a reply, because it is decided."""
+        with self._lock:
+            for by in [by for by, claim in self._by_name.items() if claim.id == id]:
+                del self._by_name[by]
+
+    def _holder(self, id: str, name: str) -> str | None:
+        """Return the name of somebody other than `name` who has a reply open, or None."""
+        now = self._clock()
+        found = (by for by, claim in self._by_name.items() if claim.id == id and claim.until > now)
+        return next((by for by in found if by != name), None)
+
+
 class Reviews:
-    """The pages of one desk, and its claims."""
+    """The pages of one desk's queue and replies, and the claims on these."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -81,6 +138,7 @@ class Reviews:
     # --- the queue ------------------------------------------------------------------------------
 
     def _queue(self, request: Request) -> Response:
+        """Return the page of the queue, filtered and cut as the query's parameters say."""
         filters = _filters(request)
         last_event = self._desk.queue.last_event()  # read first, so that no later event is missed
         found = self._desk.page(
@@ -136,6 +194,7 @@ class Reviews:
     # --- one reply ------------------------------------------------------------------------------
 
     def _review(self, request: Request) -> Response:
+        """Return the page of the reply that the path names."""
         held = self._desk.find_reply(request.path_params["id"])
         return self._page_of(request, held, ReviewForm())
 
@@ -147,9 +206,12 @@ class Reviews:
         error: str | None = None,
         status: int = 200,
     ) -> Response:
-        """Return the page of a reply, with what was written into its form and an error, if any."""
+        """Return the page of a reply, with what was written into its form and an error, if any.
+
+        It claims an open reply for the visitor.
+        """
         facts = self._desk.review(held.id)
-        path, is_all = surface_of(held), "all" in request.query_params
+        path, is_all = held.path, "all" in request.query_params
         found, calls = editable(held.as_proposed), self._desk.calls(held)
         is_large = len(held.reply) > MOST_EDITED
         turns = read_request(held.request, path, held.question)
@@ -199,7 +261,10 @@ class Reviews:
     # --- deciding -------------------------------------------------------------------------------
 
     async def _verdict(self, request: Request) -> Response:
-        """Decide; a script gets JSON, and a form the next reply or its own page with the error."""
+        """Decide as the form says; a script gets JSON, and a form a redirect to the next reply.
+
+        A form that is refused gets its own page again, with the error.
+        """
         is_script = request.headers.get("accept", "").startswith("application/json")
         id, fields = request.path_params["id"], {}
         try:
@@ -208,7 +273,7 @@ class Reviews:
         except ProxyError as error:
             if is_script:
                 return JSONResponse(error.envelope(), error.status, SAFE)
-            return await asyncio.to_thread(self._again, request, fields, error)
+            return await asyncio.to_thread(self._show_again, request, fields, error)
         if is_script:
             return JSONResponse({"verdict": fields["verdict"]}, headers=SAFE)
         name = visitor_of(request).name
@@ -216,7 +281,10 @@ class Reviews:
         return RedirectResponse(f"{place}&done={done}", 303)
 
     async def _claim(self, request: Request) -> Response:
-        """Extend the claim of an open page, and answer with who else has the reply open."""
+        """Extend the visitor's claim on a reply, and answer in JSON with who else has it open.
+
+        `claimed_by` is a name or null.
+        """
         try:
             await checked_form(request)
             id, name = request.path_params["id"], visitor_of(request).name
@@ -227,7 +295,7 @@ class Reviews:
         return JSONResponse({"claimed_by": other}, headers=SAFE)
 
     async def _revoke(self, request: Request) -> Response:
-        """Revoke a standing approval."""
+        """Revoke a standing approval and redirect to the queue; an error is answered as JSON."""
         try:
             await checked_form(request)
             id, name = request.path_params["id"], visitor_of(request).name
@@ -237,14 +305,21 @@ class Reviews:
         return RedirectResponse("/console/reviews?done=revoked", 303)
 
     def _decide(self, id: str, fields: Mapping[str, str], visitor: Visitor) -> str:
-        """Decide by a form, and return the key in DONE of the result."""
+        """Decide as a form says, and return the key in DONE of the result.
+
+        It ends the claims on the reply. "first" means that others have to approve too. Raises
+        ProxyError.
+        """
         verdict = self._read(id, fields)
         after = self._desk.decide(id, verdict, visitor.name, is_named=visitor.is_named)
         self._claims.end(id)
         return verdict.verdict if after["state"] != OPEN else "first"
 
     def _read(self, id: str, fields: Mapping[str, str]) -> Verdict:
-        """Return the decision in a form; raises ProxyError."""
+        """Return the decision that a form states; raises ProxyError where it is invalid.
+
+        An open reply must have been shown for `PAUSE_S`, see `check_look`.
+        """
         kind, correct = fields.get("verdict"), fields.get("correct", "")
         if kind not in VERDICTS or correct not in LABELS:
             raise BadRequestError("a verdict is approve, edit or reject, and correct true or false")
@@ -259,8 +334,10 @@ class Reviews:
         like_this = _like_this(fields) if kind == "approve" else None
         return Verdict(kind, LABELS[correct], content, note or None, revision, like_this)  # type: ignore[arg-type]
 
-    def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
-        """Return the page again, with what was written and the error."""
+    def _show_again(
+        self, request: Request, fields: Mapping[str, str], error: ProxyError
+    ) -> Response:
+        """Return the reply's page again, with what was written and the error."""
         is_edit = fields.get("verdict") == "edit"
         given = ReviewForm(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
 
@@ -273,16 +350,16 @@ class Reviews:
     # --- the next one ---------------------------------------------------------------------------
 
     def _next(self, request: Request) -> Response:
-        """Redirect to the next open reply."""
+        """Redirect to the next open reply after the one that the path names."""
         name = visitor_of(request).name
         place = self._place_after(request.path_params["id"], _filters(request), name)
         return RedirectResponse(place, 303)
 
     def _place_after(self, id: str, filters: Mapping[str, Any], name: str) -> str:
-        """Return the address of the next open reply that nobody else has open.
+        """Return the address of the next open reply after `id` that nobody else has open.
 
-        At the end of the queue that is the first one; the queue itself where no other reply is
-        open.
+        After the end of the queue the first one follows; without any, it is the queue's address.
+        The filters are kept in its query.
         """
         narrowed = {name: filters[name] for name in ("queue", "team", "kind")}
         held = self._desk.find_reply(id)
@@ -299,7 +376,7 @@ class Reviews:
 
 
 def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
-    """Refuse a decision on a reply that nobody can have read yet; raises BadRequestError.
+    """Refuse a decision made within `PAUSE_S` after the page was opened; raises BadRequestError.
 
     An approved tool call has to be confirmed too. The page's script checks the same before; this is
     for pages without scripts.
@@ -312,13 +389,16 @@ def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
         text = "that was within a second after this reply appeared: look at it, then decide"
         raise BadRequestError(text, code="decided_unseen")
     is_approved = fields.get("verdict") == "approve" and fields.get("confirmed") != "yes"
-    if is_approved and calls_in(held.reply, surface_of(held)):
+    if is_approved and calls_in(held.reply, held.path):
         text = "approving a call of a tool has to be confirmed: tick the box below the buttons"
         raise BadRequestError(text, param="confirmed", code="confirmation_missing")
 
 
 def _like_this(fields: Mapping[str, str]) -> LikeThis | None:
-    """Return the further calls that a form covers, or None; raises BadRequestError."""
+    """Return the further calls that a form approves with a reply, or None if it asks for none.
+
+    Raises BadRequestError where minutes or uses are no numbers.
+    """
     if fields.get("like_this") != "yes":
         return None
     try:
@@ -330,20 +410,27 @@ def _like_this(fields: Mapping[str, str]) -> LikeThis | None:
 
 
 def _filters(request: Request) -> dict[str, Any]:
+    """Return the queue's filters in the query, by `FILTERS`; None for absent ones.
+
+    `state` is always a public name, `open` by default.
+    """
     given = {name: request.query_params.get(name) or None for name in FILTERS}
     given["state"] = state_name(stored_state(given["state"] or "") or HELD)
     return given
 
 
 def _rule(held: HeldReply) -> dict[str, str]:
-    """Split the label `policy/rule@digest` of a reply."""
+    """Split the label `policy/rule@digest` of a reply into `policy`, `name` and `digest`."""
     policy, _, rest = held.policy.partition("/")
     rule, _, digest = rest.rpartition("@")
     return {"policy": policy, "name": rule or rest, "digest": digest}
 
 
 def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a reply for its page."""
+    """Return by name the facts of a reply that its page shows.
+
+    `facts` is what `Desk.review` returns.
+    """
     score = facts["score"]
     names = ("id", "kind", "queue", "team", "model", "confidence", "calibrator", "created_at")
     more = ("expires_at", "decided_at", "decided_by", "note", "share", "request_id", "is_bound")

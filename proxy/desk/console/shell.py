@@ -40,7 +40,10 @@ PAGES: Final = (
 def page(
     desk: Desk, request: Request, template: str, here: str, status: int = 200, **values: Any
 ) -> Response:
-    """Return a page in its frame; raises StoreError."""
+    """Render a template in the frame of the desk's pages; raises StoreError.
+
+    `here` is the entry of the navigation that is marked. `values` are the template's.
+    """
     visitor = visitor_of(request)
     return render_page(
         template,
@@ -59,9 +62,13 @@ def page(
 
 
 def with_error_pages(desk: Desk, handler: Handler) -> Handler:
-    """Wrap a handler so that its errors are pages too."""
+    """Wrap a handler so that a ProxyError it raises becomes a page with its status.
+
+    Without the store, which the frame needs, that page has no frame.
+    """
 
     def answer(request: Request) -> Response:
+        """Call the handler, and return a page for a ProxyError."""
         try:
             return handler(request)
         except ProxyError as error:

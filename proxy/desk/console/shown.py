@@ -1,10 +1,13 @@
-"""Messages as a page shows them: formatted, long ones cut, arguments as fields."""
+"""Messages as a page shows them, formatted and cut, and the form in which a reply is edited.
+
+Of an edit only changes are passed on: the rest of the reply stays byte for byte.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,6 +16,8 @@ from markupsafe import Markup
 from proxy.desk.console import text
 from proxy.desk.decisions.unseen import one_line
 from proxy.desk.decisions.waiting_calls import AMBIGUOUS, WaitingCall, plain_arguments
+from proxy.errors import UnusableEditError
+from proxy.formats.base.edits import Editable, EditableCall
 from proxy.formats.conversation import Part, Turn
 
 MOST_SHOWN: Final = 20_000
@@ -49,7 +54,7 @@ class Field:
 
     @property
     def kind_shown(self) -> str:
-        """The kind of value that a form asks for; empty for a text."""
+        """The kind of value that a form asks for, such as "number"; empty for a text."""
         if self.kind == "text":
             return ""
         if self.value in ("true", "false"):
@@ -64,7 +69,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ShownPart:
-    """A part of a message; `cut` is its number of characters where not all are shown."""
+    """A part of a message as a page shows it: a text as `html`, or a call with its `fields`.
+
+    `kind` is that of a `Part`. `text` is an image's address, a note, or a call's arguments where it
+    has no fields. `cut` is its number of characters where not all are shown.
+    """
 
     kind: str
     text: str
@@ -83,7 +92,10 @@ class ShownPart:
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """A message; `folded` is its number of characters where a click shows them."""
+    """A message as a page shows it.
+
+    `folded` is its number of characters where a click shows them, else None.
+    """
 
     role: str
     parts: tuple[ShownPart, ...]
@@ -91,22 +103,28 @@ class ShownTurn:
 
 
 def before_the_request(turns: Sequence[Turn]) -> int:
-    """Return how many messages are folded: those before the user's last turn, if they are long."""
+    """Return how many messages a page folds: those before the user's last turn, if they are long.
+
+    Returns 0 if they are short. Instructions do not count as long.
+    """
     last = max((at for at, turn in enumerate(turns) if turn.role == "user"), default=0)
     earlier = sum(map(_size, (turn for turn in turns[:last] if turn.role not in _INSTRUCTIONS)))
     return last if earlier > 4 * MOST_UNFOLDED else 0
 
 
 def _size(turn: Turn) -> int:
+    """Return the characters of all parts of a message."""
     return sum(len(part.text) for part in turn.parts)
 
 
 def show_turns(
     turns: Sequence[Turn], *, is_all: bool = False, calls: Sequence[WaitingCall] = ()
 ) -> list[ShownTurn]:
-    """Return the messages in order; `calls` are the calls in them, with their marks.
+    """Return the messages in order, as a page shows them.
 
-    The last parts are formatted first, until `MOST_FORMATTED` characters are used up.
+    `calls` are the calls in them, in order, whose marks are added. Parts are cut at `MOST_SHOWN`
+    characters, or at `MOST_AT_ALL` if `is_all`. The last parts are formatted first, until
+    `MOST_FORMATTED` characters are used up; the others are plain text.
     """
     left, marked = MOST_FORMATTED, list(calls)
     found = []
@@ -127,14 +145,17 @@ def show_turns(
 
 
 def _add_marks(part: ShownPart, call: WaitingCall) -> ShownPart:
-    """Add the marks of a call to its part."""
+    """Return the part with the call's marks on its fields, its rule's pattern and a warning."""
     fields = tuple(replace(each, mark=call.marks.get(each.name, "")) for each in part.fields)
     risk = f"{AMBIGUOUS}: it is shown as its text" if call.is_ambiguous else call.risk
     return replace(part, fields=fields, risk=risk, warning=call.warning)
 
 
 def _show_part(part: Part, most: int, is_formatted: bool) -> ShownPart:
-    """Return a part with at most `most` characters."""
+    """Return a part cut at `most` characters; a call's arguments become fields if possible.
+
+    Images are never cut.
+    """
     head = part.text[:most]
     cut = len(part.text) if len(part.text) > most else None
     if part.kind in ("text", "thought"):
@@ -152,7 +173,11 @@ def _show_part(part: Part, most: int, is_formatted: bool) -> ShownPart:
 
 
 def fields_of(arguments: str) -> tuple[Field, ...]:
-    """Return a call's arguments as fields; none where they cannot be shown as such."""
+    """Return a call's arguments as fields; none where they cannot be shown as such.
+
+    These are no JSON object, one with a repeated name, one with more than `MOST_FIELDS`, or long
+    text.
+    """
     values = _object(arguments)
     if len(values) > MOST_FIELDS or len(arguments) > MOST_SHOWN:
         return ()
@@ -160,11 +185,12 @@ def fields_of(arguments: str) -> tuple[Field, ...]:
 
 
 def _object(arguments: str) -> dict[str, Any]:
-    """Return the arguments as every tool reads them, or an empty object."""
+    """Return a call's arguments by name, as every tool reads them; an empty dict if they cannot."""
     return (plain_arguments(arguments) if arguments else None) or {}
 
 
 def _fields(values: dict[str, Any]) -> Iterator[Field]:
+    """Yield a field for each argument: texts as they are, other values as JSON."""
     for name, value in values.items():
         if isinstance(value, str):
             yield Field(name, "text", value)
@@ -172,3 +198,109 @@ def _fields(values: dict[str, Any]) -> Iterator[Field]:
             is_flat = not isinstance(value, dict | list) or not value
             told = json.dumps(value, ensure_ascii=False, indent=None if is_flat else 2)
             yield Field(name, "json", told)
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """A call to be edited: argument by argument, or as a whole where it has no `fields`."""
+
+    name: str
+    arguments: str
+    fields: tuple[Field, ...]
+    is_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EditForm:
+    """The editable parts of a reply: the text of each choice, and the calls."""
+
+    texts: tuple[str, ...]
+    calls: tuple[CallForm, ...]
+
+
+def form_of(found: Editable | None, given: Mapping[str, str] | None = None) -> EditForm | None:
+    """Return the form of a reply, filled in with what a person wrote before, if anything.
+
+    `given` has the fields of that form: `text.0` for a choice's text, `call.0` for a call's
+    arguments, `call.0.1` for one argument. None where nothing can be edited.
+    """
+    if found is None or not (found.texts or found.calls):
+        return None
+    written = given or {}
+    texts = [written.get(f"text.{at}", each.text) for at, each in enumerate(found.texts)]
+    calls = [_call_form(call, at, written) for at, call in enumerate(found.calls)]
+    return EditForm(tuple(texts), tuple(calls))
+
+
+def _call_form(call: EditableCall, at: int, written: Mapping[str, str]) -> CallForm:
+    """Return the form of the call with number `at`, with what a person wrote before."""
+    is_json = call.kind != "text"
+    fields = [
+        Field(field.name, field.kind, written.get(f"call.{at}.{number}", field.value))
+        for number, field in enumerate(fields_of(call.arguments) if is_json else ())
+    ]
+    arguments = written.get(f"call.{at}", call.arguments)
+    return CallForm(call.name, arguments, tuple(fields), is_json)
+
+
+def content_of(found: Editable | None, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the content of an edit from a form: `text` and `tool_calls`, each if changed.
+
+    Raises UnusableEditError where nothing was changed or cannot be.
+    """
+    if found is None:
+        raise UnusableEditError("this reply cannot be edited: approve or reject it as it is")
+    texts = [_text(each.text, given.get(f"text.{at}")) for at, each in enumerate(found.texts)]
+    calls = [_arguments(call, at, given) for at, call in enumerate(found.calls)]
+    content: dict[str, Any] = {}
+    if texts != [each.text for each in found.texts]:
+        content["text"] = texts
+    if calls != [call.arguments for call in found.calls]:
+        content["tool_calls"] = [
+            {"name": call.name, "arguments": arguments}
+            for call, arguments in zip(found.calls, calls, strict=True)
+        ]
+    if not content:
+        raise UnusableEditError("nothing was changed; approve the reply instead")
+    return content
+
+
+def _text(before: str, after: str | None) -> str:
+    """Return a field's new text, or the old one if it is absent or only its encoding differs.
+
+    Forms send line ends as CRLF, whatever the text had, and lose what no page can hold.
+    """
+    if after is None:
+        return before
+    after = after.replace("\r\n", "\n")
+    is_same = _as_sent(before) == after
+    return before if is_same else after
+
+
+def _as_sent(value: str) -> str:
+    """Convert CRLF and CR to newlines, and replace characters that UTF-8 cannot encode."""
+    return value.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
+
+
+def _arguments(call: EditableCall, at: int, given: Mapping[str, str]) -> str:
+    """Return a call's arguments from a form as JSON text; the same text if nothing was edited.
+
+    Raises UnusableEditError where a field has no JSON.
+    """
+    fields = fields_of(call.arguments) if call.kind != "text" else ()
+    if not fields:
+        return _text(call.arguments, given.get(f"call.{at}"))
+    values, is_changed = {}, False
+    for number, field in enumerate(fields):
+        written = _text(field.value, given.get(f"call.{at}.{number}"))
+        is_changed |= written != field.value
+        values[field.name] = written if field.kind == "text" else _value(written, call, field)
+    return json.dumps(values, ensure_ascii=False) if is_changed else call.arguments
+
+
+def _value(written: str, call: EditableCall, field: Field) -> Any:
+    """Parse what a person wrote into an argument's field as JSON; raises UnusableEditError."""
+    try:
+        return json.loads(written)
+    except (ValueError, RecursionError) as error:
+        raise UnusableEditError(f"{call.name}: {field.name} is no JSON: {error}") from error

@@ -42,7 +42,7 @@ def is_picture(url: str) -> bool:
 def render_markdown(text: str) -> Markup:
     """Convert markdown to HTML without scripts, styles, forms or anything that is fetched.
 
-    Texts longer than `MOST_FORMATTED` are shown as they are.
+    Longer texts than `MOST_FORMATTED` become plain text with their lines.
     """
     shown = visible(text)
     if len(shown) > MOST_FORMATTED:
@@ -61,7 +61,7 @@ def render_markdown(text: str) -> Markup:
 
 
 def plain(text: str) -> Markup:
-    """Return a text as it is, with its lines.
+    """Return a text as HTML that shows it as it is, with its lines and invisible characters.
 
     A long one is split into pieces, of which a browser lays out only those in sight.
     """
@@ -71,13 +71,16 @@ def plain(text: str) -> Markup:
 
 
 def raw(text: str) -> Markup:
-    """Return a text for editing: every character as it is, except what no page can hold."""
+    """Escape a text for a form's field: every character as it is, except what no page can hold."""
     held = text.replace("\0", "\ufffd")  # as browsers parse it
     return escape(held.encode("utf-8", "replace").decode("utf-8"))
 
 
 def laid_out(arguments: str) -> str:
-    """Format JSON over several lines; any other text, or one too long or deep, stays as it is."""
+    """Format JSON over several lines, and return other texts unchanged.
+
+    So are JSON that is longer than `MOST_JSON` and JSON that is nested too deeply.
+    """
     if len(arguments) > MOST_JSON:
         return arguments
     try:
@@ -94,9 +97,9 @@ def as_json(value: Any) -> Markup:
 
 
 def _filter_attribute(tag: str, attribute: str, value: str) -> str | None:
-    """Return the attribute's value if it is safe, or None.
+    """Return the attribute's value if it is safe, or None, which removes it.
 
-    Images are in the page or removed, and links have an ordinary scheme.
+    The source of an image has to be in the page itself, and a link needs a scheme of `_LINKS`.
     """
     if (tag, attribute) == ("img", "src"):
         return value if is_picture(value) else None
@@ -107,13 +110,14 @@ def _filter_attribute(tag: str, attribute: str, value: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _reader() -> MarkdownIt:
+    """Return the markdown parser: CommonMark without HTML, with tables and strikethrough."""
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     reader.add_render_rule("image", _image)
     return reader
 
 
 def _image(renderer: RendererHTML, tokens: Any, index: int, options: Any, env: Any) -> str:
-    """Render an image, or a link to it if it is not in the page itself.
+    """Return the HTML of an image that is in the page itself, or of a link to any other.
 
     Loading it would tell its owner that somebody reads.
     """

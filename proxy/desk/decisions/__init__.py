@@ -1,3 +1,3 @@
-"""What reviewers see and decide, without HTTP."""
+"""What reviewers see, decide and edit, without HTTP."""
 
-__all__ = ["basis", "desk", "rules", "standing", "times", "unseen", "waiting_calls"]
+__all__ = ["basis", "desk", "editing", "rules", "standing", "times", "unseen", "waiting_calls"]

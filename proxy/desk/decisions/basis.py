@@ -41,7 +41,7 @@ class StoredReply(Protocol):
 def score_facts(held: StoredReply) -> dict[str, Any]:
     """Return what is known of a score besides the number, named as in a response.
 
-    Unknown values are None.
+    The names are those of `NAMES`, and `meaning`, a sentence. Unknown values are None.
     """
     kept = kept_values(held.findings)
     return {**{name: kept.get(name) for name in NAMES}, "meaning": meaning(held)}
@@ -87,7 +87,10 @@ def is_learnt_here(calibrator: str | None) -> bool:
 
 
 def mark_words(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:
-    """Split a sentence into pieces, each with whether it is one of the words; case is ignored."""
+    """Split a sentence into (piece, whether it is one of the words); case is ignored.
+
+    The pieces together are the sentence.
+    """
     low, places = sentence.lower(), [False] * len(sentence)
     if len(low) != len(sentence):  # a few letters become two in lower case
         low = sentence

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from policies import Policy, load_policy, pack_names
 from proxy.config.sections import LimitsConfig
 from proxy.desk.decisions.basis import score_facts
+from proxy.desk.decisions.editing import edit_reply, editable
 from proxy.desk.decisions.rules import (
     ThresholdSide,
     compare_threshold,
@@ -27,8 +28,6 @@ from proxy.desk.decisions.rules import (
 )
 from proxy.desk.decisions.standing import LikeThis, coverable, standing_for
 from proxy.desk.decisions.waiting_calls import Doubts, WaitingCall, with_arguments
-from proxy.desk.edits.editable import editable, surface_of
-from proxy.desk.edits.editing import edit_reply
 from proxy.errors import (
     BadRequestError,
     DecidedError,
@@ -129,7 +128,8 @@ class Desk:
     ) -> QueuePage:
         """Return a page of the queue: unscored replies, then the least sure, then the oldest.
 
-        Raises BadRequestError for an unknown cursor `after`.
+        `state` is a public name such as "open". `after` is the `next` of the page before. `limit`
+        is at most `MOST_ON_A_PAGE`. Raises BadRequestError for an unknown cursor.
         """
         limit = max(1, min(limit, MOST_ON_A_PAGE))
         place = _place(after) if after else None
@@ -145,23 +145,34 @@ class Desk:
         return self.doubts.waiting_calls(held, rule_of(policy, held.policy) if policy else None)
 
     def missing_policy(self, label: str) -> str | None:
-        """Return the name of the policy that decided, if it is no longer configured, or None."""
+        """Return the policy's name in a label `policy/rule@digest` if no such policy is configured.
+
+        None if one is, in whatever version, or if the configuration is unknown.
+        """
         name = label.partition("/")[0]
         is_known = self.setup is None or any(each.name == name for each in self._book)
         return None if is_known or not name else name
 
     def compare_threshold(self, label: str | None, confidence: float | None) -> ThresholdSide:
-        """Return how a confidence compares with the threshold of the rule that decided."""
+        """Return on which side of the deciding rule's threshold a confidence is.
+
+        `label` is the decision's, `policy/rule@digest`. The side is None where there is no
+        threshold, or the policy has changed since.
+        """
         return compare_threshold(self._book, label, confidence)
 
     def leaning_of(self, held: HeldReply | QueueEntry) -> ThresholdSide:
-        """Return how a reply's confidence compares with the threshold that held it."""
+        """Return on which side of a threshold a reply's confidence is.
+
+        The threshold is that of the rule which held it, or of an agent that stopped its own call.
+        """
         if not held.policy and (threshold := kept_threshold(held.findings)) is not None:
             return leaning_of_agent(threshold, held.confidence)
         return self.compare_threshold(held.policy, held.confidence)
 
     @property
     def _limits(self) -> LimitsConfig:
+        """The configured limits, or the defaults without a configuration."""
         return self.setup().config.limits if self.setup is not None else LimitsConfig()
 
     @property
@@ -173,7 +184,10 @@ class Desk:
         yield from _packs()
 
     def entry_facts(self, held: HeldReply | QueueEntry) -> dict[str, Any]:
-        """Return the facts of an entry in the queue; times are seconds since the epoch."""
+        """Return the facts of an entry in the queue by name; times are seconds since the epoch.
+
+        Besides the stored ones these are the threshold and the calls with their marks.
+        """
         side, threshold, _ = self.leaning_of(held)
         return {
             **listed_facts(held),
@@ -183,14 +197,17 @@ class Desk:
         }
 
     def find_reply(self, id: str) -> HeldReply:
-        """Return a reply under review; raises NotFoundError."""
+        """Return the reply under review with this id; raises NotFoundError."""
         found = self.queue.get(id)
         if found is None:
             raise NotFoundError(f"there is no review {id[:100]!r}", code="review_not_found")
         return found
 
     def review(self, id: str) -> dict[str, Any]:
-        """Return all facts of one reply, as JSON values."""
+        """Return all facts of one reply, as JSON values, with `why`, how each rule evaluated it.
+
+        Raises NotFoundError.
+        """
         held = self.find_reply(id)
         return {**self._facts(held), "why": self._why(held)}
 
@@ -203,15 +220,14 @@ class Desk:
         is_named: bool = True,
         link: LinkUse | None = None,
     ) -> dict[str, Any]:
-        """Decide on a reply and return its review.
+        """Decide on a reply and return its review as JSON values, without `why`.
 
-        The review stays open where others have to approve too.
-
-        Where the same reviewer has decided the same before, the review is returned again. A `link`
-        is used up by its decision. Raises NotFoundError, UnusableEditError, DecidedError where
-        somebody else or the expiry was faster or the link was used before, BadRequestError for
-        content without an edit and the like, and NotAllowedError for one of several approvals by
-        somebody without a name.
+        The review stays open where others have to approve too. Where the same reviewer has decided
+        the same before, the review is returned again. A `link` is used up by its decision.
+        `on_decision` is called with the changed reply. Raises NotFoundError, UnusableEditError,
+        DecidedError where somebody else or the expiry was faster or the link was used before,
+        BadRequestError for content without an edit and the like, and NotAllowedError for one of
+        several approvals by somebody without a name.
         """
         if (verdict.verdict == "edit") != (verdict.content is not None):
             message = "'edit' takes content, and only 'edit' does"
@@ -255,11 +271,15 @@ class Desk:
         raise self._decided_error(held)
 
     def _standing_request(self, held: HeldReply, verdict: Verdict) -> StandingRequest | None:
+        """Return the standing approval that a verdict asks for, as it is stored, or None.
+
+        Raises BadRequestError where it goes too far.
+        """
         wanted = verdict.like_this
         return None if wanted is None else standing_for(held, wanted, self._limits)
 
     def _is_same(self, held: HeldReply, verdict: Verdict, reviewer: str) -> bool:
-        """Return whether the same decision was made before.
+        """Return whether this reviewer has made the same decision before, with the same label.
 
         A client repeats a decision whose answer was lost.
         """
@@ -278,7 +298,7 @@ class Desk:
         return then == (verdict.state, reviewer, revised, storable(verdict.note)) and is_label_same
 
     def _decided_error(self, held: HeldReply) -> DecidedError:
-        """Return the error for a reply that was decided or has expired."""
+        """Return the error for a reply that was decided or has expired; it holds the review."""
         review = self._facts(held)
         if held.state == EXPIRED:
             message = f"nobody decided on {held.id} in time: it is {state_name(held.current_state)}"
@@ -289,10 +309,10 @@ class Desk:
     def label(
         self, id: str, is_correct: bool, reviewer: str, note: str | None = None
     ) -> dict[str, Any]:
-        """Keep a reviewer's label of a reply in any state, and return the review.
+        """Store a reviewer's label of a reply in any state, and return the review.
 
         It replaces an earlier label of the same reviewer; several reviewers may label one reply.
-        Raises BadRequestError for a reply without a request id.
+        Raises NotFoundError, and BadRequestError for a reply without a request id.
         """
         held = self.find_reply(id)
         if held.request_id is None:
@@ -302,11 +322,10 @@ class Desk:
         return self._facts(held)
 
     def stats(self) -> dict[str, Any]:
-        """Return counts of what waits and what was decided in the last days.
+        """Return counts of what waits and what was decided in the last `DECIDED_DAYS` days.
 
-        They are at most a few seconds old.
-
-        A reviewer who is bound to queues gets these queues only.
+        They are at most `STATS_FOR_S` seconds old. A reviewer who is bound to queues gets these
+        queues only, and no decisions. `configuration` says whether the newest one was refused.
         """
         at, stats = self._stats
         if time.monotonic() - at > STATS_FOR_S or not stats:
@@ -334,7 +353,7 @@ class Desk:
         }
 
     def _configuration(self) -> dict[str, Any]:
-        """Return whether the newest configuration was refused, and its problems."""
+        """Return `is_refused`, `refused_at` and `problems` of the newest configuration."""
         refusal = self.refusal()
         if refusal is None:
             return {"is_refused": False, "refused_at": None, "problems": []}
@@ -344,8 +363,8 @@ class Desk:
     # --- a review -------------------------------------------------------------------------------
 
     def _facts(self, held: HeldReply) -> dict[str, Any]:
-        """Return all facts of a reply but `why`."""
-        found, path = editable(held.as_proposed), surface_of(held)
+        """Return all facts of a reply by name, as JSON values, except `why`."""
+        found, path = editable(held.as_proposed), held.path
         labels, history = self.queue.said_of(held)
         return {
             **self.entry_facts(held),
@@ -393,7 +412,7 @@ class Desk:
         }
 
     def _why(self, held: HeldReply) -> list[dict[str, Any]] | None:
-        """Return how each rule evaluated the reply.
+        """Return how each rule evaluated each choice: `rule`, `verdict` and `reasons`.
 
         None where that is unknown: the exchange is not on record, or the policy has changed since.
         """
@@ -417,7 +436,10 @@ class Desk:
 
 
 def listed_facts(held: QueueEntry | HeldReply) -> dict[str, Any]:
-    """Return the stored facts of an entry in the queue; times are seconds since the epoch."""
+    """Return the stored facts of an entry in the queue by name, with approvals and score.
+
+    Times are seconds since the epoch. `on_expiry` is None for an audited reply.
+    """
     names = ("id", "kind", "queue", "team", "model", "policy", "confidence", "calibrator")
     later = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
     facts = {name: getattr(held, name) for name in names + later}
@@ -430,16 +452,16 @@ def listed_facts(held: QueueEntry | HeldReply) -> dict[str, Any]:
 
 
 def approvals_of(held: QueueEntry | HeldReply) -> dict[str, Any] | None:
-    """Return how many people have to approve and who has; None where one is enough."""
+    """Return `needed`, how many people have to approve, and `given`; None where one is enough."""
     if held.quorum == 1:
         return None
     return {"needed": held.quorum, "given": approved_by(held.approved)}
 
 
 def escalation_of(held: QueueEntry | HeldReply) -> dict[str, Any] | None:
-    """Return the queue that a reply goes to and when, or None where it stays.
+    """Return `to`, the queue that a reply moves to, and `at`, when; None where it stays.
 
-    `at` is None once it has gone there.
+    `at` is None once it has moved.
     """
     if held.escalate_to is None:
         return None
@@ -447,16 +469,17 @@ def escalation_of(held: QueueEntry | HeldReply) -> dict[str, Any] | None:
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    """Return a message with its parts: texts, thoughts, images, calls, or notes."""
+    """Return a message as JSON values: its role, and its parts (texts, thoughts, images, calls)."""
     return {"role": turn.role, "parts": [asdict(part) for part in turn.parts]}
 
 
 def _cursor(place: Place) -> str:
+    """Return the cursor for a place in the queue: JSON in base64 for URLs."""
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
 def _place(cursor: str) -> Place:
-    """Decode a cursor; raises BadRequestError for one that no page ended with."""
+    """Decode a cursor to (confidence, time, id); raises BadRequestError for an invalid one."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         confidence, created_at, id = json.loads(base64.urlsafe_b64decode(padded))
@@ -470,4 +493,5 @@ def _place(cursor: str) -> Place:
 
 @cache
 def _packs() -> tuple[Policy, ...]:
+    """Return the policies that come with the proxy (packs), loaded once."""
     return tuple(map(load_policy, pack_names()))

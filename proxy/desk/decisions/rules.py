@@ -19,7 +19,7 @@ class ThresholdSide(NamedTuple):
     whose: str = "the rule's"
 
     def figure(self, confidence: float) -> str:
-        """Return a confidence with two digits, or as many as show on which side it is."""
+        """Return a confidence as text with two digits, or as many as show on which side it is."""
         for digits in (2, 3, 4):
             text = f"{confidence:.{digits}f}"
             if self.threshold is None or (float(text) < self.threshold) is (self.side == "low"):
@@ -34,7 +34,10 @@ def policy_of(book: Iterable[Policy], label: str) -> Policy | None:
 
 
 def rule_of(policy: Policy, label: str) -> Rule | None:
-    """Return the rule that a label names; None for the policy's default and for a missing score."""
+    """Return the policy's rule that a label `policy/rule@digest` names.
+
+    None for the policy's default and for a missing score.
+    """
     slug = label.partition("/")[2].rpartition("@")[0]
     return next((each for each in policy.rules if rule_slug(each.name) == slug), None)
 
@@ -42,11 +45,11 @@ def rule_of(policy: Policy, label: str) -> Rule | None:
 def compare_threshold(
     book: Iterable[Policy], label: str | None, confidence: float | None
 ) -> ThresholdSide:
-    """Return how a confidence compares with the threshold that counted for it.
+    """Return on which side of the threshold that counted for it a confidence is.
 
     That is the deciding rule's threshold. Where the default decided, it is the lowest threshold
     that a rule required and that was missed, or else the highest one that the confidence was not
-    below.
+    below. Both fields are None without a confidence, a threshold, or the version that decided.
     """
     policy = policy_of(book, label) if label and confidence is not None else None
     if policy is None or label is None or confidence is None:
@@ -63,13 +66,14 @@ def compare_threshold(
 
 
 def leaning_of_agent(threshold: float, confidence: float | None) -> ThresholdSide:
-    """Return how a confidence compares with the threshold of the agent that stopped the call."""
+    """Return on which side of an agent's threshold a confidence is; the agent stopped the call."""
     if confidence is None:
         return ThresholdSide()
     return _side(confidence, (threshold, True))._replace(whose="the agent's")
 
 
 def _side(confidence: float, threshold: tuple[float, bool] | None) -> ThresholdSide:
+    """Return the side of a threshold, of which only the number counts; both None without one."""
     if threshold is None:
         return ThresholdSide()
     return ThresholdSide("low" if confidence < threshold[0] else "high", threshold[0])

@@ -30,7 +30,8 @@ class LikeThis:
 def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
     """Return how far an approval of this reply may reach; None where it can cover no other call.
 
-    The bounds are `most_s`, `most_uses` and the `arguments` that may have any value.
+    The bounds are `most_s`, `most_uses`, the `tool`, and its `arguments` that may have any value.
+    Covered are replies that a policy holds, with exactly one call of a client's own tool.
     """
     if limits.standing_s <= 0 or held.kind != HOLD or not held.reply or held.rule_digest is None:
         return None
@@ -47,7 +48,7 @@ def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
 def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> StandingRequest:
     """Return the standing approval that a reviewer wants, in the form that is stored.
 
-    Raises BadRequestError where it goes too far.
+    Raises BadRequestError where the reply can cover no call, or the bounds go beyond the limits.
     """
     found = coverable(held, limits)
     if found is None:
@@ -69,10 +70,9 @@ def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Sta
 
 
 def approval_json(standing: StandingApproval) -> dict[str, Any]:
-    """Return a standing approval as JSON values.
+    """Return a standing approval as JSON values, with the names of its call's arguments alone.
 
-    Of the arguments only the names are shown: those that must be the same, and those that may be
-    any.
+    `same` are those that must be equal, None if the whole text must; `any` may have any value.
     """
     names = ("id", "review_id", "queue", "tool", "created_at", "created_by", "expires_at")
     more = ("most_uses", "uses", "used_at", "revoked_at", "revoked_by", "state")
@@ -85,7 +85,7 @@ def approval_json(standing: StandingApproval) -> dict[str, Any]:
 
 
 def end(queue: ReviewQueue, id: str, by: str) -> dict[str, Any]:
-    """Revoke a standing approval and return it as JSON values.
+    """Revoke a standing approval and return it as JSON values; a second call changes nothing.
 
     Raises NotFoundError where this reviewer sees none with this id.
     """

@@ -8,7 +8,7 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
 def in_words(seconds: float) -> str:
-    """Return a length of time in its largest unit: `3 h`."""
+    """Return a length of time in its largest unit, rounded down, such as `3 h`."""
     for name, size in _UNITS:
         if seconds >= size:
             return f"{int(seconds // size)} {name}"
@@ -16,7 +16,7 @@ def in_words(seconds: float) -> str:
 
 
 def format_time_left(seconds: float) -> str:
-    """Return a remaining time, rounded: seven days are seven from the first second on.
+    """Return a remaining time, rounded, such as `7 d` for nearly seven days.
 
     Between one and two of a unit the next smaller one is used, since half of one would be lost.
     """

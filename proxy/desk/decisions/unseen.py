@@ -34,7 +34,7 @@ def visible(text: str) -> str:
 
 
 def _in_place(found: re.Match[str]) -> str:
-    """Return a character, or its code point where it is not visible.
+    """Return a matched character, or its code point such as `⸨U+202E⸩` where it is not visible.
 
     Joiners and presentation selectors stay where they belong to an emoji or a script; of two in a
     row the second one has no effect and is shown.
@@ -49,11 +49,13 @@ def _in_place(found: re.Match[str]) -> str:
 
 
 def _is_symbol(sign: str) -> bool:
+    """Return whether a character is a symbol beyond ASCII, such as an emoji; False for none."""
     return bool(sign) and not sign.isascii() and unicodedata.category(sign)[0] == "S"
 
 
 @lru_cache(maxsize=1_024)
 def _show_character(character: str) -> str:
+    """Return a character, or `⸨U+202E⸩` with its code point if it is invisible."""
     is_hidden = unicodedata.category(character) in _HIDDEN or _IGNORABLE.match(character)
     if character in _KEPT or not is_hidden:
         return character
@@ -61,6 +63,10 @@ def _show_character(character: str) -> str:
 
 
 def one_line(text: str, most: int = 160) -> str:
-    """Return the beginning of a text for a list, with each run of white space as one blank."""
+    """Return at most `most` characters of a text's beginning, on one line, for a list.
+
+    Each run of white space becomes one blank, a cut is shown by an ellipsis, and invisible
+    characters are shown.
+    """
     head = " ".join(text[: most * 4].split())
     return visible(head if len(head) <= most else head[: most - 1] + "…")

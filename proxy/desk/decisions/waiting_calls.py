@@ -31,20 +31,24 @@ def plain_arguments(arguments: str) -> dict[str, Any] | None:
     the first and another the last, and a reviewer would see only one.
     """
     try:
-        values = json.loads(arguments or "{}", object_pairs_hook=_once, parse_constant=_none_such)
+        values = json.loads(
+            arguments or "{}", object_pairs_hook=_without_repeats, parse_constant=_refuse_constant
+        )
     except (ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) else None
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members as a dict; raises ValueError if a name is there twice."""
     found = dict(members)
     if len(found) != len(members):
         raise ValueError("a member stands twice")
     return found
 
 
-def _none_such(name: str) -> None:
+def _refuse_constant(name: str) -> None:
+    """Refuse a constant such as `NaN`, which JSON does not have; raises ValueError."""
     raise ValueError(f"{name} is no JSON")
 
 
@@ -76,7 +80,10 @@ class WaitingCall:
 
     @property
     def pieces(self) -> list[tuple[str, str]]:
-        """Each argument as code, `amount=84.2`, with its mark or an empty text."""
+        """Each argument as (code, mark): `amount=84.2` and a mark or an empty text.
+
+        For arguments that are no plain object, the whole text.
+        """
         if (values := self.values) is None:
             return [(self.arguments, AMBIGUOUS if self.is_ambiguous else "")]
         return [
@@ -102,7 +109,7 @@ class WaitingCall:
         return "; ".join([*told, *([mark] if (mark := self.marks.get("", "")) else [])])
 
     def facts(self) -> dict[str, Any]:
-        """Return the call as JSON values."""
+        """Return the call as JSON values by name: arguments, marks, risk, level and reasons."""
         values = self.values
         return {
             "name": self.name,
@@ -115,16 +122,18 @@ class WaitingCall:
 
 
 def calls_in(reply: bytes, path: str | None) -> list[WaitingCall]:
-    """Return the calls of all choices of a reply, in order, without marks."""
+    """Return the calls of all choices of a reply, in order, without marks.
+
+    `path` is the request's, such as `/chat/completions`. There are none in an unknown format.
+    """
     parts = (part for turn in read_reply(reply, path) for part in turn.calls)
     return [WaitingCall(part.name, part.text) for part in parts]
 
 
 def with_arguments(choices: Sequence[Facts], held: HeldReply) -> tuple[Facts, ...]:
-    """Return the facts of each choice with the arguments of its calls.
+    """Return the facts of each choice with the arguments of its calls, taken from the held reply.
 
-    No record keeps the arguments, so they come from the reply that was held. Facts with other calls
-    than the reply stay as they are.
+    No record keeps the arguments. Facts with other calls than the reply stay unchanged.
     """
     calls = calls_in(held.reply, held.path)
     names = [call.name for call in calls]
@@ -154,9 +163,10 @@ class Doubts:
         self._known: dict[str, Known] = {}
 
     def of(self, held: HeldReply | QueueEntry) -> Known:
-        """Return the marks of each call, reasons in words, and the notes on each call.
+        """Return (marks of each call, reasons in words, notes on each call) of a held reply.
 
-        The reasons are for all calls together.
+        Marks are dicts of words by the argument's name. The reasons are for all calls together. All
+        three are empty for a reply without content.
         """
         if not held.reply or held.request is None:
             return [], [], []
@@ -167,7 +177,11 @@ class Doubts:
         return self._known[held.id]
 
     def waiting_calls(self, held: HeldReply | QueueEntry, rule: Rule | None) -> list[WaitingCall]:
-        """Return the calls of a reply, or of the reviewer's edit of it, with their marks."""
+        """Return the calls of a reply, or of the reviewer's edit of it, with their marks.
+
+        In an edit the changed arguments are marked. With a `rule`, `risk` is its pattern that
+        matches.
+        """
         if not held.reply:
             return []
         calls = calls_in(held.reply, held.path)
@@ -201,6 +215,10 @@ def _tool_call(call: WaitingCall, notes: CallNotes | None) -> ToolCall:
 
 
 def _mark_edits(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> list[WaitingCall]:
+    """Return the calls of an edit, with the arguments that it changes marked as `EDITED`.
+
+    None are marked if the edit has another number of calls.
+    """
     if len(before) != len(after):
         return list(after)
     return [
@@ -210,11 +228,15 @@ def _mark_edits(before: Sequence[WaitingCall], after: Sequence[WaitingCall]) -> 
 
 
 def _changed_names(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+    """Return the names of arguments that are new, or have another value than before."""
     return [name for name, value in (new or {}).items() if (old or {}).get(name, old) != value]
 
 
 def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
-    """Return the doubts about a reply; empty where the request or reply cannot be read."""
+    """Return (marks, reasons, notes) of a reply's calls, as `Doubts.of` returns them.
+
+    All three are empty where the request or reply cannot be read.
+    """
     format, payload, completion = format_of(path), json_object(request), json_object(reply)
     if format is None or payload is None or completion is None:
         return [], [], []
@@ -233,7 +255,10 @@ def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
 
 
 def _with_others(marks: dict[str, str], notes: CallNotes) -> dict[str, str]:
-    """Add to the marks of arguments those of other kinds than unmentioned values."""
+    """Return a copy of the marks of arguments, with the words of marks of other kinds added.
+
+    `marks` has only those of values that the conversation does not mention.
+    """
     found = dict(marks)
     for mark in notes.marks:
         name = mark.argument.partition(".")[0]
@@ -248,4 +273,5 @@ _OF_REASONS: Final = ("unconfirmed", "not_looked_up")
 
 
 def _code(value: Any) -> str:
+    """Return a value as JSON, as it is shown in a call."""
     return json.dumps(value, ensure_ascii=False)

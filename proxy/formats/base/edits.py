@@ -19,7 +19,7 @@ Changes = dict[Place, Any]
 
 @dataclass(frozen=True, slots=True)
 class EditableText:
-    """The text of a choice; `changes` returns what a new text changes in the reply."""
+    """The text of a choice; `changes` maps a new text to what it changes in the reply, by place."""
 
     text: str
     changes: Callable[[str], Changes]
@@ -58,13 +58,18 @@ class WantedJson:
 def editable_call(
     call: Json, kind: Literal["string", "object", "text"], place: Place, name: str
 ) -> EditableCall:
+    """Return a call as it may be edited; its arguments are its member `name`, as JSON or text.
+
+    `place` is the call's place in the reply. Raises KeyError if the call lacks a name or the
+    member.
+    """
     given = call[name]
     arguments = given if isinstance(given, str) else dumps(given).decode()
     return EditableCall(call["name"], arguments, kind, (*place, name), (*place, "name"))
 
 
 def uncut(choice: Json, place: Place) -> Changes:
-    """Return the changes to a choice that remove what was about its old text.
+    """Return the changes, by place, that remove what was about a choice's old text.
 
     These are its log-probabilities, and a finish reason that says it was cut.
     """
@@ -77,7 +82,10 @@ def uncut(choice: Json, place: Place) -> Changes:
 
 
 def wanted_of(wanted: Any) -> WantedJson | None:
-    """Return what a request's description of its answer's format requires; None for any text."""
+    """Return what a request's `response_format` (or the like) requires of the text.
+
+    None if any text will do.
+    """
     wanted = _object(wanted)
     if wanted.get("type") == "json_object":
         return WantedJson(None)
@@ -88,9 +96,9 @@ def wanted_of(wanted: Any) -> WantedJson | None:
 
 
 def tool_schemas(payload: Json) -> dict[str, Any]:
-    """Return the schemas of the arguments of the offered tools, by name.
+    """Return the schemas of the arguments of a request's tools, by the tool's name.
 
-    Returns None for a tool without one.
+    The schema is None for a tool without one. Tools in a namespace are included.
     """
     found: dict[str, Any] = {}
     listed = [*_list_objects(payload.get("tools")), *_list_objects(payload.get("functions"))]
@@ -105,6 +113,7 @@ def tool_schemas(payload: Json) -> dict[str, Any]:
 
 
 def _list_objects(value: Any) -> list[Json]:
+    """Return the objects in a list; none for what is no list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 

@@ -8,6 +8,7 @@ calibrator's text and a policy's facts are found in one place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -16,9 +17,40 @@ from calibrator import Question, messages_without_asides
 from proxy.errors import ProxyError
 from proxy.formats.base.edits import Editable, WantedJson
 from proxy.formats.events.called import plain_text
-from proxy.formats.events.markers import Marks
 from proxy.formats.events.readings import StreamReading
 from proxy.http.wire.sse import Event
+
+Mark = bytes | tuple[bytes, bytes]
+"""A literal, or a literal and the pattern of what follows it."""
+
+
+class Marks:
+    """Literals, some with a pattern of what follows, that show which events must be examined.
+
+    An event without a mark can be sent on unread. Each literal is searched separately, and mostly
+    decides alone: one pattern with alternatives would take ten times as long.
+    """
+
+    def __init__(self, *marks: Mark) -> None:
+        self._marks: list[tuple[bytes, re.Pattern[bytes] | None]] = [
+            (mark, None) if isinstance(mark, bytes) else (mark[0], re.compile(mark[1]))
+            for mark in marks
+        ]
+
+    def search(self, raw: bytes) -> int | None:
+        """Return the index at which the first mark in `raw` begins, or None if there is none."""
+        first = len(raw)
+        for literal, follows in self._marks:
+            at = raw.find(literal, 0, first)
+            if at < 0:  # nearly always
+                continue
+            if follows is not None:
+                while at >= 0 and follows.match(raw, at + len(literal)) is None:
+                    at = raw.find(literal, at + len(literal), first)
+            if at >= 0:
+                first = at
+        return first if first < len(raw) else None
+
 
 Json = dict[str, Any]
 NOTICE_GAP = "\n\n"  # between a text and the notice after it
@@ -45,7 +77,10 @@ class Choice:
     _plain: tuple[str | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     def plain_text(self) -> str | None:
-        """Return the text of a message that has nothing else; None for other messages."""
+        """Return the text of a message that has nothing else, such as calls; None for others.
+
+        It is computed once.
+        """
         if self._plain is None:
             self._plain = (plain_text(self.message),)
         return self._plain[0]
@@ -68,7 +103,10 @@ UNREAD = EventMeaning(is_unread=True)
 
 
 def turns_in(messages: Any) -> list[Any]:
-    """Return the contents of the user's messages that are not empty, without results of tools."""
+    """Return the contents of the user's messages, without tool results and empty ones.
+
+    `messages` is what a request has there; none for what is no list.
+    """
     listed = messages if isinstance(messages, list) else []
     try:
         of_user = [message["content"] for message in listed if message["role"] == "user"]
@@ -82,7 +120,7 @@ def turns_in(messages: Any) -> list[Any]:
 
 
 def last_users_text(messages: Any) -> str:
-    """Return the text of the user's last turn, without tool results and a coding agent's additions.
+    """Return the text of the user's last turn, without tool results and an agent's additions.
 
     If the user says nothing, it is the text of the last message, or an empty string if there is
     none.
@@ -97,7 +135,7 @@ def last_users_text(messages: Any) -> str:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content, without its other parts."""
+    """Return the text of a message's content, its parts joined by blanks; empty for no text."""
     if isinstance(content, list):
         parts = (part.get("text") for part in content if isinstance(part, dict))
         content = " ".join(part for part in parts if isinstance(part, str))
@@ -105,6 +143,7 @@ def text_of(content: Any) -> str:
 
 
 def _without_results(content: Any) -> Any:
+    """Return a message's content without its `tool_result` blocks; unchanged if it is no list."""
     if not isinstance(content, list):
         return content
     return [each for each in content if not _is_result(each)]
@@ -134,37 +173,39 @@ class Assembler(Protocol):
     has_unread: bool = False  # whether an event came that may hold a part of the answer, unread
 
     def note_unread(self, sight: EventMeaning) -> EventMeaning:
-        """Return the sight of an event, and remember where it was not read."""
+        """Remember in `has_unread` whether an event was not read, and return its meaning."""
         self.has_unread = self.has_unread or sight.is_unread
         return sight
 
-    def add(self, event: Event) -> EventMeaning: ...
+    def add(self, event: Event) -> EventMeaning:
+        """Add one event and return what it means."""
+        ...
 
     def add_unmarked(self, raw: bytes) -> bytes:
         """Add whole events without a mark, as many from the beginning as is possible at once.
 
-        Returns the others, each of which has to be added.
+        Returns the bytes of the others, each of which has to be added by `add`.
         """
         return raw
 
     def take_alike(self, raw: bytes) -> int:
-        """Add the events at the beginning that have nothing but text, like an earlier one.
+        """Add the events at the beginning of `raw` that have nothing but text, like an earlier one.
 
         Returns the number of their bytes, which may be 0.
         """
         return 0
 
     def add_alike(self, raw: bytes) -> bool:
-        """Add events if all of them have nothing but text, like an earlier one.
+        """Add the events in `raw` if all of them have nothing but text, like an earlier one.
 
-        Return whether they have.
+        Returns whether they have; if not, nothing is added.
         """
         return False
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         """Return the choices that have arrived, sorted by index, also unfinished ones.
 
-        With `only`, return those with these indices.
+        With `only`, those with these indices.
         """
         ...
 
@@ -173,7 +214,7 @@ class Assembler(Protocol):
         ...
 
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
-        """Return the completion as events that follow those before the first part of a tool call.
+        """Return `completion` as the events that follow those before the first part of a tool call.
 
         It is like `Format.events`, but without what a client that has those events must not get
         twice.
@@ -182,7 +223,7 @@ class Assembler(Protocol):
 
 
 class Format(Protocol):
-    """One format; see the modules beside this one."""
+    """One of the formats that clients speak; the modules beside this one have one class each."""
 
     name: str  # in logs, records and README
     path: str  # after `/v1`
@@ -197,7 +238,10 @@ class Format(Protocol):
     # the request
 
     def question(self, payload: Json) -> Question:
-        """Return the question as the calibrator reads it; raises NotScorableError."""
+        """Return a request's question as the calibrator reads it.
+
+        Raises NotScorableError, with the reason, where it cannot be read.
+        """
         ...
 
     def last_question(self, payload: Json) -> str:
@@ -205,11 +249,14 @@ class Format(Protocol):
         ...
 
     def user_turns(self, payload: Json) -> list[Any]:
-        """Return what the user said, turn by turn, without the results of tools."""
+        """Return what the user said, turn by turn, as the request has it, without tool results."""
         ...
 
     def conversation(self, payload: Json) -> tuple[Any, Any]:
-        """Return the instructions of a request, and its messages or its one text."""
+        """Return (the instructions of a request, its messages or its one text), as it has them.
+
+        Each is None if it is missing.
+        """
         ...
 
     def wanted_json(self, payload: Json) -> WantedJson | None:
@@ -235,7 +282,7 @@ class Format(Protocol):
         """Return the members to change so that another model can answer the request.
 
         With them, it answers once and leaves nothing behind. Returns None where upstream would act
-        on the request even so.
+        on the request even so, and an empty dict where nothing has to be changed.
         """
         ...
 
@@ -263,7 +310,9 @@ class Format(Protocol):
         """
         ...
 
-    def assembler(self) -> Assembler: ...
+    def assembler(self) -> Assembler:
+        """Return a new assembler for one stream of this format."""
+        ...
 
     def annotate_event(self, event: Event, member: Mapping[str, Any]) -> bytes:
         """Return a finish event with our member, or its bytes unchanged where it can hold none."""
@@ -272,7 +321,10 @@ class Format(Protocol):
     # replacements of an answer
 
     def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
-        """Return the completion with `text` in place of its content and tool calls."""
+        """Return the completion with `text` in place of every choice's content and tool calls.
+
+        `ending` is the finish reason that the choices get.
+        """
         ...
 
     def add_notice(self, completion: Json, notice: str) -> Json | None:
@@ -290,7 +342,9 @@ class Format(Protocol):
         """
         ...
 
-    def error_body(self, error: ProxyError) -> bytes: ...
+    def error_body(self, error: ProxyError) -> bytes:
+        """Return an error as the body of a reply in this format."""
+        ...
 
     def error_event(self, error: ProxyError) -> bytes:
         """Return the event that reports a failure in a stream that has begun.

@@ -32,7 +32,7 @@ class Token:
 
 
 def tokens_of(choice: Choice) -> Iterator[Token]:
-    """Yield the tokens of a choice's text that have a log-probability, in their order."""
+    """Yield the tokens of a choice's text, in order, that have a readable log-probability."""
     given = choice.logprobs or {}
     if isinstance(listed := given.get("content"), list):
         for each in listed:
@@ -55,21 +55,26 @@ def tokens_of(choice: Choice) -> Iterator[Token]:
 
 
 def summary(choice: Choice) -> tuple[float, float] | None:
-    """Return the mean and the lowest log-probability of a choice's tokens.
+    """Return (mean, lowest) of the natural log-probabilities of a choice's tokens, or None.
 
-    Returns None if there are none.
+    None means that it has none.
     """
     found = [token.logprob for token in tokens_of(choice)]
     return (math.fsum(found) / len(found), min(found)) if found else None
 
 
 def _read_alternatives(top: Any) -> dict[str, float]:
+    """Return log-probabilities by token, from a list such as `[{"token": "No", "logprob": -2.3}]`.
+
+    What cannot be read is left out.
+    """
     pairs = top if isinstance(top, list) else ()
     told = [(e.get("token"), e.get("logprob")) for e in pairs if isinstance(e, dict)]
     return dict(_read(told))
 
 
 def _read(told: Any) -> Iterator[tuple[str, float]]:
+    """Yield (name, log-probability) of those pairs in which both can be read."""
     for name, value in told:
         if isinstance(name, str) and (logprob := _logprob(value)) is not None:
             yield name, logprob

@@ -50,10 +50,12 @@ class ChoicesFormat(ABC):
         """Return a choice's message in the form of chat completions, or None if it has none."""
 
     def count(self, payload: Json) -> int:
+        """Return how many choices a request wants, at least 1."""
         wanted = payload.get("n")
         return wanted if isinstance(wanted, int) and wanted > 1 else 1
 
     def without_effects(self, payload: Json) -> Json | None:
+        """Return the members to change so that one choice is made and nothing is stored."""
         once = {"n": 1} if self.count(payload) > 1 else {}
         return once | ({"store": False} if payload.get("store") else {})
 
@@ -62,11 +64,13 @@ class ChoicesFormat(ABC):
         return None
 
     def wants_schema(self, payload: Json) -> bool:
+        """Return whether a request wants JSON, or constrains the answer in a server's own way."""
         wanted = payload.get("response_format")
         is_formatted = isinstance(wanted, dict) and wanted.get("type", "text") != "text"
         return is_formatted or is_constrained(payload)
 
     def choices(self, completion: Json) -> list[Choice]:
+        """Return the choices of a completion; an empty list if one of them has no message."""
         listed = completion.get("choices")
         choices = []
         for position, choice in enumerate(listed if isinstance(listed, list) else ()):
@@ -85,6 +89,7 @@ class ChoicesFormat(ABC):
         return choices
 
     def add_notice(self, completion: Json, notice: str) -> Json | None:
+        """Return the completion with a notice after each text, or None if no choice has a text."""
         choices = [self.noticed_choice(choice, notice) for choice in completion["choices"]]
         return {**completion, "choices": choices} if choices != completion["choices"] else None
 
@@ -103,7 +108,7 @@ class ChoicesFormat(ABC):
 
 
 class ChunkAssembler(Assembler, ABC):
-    """What the streams of these formats share: chunks, each with the same head."""
+    """What the assemblers of these formats share: a stream's chunks, each with the same head."""
 
     def __init__(self) -> None:
         self.model: str | None = None
@@ -112,6 +117,10 @@ class ChunkAssembler(Assembler, ABC):
         self._usage: Json | None = None
 
     def add(self, event: Event) -> EventMeaning:
+        """Add one event: [DONE], an error, a chunk, or what cannot be read.
+
+        Return what it means.
+        """
         if not event.data:
             return NOTHING
         if is_done(event.data):
@@ -124,6 +133,10 @@ class ChunkAssembler(Assembler, ABC):
         return self._add_chunk(chunk)
 
     def _add_chunk(self, chunk: Json) -> EventMeaning:
+        """Add a chunk: keep its head, model and usage, and add its choices.
+
+        Return what it means.
+        """
         if not self._head and "id" in chunk:
             self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage")}
         if isinstance(chunk.get("model"), str) and chunk["model"]:
@@ -140,11 +153,11 @@ class ChunkAssembler(Assembler, ABC):
 
     @abstractmethod
     def add_parts(self, parts: list[Any]) -> EventMeaning:
-        """Add a chunk's `choices`; return what they mean."""
+        """Add the `choices` of a chunk, and return what they mean."""
 
 
 def is_constrained(payload: Json) -> bool:
-    """Return whether a request constrains the answer by a member of some server's own."""
+    """Return whether a request constrains the answer by a server's own member, as `guided_json`."""
     return any(payload.get(name) not in (None, "") for name in _CONSTRAINTS)
 
 
@@ -167,9 +180,9 @@ def is_error(told: Json) -> bool:
 
 
 def is_failed(completion: Json) -> bool:
-    """Return whether a completion has an error in place of an answer.
+    """Return whether a completion has an error, and no text or call, in place of an answer.
 
-    Gateways send the error beside its choices, or in one of them, with no text and no call.
+    Gateways send the error beside its choices, or in one of them.
     """
     choices = completion.get("choices")
     if not isinstance(choices, list):
@@ -183,7 +196,10 @@ def is_failed(completion: Json) -> bool:
 
 
 def _says_nothing(choice: Any) -> bool:
-    """Return whether a choice has no part of an answer, though perhaps the error that ended it."""
+    """Return whether a choice has no text and no call, though perhaps an error or a reason.
+
+    False for what is no object.
+    """
     if not isinstance(choice, dict):
         return False
     for key, value in choice.items():
@@ -193,19 +209,24 @@ def _says_nothing(choice: Any) -> bool:
         elif key in ("finish_reason", "native_finish_reason"):
             is_empty = value in _ENDINGS
         else:
-            is_told = key == "error" and isinstance(value, dict) and _of_error(value) == value
+            is_told = (
+                key == "error" and isinstance(value, dict) and _harmless_content(value) == value
+            )
             is_empty = is_told or _is_no_text(value)
         if not is_empty:
             return False
     return True
 
 
-def _of_error(told: Any) -> Any:
-    """Return an error's content, or only its known words if the rest may be part of an answer."""
+def _harmless_content(told: Any) -> Any:
+    """Return the content of an error unchanged, or without what may be part of an answer.
+
+    Of an object with such members only known words stay, such as `code` and `message`.
+    """
     if told is None or isinstance(told, str | int | float):
         return told
     if isinstance(told, list):
-        return [_of_error(each) for each in told if not isinstance(each, list)]
+        return [_harmless_content(each) for each in told if not isinstance(each, list)]
     words = told if isinstance(told, dict) else {}
     unknown = [words[key] for key in words.keys() - _OF_ERROR_OBJECTS]
     if words and all(map(_is_no_text, unknown)) and not seems_call(words):
@@ -228,17 +249,20 @@ def _is_no_text(value: Any) -> bool:
 
 
 def unreadable(data: str) -> EventMeaning:
-    """Return what an event means whose data is not a JSON object for us."""
+    """Return the meaning of an event whose data we cannot read as a JSON object.
+
+    It is UNREAD if another reader might, else NOTHING.
+    """
     return UNREAD if may_be_object(data) else NOTHING
 
 
 def error_alone(told: Json) -> Json:
-    """Return an error's object without members that may be a part of an answer.
+    """Return a copy of an error's object without members that may be a part of an answer.
 
     It equals `told` if none could be one; members that are null or empty cannot.
     """
     kept = {
-        key: _of_error(value) if value else value
+        key: _harmless_content(value) if value else value
         for key, value in told.items()
         if value is None
         or value == []
@@ -251,9 +275,9 @@ def error_alone(told: Json) -> Json:
 
 
 def error_sight(told: Json, name: str | None = None) -> EventMeaning:
-    """Return what an error's event means.
+    """Return the meaning of an error's event; `name` is the event's, where it needs one.
 
-    `bare` is the event without possible parts of an answer.
+    `bare` is the event without possible parts of an answer, None if it has none.
     """
     kept = error_alone(told)
     if kept == told:
@@ -265,7 +289,10 @@ def error_sight(told: Json, name: str | None = None) -> EventMeaning:
 
 
 def kind_of(data: Json, event: Event) -> str | None:
-    """Return an event's type, from its body or else its name; None where the two differ."""
+    """Return an event's type, from its body or else its name; None where the two differ.
+
+    An event with `error` and neither is of type "error".
+    """
     kind, name = data.get("type"), name_of(event.raw)
     if kind is None and name is None and data.get("error"):
         return "error"
@@ -275,12 +302,13 @@ def kind_of(data: Json, event: Event) -> str | None:
 
 
 def includes_usage(payload: Json) -> bool:
+    """Return whether a request wants the usage in the stream."""
     options = payload.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
 def add_member(event: Event, member: Mapping[str, Any]) -> bytes:
-    """Return the event with the member in its object, or unchanged if it carries no object."""
+    """Return an event's bytes with our member in its object, or unchanged without an object."""
     data = json_object(event.data) if event.data and not is_done(event.data) else None
     if data is None:
         return event.raw
@@ -289,9 +317,9 @@ def add_member(event: Event, member: Mapping[str, Any]) -> bytes:
 
 
 def _end_of_object(raw: bytes) -> int:
-    """Return the index of the last brace in the last line of an event's data that has one.
+    """Return the index of the brace that closes the object in an event's bytes.
 
-    Raises ValueError if there is none.
+    It is the last one in the last line of data that has one. Raises ValueError if there is none.
     """
     end = len(raw)
     if is_one_line(raw) and raw.endswith(b"}\n\n"):
@@ -312,4 +340,5 @@ def error_body(error: ProxyError) -> bytes:
 
 
 def error_event(error: ProxyError) -> bytes:
+    """Return an error as a server-sent event in OpenAI's envelope."""
     return event_bytes(error.body())

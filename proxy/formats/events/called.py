@@ -34,7 +34,7 @@ _BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # member
 def plain_text(message: Mapping[str, Any]) -> str | None:
     """Return the text of a chat message that has nothing else, as nearly all have.
 
-    Returns None for others.
+    Returns None for a message without text, or with any other member that is not empty.
     """
     text = None
     for key, value in message.items():
@@ -49,7 +49,10 @@ def plain_text(message: Mapping[str, Any]) -> str | None:
 
 
 def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """Return the calls of a chat message, also custom tools and the legacy function call."""
+    """Return the calls in a chat message, also custom tools and the legacy function call.
+
+    What only looks like a call counts as one, under every name found in it.
+    """
     return tuple(call for part in _calling_parts(message) for call in _read_call(part))
 
 
@@ -62,8 +65,8 @@ def read_calls(
     """Return calls with the other names under which a client may look their tools up.
 
     `offered` are the request's tools, `project` is the agent's folder. `names` are the names that
-    the deltas of a stream gave besides the one in the message. A call in the arguments of another,
-    as models write parallel ones, is returned as a call too.
+    the deltas of a stream gave besides the one in the message. Calls in the arguments of another,
+    as models write parallel ones, follow it.
     """
     found = []
     for call in calls:
@@ -77,7 +80,7 @@ def read_calls(
 def add_notes(
     calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None
 ) -> tuple[ToolCall, ...]:
-    """Return calls with their marks and risks.
+    """Return the calls with their marks and risks; unchanged where `notes` is None.
 
     If a call has others inside, the notes do not distinguish them, so each call gets all marks and
     the highest risk.
@@ -96,9 +99,10 @@ def add_notes(
 
 
 def _calls_inside(call: ToolCall, depth: int = 0) -> Iterator[ToolCall]:
-    """Yield the calls in the arguments of a call of `multi_tool_use.parallel`.
+    """Yield the calls in the arguments of a call of `multi_tool_use.parallel`, at any depth.
 
-    What cannot be read there is a call without a name, which may be one of any tool.
+    What cannot be read there is a call without a name, which may be one of any tool. Other calls
+    have none inside.
     """
     is_wrapper = _WRAPPER in call.name.lower()
     if not is_wrapper and "recipient_name" not in call.arguments:
@@ -117,12 +121,12 @@ def _calls_inside(call: ToolCall, depth: int = 0) -> Iterator[ToolCall]:
 
 
 def _parameters(use: Any) -> str:
-    """Return the arguments of one of several calls; all of what has no such member."""
+    """Return the arguments of one of several calls as text: its `parameters`, or all of it."""
     return _text(use["parameters"] if isinstance(use, dict) and "parameters" in use else use)
 
 
 def offered_tools(payload: Mapping[str, Any]) -> OfferedTools:
-    """Return the names of the tools that a request offers in any format."""
+    """Return the names of the tools in a request's `tools` and `functions`, in any format."""
     names: list[str] = []
     for tool in (*_items(payload.get("tools")), *_items(payload.get("functions"))):
         names += _offered_by(tool)
@@ -130,7 +134,7 @@ def offered_tools(payload: Mapping[str, Any]) -> OfferedTools:
 
 
 def _offered_by(tool: Any) -> list[str]:
-    """Return the names of a tool or of a namespace's tools.
+    """Return the names of a tool, or of the tools in a namespace; none for what is no object.
 
     For a server's own tool without a name, it is the type.
     """
@@ -144,11 +148,15 @@ def _offered_by(tool: Any) -> list[str]:
 
 
 def _items(value: Any) -> list[Any]:
+    """Return a list unchanged; an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 
 def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[str, Any]:
-    """Return a chat message without the calls with these ids."""
+    """Return a chat message whose `tool_calls` lack those with these ids.
+
+    The same message is returned for no ids, and without such a list.
+    """
     calls = message.get("tool_calls")
     if not ids or not isinstance(calls, list):
         return message
@@ -157,12 +165,12 @@ def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[s
 
 
 def has_call(message: Mapping[str, Any]) -> bool:
-    """Return whether a chat message has a call, or a delta a piece of one."""
+    """Return whether a chat message has what looks like a call, or a delta a piece of one."""
     return not _is_text(message) and any(True for _ in _calling_parts(message))
 
 
 def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the parts of a message that call something, call by call."""
+    """Yield, call by call, the values in a message that call something, whatever they are."""
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
             continue
@@ -173,7 +181,7 @@ def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:
-    """Return whether a message has only texts in known members."""
+    """Return whether a message has nothing but texts in known members, and empty members."""
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
             continue
@@ -183,6 +191,10 @@ def _is_text(message: Mapping[str, Any]) -> bool:
 
 
 def _list_calls(value: Any, *, is_legacy: bool) -> Iterator[Any]:
+    """Yield the calls in a member of a message, which should be a list, one by one.
+
+    Anything else that is not empty is one call; the legacy member's value is its function.
+    """
     if isinstance(value, list):
         yield from value
     elif is_legacy and isinstance(value, dict):
@@ -192,11 +204,15 @@ def _list_calls(value: Any, *, is_legacy: bool) -> Iterator[Any]:
 
 
 def _normalize_key(key: str) -> str:
+    """Return a member's name in lower case, without dashes and underscores."""
     return key.lower().replace("_", "").replace("-", "")
 
 
 def seems_call(value: Any) -> bool:
-    """Return whether a JSON value contains what looks like a part of a call, at any depth."""
+    """Return whether a JSON value contains what looks like a part of a call, at any depth.
+
+    Such as a `type` of calls, a member like `tool_calls`, or a `name` beside `arguments`.
+    """
     if not isinstance(value, dict | list):
         return False
     waiting: list[Any] = [value]
@@ -219,7 +235,10 @@ def seems_call(value: Any) -> bool:
 
 
 def is_stray(event: Mapping[str, Any], *expected: str) -> bool:
-    """Return whether an event of a stream has parts of an answer where they are not read."""
+    """Return whether an event of a stream has parts of an answer where they are not read.
+
+    `expected` are the members in which an event of its type has them.
+    """
     told = {place: event.get(place) for place in _PLACES if place not in expected}
     if isinstance(told.get("message"), str):
         del told["message"]  # what a gateway says; a message with parts is an object
@@ -240,14 +259,20 @@ def may_hold_part(kind: str, event: Mapping[str, Any]) -> bool:
 
 
 def is_call_type(kind: str) -> bool:
-    """Return whether a `type` names a call; the types of results do not."""
+    """Return whether a `type` names a call, such as `web_search_call`.
+
+    The types of results, such as `tool_result`, do not.
+    """
     kind = _normalize_key(kind)
     is_result = kind.endswith(("output", "result", "response"))
     return not is_result and ("call" in kind or "tooluse" in kind or kind == "function")
 
 
 def _read_call(call: Any) -> list[ToolCall]:
-    """Return a call for each name that a reader may find in it, and for each of its arguments."""
+    """Return a call for each name that a reader may find in it, and for each of its arguments.
+
+    Without any name, it is one under its type.
+    """
     if not isinstance(call, dict):
         return [ToolCall("", _text(call))]
     known = [call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
@@ -260,6 +285,10 @@ def _read_call(call: Any) -> list[ToolCall]:
 
 
 def _each_arguments(owner: Mapping[str, Any], call: Mapping[str, Any]) -> list[ToolCall]:
+    """Return a call for each member of arguments that the owner of a name has.
+
+    One if it has none.
+    """
     name = owner["name"] if isinstance(owner.get("name"), str) else ""
     given = [owner[key] for key in _ARGUMENTS if owner.get(key)]
     if not given and owner is call:
@@ -268,6 +297,7 @@ def _each_arguments(owner: Mapping[str, Any], call: Mapping[str, Any]) -> list[T
 
 
 def _names_in(value: Any) -> list[str]:
+    """Return every text called `name` in a JSON value, at any depth."""
     names, waiting = [], [value]
     while waiting:
         value = waiting.pop()
@@ -281,15 +311,20 @@ def _names_in(value: Any) -> list[str]:
 
 
 def _type_of(call: Mapping[str, Any]) -> str:
+    """Return a call's type, or an empty text."""
     return call["type"] if isinstance(call.get("type"), str) else ""
 
 
 def _text(value: Any) -> str:
+    """Return a text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else dumps(value).decode(errors="replace")
 
 
 def unread_part(message: Mapping[str, Any]) -> str | None:
-    """Return a word for what no calibrator reads in a chat message; None if all is read."""
+    """Return a word for what no calibrator reads in a chat message; None if all is read.
+
+    The words are `audio`, `image`, `video` and `unknown_call`.
+    """
     if _is_text(message):
         return None
     for member, reason in _BEYOND_TEXT.items():
@@ -302,7 +337,10 @@ def unread_part(message: Mapping[str, Any]) -> str | None:
 
 
 def beyond_text(parts: Iterable[Any]) -> dict[str, Any]:
-    """Return members of a chat message for the parts of a content that are heard or seen."""
+    """Return the members `audio`, `images` and `video` of a chat message for parts of a content.
+
+    Each has the last such part in a list; members without a part are left out.
+    """
     found: dict[str, Any] = {}
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -320,7 +358,10 @@ def _is_readable(call: Any) -> bool:
 
 
 def unknown_call(kind: Any, value: Any) -> dict[str, Any]:
-    """Return a call of a chat message in place of a value of an unknown type."""
+    """Return a chat message's call that holds a value of an unknown type as its arguments.
+
+    The call's name is the value's, or else its type `kind`.
+    """
     named = value.get("name") if isinstance(value, dict) else None
     name = named if isinstance(named, str) else str(kind)
     return {"type": "unknown", "unknown": {"name": name, "arguments": _text(value)}}

@@ -14,6 +14,10 @@ KindOfType: TypeAlias = Literal["text", "call", "result", "other"]
 
 
 def _table(**names: str) -> dict[str, KindOfType]:
+    """Return the kind of each type by its name, from types given by kind.
+
+    `_table(text="message reasoning")` is `{"message": "text", "reasoning": "text"}`.
+    """
     kinds: dict[str, KindOfType] = {"text": "text", "call": "call"}
     kinds |= {"result": "result", "other": "other"}
     return {name: kinds[kind] for kind, listed in names.items() for name in listed.split()}
@@ -50,7 +54,10 @@ ITEMS: Final = _table(  # of OpenAI's responses
 
 
 def _events(names: str) -> str:
-    """Return the full types of events from names like `family.ending|ending`."""
+    """Return full types, separated by blanks, for names such as `refusal.delta|done`.
+
+    That is `response.refusal.delta response.refusal.done`.
+    """
     parted = (each.partition(".") for each in names.split())
     return " ".join(
         f"response.{family}.{ending}"

@@ -66,7 +66,8 @@ class StreamReading:
     def object_in(self, event: Event) -> dict[str, Any] | None:
         """Return the object in an event's data, or None if it is anything else.
 
-        The data is not empty.
+        The data must not be empty. If `is_strict`, `clear` becomes the event if all readers agree
+        on it.
         """
         data = event.data or ""
         if not self.is_strict:
@@ -79,12 +80,15 @@ class StreamReading:
         return found
 
     def is_ambiguous(self, event: Event) -> bool:
-        """Return whether readers could differ in what an event says."""
+        """Return whether readers could differ in what an event says; quick for the `clear` one."""
         return event is not self.clear and is_event_ambiguous(event)
 
 
 def is_event_ambiguous(event: Event) -> bool:
-    """Return whether readers could differ in what an event of a stream says."""
+    """Return whether an event's object has a decisive member twice, also in two cases.
+
+    Events without an object never have.
+    """
     data = event.data
     if not data or data == DONE or data.find("{") < 0:
         return False
@@ -99,7 +103,11 @@ def is_event_ambiguous(event: Event) -> bool:
 
 
 def is_ambiguous(completion: Mapping[str, Any]) -> bool:
-    """Return whether readers could differ in what a completion without repeated members says."""
+    """Return whether readers could differ in what a completion says.
+
+    It has a call where the format has none, or a member in two cases. The caller has checked for
+    repeated members.
+    """
     if is_one_text(completion):
         return False
     return has_stray_call(completion) or differs_by_case(completion)
@@ -160,7 +168,10 @@ def _is_spelled_twice(members: Mapping[str, Any]) -> bool:
 
 
 def differs_by_case(answer: Any) -> bool:
-    """Return whether two members of an object differ by case alone, in the objects of an answer."""
+    """Return whether two members of an object differ by case alone, such as `text` and `Text`.
+
+    Only decisive members count, in the objects that make up an answer.
+    """
     waiting: list[Any] = [answer]
     while waiting:
         each = waiting.pop()

@@ -33,11 +33,11 @@ from proxy.formats.base.format import (
     Choice,
     Ending,
     Json,
+    Marks,
     last_users_text,
     turns_in,
 )
 from proxy.formats.base.openai import add_member
-from proxy.formats.events.markers import Marks
 from proxy.formats.messages.messages_stream import (
     REFUSAL,
     MessagesAssembler,
@@ -85,6 +85,7 @@ class MessagesFormat:
     )
 
     def question(self, payload: Json) -> Question:
+        """Return the question in the messages, as chat messages; raises NotScorableError."""
         try:
             messages = _chat_messages(_own_words(payload))
             question = read_question(messages, _chat_tools(payload.get("tools")))
@@ -107,6 +108,7 @@ class MessagesFormat:
         return None if payload.get("mcp_servers") or payload.get("container") else {}
 
     def wants_schema(self, payload: Json) -> bool:
+        """Return whether a request wants JSON, or forces a call of a tool."""
         config, choice = payload.get("output_config"), payload.get("tool_choice")
         wanted = config.get("format") if isinstance(config, dict) else None
         is_forced = isinstance(choice, dict) and choice.get("type") in _FORCING
@@ -116,11 +118,13 @@ class MessagesFormat:
         return payload.get("system"), payload.get("messages")
 
     def wanted_json(self, payload: Json) -> WantedJson | None:
+        """Return the JSON that the answer must be, by either name of the parameter, or None."""
         config = payload.get("output_config")
         wanted = config.get("format") if isinstance(config, dict) else None
         return wanted_of(wanted or payload.get("output_format"))
 
     def text_request(self, model: str, instructions: str, text: str) -> Json:
+        """Return a request with the instructions as `system` and the text as the user's message."""
         return {
             "model": model,
             "max_tokens": MOST_TOKENS,
@@ -129,6 +133,11 @@ class MessagesFormat:
         }
 
     def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        """Return `messages` with the reply and its problems at the end, to be revised.
+
+        The problems are the results of its calls, or a message of the user. None for an empty
+        reply.
+        """
         messages, said = payload.get("messages"), completion.get("content")
         if not isinstance(messages, list) or not isinstance(said, list) or not said:
             return None
@@ -139,6 +148,7 @@ class MessagesFormat:
         return {"messages": [*messages, {"role": "assistant", "content": said}, answer]}
 
     def choices(self, completion: Json) -> list[Choice]:
+        """Return the one choice of a message, as a chat message; none for what is no message."""
         blocks, reason = completion.get("content"), completion.get("stop_reason")
         if completion.get("type") != "message" or not isinstance(blocks, list):
             return []
@@ -146,6 +156,11 @@ class MessagesFormat:
         return [Choice(0, message, ending, is_refusal=reason == REFUSAL)]
 
     def editable(self, completion: Json) -> Editable:
+        """Return the blocks of text as one text, and the calls of the client's tools.
+
+        There is no text to edit in a reply of calls alone. Raises KeyError, TypeError or
+        AttributeError for another form.
+        """
         blocks = completion["content"]
         calls = [
             editable_call(block, "object", ("content", index), "input")
@@ -159,6 +174,7 @@ class MessagesFormat:
             return Editable([], calls)
 
         def changes(text: str) -> Changes:
+            """Return what a new text changes, by place: one block for all, and a cut ending."""
             new = {"type": "text", "text": text}
             changed: Changes = {("content",): [new]}
             if texts:
@@ -178,6 +194,7 @@ class MessagesFormat:
         return add_member(event, member)
 
     def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
+        """Return the message with one block of text, and without details of its old end."""
         left_out = ("stop_details", "container", MEMBER)
         return {key: value for key, value in completion.items() if key not in left_out} | {
             "content": [{"type": "text", "text": text}],
@@ -186,9 +203,9 @@ class MessagesFormat:
         }
 
     def add_notice(self, completion: Json, notice: str) -> Json | None:
-        """Return the completion with the notice in a block of its own, or None without text.
+        """Return the message with the notice as a block of its own, or None without text.
 
-        So citations of the text stay right.
+        In that way citations of the text stay right.
         """
         if not _text_of(completion["content"]):
             return None
@@ -196,6 +213,7 @@ class MessagesFormat:
         return {**completion, "content": [*completion["content"], block]}
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        """Return a message that says `text` and ends by a refusal."""
         empty = {"id": id, "type": "message", "role": "assistant", "model": model}
         usage = {"input_tokens": 0, "output_tokens": 0}
         return self.replace_text(empty, text, "content_filter") | {"usage": usage}
@@ -221,7 +239,10 @@ class MessagesFormat:
 
 
 def error_type(status: int, otherwise: str) -> str:
-    """Return Anthropic's word for the kind of an error with this status, or else ours."""
+    """Return Anthropic's word for an error with this status, such as `rate_limit_error`.
+
+    For an unknown status it is `api_error` from 500 on, else `otherwise`.
+    """
     return _ERROR_TYPES.get(status, "api_error" if status >= 500 else otherwise)
 
 
@@ -229,9 +250,10 @@ def error_type(status: int, otherwise: str) -> str:
 
 
 def _chat_messages(messages: Any) -> list[Any]:
-    """Return the turns that belong to the question; raises ValueError if `messages` is no list.
+    """Return the turns that belong to the question as chat messages.
 
-    Older turns are not converted, so that a question does not cost more with every turn before it.
+    Raises ValueError if `messages` is no list. Older turns are not converted, so that a question
+    does not cost more with every turn before it.
     """
     if not isinstance(messages, list):
         raise ValueError("'messages' must be a list with at least one message")
@@ -244,7 +266,10 @@ def _chat_messages(messages: Any) -> list[Any]:
 
 
 def _own_words(payload: Json) -> Any:
-    """Return the messages without what a coding agent adds to the user's own words."""
+    """Return the messages without what a coding agent adds to the user's own words.
+
+    What is no list is returned unchanged.
+    """
     messages, instructions = payload.get("messages"), payload.get("system")
     if not isinstance(messages, list):
         return messages
@@ -253,14 +278,20 @@ def _own_words(payload: Json) -> Any:
 
 
 def _conversation(payload: Json) -> list[Any]:
-    """Return instructions and the last turns, on which an answer that calls a tool may depend."""
+    """Return the instructions and the last turns as chat messages, for an answer that calls a tool.
+
+    They have `CONVERSATION_LOOKED_AT` characters or a little more.
+    """
     turns = _latest(_own_words(payload), CONVERSATION_LOOKED_AT)
     instructions = _text_of(own_instructions(payload.get("system")))
     return [{"role": "system", "content": instructions}, *turns] if instructions else turns
 
 
 def _asks(message: Any) -> bool:
-    """Return whether this is a turn of the user's with more than results of tools."""
+    """Return whether this is a turn of the user's with more than results of tools.
+
+    What is no object counts as one.
+    """
     if not isinstance(message, dict):
         return True
     content = message.get("content")
@@ -270,7 +301,10 @@ def _asks(message: Any) -> bool:
 
 
 def _latest(messages: list[Any], characters: int) -> list[Any]:
-    """Return as many of the last turns as are needed for this many characters."""
+    """Return as many of the last messages as are needed for this many characters.
+
+    They are converted to chat messages, and stay in order.
+    """
     turns: list[Any] = []
     size = 0
     for message in reversed(messages):
@@ -282,11 +316,16 @@ def _latest(messages: list[Any], characters: int) -> list[Any]:
 
 
 def _size(turn: Any) -> int:
+    """Return the characters of a turn's text."""
     content = turn.get("content") if isinstance(turn, dict) else None
     return len(_text_of(content))
 
 
 def _turns(message: Any) -> Iterator[Any]:
+    """Yield a message as chat messages: one of `tool` for each result, then one with the rest.
+
+    A message whose content is no list of blocks is yielded unchanged.
+    """
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         yield message
@@ -304,11 +343,15 @@ def _turns(message: Any) -> Iterator[Any]:
 
 
 def _kind(block: Any) -> Any:
+    """Return the `type` of a block, or None for what is no object."""
     return block.get("type") if isinstance(block, dict) else None
 
 
 def _parts(content: Any) -> Any:
-    """Return content in the form of chat messages; files become parts that cannot be scored."""
+    """Return a list of blocks as parts of a chat message; anything else unchanged.
+
+    Files become parts that cannot be scored; thoughts and calls are left out.
+    """
     if not isinstance(content, list):
         return content
     parts = []
@@ -318,6 +361,7 @@ def _parts(content: Any) -> Any:
 
 
 def _parts_of(block: Any) -> list[Any]:
+    """Return a block that is no text as parts of a chat message; none for thoughts and calls."""
     kind = _kind(block)
     if kind == "document":
         return _document(block.get("source"))
@@ -331,7 +375,10 @@ def _parts_of(block: Any) -> list[Any]:
 
 
 def _document(source: Any) -> list[Any]:
-    """Return the parts of a document, which is text, blocks or a file."""
+    """Return the parts of a document by its `source`: text, blocks, or `{"type": "file"}`.
+
+    A file cannot be scored.
+    """
     kind = _kind(source)
     if kind == "text":
         return [{"type": "text", "text": source.get("data")}]
@@ -342,6 +389,7 @@ def _document(source: Any) -> list[Any]:
 
 
 def _chat_tools(tools: Any) -> list[Json]:
+    """Return the tools of a request in the form of chat completions."""
     if not isinstance(tools, list):
         return []
     names = {"name": "name", "description": "description", "input_schema": "parameters"}
@@ -354,7 +402,7 @@ def _chat_tools(tools: Any) -> list[Json]:
 
 
 def _text_of(content: Any) -> str:
-    """Return the text of a message, and of the results of tools in it."""
+    """Return the text of a message's content, with the results of tools, joined by blanks."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
     blocks = [block for block in content if isinstance(block, dict)]

@@ -50,6 +50,7 @@ def may_call(block: Any) -> bool:
 
 
 def _is_known(block: Any) -> bool:
+    """Return whether a block's type is known, or could hold no part of an answer."""
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str):
         return False
@@ -59,7 +60,10 @@ def _is_known(block: Any) -> bool:
 
 
 def with_unknown(message: Json, blocks: list[Any], others: Sequence[Any] = ()) -> Json:
-    """Return the chat message with a call for each unknown block, and for each of `others`."""
+    """Return the chat message with a call for each unknown block, and for each of `others`.
+
+    Parts that are no text, such as images, become members of the message.
+    """
     unknown = [
         unknown_call(each.get("type") if isinstance(each, dict) else None, each)
         for each in (*(block for block in blocks if not _is_known(block)), *others)
@@ -79,7 +83,7 @@ def model_after(block: Any) -> str | None:
 
 
 def answering_model(completion: Json) -> str | None:
-    """Return the model whose words an Anthropic message holds.
+    """Return the name of the model whose words an Anthropic message holds, or None.
 
     That is the one that `usage.iterations` names as having stepped in, else the one of the last
     `fallback` block, else the message's own.
@@ -96,7 +100,10 @@ def answering_model(completion: Json) -> str | None:
 
 
 def finish_reason(stop_reason: Any) -> str | None:
-    """Return the stop reason in the words of chat completions; an unknown one unchanged."""
+    """Return a stop reason in the words of chat completions, such as `length`.
+
+    An unknown one is returned unchanged, and None for what is no text.
+    """
     return _FINISH_REASONS.get(stop_reason, stop_reason) if isinstance(stop_reason, str) else None
 
 
@@ -114,6 +121,7 @@ class MessagesAssembler(Assembler):
         self._unknown: list[Json] = []  # events of unknown types
 
     def add(self, event: Event) -> EventMeaning:
+        """Add one event and return what it means; what cannot be read is remembered."""
         # Anthropic's clients read on after the end mark of OpenAI's streams, so it ends nothing.
         if not event.data or is_done(event.data):
             return NOTHING
@@ -129,6 +137,7 @@ class MessagesAssembler(Assembler):
             return self.note_unread(UNREAD)
 
     def _add(self, kind: str, data: Json) -> EventMeaning:
+        """Add an event of a type to the message, and return what it means."""
         if kind != "error" and is_stray(data, *_EXPECTED.get(kind, ())):
             return UNREAD
         match kind:
@@ -154,6 +163,10 @@ class MessagesAssembler(Assembler):
         return NOTHING
 
     def _begin(self, message: Any) -> EventMeaning:
+        """Begin the message, perhaps with blocks; return what the event means.
+
+        A second beginning is unread.
+        """
         if not isinstance(message, dict) or self._message is not None:
             return UNREAD
         self._message = dict(message)
@@ -165,6 +178,7 @@ class MessagesAssembler(Assembler):
         return next((sight for sight in sights if sight is not NOTHING), NOTHING)
 
     def _start(self, index: int, block: Any) -> EventMeaning:
+        """Begin a block; return what the event means. A second block of an index is unread."""
         if not isinstance(block, dict) or index in self._blocks:
             return UNREAD
         sight = self._calls() if may_call(block) else NOTHING
@@ -174,9 +188,9 @@ class MessagesAssembler(Assembler):
         return sight
 
     def _calls(self) -> EventMeaning:
-        """Return the sight of a part of a call.
+        """Return the meaning of a part of a call, and remember where the first one is.
 
-        Remember where the first one is for a continuation.
+        A continuation begins there.
         """
         if self._before_calls is None:
             sent = max(self._blocks, default=-1) + 1
@@ -184,11 +198,15 @@ class MessagesAssembler(Assembler):
         return _CALLS_TOOL
 
     def _extend(self, index: int, delta: Any) -> EventMeaning:
+        """Extend a block by a delta; return what the event means.
+
+        A delta without its block, and one for arguments that the block has already, are unread.
+        """
         block = self._blocks.get(index)
         if block is None or not isinstance(delta, dict):
             return UNREAD
         is_twice = bool(block.get("input")) and "partial_json" in delta
-        self._take(index, block, delta)
+        self._add_members(index, block, delta)
         if is_twice:  # one reader uses the block's first input, another the deltas
             return UNREAD
         kind = delta.get("type")
@@ -197,7 +215,8 @@ class MessagesAssembler(Assembler):
         self._unknown.append(delta)
         return self._calls()
 
-    def _take(self, index: int, block: Json, delta: Json) -> None:
+    def _add_members(self, index: int, block: Json, delta: Json) -> None:
+        """Add a delta's members to a block in place: texts and arguments grow, others merge."""
         for key, value in delta.items():
             if key == "partial_json" and isinstance(value, str):
                 self._arguments.setdefault(index, Pieces()).append(value)
@@ -212,6 +231,10 @@ class MessagesAssembler(Assembler):
                 merge(block, {key: value})
 
     def _finish(self, data: Json) -> EventMeaning:
+        """Add the stop reason and the usage to the message; return what the event means.
+
+        Only the first stop reason finishes the choice.
+        """
         if isinstance(delta := data.get("delta"), dict) and is_stray(delta):
             return UNREAD
         message = self._message = self._message or {}
@@ -229,6 +252,7 @@ class MessagesAssembler(Assembler):
         return _FINISH if is_finish else NOTHING
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
+        """Return the one choice as it is now, as a chat message; none before the message begins."""
         if self._message is None:
             return []
         order = sorted(self._blocks)
@@ -241,10 +265,12 @@ class MessagesAssembler(Assembler):
         return [Choice(0, message, finish_reason(reason), is_refusal=reason == REFUSAL)]
 
     def completion(self) -> Json:
+        """Return the message that the same reply would have been without a stream."""
         blocks = [self._whole(index) for index in sorted(self._blocks)]
         return {**(self._message or {}), "content": blocks}
 
     def _whole(self, index: int) -> Json:
+        """Return a block as it is now; arguments that are no JSON are kept as text in an object."""
         block: Json = join_texts(self._blocks[index])
         if streamed := join_texts(self._arguments.get(index)):
             parsed = json_object(streamed)
@@ -252,14 +278,17 @@ class MessagesAssembler(Assembler):
         return block
 
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
-        """Return the events that end the stream with `completion`, after those before its calls."""
+        """Return the events that end the stream with `completion`, after those before its calls.
+
+        Blocks that are still open are ended first.
+        """
         next_index, still_open = self._before_calls or (0, frozenset())
         stops = [_event(type="content_block_stop", index=index) for index in sorted(still_open)]
         return [*stops, *remaining_events(completion, next_index)]
 
 
 def _update(told: Json, news: Json) -> None:
-    """Update `told` with news; a null does not replace a value."""
+    """Update an object in place by another; a null does not replace a value."""
     told.update({k: v for k, v in news.items() if v is not None or told.get(k) is None})
 
 
@@ -272,11 +301,12 @@ def named_event(name: str, data: bytes) -> bytes:
 
 
 def _event(**data: Any) -> bytes:
+    """Return an event named by its `type`, with these members."""
     return named_event(data["type"], dumps(data))
 
 
 def opening_events(completion: Json) -> list[bytes]:
-    """Return the events before the first block."""
+    """Return the events before the first block: `message_start` alone."""
     left_out = ("stop_details", "container", MEMBER)
     usage = {"input_tokens": 0, **(completion.get("usage") or {}), "output_tokens": 0}
     opening = {key: value for key, value in completion.items() if key not in left_out}
@@ -285,9 +315,9 @@ def opening_events(completion: Json) -> list[bytes]:
 
 
 def remaining_events(completion: Json, index: int) -> list[bytes]:
-    """Return the events of the blocks, numbered from `index`, and of the end.
+    """Return the events of the blocks, numbered from `index`, and of the message's end.
 
-    Our member is in the finish event.
+    Our member is in `message_delta`, which finishes the choice.
     """
     events = []
     for position, block in enumerate(completion["content"], index):
@@ -305,9 +335,9 @@ def remaining_events(completion: Json, index: int) -> list[bytes]:
 
 
 def _parts(block: Json) -> tuple[Json, list[Json]]:
-    """Return the start of a block and the deltas that complete it.
+    """Return (the start of a block, the deltas that complete it).
 
-    Other kinds of blocks are whole.
+    Blocks other than texts, thoughts and calls are whole in their start.
     """
     if is_tool_use(block):
         streamed = dumps(block.get("input", {})).decode()
@@ -321,6 +351,7 @@ def _parts(block: Json) -> tuple[Json, list[Json]]:
 
 
 def _text_parts(block: Json) -> tuple[Json, list[Json]]:
+    """Return (the start of a text's block, deltas with its citations and then its text)."""
     citations = block.get("citations") or []
     start = {**block, "text": ""} | ({"citations": []} if citations else {})
     cited = [{"type": "citations_delta", "citation": citation} for citation in citations]
@@ -328,6 +359,7 @@ def _text_parts(block: Json) -> tuple[Json, list[Json]]:
 
 
 def _thinking_deltas(block: Json) -> Iterator[Json]:
+    """Yield the deltas of a thought: its text, and its signature if it has one."""
     yield {"type": "thinking_delta", "thinking": block.get("thinking", "")}
     if signature := block.get("signature"):
         yield {"type": "signature_delta", "signature": signature}

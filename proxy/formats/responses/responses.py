@@ -28,13 +28,13 @@ from proxy.formats.base.format import (
     Choice,
     Ending,
     Json,
+    Marks,
     NoAnswerError,
     last_users_text,
     text_of,
     turns_in,
 )
 from proxy.formats.base.openai import error_body, is_constrained
-from proxy.formats.events.markers import Marks
 from proxy.formats.responses.responses_events import EventWriter, add_member, error_event
 from proxy.formats.responses.responses_items import (
     as_items,
@@ -86,7 +86,7 @@ class ResponsesFormat:
     )
 
     def question(self, payload: Json) -> Question:
-        """Return the input as chat messages.
+        """Return the question in the input, the instructions and the tools, as chat messages.
 
         Raises NotScorableError where text is neither in the input nor remembered (conversations).
         """
@@ -106,6 +106,7 @@ class ResponsesFormat:
             raise NotScorableError("input", str(error)) from error
 
     def last_question(self, payload: Json) -> str:
+        """Return the user's last text in the input; an empty string if there is none."""
         given = payload.get("input")
         if not isinstance(given, list):
             return given if isinstance(given, str) else ""
@@ -133,6 +134,11 @@ class ResponsesFormat:
         return {"store": False}
 
     def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        """Return `input` with the reply and its problems at the end, to be revised.
+
+        The problems are the results of its calls, or a message of the user. None for an empty
+        reply.
+        """
         given, items = payload.get("input"), completion.get("output")
         asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
         if not isinstance(asked, list) or not isinstance(items, list):
@@ -152,6 +158,7 @@ class ResponsesFormat:
         return {"input": [*asked, *added, *(results or [{"role": "user", "content": problems}])]}
 
     def wants_schema(self, payload: Json) -> bool:
+        """Return whether a request wants JSON, or constrains the answer in a server's own way."""
         text = payload.get("text")
         wanted = text.get("format") if isinstance(text, dict) else None
         is_formatted = isinstance(wanted, dict) and wanted.get("type", "text") != "text"
@@ -168,9 +175,9 @@ class ResponsesFormat:
         return {"model": model, "instructions": instructions, "input": text, "store": False}
 
     def choices(self, completion: Json) -> list[Choice]:
-        """Return the one choice of a response, or none for what is no response.
+        """Return the one choice of a response, as a chat message; none for what is no response.
 
-        Raises NoAnswerError for a response without an answer.
+        Raises NoAnswerError for a response that is not finished or has failed.
         """
         items = completion.get("output")
         if completion.get("object", "response") != "response" or not isinstance(items, list):
@@ -181,6 +188,11 @@ class ResponsesFormat:
         return [Choice(0, answer_to(items), reason, logprobs_of(items))]
 
     def editable(self, completion: Json) -> Editable:
+        """Return all texts of the messages as one, and the calls of the client's tools.
+
+        There is no text to edit in a reply of calls alone. Raises KeyError, TypeError or
+        AttributeError for another form.
+        """
         items = completion["output"]
         calls = [
             editable_call(item, "string", ("output", index), "arguments")
@@ -201,6 +213,7 @@ class ResponsesFormat:
         told = [part.get("text") or part.get("refusal") or "" for _, part in parts]
 
         def changes(text: str) -> Changes:
+            """Return what a new text changes, by place: one part for all, and a cut ending."""
             first, *others = (place for place, _ in parts)
             new = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
             changed: Changes = {first: new, **{place: REMOVED for place in others}}
@@ -220,6 +233,7 @@ class ResponsesFormat:
         return add_member(event, member)
 
     def replace_text(self, completion: Json, text: str, ending: Ending) -> Json:
+        """Return the response with one message of text, completed or cut by `ending`."""
         is_whole = ending == "stop"
         status = "completed" if is_whole else "incomplete"
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -239,10 +253,7 @@ class ResponsesFormat:
         return restated | ({"output_text": text} if "output_text" in completion else {})
 
     def add_notice(self, completion: Json, notice: str) -> Json | None:
-        """Return the response with a notice after the last message's last text.
-
-        Returns None if there is no text.
-        """
+        """Return the response with a notice after its last text, or None if there is no text."""
         items, added = list(completion["output"]), NOTICE_GAP + notice
         for at in reversed(range(len(items))):
             if changed := with_text(items[at], added):
@@ -253,6 +264,7 @@ class ResponsesFormat:
         return None
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
+        """Return an incomplete response that says `text`, as one that a content filter cut."""
         empty: Json = {
             "id": id,
             "object": "response",
@@ -273,6 +285,7 @@ class ResponsesFormat:
         return self.replace_text(empty, text, "content_filter")
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
+        """Return the response as events: its start, its items, and the end with our member."""
         writer = EventWriter()
         writer.start(completion)
         for index, item in enumerate(completion.get("output") or []):

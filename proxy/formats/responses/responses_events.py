@@ -16,13 +16,14 @@ from proxy.http.wire.sse import Event
 
 
 def named_event(type: str, data: bytes) -> bytes:
+    """Return an event with a name and data, as bytes."""
     return b"event: %b\ndata: %b\n\n" % (type.encode(), data)
 
 
 def add_member(event: Event, member: Mapping[str, Any]) -> bytes:
-    """Return the finish event with the member in its response, which clients keep whole.
+    """Return the finish event with our member in its response, which clients keep whole.
 
-    Returns it unchanged if it has no response.
+    Returns its bytes unchanged if it has no response.
     """
     data = (event.data or "").encode()
     try:
@@ -35,9 +36,9 @@ def add_member(event: Event, member: Mapping[str, Any]) -> bytes:
 
 
 def error_event(error: ProxyError) -> bytes:
-    """Return the event of an error.
+    """Return an error as the bytes of an event named `error`.
 
-    It has the members of the documented event, and the one that makes clients raise.
+    It has the members of the documented event, and `error`, which makes clients raise.
     """
     body = error.envelope()["error"]
     told = {key: body[key] for key in ("code", "message", "param")}
@@ -54,12 +55,14 @@ class EventWriter:
         self._number = number
 
     def event(self, type: str, **facts: Any) -> None:
+        """Append an event `response.TYPE` with the next number and these members."""
         name = f"response.{type}"
         data = {"type": name, "sequence_number": self._number, **facts}
         self.events.append(named_event(name, dumps(data)))
         self._number += 1
 
     def start(self, response: Json) -> None:
+        """Append the two events that begin a response, without its items, usage and our member."""
         left_out = (MEMBER, "completed_at")
         begun = {key: value for key, value in response.items() if key not in left_out}
         begun |= {"status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
@@ -67,11 +70,15 @@ class EventWriter:
         self.event("in_progress", response=begun)
 
     def finish(self, response: Json) -> None:
+        """Append the event that ends a response, completed or incomplete."""
         is_whole = response.get("status") != "incomplete"
         self.event("completed" if is_whole else "incomplete", response=response)
 
     def item(self, index: int, item: Any) -> None:
-        """Write an item's events; an item of other kinds is only added and done."""
+        """Append an item's events: added, its parts or deltas, and done.
+
+        An item of other kinds is only added and done.
+        """
         at = {"output_index": index}
         kind = item.get("type") if isinstance(item, dict) else None
         parts = {"message": "content", "reasoning": "summary"}.get(str(kind))
@@ -87,6 +94,7 @@ class EventWriter:
         self.event("output_item.done", **at, item=item)
 
     def _write_deltas(self, item: Json, member: str, at: Json) -> None:
+        """Append the delta and the end of a call's arguments or input, in one piece."""
         stem = "function_call_arguments" if member == "arguments" else "custom_tool_call_input"
         text = str(item.get(member) or "")
         named = {"name": item["name"]} if stem.startswith("function") and "name" in item else {}
@@ -94,6 +102,7 @@ class EventWriter:
         self.event(f"{stem}.done", **at, **named, **{member: text})
 
     def _parts(self, item: Json, member: str, at: Json) -> None:
+        """Append the events of a message's contents or a reasoning's summary, part by part."""
         for index, part in enumerate(_list_objects(item.get(member))):
             if member == "summary":
                 self._part("reasoning_summary", part, "text", {**at, "summary_index": index})
@@ -103,6 +112,10 @@ class EventWriter:
                 self._part("", part, "refusal", {**at, "content_index": index})
 
     def _part(self, stem: str, part: Json, key: str, at: Json) -> None:
+        """Append a part's events: added, one delta, its end, and done.
+
+        `stem` is the beginning of the events' names, `key` the member with the text.
+        """
         added = "reasoning_summary_part" if stem == "reasoning_summary" else "content_part"
         name = f"{stem}_{key}".lstrip("_")
         logprobs = {"logprobs": part.get("logprobs") or []} if stem == "output" else {}
@@ -115,6 +128,7 @@ class EventWriter:
 
 
 def _in_progress(item: Mapping[str, Any]) -> Json:
+    """Return the status of an item that has begun, for items that have one."""
     return {"status": "in_progress"} if "status" in item else {}
 
 

@@ -25,14 +25,17 @@ _MADE_UPSTREAM = ("mcp_call", "web_search_call", "file_search_call", "code_inter
 
 
 def calls_made(completion: Mapping[str, Any]) -> frozenset[str]:
-    """Return the ids of calls that upstream has made itself; for other formats none."""
+    """Return the ids of the calls in a response that upstream has made itself, as web searches.
+
+    Completions of other formats have none.
+    """
     items = completion.get("output")
     made = [i for i in items if item_type(i) in _MADE_UPSTREAM] if isinstance(items, list) else []
     return frozenset(str(item.get("call_id") or item.get("id")) for item in made)
 
 
 def has_server_calls(completion: Mapping[str, Any]) -> bool:
-    """Return whether a call is of a remote MCP server's tool.
+    """Return whether a response has a call of a remote MCP server's tool.
 
     The tool's name alone does not say which server it is.
     """
@@ -43,7 +46,7 @@ def has_server_calls(completion: Mapping[str, Any]) -> bool:
 
 
 def with_text(item: Any, added: str) -> Json | None:
-    """Return a message with more text after its last text; None for an item without text."""
+    """Return a message with `added` after its last text; None for an item without text."""
     parts = item.get("content") if isinstance(item, dict) else None
     if item_type(item) != "message" or not isinstance(parts, list):
         return None
@@ -56,7 +59,10 @@ def with_text(item: Any, added: str) -> Json | None:
 
 
 def logprobs_of(items: Sequence[Any]) -> Json | None:
-    """Return the log-probabilities of an answer's text in the form of chat completions, or None."""
+    """Return the log-probabilities of an answer's text in the form of chat completions.
+
+    That is an object with `content`, or None if there are none.
+    """
     found: list[Any] = []
     for item in items:
         if item_type(item) == "message" and isinstance(parts := item.get("content"), list):
@@ -67,11 +73,15 @@ def logprobs_of(items: Sequence[Any]) -> Json | None:
 
 
 def item_type(value: Any) -> Any:
+    """Return a value's `type`, or None for what is no object."""
     return value.get("type") if isinstance(value, dict) else None
 
 
 def as_items(given: Any) -> list[Any]:
-    """Return a request's `input` as items, also its short form, a text; raises ValueError."""
+    """Return a request's `input` as a list of items; a text becomes a message of the user.
+
+    Raises ValueError for any other value.
+    """
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     if not isinstance(given, list):
@@ -80,7 +90,7 @@ def as_items(given: Any) -> list[Any]:
 
 
 def chat_messages(items: Sequence[Any]) -> list[Json]:
-    """Return items as chat messages.
+    """Return the items of an input as chat messages.
 
     Raises NotScorableError for items whose text is not there, ValueError for what is no item.
     """
@@ -97,9 +107,9 @@ def chat_messages(items: Sequence[Any]) -> list[Json]:
 
 
 def _append(messages: list[Json], message: Json) -> None:
-    """Append a message; calls of the same turn join one message, as they would in chat.
+    """Append a message to the list; calls of the same turn join the message before.
 
-    The messages are made here, so their lists of calls may be changed.
+    So it would be in chat. The messages are made here, so their lists of calls may be changed.
     """
     last = messages[-1] if messages else {}
     if "tool_calls" in message and last.get("role") == "assistant":
@@ -109,6 +119,10 @@ def _append(messages: list[Json], message: Json) -> None:
 
 
 def _messages_of(item: Mapping[str, Any]) -> list[Json]:
+    """Return an item as chat messages: none, one, or a call and its result.
+
+    Raises NotScorableError for an item whose text is not there.
+    """
     kind = str(item.get("type") or ("message" if "role" in item else "item_reference"))
     if kind == "message":
         return [{"role": item.get("role", "user"), "content": item.get("content")}]
@@ -133,6 +147,7 @@ def _messages_of(item: Mapping[str, Any]) -> list[Json]:
 
 
 def _result(output: Any) -> Json:
+    """Return the message with a tool's result: its text or parts, any other value as JSON."""
     is_parts = isinstance(output, list) and all(isinstance(p, dict) and "type" in p for p in output)
     is_text = isinstance(output, str) or output is None
     content = output if is_text or is_parts else dumps(output).decode()
@@ -146,6 +161,7 @@ def _denial(answer: Mapping[str, Any]) -> str:
 
 
 def _screenshot(output: Any) -> Json:
+    """Return a computer call's output as the part of an image."""
     return {**(output if isinstance(output, Mapping) else {}), "type": "input_image"}
 
 
@@ -158,7 +174,10 @@ def _generated_image(call: Mapping[str, Any]) -> Json:
 
 
 def chat_tools(tools: Any) -> list[Json]:
-    """Return the tools that the client describes itself, in the form of chat."""
+    """Return the tools that the client describes itself, in the form of chat completions.
+
+    Tools in a namespace are included, and tools that run upstream left out.
+    """
     offered: list[Json] = []
     for tool in tools if isinstance(tools, list) else []:
         kind = tool.get("type") if isinstance(tool, dict) else None
@@ -179,10 +198,10 @@ def tools_in_items(items: Sequence[Any]) -> list[Json]:
 
 
 def recent(items: Sequence[Any]) -> list[Any]:
-    """Return what a later question needs: the last turn and some text around it, no files.
+    """Return the items that a later question needs: the last turn and some text around it.
 
-    Parts that are not text keep only their type, and an image its URL if it has one, so that a
-    question with them keeps its form.
+    Files are left out. Parts that are not text keep only their type, and an image its URL if it has
+    one, so that a question with them keeps its form.
     """
     last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items) - 1)
     before, after = items[:last], items[last + 1 :]
@@ -195,7 +214,10 @@ def _is_users(item: Any) -> bool:
 
 
 def latest(items: Sequence[Any], characters: int = AFTER_CHARACTERS) -> list[Any]:
-    """Return as many of the last items as the calibrator reads to see this many characters."""
+    """Return the last items that the calibrator reads to see this many characters.
+
+    They are without files, as in `recent`, and stay in order.
+    """
     kept: list[Any] = []
     size = 0
     for item in reversed(items):
@@ -207,7 +229,7 @@ def latest(items: Sequence[Any], characters: int = AFTER_CHARACTERS) -> list[Any
 
 
 def _length(item: Any) -> int:
-    """Return the least number of characters that an item has in a question's history."""
+    """Return the characters of an item's texts, the least that it has in a question's history."""
     if not isinstance(item, dict):
         return 0
     told = [item.get(key) for key in ("content", "output", "arguments", "input")]
@@ -217,6 +239,7 @@ def _length(item: Any) -> int:
 
 
 def _light(item: Any) -> Any:
+    """Return a copy of an item without `encrypted_content` and `result`, its parts made light."""
     if not isinstance(item, dict):
         return item
     kept = {k: v for k, v in item.items() if k not in ("encrypted_content", "result")}
@@ -229,7 +252,10 @@ def _light(item: Any) -> Any:
 
 
 def _light_part(part: Any) -> Any:
-    """Return a text without its details, an image's URL, or only the type of any other part."""
+    """Return a part without what a question does not need; unchanged if it is no part.
+
+    A text keeps its text, an image its URL if it has a short one, and any other part its type.
+    """
     if not isinstance(part, dict) or "type" not in part:
         return part
     told = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)

@@ -52,7 +52,7 @@ _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 def finish_reason(response: Mapping[str, Any]) -> str | None:
-    """Return the reason in the words of chat completions.
+    """Return why a response finished, in the words of chat completions, such as `length`.
 
     Returns None for a response that is not finished.
     """
@@ -76,7 +76,7 @@ class _Break:
 
 
 class ResponsesAssembler(Assembler):
-    """Typed events, of which the finishing one takes precedence over those before it."""
+    """Puts typed events together; the finishing one takes precedence over those before it."""
 
     def __init__(self) -> None:
         self.model: str | None = None
@@ -94,6 +94,7 @@ class ResponsesAssembler(Assembler):
         self._names: set[str] = set()  # of calls, from the events that end their arguments
 
     def add(self, event: Event) -> EventMeaning:
+        """Add one event and return what it means; what cannot be read is remembered."""
         data = event.data
         if not data:
             return NOTHING
@@ -114,10 +115,14 @@ class ResponsesAssembler(Assembler):
             return self.note_unread(UNREAD)
 
     def _after_the_end(self, value: Json) -> EventMeaning:
-        """Return the sight of an event after the end: a call in it belongs to no answer."""
+        """Return the meaning of an event after the end: UNREAD if it has an item or a call.
+
+        Such a call belongs to no answer. Any other event means nothing.
+        """
         return UNREAD if "item" in value or "response" in value or has_call(value) else NOTHING
 
     def _add(self, kind: str, value: Json, data: str) -> EventMeaning:
+        """Add an event of a type to the response, and return what it means."""
         if kind == "error" or value.get("error"):
             return error_sight(value, "error")
         if kind in _FAILED:
@@ -146,7 +151,10 @@ class ResponsesAssembler(Assembler):
         return self._call(value)
 
     def _begin(self, value: Json) -> EventMeaning:
-        """Add the response as it is at first; items in it count like those that are added later."""
+        """Take over the response as it is at first; return what the event means.
+
+        Items in it count like those that are added later.
+        """
         response = value.get("response")
         items = response.get("output") if isinstance(response, dict) else None
         if items and not isinstance(items, list):
@@ -158,12 +166,14 @@ class ResponsesAssembler(Assembler):
         return self._call(value)
 
     def _take(self, response: Any) -> None:
+        """Remember a response, and its model if it names one; ignore what is no object."""
         if isinstance(response, dict):
             self._response = response
             if isinstance(response.get("model"), str) and response["model"]:
                 self.model = response["model"]
 
     def _add_item(self, kind: str, value: Json) -> EventMeaning:
+        """Remember an item that begins or is done, and return what the event means."""
         item, index = value.get("item"), _index(value, len(self._added))
         sight = NOTHING
         if may_call(item):
@@ -173,9 +183,9 @@ class ResponsesAssembler(Assembler):
         return sight
 
     def _call(self, value: Json) -> EventMeaning:
-        """Return the sight of a part of a call.
+        """Return the meaning of a part of a call, and remember where the first one is.
 
-        Remember where the first one is for a continuation.
+        A continuation begins there.
         """
         if self._break is None:
             number = value.get("sequence_number")
@@ -186,6 +196,11 @@ class ResponsesAssembler(Assembler):
         return EventMeaning(calls_tool=True)
 
     def _finish(self, value: Json) -> EventMeaning:
+        """Take over the finished response, and return what the event means.
+
+        Items that it lacks are added from the events. It is unread where its calls differ from
+        those in the events.
+        """
         response = value.get("response")
         if not isinstance(response, dict):
             return UNREAD
@@ -205,7 +220,7 @@ class ResponsesAssembler(Assembler):
         return EventMeaning((0,), is_end=True, calls_tool=calls_tool, is_unread=is_unread)
 
     def _is_same(self, output: list[Any], items: list[Any]) -> bool:
-        """Return whether the output has each call of the events unchanged."""
+        """Return whether `output` has each call of the events before, and of `items`, unchanged."""
         told = {_call_of(each) for item in output for each in (item, _named_only(item))}
         grown = [item if _has_begun(item) else _named_only(item) for item in items]
         calls = [*self._called, *filter(may_call, grown)]
@@ -215,7 +230,10 @@ class ResponsesAssembler(Assembler):
         return is_told and self._arguments <= given and self._names <= names
 
     def _items(self) -> list[Any]:
-        """Return what has arrived of the output, item by item."""
+        """Return the items of the output as they are now, in order.
+
+        Items that are not done are put together from their deltas.
+        """
         indices = sorted(self._added.keys() | self._done.keys())
         if not indices and self._deltas:
             return self._items_of_texts()
@@ -227,7 +245,10 @@ class ResponsesAssembler(Assembler):
         return [self._done[index] for index in indices]
 
     def _items_of_texts(self) -> list[Any]:
-        """Return the messages of texts whose items were never announced."""
+        """Return messages for the texts in the deltas whose items were never announced.
+
+        They are in the order of their output index.
+        """
         grown: dict[int, Any] = {}
         events = [json_object(data) or {} for data in self._deltas]
         for value in events:
@@ -242,6 +263,7 @@ class ResponsesAssembler(Assembler):
         return [join_texts(grown[index]) for index in sorted(grown)]
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
+        """Return the one choice as it is now, as a chat message; none before the first event."""
         if not self._events:
             return []
         items = self._response.get("output") if self._is_finished else self._items()
@@ -250,9 +272,14 @@ class ResponsesAssembler(Assembler):
         return [Choice(0, answer_to(items, self._unknown), reason, logprobs_of(items))]
 
     def completion(self) -> Json:
+        """Return the response that the same reply would have been without a stream."""
         return self._response if self._is_finished else {**self._response, "output": self._items()}
 
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
+        """Return the events that add the items of `completion` and finish the response.
+
+        They follow the events before the first call, and count on from their number.
+        """
         at = self._break or _Break(self._events, len(self._added), self._items())
         writer = EventWriter(at.number)
         items = completion.get("output") or []
@@ -263,12 +290,16 @@ class ResponsesAssembler(Assembler):
 
 
 def _index(value: Mapping[str, Any], default: int) -> int:
+    """Return an event's `output_index`, or `default` if it is no number."""
     index = value.get("output_index")
     return index if isinstance(index, int) else default
 
 
 def _failure(kind: str, value: Json) -> EventMeaning:
-    """Return the sight of a failure; its event may hold what was generated before."""
+    """Return the meaning of a failure's event, which may hold what was generated before.
+
+    `bare` is then the event without that.
+    """
     response = value.get("response")
     told = response if isinstance(response, dict) else {}
     extra = value.keys() - {"type", "sequence_number", "response"}
@@ -287,6 +318,7 @@ def may_call(item: Any) -> bool:
 
 
 def _is_known(item: Any) -> bool:
+    """Return whether an item's type is known, or could hold no part of an answer."""
     kind = item.get("type") if isinstance(item, dict) else None
     if not isinstance(kind, str):
         return False
@@ -296,7 +328,10 @@ def _is_known(item: Any) -> bool:
 
 
 def answer_to(items: list[Any], events: Sequence[Any] = ()) -> Json:
-    """Return the chat message for these items, with calls for unknown items and events."""
+    """Return the chat message for these items; unknown items and `events` become calls.
+
+    Parts that are no text, such as images, become members of the message.
+    """
     messages = (item for item in items if item_type(item) == "message")
     contents = (item["content"] for item in messages if isinstance(item.get("content"), list))
     message = answer_message(items) | beyond_text(chain.from_iterable(contents))
@@ -308,7 +343,10 @@ def answer_to(items: list[Any], events: Sequence[Any] = ()) -> Json:
 
 
 def _named_only(item: Any) -> Any:
-    """Return a call as it is when it has just begun."""
+    """Return a call with `type`, `name` and `call_id` alone, as it is when it has just begun.
+
+    What is no object is returned unchanged.
+    """
     if not isinstance(item, dict):
         return item
     return {"type": item.get("type"), "name": item.get("name"), "call_id": item.get("call_id")}
@@ -322,16 +360,20 @@ def _call_of(item: Any) -> bytes:
 
 
 def _is_text(item: Any, key: str) -> bool:
+    """Return whether an item has a text as this member."""
     return isinstance(item, dict) and isinstance(item.get(key), str)
 
 
 def _has_begun(item: Any) -> bool:
-    """Return whether a call has more than its type and name."""
+    """Return whether a call has arguments, input or code; True for what is no object."""
     return not isinstance(item, dict) or any(item.get(key) for key in _GROWN)
 
 
 def _copy_item(item: Any) -> Any:
-    """Return a copy of an item that deltas may extend."""
+    """Return a copy of an item that deltas may extend.
+
+    A message's list of contents is copied too.
+    """
     opened = dict(item) if isinstance(item, dict) else {}
     return {**opened, "content": list(opened.get("content") or ())} if _is_message(item) else opened
 
@@ -341,7 +383,10 @@ def _is_message(item: Any) -> bool:
 
 
 def _grow(items: dict[int, Any], delta: Json) -> None:
-    """Add the delta of a text, a refusal or a call to its item."""
+    """Add the delta of a text, a refusal or a call to its item, in place.
+
+    `items` are by output index. Deltas without an item, and other kinds, are ignored.
+    """
     kind, text = str(delta.get("type")).removeprefix("response."), delta.get("delta")
     item = items.get(_index(delta, -1))
     if not isinstance(item, dict) or not isinstance(text, str):
@@ -359,7 +404,7 @@ def _grow(items: dict[int, Any], delta: Json) -> None:
 
 
 def _append(grown: Json, key: str, text: str) -> None:
-    """Add a text to a member, which stays in pieces until it is needed."""
+    """Add a text to a member of an object, in place; it stays in pieces until it is needed."""
     pieces = grown.get(key)
     if not isinstance(pieces, Pieces):
         pieces = grown[key] = Pieces([str(pieces or "")])

@@ -3,7 +3,7 @@
 Four implementations answer requests: `pool/` (an upstream whose format the client speaks, over
 HTTP), `demo.py` (canned answers, no network) and `proxy/upstreams/translation/litellm_upstream.py`
 (litellm). Others wrap them: `anthropic.py` (moves the key),
-`proxy/upstreams/translation/messages.py` and `by_format.py` (chooses one by format). The rest of
+`proxy/upstreams/translation/messages.py` and `router.py` (chooses one by format). The rest of
 the proxy cannot tell them apart.
 """
 

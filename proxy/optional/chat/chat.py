@@ -14,7 +14,7 @@ from proxy.config.settings.admin import AdminConfig
 from proxy.config.settings.webhooks import WebhookConfig
 from proxy.desk.decisions.unseen import one_line, visible
 from proxy.desk.decisions.waiting_calls import Doubts, WaitingCall
-from proxy.desk.notify.webhook_messages import link
+from proxy.desk.webhooks import link
 from proxy.formats.conversation import Turn, read_reply
 from proxy.optional.chat.chat_messages import (
     Button,

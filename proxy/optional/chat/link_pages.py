@@ -27,7 +27,6 @@ from proxy.desk.console.reviews import LABELS, MOST_OF_A_NOTE, ReviewForm, check
 from proxy.desk.console.shown import MOST_TURNS, show_turns
 from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.desk.decisions.waiting_calls import calls_in
-from proxy.desk.edits.editable import surface_of
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, ProxyError
 from proxy.formats.conversation import read_reply, read_request
 from proxy.optional.chat.links import DecisionLink, Signer
@@ -215,7 +214,7 @@ class LinkPages:
 
         It has the facts and a button; once that is pressed, the reply and the form that decides.
         """
-        path, facts = surface_of(held), self._desk.entry_facts(held)
+        path, facts = held.path, self._desk.entry_facts(held)
         calls = self._desk.calls(held)
         turns = read_request(held.request, path, held.question) if is_shown else []
         reply = read_reply(held.edit or held.reply, path) if is_shown else []

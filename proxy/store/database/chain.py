@@ -44,7 +44,6 @@ BEGUN, FORGOTTEN = "begun", "forgotten"
 FOUND: Final = "found"  # an entry for rows from before the chain
 CUT: Final = "cut"  # an entry for the loss of entries that a running proxy wrote
 DECLARED: Final = "declared"  # an entry in which an operator explains cuts
-BOUND: Final = "bound"  # in the first entry: the next ones cover older rows
 _FOUND_AT_ONCE: Final = 500
 _WRITTEN: Final = "pinocchio_audit_head"  # in a connection's info, until the commit
 SETTLES_S: Final = 5.0
@@ -95,7 +94,11 @@ class Chain:
         self._settling: deque[tuple[float, tuple[int, str]]] = deque()
 
     def attach(self, engine: sa.Engine) -> None:
-        """Let the connections of an engine append to this chain."""
+        """Let the connections of an engine append to this chain: changes the engine in place.
+
+        Sets the option by which `note_change` finds the chain, wraps the dialect's commit, and
+        listens to rollbacks and lost connections.
+        """
         engine.update_execution_options(**{_OPTION: self})
         dialect = engine.dialect
 
@@ -115,6 +118,11 @@ class Chain:
             sa.event.listen(engine, "handle_error", self._forget_unsettled)
 
     def _note_commit(self, head: tuple[int, str]) -> None:
+        """Remember an entry, as (sequence, mac), that the database has committed.
+
+        Where commits need time to settle, it becomes the last known settled entry `SETTLES_S`
+        later.
+        """
         now, settling = time.monotonic(), self._settling
         if not self._settles_s:
             self._known = head
@@ -132,15 +140,17 @@ class Chain:
             self._settling.clear()  # settled entries are in `_known`
 
     def _last_known(self) -> tuple[int, str] | None:
+        """Return the last entry committed here as (sequence, mac), settled or not, or None."""
         return self._settling[-1][1] if self._settling else self._known
 
     def append(self, connection: sa.Connection, kind: str, of: str, covers: bytes) -> None:
-        """Add an entry, last in a transaction that has written something.
+        """Add an entry of a kind such as "decided" for rows of table `of`.
 
-        Before it come an entry for lost entries, or the first entries of a new chain, where they
-        are due. Does nothing without a key.
+        It comes last in a transaction that has written something. `covers` is JSON with the digests
+        of the rows by primary key. Before it come an entry for lost entries, or the first entries
+        of a new chain, where they are due. Does nothing without a key.
         """
-        if (key := self._its_key()) is None:
+        if (key := self._find_key()) is None:
             return
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
@@ -164,22 +174,26 @@ class Chain:
     def _entries(
         self, connection: sa.Connection, last: Any, kind: str, of: str, covers: bytes
     ) -> Iterator[tuple[str, str, bytes]]:
-        """Yield the entries to add for a change: the kind, the table, and the covered rows as JSON.
+        """Yield the entries to add for a change, each as (kind, table, covered rows as JSON).
 
-        Logs an error if entries written here are gone.
+        First, where due, come an entry for entries that are gone (which also logs an error), or the
+        first entries of a new chain. The change itself, as in the arguments, comes last.
         """
         if (lost := self._lost_entry(connection, last)) is not None:
             log.error("audit_chain_cut", known_head=lost, hint="pinocchio audit verify")
             if last is not None:
                 yield CUT, "", orjson.dumps({"after": lost})
         if last is None:
-            told = {BOUND: True} | ({"after": lost} if lost is not None else {})
-            yield BEGUN, "", orjson.dumps(told)
-            yield from _there_before(connection, of, orjson.loads(covers))
+            yield BEGUN, "", orjson.dumps({"after": lost} if lost is not None else {})
+            yield from _entries_before(connection, of, orjson.loads(covers))
         yield kind, of, covers
 
     def _lost_entry(self, connection: sa.Connection, last: Any) -> str | None:
-        """Return the last entry written here, as SEQUENCE:MAC, if the database no longer has it."""
+        """Return the last entry written here, as `SEQUENCE:MAC`, if the database no longer has it.
+
+        None if it is still there, whether last or followed by others, or if nothing was written
+        here.
+        """
         known = self._last_known()
         if known is None or (last is not None and (last.sequence, last.mac) == known):
             return None
@@ -187,7 +201,11 @@ class Chain:
         its = sa.select(audit_chain.c.mac).where(audit_chain.c.sequence == sequence)
         return None if connection.execute(its).scalar() == mac else f"{sequence}:{mac}"
 
-    def _its_key(self) -> bytes | None:
+    def _find_key(self) -> bytes | None:
+        """Return the chain's key, or None (which is logged once) for PostgreSQL without a key.
+
+        Creates the key file of a SQLite database if it is missing.
+        """
         if self._key is None:
             self._key = chain_key(self._url, make=True)
             if self._key is None:
@@ -198,9 +216,10 @@ class Chain:
 def note_change(
     connection: sa.Connection, kind: str, table: sa.Table, *which: sa.ColumnElement[bool]
 ) -> None:
-    """Note in the chain how rows are after a change.
+    """Append an entry to the chain with digests of the rows of `table` that match `which`.
 
-    Call it last in the transaction of the change. Does nothing where the engine has no chain.
+    `kind` says what happened, such as "decided". The rows are read, so call it last in the
+    transaction of the change. Does nothing where the engine has no chain or no key.
     """
     if chain := connection.get_execution_options().get(_OPTION):
         rows = connection.execute(sa.select(table).where(*which)).all()
@@ -208,13 +227,19 @@ def note_change(
 
 
 def note_rows(connection: sa.Connection, kind: str, table: sa.Table, rows: Alike) -> None:
-    """Note rows in the chain whose values are known, without reading them; see `note_change`."""
+    """Append an entry to the chain for rows whose values are known, without reading them.
+
+    `rows` are grouped by `by_types`. Does nothing where the engine has no chain; see `note_change`.
+    """
     if chain := connection.get_execution_options().get(_OPTION):
         chain.append(connection, kind, table.name, _digest_groups(table, rows))
 
 
 def note_deletion(connection: sa.Connection, table: sa.Table, before: str) -> None:
-    """Note in the chain that retention deleted the rows whose primary key is less than `before`."""
+    """Append an entry to the chain: rows whose primary key is less than `before` were deleted.
+
+    Retention calls it. Does nothing where the engine has no chain.
+    """
     if chain := connection.get_execution_options().get(_OPTION):
         chain.append(connection, FORGOTTEN, table.name, orjson.dumps({"before": before}))
 
@@ -223,16 +248,24 @@ def note_deletion(connection: sa.Connection, table: sa.Table, before: str) -> No
 
 
 def mac_of(key: bytes, entry: Mapping[str, Any]) -> str:
+    """Return the HMAC-SHA-256, in hex, of an entry's values (`sequence`, `at`, `kind` ..)."""
     told = [entry[name] for name in ("sequence", "at", "kind", "of", "digest", "previous")]
     return hmac.new(key, orjson.dumps(told), hashlib.sha256).hexdigest()
 
 
 def digest_rows(table: sa.Table, rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return the digests of rows by their primary keys, as JSON."""
+    """Return JSON that maps each row's primary key, as text, to its digest.
+
+    For example `{"req_1": "3f2a.."}`.
+    """
     return _digest_groups(table, by_types(rows))
 
 
 def _digest_groups(table: sa.Table, rows: Alike) -> bytes:
+    """Return JSON that maps the primary keys of rows to their digests.
+
+    `rows` are grouped by `by_types`.
+    """
     key, found = itemgetter(_place_of_key(table)), dict[str, str]()
     for types, alike in rows.items():
         digests = _digests(_shape(table, types), alike)
@@ -241,7 +274,7 @@ def _digest_groups(table: sa.Table, rows: Alike) -> bytes:
 
 
 def digest_of(table: sa.Table, row: Sequence[Any]) -> str:
-    """Return the digest of a row, whose values have the order of the table's columns.
+    """Return the digest of a row, in hex, from its values in the order of the table's columns.
 
     Nulls and the database's defaults are left out, so that columns can be added later.
     """
@@ -250,7 +283,10 @@ def digest_of(table: sa.Table, row: Sequence[Any]) -> str:
 
 
 def by_types(rows: Iterable[Sequence[Any]]) -> Alike:
-    """Group rows by the types of their values; rows of the same types are digested fast."""
+    """Group rows by the types of their values, as a dict from the tuple of types to the rows.
+
+    Rows of the same types are digested fast.
+    """
     alike: defaultdict[tuple[type, ...], list[Any]] = defaultdict(list)
     for row in rows:
         alike[tuple(map(type, row))].append(row)
@@ -258,7 +294,7 @@ def by_types(rows: Iterable[Sequence[Any]]) -> Alike:
 
 
 class _Shape(NamedTuple):
-    """How to digest rows whose values have the same types."""
+    """How to digest rows of a table whose values have the same types."""
 
     is_there: Sequence[bool]  # for each column: False if it is null
     names: Sequence[str]  # of the columns that are not null
@@ -267,6 +303,7 @@ class _Shape(NamedTuple):
 
 
 def _digests(shape: _Shape, rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Return the digest of each row in hex: SHA-256 of its named values as JSON, `_DIGITS` long."""
     values = map(compress, rows, repeat(shape.is_there))
     told: Iterable[dict[str, Any]] = map(dict, map(zip, repeat(shape.names), values))
     if shape.defaults or shape.converts:
@@ -275,7 +312,10 @@ def _digests(shape: _Shape, rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _normalize_row(told: dict[str, Any], shape: _Shape) -> dict[str, Any]:
-    """Remove defaults from a row, in place, and convert values whose types databases change."""
+    """Remove default values from a row, in place, and convert types that databases change.
+
+    Returns the same dict.
+    """
     for name, default in shape.defaults:
         if told[name] == default:
             del told[name]
@@ -287,6 +327,7 @@ def _normalize_row(told: dict[str, Any], shape: _Shape) -> dict[str, Any]:
 
 @lru_cache(maxsize=1_024)
 def _shape(table: sa.Table, types: tuple[type, ...]) -> _Shape:
+    """Return how to digest rows of a table whose values have these types, by column."""
     there = [each for each in zip(table.columns, types, strict=True) if each[1] is not NoneType]
     defaults = [(column.name, column.server_default) for column, _ in there]
     converts = [
@@ -302,11 +343,13 @@ def _shape(table: sa.Table, types: tuple[type, ...]) -> _Shape:
 
 @lru_cache
 def _place_of_key(table: sa.Table) -> int:
+    """Return the index of the table's only primary key column among its columns."""
     [key] = table.primary_key.columns
     return [*table.columns].index(key)
 
 
 def _hash_bytes(value: bytes) -> str:
+    """Return the SHA-256 of bytes in hex."""
     return hashlib.sha256(value).hexdigest()
 
 
@@ -317,13 +360,13 @@ _CONVERTS: Final[Mapping[type, Callable[[Any], Any]]] = {
 }
 
 
-def _there_before(
+def _entries_before(
     connection: sa.Connection, of: str, covers: Mapping[str, str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield entries that cover the rows of all tables when a chain begins.
+    """Yield entries, as (kind, table, digests as JSON), that cover all rows when a chain begins.
 
-    Each covers at most `_FOUND_AT_ONCE` rows. The rows of table `of` in `covers` are left out,
-    since another entry covers them.
+    Each covers at most `_FOUND_AT_ONCE` rows of one table. The rows of table `of` whose keys are in
+    `covers` are left out, since another entry covers them.
     """
     from proxy.store.database.tables import all_tables  # which imports this module
 
@@ -347,9 +390,9 @@ def _there_before(
 
 
 def chain_key(url: str, *, make: bool = False) -> bytes | None:
-    """Return the key of the chain, or None if there is none.
+    """Return the chain's key: `PINOCCHIO_CHAIN_KEY`, else the file beside a SQLite database.
 
-    With `make`, the key file beside a SQLite database is created where it is missing.
+    None if there is neither. With `make`, a key file that is missing is created.
     """
     if told := os.environ.get(KEY_VARIABLE):
         return told.encode()
@@ -365,7 +408,10 @@ def chain_key(url: str, *, make: bool = False) -> bytes | None:
 
 
 def say_if_off(url: str) -> bool:
-    """Return whether the database has no chain because it has no key, and log that once."""
+    """Return whether the database has no chain because it is PostgreSQL without a key.
+
+    Logs that once for each database.
+    """
     if path_of(url) is not None or chain_key(url) is not None:
         return False
     _say_off(url)
@@ -373,17 +419,21 @@ def say_if_off(url: str) -> bool:
 
 
 def key_file(path: Path) -> Path:
+    """Return the path of the key file beside a SQLite database: `pinocchio.db.chain-key`."""
     return path.with_name(path.name + ".chain-key")
 
 
 def has_key_file(url: str) -> bool:
-    """Return whether a key file is beside the database; it is created for the first entry."""
+    """Return whether a key file is beside the database; False for PostgreSQL, which has none.
+
+    The file is created for the first entry.
+    """
     path = path_of(url)
     return path is not None and key_file(path).exists()
 
 
 def _make(path: Path) -> None:
-    """Create a key file, readable by this user alone.
+    """Create a key file with a random key, readable by this user alone, unless the file exists.
 
     The file is complete as soon as it exists. Of several processes the first one creates it.
     """

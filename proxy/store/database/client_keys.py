@@ -49,7 +49,7 @@ class KeyStore:
         self._engine = LazyEngine(url)
 
     def add(self, key: ClientKey) -> None:
-        """Insert a key and note it in the chain."""
+        """Insert a key, note it in the audit chain and notify other proxies."""
         values = {column.name: getattr(key, column.name) for column in client_keys.columns}
         self._change(client_keys.insert().values(**values), "key_made", key.id)
 
@@ -59,7 +59,10 @@ class KeyStore:
         return [ClientKey(**row._mapping) for row in self._read(query)]
 
     def find(self, digest: str) -> ClientKey | None:
-        """Return the key with this digest, expired and revoked ones included, or None."""
+        """Return the key with this digest, also an expired or revoked one, or None.
+
+        The digest is the key's SHA-256 in hex.
+        """
         rows = self._read(sa.select(client_keys).where(client_keys.c.digest == digest))
         return ClientKey(**rows[0]._mapping) if rows else None
 
@@ -74,7 +77,7 @@ class KeyStore:
         return self._change(change, "key_revoked", id)
 
     def version(self) -> tuple[int, int]:
-        """Return the counts of all keys and of revoked keys, which differ after every change."""
+        """Return (count of all keys, count of revoked keys), which differs after every change."""
         counts = (sa.func.count(), sa.func.count(client_keys.c.revoked_at))
         [row] = self._read(sa.select(*counts).select_from(client_keys))
         return row[0], row[1]
@@ -83,6 +86,7 @@ class KeyStore:
         self._engine.close()
 
     def _read(self, query: sa.Executable) -> list[Any]:
+        """Execute a query and return its rows; raises StoreError."""
         try:
             with self._engine.get().connect() as connection:
                 return list(connection.execute(query))
@@ -90,9 +94,10 @@ class KeyStore:
             raise StoreError(f"the client keys cannot be read: {cause(error)}") from error
 
     def _change(self, statement: sa.Insert | sa.Update, kind: str, id: str) -> bool:
-        """Execute a statement; return whether it changed rows.
+        """Execute a statement and return whether it changed rows; raises StoreError.
 
-        If it did, the change is noted in the chain and other proxies are notified.
+        If it did, the change of key `id` is noted in the audit chain as `kind`, and other proxies
+        are notified.
         """
         try:
             with self._engine.get().begin() as connection:
@@ -133,6 +138,7 @@ class ClientKey:
     queues: str | None = None  # those that a reviewer sees, separated by commas
 
     def state(self, now: float) -> Literal["active", "expired", "revoked"]:
+        """Return "revoked", "expired" or "active" at the time `now`, in seconds since the epoch."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"

@@ -37,8 +37,10 @@ _PRAGMAS = (f"busy_timeout={_PATIENCE_S * 1_000:.0f}", "journal_mode=WAL")
 def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
     """Open an engine, and create the schema or migrate it to this version's.
 
-    If `is_durable`, a commit survives a loss of power, else only the end of the process. Raises
-    StoreError where the database cannot be opened or a newer version has made its schema.
+    Changes made through it are noted in the audit chain. A SQLite file is made readable by its
+    owner alone. If `is_durable`, a commit survives a loss of power, else only the end of the
+    process. Raises StoreError where the database cannot be opened or a newer version has made its
+    schema.
     """
     from proxy.store.database.chain import Chain  # both import the tables, which import this module
     from proxy.store.database.schema import prepare
@@ -56,7 +58,10 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
 
 
 def engine_as_it_is(url: str) -> sa.Engine:
-    """Return an engine for a database in which nothing is created or migrated."""
+    """Return an engine for a database in which nothing is created or migrated, without audit chain.
+
+    Raises StoreError where the driver is missing or the URL cannot be read.
+    """
     return _engine(url, is_durable=False)
 
 
@@ -93,7 +98,8 @@ class LazyEngine:
 def open_async_engine(url: str) -> AsyncEngine:
     """Return an engine for an event loop, on a database that `open_engine` has opened before.
 
-    Raises StoreError where the driver is missing or the URL cannot be read.
+    Its changes are noted in the audit chain. Raises StoreError where the driver is missing or the
+    URL cannot be read.
     """
     from proxy.store.database.chain import Chain
 
@@ -122,7 +128,10 @@ def _keep_private(path: Path | None) -> None:
 
 
 def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert | sqlite.Insert:
-    """Return an insert that has `on_conflict_do_update`, which is not in common SQL."""
+    """Return an INSERT of the connection's dialect, which can have `on_conflict_do_update`.
+
+    Common SQL has no such clause; the dialects are PostgreSQL and SQLite.
+    """
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 
@@ -133,9 +142,9 @@ def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert
 
 
 def storable(value: Any) -> Any:
-    """Replace what JSON allows and a database refuses, lone surrogates and NUL, by escapes.
+    r"""Replace lone surrogates and NUL in a text, which databases refuse, by escapes like `\x00`.
 
-    Values of other types are returned as they are.
+    Other texts, and values of other types, are returned unchanged.
     """
     if not isinstance(value, str) or (value.isascii() and "\0" not in value):
         return value
@@ -143,7 +152,7 @@ def storable(value: Any) -> Any:
 
 
 def cause(error: Exception) -> str:
-    """Return the first line of the database's own error message."""
+    """Return the first line of the database driver's message, else of the error's own."""
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
@@ -159,7 +168,7 @@ _PASSING_STATES = ("08", "25006", "53", "57")  # no connection, read-only, no re
 def may_pass(error: Exception) -> bool:
     """Return whether an error is temporary, so that the same write may succeed later.
 
-    That is so where a database is unreachable, locked, read-only or full.
+    That is so where a database is unreachable, locked, read-only or full; False for others.
     """
     found = getattr(error, "orig", None) or error.__cause__ or error
     if isinstance(found, sqlite3.Error):
@@ -170,18 +179,23 @@ def may_pass(error: Exception) -> bool:
 
 
 def _no_driver() -> str:
+    """Return the sentence that PostgreSQL's driver is missing, with the installing command."""
     command = install_command("postgres")
     return f"PostgreSQL needs a driver that is not installed; it comes with: {command}"
 
 
 def _engine(url: str, is_durable: bool) -> sa.Engine:
+    """Return an engine for SQLite or PostgreSQL, and connect to nothing yet.
+
+    Raises StoreError where the driver is missing or the URL cannot be read.
+    """
     if path := path_of(url):
         engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
         sa.event.listen(engine, "connect", _set_pragmas if is_durable else _set_fast_pragmas)
         _stay_with_file(engine, path)
         return engine
     try:
-        engine = sa.create_engine(parsed_address(url), **_of_postgres())
+        engine = sa.create_engine(parsed_address(url), **_postgres_arguments())
     except ImportError as error:
         raise StoreError(_no_driver()) from error
     if not is_durable:
@@ -190,6 +204,10 @@ def _engine(url: str, is_durable: bool) -> sa.Engine:
 
 
 def _async_engine(url: str) -> AsyncEngine:
+    """Return an engine for an event loop, on SQLite or PostgreSQL, with durable commits.
+
+    Raises StoreError where the driver is missing or the URL cannot be read.
+    """
     from sqlalchemy.ext.asyncio import create_async_engine
 
     if path := path_of(url):
@@ -198,7 +216,7 @@ def _async_engine(url: str) -> AsyncEngine:
         _stay_with_file(engine.sync_engine, path)
         return engine
     try:
-        return create_async_engine(parsed_address(url), **_of_postgres())
+        return create_async_engine(parsed_address(url), **_postgres_arguments())
     except ImportError as error:
         raise StoreError(_no_driver()) from error
 
@@ -210,9 +228,11 @@ def _stay_with_file(engine: sa.Engine, path: Path) -> None:
     """
 
     def note(_: Any, record: Any) -> None:
+        """Note in a new connection's record which file the database is."""
         record.info["file"] = _file_at(path)
 
     def compare(_: Any, record: Any, __: Any) -> None:
+        """Raise DisconnectionError, so that the pool reconnects, if the file is another one."""
         if record.info["file"] != _file_at(path):
             raise sa.exc.DisconnectionError("the file of the store is another one")
 
@@ -221,6 +241,7 @@ def _stay_with_file(engine: sa.Engine, path: Path) -> None:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
+    """Return a file's (device, inode), which differ for a replaced file; None if it is missing."""
     try:
         found = path.stat()
     except OSError:
@@ -228,30 +249,31 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _of_postgres() -> dict[str, Any]:
-    """Return the arguments of a PostgreSQL engine.
+def _postgres_arguments() -> dict[str, Any]:
+    """Return the arguments of `create_engine` for PostgreSQL: timeout, and a test before use.
 
-    Each connection is tested before use, since a server may have been restarted.
+    Each connection is tested, since a server may have been restarted.
     """
     return {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT_TIMEOUT_S}}
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:
-    _set(connection, *_PRAGMAS, "synchronous=FULL")
+    _execute_pragmas(connection, *_PRAGMAS, "synchronous=FULL")
 
 
 def _set_fast_pragmas(connection: Any, _: Any) -> None:
-    _set(connection, *_PRAGMAS, "synchronous=NORMAL")
+    _execute_pragmas(connection, *_PRAGMAS, "synchronous=NORMAL")
 
 
-def _set(connection: Any, *pragmas: str) -> None:
+def _execute_pragmas(connection: Any, *pragmas: str) -> None:
+    """Execute pragmas, such as `journal_mode=WAL`, on a new SQLite connection."""
     cursor = connection.cursor()
     for pragma in pragmas:
-        _patiently(cursor, f"PRAGMA {pragma}")
+        _execute_patiently(cursor, f"PRAGMA {pragma}")
     cursor.close()
 
 
-def _patiently(cursor: Any, pragma: str) -> None:
+def _execute_patiently(cursor: Any, pragma: str) -> None:
     """Execute a pragma, and retry for `_PATIENCE_S` while the database is locked.
 
     SQLite itself does not wait when several processes change the journal mode at the same moment.
@@ -268,5 +290,6 @@ def _patiently(cursor: Any, pragma: str) -> None:
 
 
 def _commit_without_waiting(connection: Any, _: Any) -> None:
+    """Let commits of a PostgreSQL connection return before they are on the disk."""
     connection.execute("SET synchronous_commit TO off")
     connection.commit()

@@ -36,9 +36,9 @@ ALIVE: Final = {  # options for a connection that may be silent for a long time
 
 
 def notify(connection: sa.Connection, kind: str, id: str) -> None:
-    """Notify all proxies, once the transaction is committed, that something happened to `id`.
+    """Notify all proxies, once the transaction is committed, of a change: `DECIDED` or `KEYS`.
 
-    Does nothing on SQLite.
+    `id` names the held reply or the key. Does nothing on SQLite.
     """
     if connection.dialect.name == "postgresql":
         told = sa.func.pg_notify(CHANNEL, f"{kind} {id}")
@@ -67,11 +67,17 @@ class Notifications:
             self._thread.start()
 
     def close(self) -> None:
+        """Stop listening and wait up to `CONNECT_TIMEOUT_S` seconds for the thread to end."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(CONNECT_TIMEOUT_S)
 
     def _run(self) -> None:
+        """Connect and listen until `close`, and connect again when the connection is lost.
+
+        The pauses between attempts grow. Calls `on_change` and logs each time that the connection
+        is lost or comes back.
+        """
         import psycopg
 
         url = parsed_address(self._url).set(drivername="postgresql").update_query_dict(ALIVE)
@@ -95,7 +101,7 @@ class Notifications:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _listen(self, connection: Any) -> None:
-        """Pass notifications on until `close` is called.
+        """Call `on_told` with the kind and id of each notification until `close` is called.
 
         Raises psycopg.Error where the connection is lost.
         """

@@ -71,10 +71,11 @@ class OwnedIds:
         self._engine = LazyEngine(url, is_durable=False) if url is not None else None
 
     def note(self, id: object, key_hash: str, withheld: str | None = None) -> None:
-        """Note that a request with this key created the object with this id.
+        """Note that a request with the key of this hash created upstream's object `id`.
 
-        An id that belongs to another key stays with that key. Values that are no ids are ignored. A
-        thread writes the row later.
+        `withheld` is None for a delivered reply, else the review id or WITHHELD. An id that belongs
+        to another key stays with that key. Values that are no ids are ignored. A thread writes the
+        row later.
         """
         if not is_id(id):
             return
@@ -111,7 +112,7 @@ class OwnedIds:
         return found
 
     def cached_owners(self, ids: Iterable[str]) -> dict[str, Owner] | None:
-        """Return the owners that this process has in memory, or None if it has none of these ids.
+        """Return the owners of those ids that this process has in memory, or None for none.
 
         May be called from any thread.
         """
@@ -126,17 +127,19 @@ class OwnedIds:
             self._engine.close()
 
     def _know(self, id: str, owner: Owner) -> None:
+        """Put an owner into memory as the last used; drop the oldest beyond `MOST_KNOWN`."""
         self._known.pop(id, None)
         self._known[id] = owner
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
 
     def _open_engine(self) -> sa.Engine:
+        """Return the engine of the store, which the first call opens; raises StoreError."""
         assert self._engine is not None
         return self._engine.get()
 
     def _read(self, ids: list[str]) -> dict[str, Owner]:
-        """Read the owners of ids from the store, on a worker thread.
+        """Return the owners that the store has, by id; raises StoreError. Runs on a worker thread.
 
         The result is not cached, since another process may change what is withheld.
         """
@@ -152,6 +155,7 @@ class OwnedIds:
         return found
 
     def _write_all(self) -> None:
+        """Write all waiting rows in one transaction; log a failure and retry after a second."""
         with self._lock:
             batch = dict(self._unwritten)
         if not batch:
@@ -169,6 +173,10 @@ class OwnedIds:
                     del self._unwritten[id]
 
     def _write(self, batch: dict[str, Owner]) -> None:
+        """Insert the owners; of ids that exist, update `withheld` if the key is the same.
+
+        Raises SQLAlchemyError or StoreError.
+        """
         now = time.time()
         rows = [
             {"id": id, "key_hash": owner.key_hash, "withheld": owner.withheld, "made_at": now}

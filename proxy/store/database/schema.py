@@ -37,9 +37,10 @@ _one_at_a_time = threading.Lock()  # Alembic keeps its context in global variabl
 
 
 def prepare(engine: sa.Engine) -> None:
-    """Create the schema or migrate it to `LATEST`.
+    """Create the schema, or migrate it to `LATEST`; do nothing if it is current.
 
-    Raises StoreError if it is a newer one, or older than `FIRST`.
+    Waits while another process does the same. Raises StoreError for a newer schema, for one older
+    than `FIRST`, and for tables without a revision.
     """
     with engine.connect() as connection:
         if revision_of(connection) == LATEST:
@@ -75,6 +76,7 @@ def revision_of(connection: sa.Connection) -> str | None:
 
 
 def _too_old(found: str) -> StoreError:
+    """Return the error for a schema older than `FIRST`; `found` is its number, or words."""
     return StoreError(
         f"a version of Pinocchio before 0.1.0 made it (schema {found}, the oldest that can be "
         f"migrated is {FIRST}); use another store"
@@ -91,16 +93,19 @@ def _wait_for_turn(connection: sa.Connection) -> None:
 
 
 def _has_tables(connection: sa.Connection) -> bool:
+    """Return whether the database has at least one table with the name of one of ours."""
     return bool(set(sa.inspect(connection).get_table_names()) & set(all_tables().tables))
 
 
 def _make(connection: sa.Connection) -> None:
+    """Create all tables and store `LATEST` as the revision."""
     all_tables().create_all(connection)
     version_table.create(connection, checkfirst=True)
     connection.execute(version_table.insert().values(version_num=LATEST))
 
 
 def _migrate(connection: sa.Connection, found: str) -> None:
+    """Run the Alembic revisions from `found` to `LATEST` on this connection, and log it."""
     from alembic import command
     from alembic.config import Config
 

@@ -24,7 +24,10 @@ def path_of(url: str) -> Path | None:
 
 
 def place_of(url: str) -> str:
-    """Return where a database is, for messages: without the password. Raises StoreError."""
+    """Return where a database is, for messages: the SQLite file, or the URL without its user.
+
+    Raises StoreError for a URL that cannot be read.
+    """
     if path := path_of(url):
         return str(path)
     address = parsed_address(url)

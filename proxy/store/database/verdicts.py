@@ -71,7 +71,10 @@ class VerdictStore:
             return [Withdrawal(*row) for row in rows]
 
     def withdraw(self, withdrawal: Withdrawal) -> None:
-        """Store a withdrawal, unless its grant was withdrawn before."""
+        """Store a withdrawal and note it in the audit chain.
+
+        Does nothing if the same grant was withdrawn before.
+        """
         with self._write_transaction() as connection:
             new = insert_into(_withdrawn, connection).values(**asdict(withdrawal))
             kept = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
@@ -80,7 +83,7 @@ class VerdictStore:
                 note_change(connection, "withdrawn", _withdrawn, is_it)
 
     def verdict_of(self, request_id: str, reviewer: str) -> bool | None:
-        """Return whether a reviewer labelled a reply as correct, or None for no label."""
+        """Return whether a reviewer labelled a reply as correct; None if they gave no label."""
         query = sa.select(verdicts.c.is_correct).where(
             verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
         )
@@ -96,6 +99,7 @@ class VerdictStore:
 
     @contextmanager
     def _write_transaction(self) -> Iterator[sa.Connection]:
+        """Open a transaction, committed at the end; an error of the database becomes StoreError."""
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -106,9 +110,9 @@ class VerdictStore:
 def keep_label(
     connection: sa.Connection, request_id: str, is_correct: bool, reviewer: str, note: str | None
 ) -> None:
-    """Store a label of a reply, in place of an earlier one by this reviewer.
+    """Store a label of a reply in the caller's transaction, in place of an earlier one.
 
-    The label is noted in the chain.
+    A reviewer has one label of each reply. It is noted in the audit chain.
     """
     values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
     whose = {"request_id": request_id, "reviewer": reviewer}
@@ -120,7 +124,7 @@ def keep_label(
 
 @contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Open a connection for reads; raises StoreError."""
+    """Open a connection for reads; an error of the database inside the block becomes StoreError."""
     try:
         with engine.connect() as connection:
             yield connection

@@ -19,12 +19,12 @@ from policies import Facts, ToolCall
 MOST_CHARACTERS: Final = 16_384
 NOT_KEPT: Final = "arguments are not recorded"
 """The text in place of a call's arguments: no JSON, so that no policy takes them for harmless."""
-OLD_LACKS: Final = frozenset(
+NOT_IN_ROW: Final = frozenset(
     ("tools", "finish_reason", "n", "domain", "tags", "team", "key", "refusal", "length")
 )
-"""The facts that are missing in records from before facts were kept."""
+"""The facts that are missing where a record has no facts, since they were too long."""
 FINDINGS: Final = frozenset(("support", "basis", "act", "needs_facts", "familiar"))
-"""The facts that are missing in records from before findings were kept."""
+"""The facts that are missing where the calibrator told no basis of its confidence."""
 
 
 class RowFindings(Protocol):
@@ -48,7 +48,7 @@ def facts_json(
     confidence: float | None,
     found: RowFindings | None = None,
 ) -> str | None:
-    """Return the facts as JSON, or None if that is too long, such as with thousands of tool calls.
+    """Return the facts as JSON for the record, or None if it is longer than `MOST_CHARACTERS`.
 
     The model and the confidence are left out where they equal the row's own, and so are findings
     equal to those of the row, `found`. Findings are left out altogether where `found` is None.
@@ -73,7 +73,7 @@ def facts_json(
 
 
 def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[str, Any]:
-    """Return the facts that differ from the defaults and from the row's columns.
+    """Return by name the facts that differ from the defaults and from the row's own columns.
 
     Every request needs this, so it takes about a microsecond.
     """
@@ -114,9 +114,9 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
 
 
 def _written_marks(call: ToolCall) -> list[list[str]] | None:
-    """Return a call's marks as [mark, argument], or [mark] where it is about the whole call.
+    """Return up to 20 marks of a call, each as [mark, argument] or [mark] for the whole call.
 
-    Values of arguments are not kept. At most 20 marks are returned, or None for a call without.
+    Values of arguments are not kept. None for a call that was not examined.
     """
     if call.marks is None:
         return None
@@ -124,9 +124,9 @@ def _written_marks(call: ToolCall) -> list[list[str]] | None:
 
 
 def _signals(facts: Facts) -> dict[str, Any]:
-    """Return the results of a judge and log-probabilities, and the confidence without them.
+    """Return the results of a judge and log-probabilities by name, for the record.
 
-    That confidence is left out where they did not change it.
+    The confidence without them, `unaided`, is included where they changed it.
     """
     names = ["judged", "judge"] if facts.judge is not None else []
     names += ["logprobs"] if facts.logprobs else []
@@ -137,14 +137,15 @@ def _signals(facts: Facts) -> dict[str, Any]:
 
 
 def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]:
-    """Return the facts in a row of the record, and the names of the facts that the row lacks.
+    """Return (facts of each choice in a row of the record, names of the facts that the row lacks).
 
-    Both are empty where no policy decided, as for requests that are no completions.
+    Both are empty where no policy decided, as for requests that are no completions. If the facts
+    were too long to keep, one Facts is made of the row's columns.
     """
     if row["policy"] is None:
         return (), frozenset()
     if row["facts"] is None:
-        return (_facts({}, row),), OLD_LACKS | FINDINGS
+        return (_facts({}, row),), NOT_IN_ROW | FINDINGS
     facts = tuple(_facts(values, row) for values in json.loads(row["facts"]))
     lacks = FINDINGS if row["basis"] is None and row["confidence"] is not None else frozenset()
     calls = [call for each in facts for call in each.tools]
@@ -155,9 +156,10 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
 
 
 def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
-    """Take the tool calls out of stored facts.
+    """Take the tool calls out of stored facts, whose members they are removed from; return them.
 
-    A call has its name, the other names by which it was decided on, its marks and its risk.
+    A call has its name, the other names by which it was decided on, its marks and its risk. Its
+    arguments are `NOT_KEPT`.
     """
     names = kept.pop("tools", ())
     readings = kept.pop("tool_readings", None) or [()] * len(names)
@@ -176,6 +178,7 @@ def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
 
 
 def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
+    """Return the Facts of one choice: its stored values, and the row's columns for all others."""
     kept = {**values, "tags": frozenset(values.get("tags", ()))}
     kept["opinions"] = tuple(values.get("opinions", ()))
     kept["logprobs"] = tuple(values.get("logprobs", ()))

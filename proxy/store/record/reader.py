@@ -70,7 +70,7 @@ class RecordedExchange:
         return (self.policy_name, digest) == (policy.name, policy.digest)
 
     def exchanges(self) -> list[Exchange]:
-        """Return one exchange for a replay for each choice.
+        """Return an `Exchange` of `policies` for each choice, for a replay of other policies.
 
         The verdict and the decision are left out where there are several choices, since they are
         about a reply of one.
@@ -94,8 +94,8 @@ class RecordedExchange:
 def find(engine: sa.Engine, id: str) -> RecordedExchange | None:
     """Return the exchange with this request id or review id, or None if there is none.
 
-    For a request that asked again for a held reply, it is the exchange for which that was held.
-    Raises StoreError.
+    For a request that asked again for a held reply (a poll), it is the exchange for which that
+    reply was held. Raises StoreError.
     """
     found = next(_select(engine, _exchange_query().where(_is_about(engine, id))), None)
     review_id = None
@@ -108,13 +108,13 @@ def find(engine: sa.Engine, id: str) -> RecordedExchange | None:
 
 
 class OwnRecord:
-    """The record as one key may read it, in a database that the caller opens."""
+    """The record as the holder of one key may read it, in a database that the caller opens."""
 
     def __init__(self, engine: Callable[[], sa.Engine]) -> None:
         self._engine = engine
 
     def find(self, request_id: str, key_hash: str, within_s: float) -> RecordedExchange | None:
-        """Return the exchange with this id and key, or None if there is none within `within_s`.
+        """Return the exchange with this id, if the key of this hash made it, or None.
 
         It looks again for `within_s` seconds, because the record is written after the reply. Call
         it from a thread. Raises StoreError.
@@ -130,7 +130,7 @@ class OwnRecord:
 
 
 def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
-    """Return the condition for the exchange with this request id or review id.
+    """Return the condition for the exchange with this request id (`req_..`) or review id.
 
     Held replies store the id of their exchange, which is found fast by it. The review id is
     compared where the held reply is gone.
@@ -148,7 +148,8 @@ def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
 def since(engine: sa.Engine, started_at: float) -> Iterator[RecordedExchange]:
     """Yield the exchanges that policies decided on since a time, the oldest first.
 
-    `started_at` is in seconds since the epoch. Raises StoreError.
+    `started_at` is in seconds since the epoch. Exchanges without a decision are left out. Raises
+    StoreError.
     """
     later = exchanges.c.request_id >= first_id(started_at)
     is_decided = exchanges.c.policy.is_not(None)
@@ -158,10 +159,10 @@ def since(engine: sa.Engine, started_at: float) -> Iterator[RecordedExchange]:
 
 
 def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, RecordedExchange]]:
-    """Return the verdicts with a number greater than `id`, each with its number and its exchange.
+    """Return (number, exchange) of each verdict whose number is greater than `id`, in their order.
 
-    They have the order of their numbers. Where several people labelled a reply, only the first
-    verdict is returned, since monitors count a reply once. Raises StoreError.
+    Where several people labelled a reply, only the first verdict is returned, since monitors count
+    a reply once. Raises StoreError.
     """
     same = verdicts.alias()
     first = sa.select(sa.func.min(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
@@ -191,9 +192,9 @@ class RecentConfidence(NamedTuple):
 
 
 def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]:
-    """Return the confidences of the replies that a policy decided on lately, the oldest first.
+    """Return the confidences of the choices that a policy decided on lately, the oldest first.
 
-    At most `MOST_RECENT` exchanges are read. Raises StoreError.
+    `policy` is its name. The latest `MOST_RECENT` exchanges are read. Raises StoreError.
     """
     row = exchanges.c
     told = row.confidence, row.conversation, row.started_at, row.key, row.calibrator
@@ -212,13 +213,14 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
 
 
 def _exchange_query() -> sa.Select[Any]:
-    """Return the query for exchanges, each with its latest verdict."""
+    """Return the query for all columns of exchanges, and `is_correct`, the latest verdict."""
     latest = sa.select(verdicts.c.is_correct).order_by(verdicts.c.given_at.desc()).limit(1)
     latest = latest.where(verdicts.c.request_id == exchanges.c.request_id)
     return sa.select(*exchanges.c, latest.scalar_subquery().label("is_correct"))
 
 
 def _select(engine: sa.Engine, query: sa.Select[Any]) -> Iterator[RecordedExchange]:
+    """Yield the exchanges that a query finds, `READ_AT_ONCE` rows at a time; raises StoreError."""
     options = {"yield_per": READ_AT_ONCE}
     with (
         reading(engine) as connection,
@@ -251,6 +253,7 @@ _PLAIN: Final = (
 
 
 def _read(row: Mapping[str, Any]) -> RecordedExchange:
+    """Return the exchange in a row, which has all columns by name, with its facts parsed."""
     facts, lacks = facts_in(row)
     shadowed = json.loads(row["shadowed"]) if row["shadowed"] else ()
     return RecordedExchange(

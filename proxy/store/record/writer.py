@@ -93,7 +93,7 @@ _NAMES = tuple(f'"{name}"' for name in COLUMNS)
 
 @lru_cache(maxsize=1_024)
 def _insert(columns: tuple[int, ...], rows: int) -> str:
-    """Return the SQLite statement that inserts `rows` rows of these columns."""
+    """Return the SQLite statement that inserts `rows` rows; `columns` are positions in COLUMNS."""
     one = f"({', '.join('?' * len(columns))})"
     names = ", ".join(_NAMES[column] for column in columns)
     return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([one] * rows)}"
@@ -110,7 +110,7 @@ def in_powers(batch: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _put(connection: sa.Connection, batch: Alike) -> None:
-    """Insert rows: with few statements in SQLite, with COPY in PostgreSQL.
+    """Insert rows, grouped by `by_types`: few statements in SQLite, COPY in PostgreSQL.
 
     Raises SQLAlchemyError, StoreError or ValueError.
     """
@@ -143,6 +143,10 @@ def _storable_rows(rows: Alike) -> Alike:
 def _storable_alike(
     types: tuple[type, ...], rows: Sequence[Sequence[Any]]
 ) -> Sequence[Sequence[Any]]:
+    """Return rows of the same types with each text as `storable` returns it.
+
+    The same rows are returned if all their texts are plain ASCII.
+    """
     is_text = [issubclass(kind, str) for kind in types]
     text = "".join(chain.from_iterable(map(compress, rows, repeat(is_text))))
     if text.isascii() and "\0" not in text:
@@ -196,7 +200,10 @@ class Records:
         self._worker.start()
 
     def add(self, row: Row | Poll) -> None:
-        """Append a row or a poll to the queue; drop and count it when too many wait already."""
+        """Append a row or a poll to the queue, unless `max_queue` wait already.
+
+        Then it is dropped, counted in `shed` and logged.
+        """
         if len(self._rows) >= self._max_queue:
             self._shed.add(1, "queue_full")
             return
@@ -211,10 +218,10 @@ class Records:
             self._engine = None
 
     def _write_all(self) -> None:
-        """Write what is queued.
+        """Write what is queued, batch by batch, in the worker's thread.
 
-        While the database is unavailable, rows stay queued and are tried again. At the end they are
-        dropped and counted.
+        While the database is unavailable, rows stay queued and are tried again every `AWAY_S`; that
+        is logged. When the proxy stops, they are tried once, then dropped and counted.
         """
         is_last, was_away = self._worker.pause(0), False
         while self._rows:
@@ -237,7 +244,8 @@ class Records:
     def _write(self, batch: list[Row | Poll]) -> list[Row | Poll]:
         """Write a batch, or each row alone if the database refuses it, so that few are lost.
 
-        Returns the rows left to be written because the database is unavailable.
+        Returns the rows left to be written because the database is unavailable. Rows that are
+        refused are dropped and counted.
         """
         assert self._engine is not None
         again = [each for each in batch if isinstance(each, Poll)]

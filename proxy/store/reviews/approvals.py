@@ -43,18 +43,24 @@ def person_of(reviewer: str) -> str:
 
 
 def approved_by(approved: str | None) -> list[dict[str, Any]]:
-    """Return the approvals of the current content: `by`, `at`, `correct` and `note` of each."""
+    """Parse the approvals of the current content: `by`, `at`, `correct` and `note` of each.
+
+    `approved` is the JSON of the column; None gives an empty list.
+    """
     found: list[dict[str, Any]] = json.loads(approved) if approved else []
     return found
 
 
 def has_approved(approved: str | None, reviewer: str) -> bool:
-    """Return whether this person is among those who approved."""
+    """Return whether a person is among those in `approved`, in whatever spelling of their name."""
     return person_of(reviewer) in {person_of(each["by"]) for each in approved_by(approved)}
 
 
 def revision_of(proposed: bytes | None) -> str | None:
-    """Return the digest that names an edit waiting for approval; None for upstream's own reply."""
+    """Return 16 hexadecimal digits that name an edit waiting for approval.
+
+    Returns None for upstream's own reply, where `proposed` is None.
+    """
     return None if proposed is None else hashlib.sha256(proposed).hexdigest()[:_DIGITS]
 
 
@@ -71,10 +77,12 @@ class Approval:
 
 
 def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> HeldReply | None:
-    """Add an approval; release the reply if it is the last one needed; return the changed reply.
+    """Add an approval to a held reply, and release it with the last one; return the changed reply.
 
-    Nothing changes if this person has approved the same content already. Returns None if the reply
-    is decided or expired, or if its content is not the one that they read.
+    An own edit (`revised`) discards the earlier approvals. The event, the label and a standing
+    approval are stored too. Nothing changes if this person has approved the same content already.
+    Returns None if the reply is decided or expired, or if its content is not the one that they
+    read.
     """
     now, table = time.time(), held_replies.c
     is_its, is_open = table.id == held.id, (table.state == HELD, table.expires_at > now)
@@ -117,7 +125,10 @@ def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> Held
 def _cover(
     connection: sa.Connection, held: HeldReply, given: Approval, people: list[dict[str, Any]]
 ) -> None:
-    """Give a standing approval if all who approved asked for it, within the narrowest bounds."""
+    """Give a standing approval if all who approved asked for it, within the narrowest bounds.
+
+    Does nothing if the last one, `given`, did not ask.
+    """
     if given.standing is not None and (bounds := narrowest_bounds(people)) is not None:
         for_s, most_uses = bounds
         standing = replace(given.standing, for_s=for_s, most_uses=most_uses)

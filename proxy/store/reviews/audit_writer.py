@@ -27,6 +27,8 @@ AT_ONCE = 50  # rows in a transaction, during which other writers wait
 
 
 class _AuditDraw(NamedTuple):
+    """A reply that was drawn, and the most audits that may be open with it."""
+
     reply: HeldReply
     max_open: int  # the limit in its configuration
 
@@ -54,9 +56,9 @@ class AuditWriter:
         return self._shed.count
 
     def add(self, drawn: HeldReply, max_open: int) -> None:
-        """Append a reply to the queue; drop and count it if the queue is full.
+        """Append a drawn reply to the queue; drop and count it if the queue is full.
 
-        The thread drops it, too, if `max_open` audits wait for a label already.
+        Never waits. The thread drops it, too, if `max_open` audits wait for a label already.
         """
         size = _size(drawn)
         with self._lock:
@@ -76,6 +78,7 @@ class AuditWriter:
         self._engine.close()
 
     def _write_all(self) -> None:
+        """Write all waiting audits, `AT_ONCE` in a transaction, on the worker's thread."""
         with self._lock:
             batch = list(self._waiting)
             self._waiting.clear()
@@ -84,6 +87,10 @@ class AuditWriter:
             self._write(batch[start : start + AT_ONCE])
 
     def _write(self, batch: list[_AuditDraw]) -> None:
+        """Insert a batch of audits with their events, as many as `max_open` leaves room for.
+
+        The others are dropped and counted, and so is the whole batch where the store fails.
+        """
         try:
             with self._engine.get().begin() as connection:
                 taken = connection.execute(_count_open()).scalar_one()
@@ -102,6 +109,7 @@ class AuditWriter:
 
 
 def _count_open() -> sa.Select[Any]:
+    """Return the query that counts the audits that wait for a label."""
     open_ones = sa.select(sa.func.count()).select_from(held_replies)
     return open_ones.where(
         held_replies.c.state == HELD,
@@ -111,4 +119,5 @@ def _count_open() -> sa.Select[Any]:
 
 
 def _size(drawn: HeldReply) -> int:
+    """Return the bytes of memory that a waiting reply takes, about."""
     return len(drawn.reply) + len(drawn.request or b"") + 4 * len(drawn.question)

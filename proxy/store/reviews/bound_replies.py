@@ -15,14 +15,16 @@ _IS_BOUND = "SELECT 1 FROM held_replies WHERE request_digest = ? LIMIT 1"
 
 
 class BoundReplies:
+    """A read-only connection to a SQLite store, opened by the first check; none for PostgreSQL."""
+
     def __init__(self, url: str) -> None:
         self._path = path_of(url)
         self._reader: sqlite3.Connection | None = None
 
     def may_have(self, request_digest: str) -> bool:
-        """Return whether a reply may be bound to this request.
+        """Return whether a reply may be bound to the request with this digest.
 
-        Returns True if only the database can know.
+        Returns True if only the database can know: with PostgreSQL, and when SQLite fails.
         """
         if self._path is None:
             return True
@@ -35,6 +37,7 @@ class BoundReplies:
             return True
 
     def close(self) -> None:
+        """Close the connection; the next check opens another one."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -49,17 +49,17 @@ class ReviewEvent:
 
 
 def event_values(review_id: str, event: str, at: float, by: str | None = None) -> dict[str, Any]:
-    """Return the values of an event's row."""
+    """Return the columns of an event's row; `event` is a word such as "released"."""
     return {"review_id": review_id, "event": event, "at": at, "by": by}
 
 
 def insert_event(review_id: str, event: str, at: float, by: str | None = None) -> sa.Insert:
-    """Return the statement that inserts an event."""
+    """Return the statement that inserts an event, such as "released", of a reply."""
     return review_events.insert().values(event_values(review_id, event, at, by))
 
 
 def event_columns(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Return the query for Events, joined with their replies, with `more` columns at the end."""
+    """Return the query for ReviewEvents joined with their replies, with `more` columns last."""
     held = metadata.tables["held_replies"]  # not imported: its module imports this one
     event = review_events.c
     own = (event.id.label("number"), event.review_id, event.event, event.at, event.by)

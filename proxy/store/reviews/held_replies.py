@@ -103,7 +103,7 @@ class HeldReply:
     With `kind` AUDIT it was delivered, and drawn with probability `share` to be labelled.
 
     A reply with a `request_digest` is bound to that request: `rule_digest` is that of the rule that
-    held it, `calls` are its tool calls as `approvals.digest_of_calls` writes them.
+    held it, `calls` are its tool calls as `proxy.holds.binding.digest_of_calls` gives them.
     """
 
     id: str
@@ -167,6 +167,7 @@ class HeldReply:
 
     @property
     def is_bound(self) -> bool:
+        """Whether only the same request, by its digest, can get the reply."""
         return self.request_digest is not None
 
     @property
@@ -184,9 +185,10 @@ class HeldReply:
 
 
 def _wait_for_others(connection: sa.Connection, held: HeldReply) -> None:
-    """Wait for other transactions that hold a reply to the same request, in PostgreSQL.
+    """Take a lock, in PostgreSQL, that other transactions holding for the same request take too.
 
-    PostgreSQL may still commit the transaction of a proxy that was killed. SQLite has one writer.
+    PostgreSQL may still commit the transaction of a proxy that was killed. SQLite has one writer,
+    and nothing is done there.
     """
     if held.request_digest is not None and connection.dialect.name == "postgresql":
         lock = int.from_bytes(hashlib.sha256(held.request_digest.encode()).digest()[:7])
@@ -194,9 +196,10 @@ def _wait_for_others(connection: sa.Connection, held: HeldReply) -> None:
 
 
 def _same_request_query(held: HeldReply, asked_at: float) -> sa.Select[Any]:
-    """Return the query for an open reply that was held for the same request before `asked_at`.
+    """Return the query for the id of another open reply, held for the same request and rule.
 
-    It was not stored yet when the request looked for one, else the request would have got it.
+    It was created before `asked_at`, but not stored yet when the request looked for one, else the
+    request would have got it.
     """
     same = (_held.c.request_digest, held.request_digest), (_held.c.key_hash, held.key_hash)
     is_same = [
@@ -224,6 +227,7 @@ class Store:
         self._is_open = True
 
     async def aclose(self) -> None:
+        """Close the connections; later calls raise StoreError."""
         self._is_open = False
         self._bound.close()
         if self._engine is not None:
@@ -233,10 +237,10 @@ class Store:
     async def hold(
         self, held: HeldReply, caller: Caller = ANYONE, asked_at: float | None = None
     ) -> None:
-        """Store a held reply; it is durable when this returns.
+        """Store a held reply with its event; it is durable when this returns.
 
         Raises TooManyHeldError where as many replies as allowed are held, in all or for the
-        caller's key or team.
+        caller's key or team, and StoreError.
 
         `asked_at` is when the request came. A client may ask, leave and ask again, and the first
         reply be held only now. Then a bound reply to the second request is refused with StoreError.
@@ -262,7 +266,7 @@ class Store:
         self._counted = self._counted[0] + 1, self._counted[1]
 
     def _has_room(self) -> bool:
-        """Return whether the last count is recent and far below the limit.
+        """Return whether the last count is recent and far below the limit of all held replies.
 
         Then no new count is needed: counting a long queue is slow.
         """
@@ -271,7 +275,10 @@ class Store:
         return is_far and time.monotonic() - at < COUNT_EVERY_S
 
     def _limits(self, caller: Caller) -> Iterator[tuple[int, sa.Select[Any], str]]:
-        """Yield the limits: how many replies may be held, the query for their count, and a name."""
+        """Yield the limits to check as (most replies, query for their count, name for the message).
+
+        The limit of all is left out where `_has_room`.
+        """
         is_waiting = _held.c.state == HELD, _held.c.kind == HOLD  # audits have their own limit
         waiting = sa.select(sa.func.count()).select_from(_held).where(*is_waiting)
         if not self._has_room():
@@ -285,6 +292,7 @@ class Store:
             yield caller.team_max_held, of_team, f"max_held of team {caller.team}"
 
     async def get(self, id: str) -> HeldReply | None:
+        """Return the reply with this id as it is stored, or None."""
         found = await self._select(sa.select(_held).where(_held.c.id == id))
         return found[0] if found else None
 
@@ -310,9 +318,9 @@ class Store:
         return {row[0] for row in await self._rows(query)}
 
     async def take(self, id: str, again_s: float) -> bool:
-        """Mark a bound reply as handed out; return whether the client may have it.
+        """Mark a bound reply as fetched by the client, and return whether it may have it.
 
-        A client may have it again for `again_s` seconds after the first time.
+        True the first time, and again for `again_s` seconds after that.
         """
         first = _held.update().where(_held.c.id == id, _held.c.taken_at.is_(None))
         if await self._change(first.values(taken_at=time.time()), "taken", id):
@@ -323,9 +331,10 @@ class Store:
     async def use_standing(
         self, key_hash: str, rule_digest: str, calls: Sequence[Call]
     ) -> list[str] | None:
-        """Count one use of a standing approval for each call; return the ids of those used.
+        """Count one use of a standing approval for each call; return the sorted ids of those used.
 
-        Returns None, and counts nothing, where a call is not covered.
+        Approvals of this key and rule count. Returns None, and counts nothing, where a call is not
+        covered.
         """
         tools = {tool for tool, _ in calls}
         if any(storable(tool) != tool for tool in tools):  # no approval is given for such a name
@@ -343,7 +352,7 @@ class Store:
         return used
 
     def _open_engine(self) -> AsyncEngine:
-        """Return the engine, connected at the first call.
+        """Return the engine, which the first call creates.
 
         Raises StoreError if the store is not open. Most proxies hold nothing, and the import takes
         memory.
@@ -355,9 +364,11 @@ class Store:
         return self._engine
 
     async def _select(self, query: sa.Select[Any]) -> Sequence[HeldReply]:
+        """Execute a query for all columns, and return the replies; raises StoreError."""
         return [HeldReply(**row._mapping) for row in await self._rows(query)]
 
     async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        """Execute a query and return all its rows; raises StoreError."""
         try:
             async with self._open_engine().connect() as connection:
                 rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
@@ -366,9 +377,9 @@ class Store:
         return rows
 
     async def _change(self, statement: sa.Update, kind: str, id: str) -> bool:
-        """Change one reply, and note it in the chain as an event of this kind.
+        """Execute an update of the reply `id`; return whether it matched. Raises StoreError.
 
-        Return whether it matched.
+        If it did, the change is noted in the audit chain with this `kind`, such as "taken".
         """
         try:
             async with self._open_engine().begin() as connection:
@@ -381,7 +392,7 @@ class Store:
 
 
 def expire_some(connection: sa.Connection) -> int:
-    """Mark some of the replies that nobody decided in time as expired, in a short transaction.
+    """Mark up to `EXPIRED_AT_ONCE` replies that nobody decided in time as expired, and commit.
 
     Returns how many, 0 when none are left.
     """
@@ -391,10 +402,10 @@ def expire_some(connection: sa.Connection) -> int:
 
 
 def escalate_some(connection: sa.Connection) -> int:
-    """Move some of the replies that nobody decided in time to the queue that their policy names.
+    """Move up to `EXPIRED_AT_ONCE` replies that are due to the queue `escalate_to`, and commit.
 
-    Returns how many, 0 when none are left. Each reply moves once, even if several processes do this
-    at the same time.
+    Returns how many, 0 when none are left; logs the number. Each reply moves once, even if several
+    processes do this at the same time.
     """
     now = time.time()
     is_due = _held.c.escalate_at <= now, _held.c.state == HELD, _held.c.expires_at > now
@@ -411,7 +422,10 @@ def _change_some(
     event: str,
     now: float,
 ) -> int:
-    """Change some rows in a transaction of their own, with an event for each; return how many."""
+    """Update up to `EXPIRED_AT_ONCE` of the rows `which`, with an event for each, and commit.
+
+    Returns how many were changed.
+    """
     some = sa.select(_held.c.id).where(*which).limit(EXPIRED_AT_ONCE)
     if not connection.execute(some.limit(1)).all():
         return 0  # the usual case, which takes no lock
@@ -426,17 +440,17 @@ def _change_some(
 
 
 def state_name(state: str) -> str:
-    """Return the public name of a state, for the API, the console and the command line."""
+    """Return the public name of a stored state: `open` for HELD, the same word for all others."""
     return OPEN if state == HELD else state
 
 
 def stored_state(name: str) -> str | None:
-    """Return the stored state for a public name; None for an unknown name."""
+    """Return the stored state for a public name (HELD for `open`); None for an unknown name."""
     if name not in STATE_NAMES:
         return None
     return HELD if name == OPEN else name
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:
-    """Return the column values of a reply, for an insert."""
+    """Return the column values of a reply for an insert, with texts as `storable` gives them."""
     return {column.name: storable(getattr(held, column.name)) for column in _held.columns}

@@ -62,9 +62,10 @@ class DeliveryOutbox:
         self._engine.close()
 
     def announce(self, targets_of: Callable[[ReviewEvent], Iterable[str]]) -> int:
-        """Create the deliveries of events that are not announced yet.
+        """Create the deliveries of up to `ANNOUNCED_AT_ONCE` new events; return how many events.
 
-        Return how many events these were.
+        `targets_of` gives the targets of an event. Events older than `FRESH_S` get no delivery, and
+        beyond `MOST_WAITING` deliveries none are created.
         """
         number = review_events.c.id
         is_new = review_events.c.is_announced.is_(False)
@@ -132,6 +133,7 @@ class DeliveryOutbox:
 
     @contextmanager
     def _change_transaction(self) -> Iterator[sa.Connection]:
+        """Open a transaction, committed at the end; an error of the database becomes StoreError."""
         try:
             with self._engine.get().begin() as connection:
                 yield connection
@@ -140,7 +142,7 @@ class DeliveryOutbox:
 
 
 def delivery_counts(engine: sa.Engine) -> dict[str, int]:
-    """Count the deliveries that are `waiting` and those `given_up`; raises StoreError."""
+    """Return the numbers of deliveries `waiting` and `given_up`; raises StoreError."""
     given_up = sa.select(sa.func.count()).select_from(deliveries)
     given_up = given_up.where(deliveries.c.given_up_at.is_not(None))
     with reading(engine) as connection:
@@ -151,15 +153,18 @@ def delivery_counts(engine: sa.Engine) -> dict[str, int]:
 
 
 def new_id() -> str:
+    """Return a new random id of a delivery, such as `msg_3f2a..`."""
     return f"msg_{secrets.token_hex(12)}"
 
 
 def _count_waiting() -> sa.Select[Any]:
+    """Return the query that counts the deliveries that are not given up."""
     count = sa.select(sa.func.count()).select_from(deliveries)
     return count.where(deliveries.c.due_at.is_not(None))
 
 
 def _delivery(row: sa.Row[Any]) -> Delivery:
+    """Return the delivery in a row that `DeliveryOutbox.claim` has read."""
     values = dict(row._mapping)
     id, target, attempts = (values.pop(k) for k in ("delivery_id", "target", "attempts"))
     return Delivery(id, target, attempts, ReviewEvent(**values))

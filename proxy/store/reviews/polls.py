@@ -66,7 +66,10 @@ def poll_by(engine: sa.Engine, request_id: str) -> Poll | None:
 
 
 def standing_of(engine: sa.Engine, review_id: str) -> HoldState | None:
-    """Return the state of the held reply with this id, or None; raises StoreError."""
+    """Return the state of the held reply with this id, with its polls counted, or None.
+
+    Raises StoreError.
+    """
     held = metadata.tables["held_replies"].c
     columns = held.id, held.request_id, held.state, held.decided_by, held.expires_at
     query = sa.select(*columns, counted_polls(held.id)).where(held.id == review_id)
@@ -87,6 +90,9 @@ def stored_reply(engine: sa.Engine, review_id: str) -> HeldReply | None:
 
 
 def counted_polls(review_id: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:
-    """Return a column that counts the polls of the held reply that a column names."""
+    """Return a subquery, usable as a column, that counts the polls of a held reply.
+
+    `review_id` is the column that names the reply.
+    """
     counting = sa.select(sa.func.count()).select_from(polls).where(polls.c.review_id == review_id)
     return counting.scalar_subquery()

@@ -57,7 +57,10 @@ class StandingRequest:
     most_uses: int
 
     def stored_values(self) -> dict[str, Any]:
-        """Return the values to store with one of several approvals until the last is given."""
+        """Return `for_s`, `uses` and the parsed `pattern`, as stored with one of several approvals.
+
+        They are kept until the last approval is given.
+        """
         return {"for_s": self.for_s, "uses": self.most_uses, "pattern": json.loads(self.arguments)}
 
 
@@ -83,6 +86,7 @@ class StandingApproval:
 
     @property
     def state(self) -> str:
+        """The state: "open" while in force, else "revoked", "used up" or "expired"."""
         if self.revoked_at is not None:
             return "revoked"
         if self.uses >= self.most_uses:
@@ -94,10 +98,11 @@ class StandingApproval:
 
 
 def pattern_of(arguments: str, any_of: Collection[str] = ()) -> str:
-    """Return the pattern that a call's arguments have to match, as JSON: the SHA-256 of each value.
+    """Return JSON with the SHA-256 of each argument's value: `{"exact": {"to": ".."}, "any": []}`.
 
-    The values of `any_of` are left open. If the arguments are no JSON object, the whole text has to
-    match. Raises ValueError where one of `any_of` is not among the arguments.
+    The names in `any_of` are left open: they are listed under "any". If the arguments are no JSON
+    object, the digest of the whole text is under "text". Raises ValueError where one of `any_of` is
+    not among the arguments.
     """
     values = _comparable(arguments)
     if unknown := [name for name in any_of if name not in (values or {})]:
@@ -109,7 +114,7 @@ def pattern_of(arguments: str, any_of: Collection[str] = ()) -> str:
 
 
 def covers(pattern: str, arguments: str) -> bool:
-    """Return whether a call's arguments match the pattern of an approval."""
+    """Return whether a call's arguments, as text, match a pattern that `pattern_of` made."""
     told, values = json.loads(pattern), _comparable(arguments)
     if values is None or "text" in told:
         return values is None and told.get("text") == _digest(arguments)
@@ -120,7 +125,7 @@ def covers(pattern: str, arguments: str) -> bool:
 
 
 def _comparable(arguments: str) -> dict[str, Any] | None:
-    """Return the arguments by name; None if they have to be compared as text."""
+    """Return the arguments by name; None for text that is no JSON object or too deeply nested."""
     values = _object(arguments)
     try:
         _canonical(values)
@@ -130,14 +135,14 @@ def _comparable(arguments: str) -> dict[str, Any] | None:
 
 
 def _object(arguments: str) -> dict[str, Any] | None:
-    """Return the arguments as a dict; None for text that is no JSON object, or has a member twice.
+    """Return the arguments as a dict; None for text that is no JSON object, or has a name twice.
 
-    Numbers with a fraction or an exponent stay as they are written. NaN is not JSON.
+    Numbers with a fraction or an exponent become their text. NaN is not JSON.
     """
     try:
         value = json.loads(
             arguments or "{}",
-            object_pairs_hook=_once,
+            object_pairs_hook=_without_repeats,
             parse_float=_NumberText,
             parse_constant=_refuse_constant,
         )
@@ -146,7 +151,8 @@ def _object(arguments: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members as a dict; raises ValueError if a name is there twice."""
     found = dict(members)
     if len(found) != len(members):
         raise ValueError("a member stands twice")
@@ -164,6 +170,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _digest(value: Any) -> str:
+    """Return the SHA-256, in hex, of a JSON value's canonical text."""
     return hashlib.sha256(_canonical(value).encode()).hexdigest()
 
 
@@ -183,7 +190,10 @@ def _canonical(value: Any) -> str:
 
 
 def give(connection: sa.Connection, held: Any, standing: StandingRequest, by: str) -> str:
-    """Insert a standing approval in the transaction of its approval; return its id."""
+    """Insert a standing approval in the transaction of its approval; return its id.
+
+    `held` is the reply that was approved; `by` names the people. It is noted in the audit chain.
+    """
     now = time.time()
     values = {
         "id": f"standing-{secrets.token_hex(8)}",
@@ -203,9 +213,10 @@ def give(connection: sa.Connection, held: Any, standing: StandingRequest, by: st
 
 
 def narrowest_bounds(people: Sequence[dict[str, Any]]) -> tuple[float, int] | None:
-    """Return the narrowest bounds, in seconds and uses, that all who approved have asked for.
+    """Return (seconds, uses): the smallest bounds that those who approved have asked for.
 
-    Returns None where one of them asked for none, or for other calls.
+    `people` are approvals with `like_this`. Returns None where one of them did not ask for a
+    standing approval, or asked for another pattern.
     """
     told = [each.get("like_this") for each in people]
     said = [each for each in told if each is not None]
@@ -215,9 +226,9 @@ def narrowest_bounds(people: Sequence[dict[str, Any]]) -> tuple[float, int] | No
 
 
 def candidates(key_hash: str, rule_digest: str, tools: Collection[str]) -> sa.Select[Any]:
-    """Return the query for approvals that may cover calls of these tools.
+    """Return the query for the id, tool and pattern of approvals that may cover calls.
 
-    The first to expire comes first.
+    They are in force for this key and rule and one of the tools; the first to expire comes first.
     """
     table = _standing.c
     is_its = table.key_hash == key_hash, table.rule_digest == rule_digest, table.tool.in_(tools)
@@ -226,9 +237,10 @@ def candidates(key_hash: str, rule_digest: str, tools: Collection[str]) -> sa.Se
 
 
 def use(connection: sa.Connection, ids: Sequence[Sequence[str]]) -> list[str] | None:
-    """Count a use for each call, of the first of its `ids` that is still in force.
+    """Count one use for each call: of the first of its `ids` that is still in force.
 
-    Returns the ids that were used, sorted. Returns None if one call has none left; the caller then
+    `ids` has the ids that cover each call. Returns the ids that were used, sorted and without
+    repetition, noted in the audit chain. Returns None if one call has none left; the caller then
     has to roll back.
     """
     used = [_use_one(connection, each) for each in ids]
@@ -240,6 +252,7 @@ def use(connection: sa.Connection, ids: Sequence[Sequence[str]]) -> list[str] | 
 
 
 def _use_one(connection: sa.Connection, ids: Sequence[str]) -> str | None:
+    """Count a use of the first of these approvals that is in force; return its id, or None."""
     for id in ids:
         counted = {"uses": _standing.c.uses + 1, "used_at": time.time()}
         change = _standing.update().where(_standing.c.id == id, *_is_open()).values(counted)
@@ -249,7 +262,10 @@ def _use_one(connection: sa.Connection, ids: Sequence[str]) -> str | None:
 
 
 def revoke(connection: sa.Connection, id: str, by: str) -> bool:
-    """End a standing approval; return False if there is none, or it was revoked before."""
+    """End a standing approval in the caller's transaction, and note it in the audit chain.
+
+    Returns False if there is none, or it was revoked before.
+    """
     is_its = _standing.c.id == id, _standing.c.revoked_at.is_(None)
     change = _standing.update().where(*is_its)
     if connection.execute(change.values(revoked_at=time.time(), revoked_by=by)).rowcount != 1:
@@ -261,9 +277,10 @@ def revoke(connection: sa.Connection, id: str, by: str) -> bool:
 def approvals_query(
     queues: Collection[str] | None, *, is_all: bool = False, id: str | None = None
 ) -> sa.Select[Any]:
-    """Return the query for standing approvals, the newest first: in some queues, or with an id.
+    """Return the query for up to `MOST_LISTED` standing approvals, the newest first.
 
-    `queues` None means all. Only those in force are selected, unless `is_all`.
+    With `queues` only those of these queues, with `id` only that one. Only those in force are
+    selected, unless `is_all`.
     """
     query = sa.select(_standing).order_by(_standing.c.created_at.desc()).limit(MOST_LISTED)
     query = query if id is None else query.where(_standing.c.id == id)
@@ -278,6 +295,7 @@ def match_calls(calls: Sequence[Call], found: Sequence[Any]) -> Iterator[list[st
 
 
 def _is_open() -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the conditions of an approval in force: not revoked, with uses and time left."""
     table = _standing.c
     is_left = table.uses < table.most_uses
     return table.revoked_at.is_(None), is_left, table.expires_at > time.time()

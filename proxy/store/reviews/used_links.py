@@ -40,6 +40,7 @@ class LinkUse:
 
     @property
     def key(self) -> dict[str, Any]:
+        """The values of the primary key's columns, with the reviewer as `person_of` spells them."""
         person = storable(person_of(self.reviewer))
         return {"review_id": self.review_id, "reviewer": person, "revision": self.revision or ""}
 
@@ -53,7 +54,10 @@ class LinkDecision:
 
 
 def use_up(connection: sa.Connection, use: LinkUse, verdict: str) -> bool:
-    """Note the use of a link in this transaction; return False if it was used before."""
+    """Insert the use of a link in the caller's transaction; return False if it was used before.
+
+    `verdict` is "approve" or "reject".
+    """
     new = insert_into(used_links, connection).values(
         **use.key, verdict=verdict, used_at=time.time()
     )

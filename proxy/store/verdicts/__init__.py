@@ -1,3 +1,3 @@
 """Reviewers' verdicts, volunteered feedback, and the data of the drift monitors."""
 
-__all__ = ["drift", "feedback", "labels", "second_opinions", "statistics"]
+__all__ = ["drift", "feedback", "labels", "statistics"]

@@ -116,7 +116,7 @@ class CountedReply(NamedTuple):
 
 
 def read_monitors(engine: sa.Engine) -> tuple[list[Monitor], Position]:
-    """Return all monitors, and how far they have read; raises StoreError."""
+    """Return (all monitors, the position up to which they have read); raises StoreError."""
     with reading(engine) as connection:
         rows = connection.execute(monitors.select().order_by(*(monitors.c[n] for n in KEY))).all()
     position, found = Position(), []
@@ -131,7 +131,7 @@ def read_monitors(engine: sa.Engine) -> tuple[list[Monitor], Position]:
 
 
 def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[CountedReply]:
-    """Return which replies of these conversations have counted, the oldest first.
+    """Return which replies of these conversations monitors have counted, the oldest first.
 
     Raises StoreError.
     """
@@ -153,6 +153,7 @@ def write_monitors(
 ) -> bool:
     """Write monitors, position and counted replies in one transaction; return whether it was done.
 
+    `before` and `after` are the positions up to which the monitors had read, and have read now.
     Returns False, and writes nothing, where another process has moved the position meanwhile.
     Raises StoreError.
     """
@@ -169,9 +170,9 @@ def write_monitors(
 
 
 def forget_monitors(engine: sa.Engine) -> int:
-    """Delete all monitors, so that new ones begin at the current position; return how many.
+    """Delete all monitors and counted replies; return how many monitors.
 
-    Raises StoreError.
+    New ones begin at the current position. Raises StoreError.
     """
     try:
         with engine.begin() as connection:
@@ -183,8 +184,9 @@ def forget_monitors(engine: sa.Engine) -> int:
 
 
 def drifted_calibrators(engine: sa.Engine) -> set[str]:
-    """Return the calibrators, with their recalibrations, whose calibration has drifted.
+    """Return the names of the calibrators whose confidences are no longer calibrated.
 
+    Such as `embedded@3f2a+platt@9c1d`: those whose monitor of calibration has raised an alarm.
     Raises StoreError.
     """
     alarmed = monitors.c.kind == "calibration", monitors.c.alarmed_at.is_not(None)
@@ -193,10 +195,10 @@ def drifted_calibrators(engine: sa.Engine) -> set[str]:
 
 
 def newest_calibrators(engine: sa.Engine) -> set[str]:
-    """Return the calibrators in use, with their recalibrations: the newest of each kind.
+    """Return the names of the calibrators in use: the newest of each kind, recalibrated or not.
 
-    One kind scores replies alone, one knows others, and others know some of the signals. Only the
-    latest `LOOKED_AT` confidences are read. Raises StoreError.
+    One kind scores replies alone, one knows others' replies, and others know some of the signals.
+    Only the latest `LOOKED_AT` confidences are read. Raises StoreError.
     """
     query = sa.select(exchanges.c.request_id, exchanges.c.calibrator).where(
         *_scored_before("", 1e11)
@@ -210,9 +212,9 @@ def newest_calibrators(engine: sa.Engine) -> set[str]:
 
 
 def _known_by(name: str) -> tuple[bool, str]:
-    """Return what a calibrator knows beyond the reply.
+    """Return (whether a calibrator knows others' replies, the signals that it knows).
 
-    That is whether it knows others' replies, and which signals.
+    Both are read from its name.
     """
     signals = name.removeprefix(without_signals(name)).partition("@")[0]
     signals = signals.replace(PRIOR, "judge")  # labels replace the prior
@@ -222,10 +224,11 @@ def _known_by(name: str) -> tuple[bool, str]:
 def scored_after(
     engine: sa.Engine, request_id: str, before: float, limit: int, share: float = 1.0
 ) -> list[ReplyScore]:
-    """Return the scored replies after a request and before a time, in their order, `limit` at most.
+    """Return up to `limit` scored replies after the request id and before a time, in their order.
 
-    With a `share` below 1, all replies of about that share of conversations are read: if replies
-    were sampled, a busier deployment would have other turns in its sample. Raises StoreError.
+    `before` is in seconds since the epoch. With a `share` below 1, all replies of about that share
+    of conversations are read: if replies were sampled, a busier deployment would have other turns
+    in its sample. Raises StoreError.
     """
     score = _own_score(engine)
     row = exchanges.c
@@ -245,9 +248,9 @@ def scored_after(
 
 
 def count_scored(engine: sa.Engine, request_id: str, before: float) -> tuple[int, str]:
-    """Return how many scored replies wait to be read, and the id of the last, or else `request_id`.
+    """Return (number of scored replies after the request id and before a time, id of the last).
 
-    Raises StoreError.
+    Without any, the id is `request_id` again. Raises StoreError.
     """
     columns = sa.func.count(), sa.func.max(exchanges.c.request_id)
     query = sa.select(*columns).where(*_scored_before(request_id, before))
@@ -257,7 +260,7 @@ def count_scored(engine: sa.Engine, request_id: str, before: float) -> tuple[int
 
 
 def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[AuditVerdict]:
-    """Return the verdicts on audited replies after a verdict, in their order, `limit` at most.
+    """Return up to `limit` verdicts on audited replies, after a verdict's number, in their order.
 
     Where several people labelled a reply, only the first verdict is returned. Raises StoreError.
     """
@@ -281,7 +284,7 @@ def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[AuditVe
 
 
 def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
-    """Return the expression of the calibrator's own score of the reply alone.
+    """Return the SQL expression of the calibrator's own score of the reply alone.
 
     A recalibration, or another model's reply, is not a shift of the traffic. Of several choices
     that were compared, it is the first one's score.
@@ -294,6 +297,7 @@ def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
 
 
 def _scored_before(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the conditions of exchanges with a confidence, after an id and before a time."""
     return (
         exchanges.c.request_id > after,
         exchanges.c.request_id < first_id(before),
@@ -308,7 +312,10 @@ _place = sa.func.coalesce(exchanges.c.conversation, sa.func.substr(exchanges.c.r
 
 
 def _note_counted(connection: sa.Connection, counted: Sequence[CountedReply]) -> None:
-    """Store the replies that counted, and delete the oldest beyond `MOST_COUNTED`."""
+    """Store the replies that counted, in place of earlier ones, and drop the oldest.
+
+    One reply is kept for each conversation and monitor, and `MOST_COUNTED` in all.
+    """
     its = counted_conversations
     for start in range(0, len(counted), _AT_ONCE):
         some = [each._asdict() for each in counted[start : start + _AT_ONCE]]
@@ -324,6 +331,10 @@ def _note_counted(connection: sa.Connection, counted: Sequence[CountedReply]) ->
 
 
 def _move(connection: sa.Connection, before: Position, after: Position) -> bool:
+    """Change the stored position from `before` to `after`, and return whether that was possible.
+
+    False if another process has moved it. The first position is inserted.
+    """
     values = dict(zip(KEY, POSITION, strict=True))
     old, new = (_position_state(each) for each in (before, after))
     is_it = [monitors.c[name] == value for name, value in values.items()]
@@ -342,6 +353,7 @@ def _position_state(position: Position) -> str:
 
 
 def _put(connection: sa.Connection, monitor: Monitor) -> None:
+    """Insert or replace a monitor's row."""
     values = {
         "seen": monitor.seen,
         "state": json.dumps(monitor.state),

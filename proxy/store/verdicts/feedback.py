@@ -72,10 +72,10 @@ class FeedbackStore:
     def keep(
         self, labels: Sequence[Feedback], by: str, key_hash: str | None = None
     ) -> list[Outcome]:
-        """Store labels, each in place of an earlier one by the same giver.
+        """Store labels by `by`, each in place of an earlier one of the same reply and giver.
 
-        Return the outcome of each. With `key_hash`, only requests of this key can be labelled;
-        others are `not_found`.
+        Returns the outcome of each, in order: "kept" or "not_found". With `key_hash`, only requests
+        of this key can be labelled.
         """
         found: list[Outcome] = []
         for start in range(0, len(labels), _AT_ONCE):
@@ -96,7 +96,10 @@ class FeedbackStore:
 def given_on(
     connection: sa.Connection, request_ids: Sequence[str]
 ) -> dict[str, list[StoredFeedback]]:
-    """Return the labels of these replies by request id, the oldest first."""
+    """Return the labels of these replies as lists by request id, the oldest first.
+
+    Replies without a label are left out.
+    """
     query = sa.select(*_columns()).where(feedback.c.request_id.in_(request_ids))
     found: dict[str, list[StoredFeedback]] = {}
     for row in connection.execute(query.order_by(feedback.c.id)):
@@ -105,7 +108,7 @@ def given_on(
 
 
 def feedback_counts(engine: sa.Engine, since: float = 0.0) -> tuple[int, int]:
-    """Return how many labels replies since a time have, and how many of these say wrong.
+    """Return (number of labels, number that say wrong) of replies to requests since a time.
 
     `since` is in seconds since the epoch. Raises StoreError.
     """
@@ -117,12 +120,14 @@ def feedback_counts(engine: sa.Engine, since: float = 0.0) -> tuple[int, int]:
 
 
 def _columns() -> list[sa.Column[Any]]:
+    """Return the columns of StoredFeedback, in its order."""
     return [column for column in feedback.columns if column.name != "id"]
 
 
 def _store_labels(
     connection: sa.Connection, labels: Sequence[Feedback], by: str, key_hash: str | None
 ) -> list[Outcome]:
+    """Store labels in one transaction, note them in the audit chain, and return their outcomes."""
     known = _requests(connection, [storable(each.id) for each in labels], key_hash)
     found: list[Outcome] = []
     kept = []
@@ -149,9 +154,11 @@ def _store_labels(
 def _requests(
     connection: sa.Connection, ids: Sequence[str], key_hash: str | None
 ) -> Mapping[str, str]:
-    """Return the recorded requests by the ids that name them: of a request, poll or held reply.
+    """Return the ids of recorded requests by the ids that a label may name.
 
-    A client gets a released reply under the id of the request that asked for it again.
+    These are of a request, a poll or a held reply. Others are left out, and with `key_hash` those
+    of other keys. A client gets a released reply under the id of the request that asked for it
+    again.
     """
     is_its = [] if key_hash is None else [exchanges.c.key_hash == key_hash]
     own = sa.select(exchanges.c.request_id).where(exchanges.c.request_id.in_(ids), *is_its)

@@ -101,9 +101,10 @@ def labelled_replies(
 ) -> Iterator[LabelledReply]:
     """Yield every labelled reply to a request since a time, in the order of requests.
 
-    The latest of several verdicts counts. Replies without a confidence are left out, and so are
-    those to requests for several choices, since a verdict does not say which choice it is about.
-    Requests and replies are read only if `has_content`. Raises StoreError.
+    `since` is in seconds since the epoch. The latest of several verdicts counts. Replies without a
+    confidence are left out, and so are those to requests for several choices, since a verdict does
+    not say which choice it is about. Requests and replies are read only if `has_content`. Raises
+    StoreError.
     """
     held = held_replies
     of_them = [held.c.kind, held.c.share, held.c.question, held.c.path, held.c.reply]
@@ -129,9 +130,10 @@ def labelled_replies(
 
 
 def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None) -> Totals:
-    """Count the conversations that labels may represent, by what happened to their scored replies.
+    """Count the conversations with scored replies: delivered, held, or other (see `Totals`).
 
-    With `calibrator`, a version without recalibration, only its replies count. Raises StoreError.
+    With `calibrator`, a name without recalibration, only its replies count. `since` is in seconds
+    since the epoch. Raises StoreError.
     """
     stratum = sa.case(
         (exchanges.c.review_id.is_not(None), "held"),
@@ -150,9 +152,9 @@ def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None)
 
 
 def delivered_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, int]:
-    """Return how many scored replies were delivered in each conversation that has a label.
+    """Return how many scored replies were delivered, by conversation, where that is 2 or more.
 
-    Conversations with one such reply are left out. Raises StoreError.
+    Only conversations that have a label are counted. Raises StoreError.
     """
     has_label = sa.select(exchanges.c.conversation)
     has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)
@@ -173,9 +175,9 @@ def delivered_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, int]:
 
 
 def first_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, str]:
-    """Return the request id of the first scored reply of each conversation that has a label.
+    """Return the request id of the first scored reply, by conversation that has a label.
 
-    Raises StoreError.
+    `since` is in seconds since the epoch. Raises StoreError.
     """
     has_label = sa.select(exchanges.c.conversation)
     has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)
@@ -231,7 +233,10 @@ _OF_EXCHANGE: Final = (
 
 
 def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions of a reply that counts, the one on the primary key first."""
+    """Return the conditions of a scored reply to a request for one choice since a time.
+
+    The one on the primary key comes first.
+    """
     return (
         exchanges.c.request_id >= first_id(since),
         exchanges.c.confidence.is_not(None),
@@ -241,6 +246,7 @@ def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _read_reply(row: Any, has_content: bool) -> LabelledReply:
+    """Return the reply in a row of `labelled_replies`; its bytes only if `has_content`."""
     reply = json_object(row["reply"]) if row["reply"] else None
     answering = (reply or {}).get("model")
     facts, _ = facts_in(row)
@@ -267,6 +273,7 @@ def _read_reply(row: Any, has_content: bool) -> LabelledReply:
 
 
 def _stratum(row: Any) -> Stratum:
+    """Return why a reply was labelled: "held", "audited" or "other" (see the module)."""
     if row["review_id"] is not None:
         return "held"
     return "audited" if row["kind"] == AUDIT and row["share"] else "other"

@@ -4,12 +4,14 @@ A window is cut into slices. The exchanges of each slice are counted. Their cont
 the latest of each slice, `MOST_OF_A_SLICE` at most, each of which represents its share. With less
 traffic than that the figures are exact. With a million exchanges no page is slower. Every function
 here may wait for the database, and raises StoreError when it cannot be used.
+
+`opinion_exchanges` reads who was asked for a second opinion or a judgement, and the answers.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -86,11 +88,12 @@ class Window:
 
     @property
     def edges(self) -> list[float]:
+        """The `slices + 1` times where slices begin and end, in seconds since the epoch."""
         step = (self.until - self.since) / self.slices
         return [self.since + step * at for at in range(self.slices + 1)]
 
     def bounds(self) -> Iterator[tuple[str, str]]:
-        """Yield the smallest id of each slice, and the smallest id after it."""
+        """Yield for each slice (the smallest request id in it, the smallest id after it)."""
         return pairwise(map(first_id, self.edges))
 
 
@@ -108,17 +111,19 @@ class Sample:
 
     @property
     def total(self) -> int:
+        """The number of exchanges in the window."""
         return sum(self.counts)
 
     @property
     def is_exact(self) -> bool:
+        """Whether the sample contains every exchange of the window."""
         return len(self.rows) == self.total
 
     @property
     def a_day(self) -> float | None:
-        """Exchanges a day, from the first one to the window's end.
+        """The exchanges a day, from the first one to the window's end.
 
-        None if the time is too short.
+        None if that is too short.
         """
         if self.first_at is None:
             return None
@@ -141,10 +146,10 @@ ANY: Final = ExchangeFilter()
 def latest(
     engine: sa.Engine, asked: ExchangeFilter = ANY, *, after: str | None = None, limit: int = 100
 ) -> list[RecentExchange]:
-    """Return the latest exchanges, the newest first, of those after the id `after`.
+    """Return up to `limit` exchanges, the newest first, that match a filter.
 
-    A filter is applied to the latest `LOOKED_AT` exchanges only, so that a search for a model
-    without traffic is not slow.
+    With `after`, only those with a greater request id. A filter is applied to the latest
+    `LOOKED_AT` exchanges only, so that a search for a model without traffic is not slow.
     """
     columns = [exchanges.c[name] for name in RecentExchange.__slots__ if name in exchanges.c]
     wanted = {name: value for name, value in asdict(asked).items() if value is not None}
@@ -163,7 +168,7 @@ def latest(
 
 
 def calibrator_in_force(engine: sa.Engine) -> str | None:
-    """Return the calibrator, with its recalibration, that scored last, or None if none did.
+    """Return the name of the calibrator that scored last, with its recalibration, or None.
 
     Only the latest `LOOKED_AT` exchanges are read.
     """
@@ -176,7 +181,10 @@ def calibrator_in_force(engine: sa.Engine) -> str | None:
 
 
 def sample(engine: sa.Engine, window: Window) -> Sample:
-    """Count the exchanges of a window by slice, and read a sample of them."""
+    """Count the exchanges of each slice of a window, and read a sample of each slice.
+
+    The sample has its latest `MOST_OF_A_SLICE` exchanges.
+    """
     slices = list(enumerate(window.bounds()))
     counting = sa.union_all(*(_count(at, *bounds) for at, bounds in slices))
     looking = sa.union_all(*(_some(at, *bounds) for at, bounds in slices))
@@ -197,22 +205,26 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
 
 
 def _first(window: Window) -> sa.Select[Any]:
+    """Return the query for the time of the first exchange in a window."""
     inside = _in_slice(first_id(window.since), first_id(window.until))
     row = exchanges.c
     return sa.select(row.started_at).where(inside).order_by(row.request_id).limit(1)
 
 
 def _in_slice(since: str, until: str) -> sa.ColumnElement[bool]:
+    """Return the condition of a request id from `since` to before `until`."""
     row = exchanges.c.request_id
     return sa.and_(row >= since, row < until)
 
 
 def _count(at: int, since: str, until: str) -> sa.Select[Any]:
+    """Return the query for (number of the slice `at`, its count of exchanges)."""
     columns: list[Any] = [sa.literal_column(str(at)), sa.func.count()]
     return sa.select(*columns).select_from(exchanges).where(_in_slice(since, until))
 
 
 def _some(at: int, since: str, until: str) -> sa.Select[Any]:
+    """Return the query for the latest exchanges of the slice `at`, with the columns of a sample."""
     columns = [exchanges.c[name] for name in SampledExchange._fields if name in exchanges.c]
     newest = sa.select(*columns).where(_in_slice(since, until))
     some = newest.order_by(exchanges.c.request_id.desc()).limit(MOST_OF_A_SLICE).subquery()
@@ -240,10 +252,10 @@ class JudgedReply:
 
 
 def judged_replies(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[JudgedReply]:
-    """Return the replies whose latest verdict was given since a time, `limit` at most.
+    """Return the replies with a confidence whose latest verdict was given since a time.
 
-    Only facts are read; proxy/store/verdicts/labels.py reads the content too. In each stratum one
-    reply of a conversation counts.
+    Only facts are read; proxy/store/verdicts/labels.py reads the content too. At most `limit`
+    verdicts are read, the latest ones. In each stratum one reply of a conversation counts.
     """
     same = verdicts.alias()
     last = sa.select(same.c.id).where(same.c.request_id == verdicts.c.request_id)
@@ -270,7 +282,7 @@ def judged_replies(engine: sa.Engine, since: float, limit: int = MOST_LABELS) ->
             query.select_from(joined).where(exchanges.c.confidence.is_not(None))
         ).all()
     found, seen = [_judged_reply(*row) for row in rows], SeenConversations(None, None)
-    return [each for each in found if seen.is_first(_of_stratum(each))]
+    return [each for each in found if seen.is_first(_stratum_conversation(each))]
 
 
 def _knows_more() -> sa.ColumnElement[bool]:
@@ -279,7 +291,11 @@ def _knows_more() -> sa.ColumnElement[bool]:
     return sa.or_(*(name.contains(each) for each in (WITH_OTHERS, "+judge", "+logprobs@")))
 
 
-def _of_stratum(label: JudgedReply) -> str | None:
+def _stratum_conversation(label: JudgedReply) -> str | None:
+    """Return the stratum and conversation as one text, such as `audited 3f2a`.
+
+    Without a conversation, returns None or an empty text.
+    """
     return label.conversation and f"{label.stratum} {label.conversation}"
 
 
@@ -295,6 +311,7 @@ def _judged_reply(
     calibrator: str | None,
     facts: str | None,
 ) -> JudgedReply:
+    """Return the reply in a row of `judged_replies`, with its stratum."""
     is_drawn = kind == AUDIT and share is not None
     stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
     its_share = share if is_drawn else None
@@ -303,9 +320,10 @@ def _judged_reply(
 
 
 def _before(facts: str | None) -> float | None:
-    """Return the confidence without signals, or else without other models, if there is one.
+    """Return the confidence without signals, or else without other models, from facts as JSON.
 
-    It is None for several choices, since a verdict does not say which of them it is about.
+    None if there is neither, and for several choices, since a verdict does not say which of them it
+    is about.
     """
     choices = json.loads(facts) if facts else []
     said = choices[0] if len(choices) == 1 else {}
@@ -314,13 +332,94 @@ def _before(facts: str | None) -> float | None:
 
 
 def names(rows: tuple[SampledExchange, ...]) -> tuple[list[str], list[str]]:
-    """Return the models and the teams in a sample, those with the most exchanges first."""
+    """Return (models, teams) in a sample, those with the most exchanges first."""
     return _by_weight(rows, "model"), _by_weight(rows, "team")
 
 
 def _by_weight(rows: tuple[SampledExchange, ...], name: str) -> list[str]:
+    """Return the values of an attribute in a sample, those with the most exchanges first."""
     found: dict[str, float] = {}
     for row in rows:
         if (value := getattr(row, name)) is not None:
             found[value] = found.get(value, 0.0) + row.weight
     return sorted(found, key=lambda value: (-found[value], value))
+
+
+_HAS_OPINIONS: Final = '%"opinions":%'  # a pattern for the facts
+_ASKED_ONE: Final = '%"second_opinion"%'  # a pattern for the calls
+_HAS_SIGNALS: Final = '%"judge":%', '%"logprobs":%'  # patterns for the facts
+_ASKED_JUDGE: Final = '%"judge"%'  # a pattern for the calls
+
+
+@dataclass(frozen=True, slots=True)
+class OpinionExchange:
+    """An exchange with second opinions, asked for or not, or with signals.
+
+    After an escalation, opinions are there without being asked for. `calls` are the recorded calls
+    for a second opinion, `judging` those of a judge. `opinions` are the results of the comparisons:
+    `agree`, `differ` or `untold`.
+    """
+
+    model: str | None
+    team: str | None
+    calibrator: str | None
+    confidence: float | None
+    review_id: str | None
+    calls: tuple[Mapping[str, Any], ...]
+    opinions: tuple[str, ...]
+    judging: tuple[Mapping[str, Any], ...] = ()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hearings:
+    """The exchanges with second opinions or signals among the latest of a window.
+
+    `is_whole` says whether all exchanges of the window were read.
+    """
+
+    rows: tuple[OpinionExchange, ...]
+    is_whole: bool
+
+
+def opinion_exchanges(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings:
+    """Return the exchanges with second opinions or signals among the latest `limit` of a window.
+
+    Raises StoreError.
+    """
+    row = exchanges.c
+    inside = sa.and_(
+        row.request_id >= first_id(window.since),
+        row.request_id < first_id(window.until),
+    )
+    columns = row.model, row.team, row.calibrator, row.confidence, row.review_id
+    newest = sa.select(*columns, row.calls, row.facts).where(inside)
+    few = newest.order_by(row.request_id.desc()).limit(limit).subquery()
+    in_facts = [few.c.facts.like(each) for each in (_HAS_OPINIONS, *_HAS_SIGNALS)]
+    in_calls = [few.c.calls.like(each) for each in (_ASKED_ONE, _ASKED_JUDGE)]
+    found = sa.select(few).where(sa.or_(*in_facts, *in_calls))
+    with reading(engine) as connection:
+        count = connection.execute(sa.select(sa.func.count()).select_from(few)).scalar() or 0
+        rows = tuple(map(_read_exchange, connection.execute(found)))
+    return Hearings(rows, count < limit)
+
+
+def _read_exchange(row: Any) -> OpinionExchange:
+    """Return the exchange in a row of `opinion_exchanges`, with its calls by purpose."""
+    calls = json.loads(row.calls) if row.calls else []
+    return OpinionExchange(
+        row.model,
+        row.team,
+        row.calibrator,
+        row.confidence,
+        row.review_id,
+        tuple(call for call in calls if call.get("purpose") == "second_opinion"),
+        tuple(_opinions(row.facts)),
+        tuple(call for call in calls if call.get("purpose") == "judge"),
+    )
+
+
+def _opinions(facts: str | None) -> Iterator[str]:
+    """Yield the results of the comparisons in stored facts: `agree`, `differ` or `untold`."""
+    for choice in json.loads(facts) if facts else []:
+        yield from choice.get("opinions", ())

@@ -22,17 +22,18 @@ from proxy.http.wire.sse import DONE, event_bytes
 from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 from proxy.upstreams.demo.answers import (
     EMBEDDED_AUROC,
+    JUDGE,
     DemoRow,
     Json,
     dump_json,
     find_answers,
     first_question,
+    format_answer,
+    judged_choice,
     questions,
     rows,
     text_message,
 )
-from proxy.upstreams.demo.judge import JUDGE, judged_choice
-from proxy.upstreams.demo.structured_output import format_answer
 
 __all__ = ["EMBEDDED_AUROC", "DemoRow", "DemoUpstream", "first_question", "questions", "rows"]
 
@@ -58,6 +59,10 @@ class DemoUpstream:
         self._delay_s = delay_s
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
+        """Answer a request like OpenAI's API, at once; errors are replies too.
+
+        Known are the model list and completions in all formats.
+        """
         try:
             match request.method, request.path:
                 case "GET", "/models":
@@ -67,7 +72,7 @@ class DemoUpstream:
                 case "POST", "/chat/completions":
                     return self._chat(_parse_body(request.body))
                 case "POST", path if path in _OTHERS:
-                    return self._in(_OTHERS[path], request.body)
+                    return self._answer_in(_OTHERS[path], request.body)
                 case method, path:
                     message = f"Invalid URL ({method} /v1{path})"
                     raise NotFoundError(message, code="unknown_url")
@@ -78,6 +83,7 @@ class DemoUpstream:
         """Close nothing."""
 
     def _chat(self, body: Json) -> UpstreamReply:
+        """Return the reply to a request for a chat completion, whole or streamed."""
         completion = _completion(body)
         if not body.get("stream"):
             return _reply(200, completion)
@@ -86,8 +92,11 @@ class DemoUpstream:
         headers = _headers("text/event-stream; charset=utf-8")
         return UpstreamReply(200, headers, events, on_close=events.aclose)
 
-    def _in(self, format: Format, body: bytes) -> UpstreamReply:
-        """Answer the user's last message in words, in another format."""
+    def _answer_in(self, format: Format, body: bytes) -> UpstreamReply:
+        """Answer the user's last message with a text, in another format, whole or streamed.
+
+        Tools and the conversation before are ignored. A body that is no JSON gets a 400.
+        """
         asked = json_object(body)
         if asked is None:
             return _raw_reply(400, format.error_body(BadRequestError("The body is not JSON.")))
@@ -105,6 +114,7 @@ class DemoUpstream:
         return UpstreamReply(200, headers, events, on_close=events.aclose)
 
     async def _pace_events(self, events: list[bytes]) -> AsyncGenerator[bytes, None]:
+        """Yield the events, with a pause of `delay_s` after each."""
         for event in events:
             yield event
             await asyncio.sleep(self._delay_s)
@@ -124,7 +134,7 @@ class DemoUpstream:
 
 
 def _parse_body(raw: bytes) -> Json:
-    """Parse the body of a request for a completion.
+    """Parse the body of a request for a completion, and check the fields that the demo reads.
 
     Raises BadRequestError where OpenAI answers 400.
     """
@@ -155,6 +165,7 @@ def _parse_body(raw: bytes) -> Json:
 
 
 def _completion(body: Json) -> Json:
+    """Return the chat completion that answers a request's body, with counts of tokens."""
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or sys.maxsize
     choices = [_choice(body, index, limit) for index in range(body.get("n") or 1)]
     if body["model"] == JUDGE:
@@ -182,6 +193,7 @@ def _completion(body: Json) -> Json:
 
 
 def _choice(body: Json, index: int, limit: int) -> Json:
+    """Return the choice `index` of a completion, formatted, and cut after `limit` tokens."""
     message = _answer(body, index)
     if message["content"] is not None:
         message["content"] = format_answer(message["content"], body.get("response_format") or {})
@@ -196,7 +208,11 @@ def _choice(body: Json, index: int, limit: int) -> Json:
 
 
 def _answer(body: Json, index: int) -> Json:
-    """Return the assistant message of choice `index`, neither formatted nor truncated."""
+    """Return the assistant message of choice `index`, neither formatted nor truncated.
+
+    It is a canned answer, or a sentence for an unknown question, after a tool's result, and for a
+    call of a tool that the request does not offer.
+    """
     last = body["messages"][-1]
     if last.get("role") == "tool":  # repeating the canned call would loop forever
         return text_message(f"The tool answered: {_text(last)}")
@@ -218,7 +234,10 @@ def _answer(body: Json, index: int) -> Json:
 
 
 def _offered_functions(body: Json) -> list[str]:
-    """Return the names of the functions that may be called."""
+    """Return the names of the functions that the request offers and lets the model call.
+
+    With a `tool_choice` that names one function it is that one; with "none" there are none.
+    """
     choice = body.get("tool_choice")
     names = []
     for tool in [choice] if isinstance(choice, dict) else body.get("tools") or []:
@@ -249,10 +268,7 @@ def _text(message: Json) -> str:
 
 
 def _text_places(message: Json) -> list[tuple[Json, str]]:
-    """Return the places of an answer's text: its content and the arguments of its calls.
-
-    Each is a mapping and a key in it.
-    """
+    """Return the places of an answer's texts as (mapping, key): content, arguments of calls."""
     calls = [(call["function"], "arguments") for call in message.get("tool_calls", ())]
     return calls if message["content"] is None else [(message, "content"), *calls]
 
@@ -286,16 +302,20 @@ def _chunks(choice: Json) -> Iterator[Json]:
 
 
 def _headers(content_type: str) -> Headers:
+    """Return the headers of a reply: its content type and a new request id."""
     return encode_fields(
         [("content-type", content_type), ("x-request-id", f"req_demo_{uuid4().hex}")]
     )
 
 
 def _reply(status: int, body: Json) -> UpstreamReply:
+    """Return a reply with a JSON body."""
     return _raw_reply(status, dump_json(body).encode())
 
 
 def _raw_reply(status: int, body: bytes) -> UpstreamReply:
+    """Return a reply with these bytes as its JSON body."""
+
     async def chunks() -> AsyncIterator[bytes]:
         yield body
 

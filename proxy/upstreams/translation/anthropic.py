@@ -27,7 +27,7 @@ class AnthropicRelay:
         self._is_both = is_both
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Send a request with the configured key, if there is one, and return the reply.
+        """Send a request, with the configured key in place of the client's if there is one.
 
         Raises UpstreamError where no answer begins; an error status is an answer.
         """
@@ -37,6 +37,10 @@ class AnthropicRelay:
         return await self._relay.send(request)
 
     def _key_field(self, path: str) -> tuple[bytes, bytes]:
+        """Return (name, value) of the header field with the configured key for a path.
+
+        It is `x-api-key`, or `authorization` for paths of OpenAI's format.
+        """
         if self._is_both and not path.startswith("/messages"):
             return b"authorization", b"Bearer " + self._api_key
         return b"x-api-key", self._api_key
@@ -52,4 +56,5 @@ def with_v1(base_url: str) -> str:
 
 
 def without_v1(base_url: str) -> str:
+    """Return the URL without `/v1` and slashes at its end."""
     return base_url.rstrip("/").removesuffix("/v1")

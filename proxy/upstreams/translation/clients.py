@@ -25,7 +25,10 @@ _watched: ContextVar[list[httpx.Response]] = ContextVar("watched")
 
 @contextmanager
 def collect_responses() -> Iterator[list[httpx.Response]]:
-    """Collect upstream's responses to the calls inside; their bodies may not have arrived yet."""
+    """Collect upstream's responses to litellm's calls inside, in the list that it yields.
+
+    Their bodies may not have arrived yet.
+    """
     responses: list[httpx.Response] = []
     token = _watched.set(responses)
     try:
@@ -35,12 +38,13 @@ def collect_responses() -> Iterator[list[httpx.Response]]:
 
 
 async def _watch(response: httpx.Response) -> None:
+    """Add a response to those that `collect_responses` collects, if it does."""
     if (responses := _watched.get(None)) is not None:
         responses.append(response)
 
 
 class SharedClients:
-    """All clients that litellm creates from now on, by their event loop."""
+    """All HTTP clients that litellm creates from now on, by their event loop, and their users."""
 
     def __init__(self, litellm: Any) -> None:
         self._litellm = litellm
@@ -68,7 +72,10 @@ class SharedClients:
             self._store.delete_cache(key)
 
     async def leave(self, user: object) -> None:
-        """Close the running loop's clients if nobody else uses them."""
+        """Forget a user of the running loop's clients, and close these if it was the last one.
+
+        litellm's client of all loops is closed with the last user of all.
+        """
         loop = asyncio.get_running_loop()
         users = self._users.setdefault(loop, WeakSet())
         users.discard(user)
@@ -82,6 +89,11 @@ class SharedClients:
             await of_all_loops.close()  # it reopens itself
 
     def _seize(self, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
+        """Change a client that litellm stores, remember it for its loop, and store it.
+
+        It follows no redirects, and its responses are watched. Called in place of the cache's own
+        method.
+        """
         if (client := _http_client(value)) is not None:
             for owner in (client, value):  # handlers make other clients with their own values
                 if hasattr(owner, "event_hooks"):
@@ -101,5 +113,5 @@ def _http_client(value: Any) -> httpx.AsyncClient | None:
 
 @cache
 def shared_clients() -> SharedClients:
-    """Return those of the process; imports litellm on the first call."""
+    """Return the clients of this process; the first call imports litellm and changes its cache."""
     return SharedClients(importlib.import_module("litellm"))

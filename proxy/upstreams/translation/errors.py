@@ -44,6 +44,8 @@ _CODES = {
 
 
 def json_reply(status: int, body: Any, headers: Headers) -> UpstreamReply:
+    """Return a reply with a status, a JSON body and these headers besides the content type."""
+
     async def chunks() -> AsyncIterator[bytes]:
         yield json.dumps(body, separators=(",", ":")).encode()
 
@@ -59,7 +61,8 @@ def kept_headers(headers: Mapping[str, str]) -> Headers:
 def error_reply(error: Exception, answered: httpx.Response | None = None) -> UpstreamReply:
     """Convert an error of litellm to a reply; raises UpstreamError if upstream gave no answer.
 
-    `answered` is upstream's response, if it is known.
+    `answered` is upstream's response, if it is known; if that is a success, it has no completion,
+    which is an UpstreamError too. A failure to translate is logged.
     """
     chain = list(_chain(error))
     code = next((_CODES[name] for e in chain if (name := type(e).__name__) in _CODES), None)
@@ -80,7 +83,7 @@ def error_reply(error: Exception, answered: httpx.Response | None = None) -> Ups
 
 
 def no_answer(response: httpx.Response) -> UpstreamBrokenError:
-    """Return the error for a successful response without an answer, with upstream's own message."""
+    """Return the error for a successful response that is no completion, with its own message."""
     try:
         told = json_object(response.content) or {}
     except httpx.ResponseNotRead:
@@ -94,7 +97,7 @@ def no_answer(response: httpx.Response) -> UpstreamBrokenError:
 
 
 def broken_off(error: Exception) -> UpstreamError:
-    """Return the proxy's error for one in the middle of a stream."""
+    """Return the proxy's error for an error in the middle of a stream."""
     failure = _failure(error)
     if isinstance(failure, UpstreamTimeoutError | UpstreamBrokenError):
         return failure
@@ -103,13 +106,17 @@ def broken_off(error: Exception) -> UpstreamError:
 
 
 def _failure(error: Exception) -> UpstreamError | None:
-    """Convert an error that is no answer; returns None if litellm gives it an HTTP status."""
+    """Return the proxy's error for one that is no answer: silent, broken, or not translated.
+
+    Returns None if litellm gives it an HTTP status of its own.
+    """
     import openai  # imported here, because it takes a second and litellm has loaded it by now
 
     chain = list(_chain(error))
     name = type(chain[-1]).__name__  # the original error says most
 
     def has(*kinds: type[Exception]) -> bool:
+        """Return whether the error or one of its causes is of these types."""
         return any(isinstance(cause, kinds) for cause in chain)
 
     if has(httpx.TimeoutException, openai.APITimeoutError):
@@ -127,7 +134,7 @@ def _failure(error: Exception) -> UpstreamError | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and its causes, the latest first."""
+    """Yield the error and its causes, from the last that was raised to the first."""
     while error is not None:
         yield error
         wrapped = getattr(error, "original_exception", None)  # in litellm's MidStreamFallbackError
@@ -135,9 +142,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def error_answer(response: httpx.Response, code: str | None = None) -> UpstreamReply:
-    """Return upstream's error with its message in OpenAI's envelope.
+    """Return upstream's error as a reply with its status, and its message in OpenAI's envelope.
 
-    Raises UpstreamBrokenError for a redirect, which is not followed.
+    `code` replaces upstream's. Raises UpstreamBrokenError for a redirect, which is not followed.
     """
     status = response.status_code
     if status < 400:
@@ -164,6 +171,7 @@ def error_answer(response: httpx.Response, code: str | None = None) -> UpstreamR
 def _envelope(
     status: int, message: Any, *, kind: Any = None, param: Any = None, code: Any = None
 ) -> dict[str, Any]:
+    """Return OpenAI's error object; the type follows from the status where `kind` is missing."""
     default = "invalid_request_error" if status < 500 else "server_error"
     kind = kind or _TYPES.get(status, default)
     text = message if isinstance(message, str) else json.dumps(message)

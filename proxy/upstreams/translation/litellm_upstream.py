@@ -69,7 +69,10 @@ _STAND_INS = ("dummy-key", "fake-api-key")  # litellm's placeholders for provide
 
 @cache
 def load_litellm() -> Any:
-    """Import litellm and silence it; the import opens no connection."""
+    """Import litellm, silence it and return it; cached. The import opens no connection.
+
+    Sets environment variables that are missing, so that it fetches and reads nothing.
+    """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     litellm: Any = importlib.import_module("litellm")
@@ -128,9 +131,10 @@ class LiteLLMUpstream:
         self._target = remembers(1_024)(self._find_target)
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Send a request, translated if its model's provider requires it.
+        """Send a request to its model's provider, unchanged where that is possible.
 
-        Raises UpstreamError where there is no answer, and another ProxyError for a request that is
+        Otherwise it is translated. The body's model loses the provider's prefix. Raises
+        UpstreamError where there is no answer, and another ProxyError for a request that is
         refused.
         """
         await self.load()
@@ -148,14 +152,15 @@ class LiteLLMUpstream:
         return await self.translate(request)
 
     async def load(self) -> None:
+        """Load litellm on a thread at the first call, and share its clients."""
         if self._litellm is None:
             self._litellm = await asyncio.to_thread(load_litellm)
             shared_clients().join(self)
 
     async def translate(self, request: UpstreamRequest) -> UpstreamReply:
-        """Request a chat completion through litellm, which must be loaded.
+        """Send a request for a chat completion through litellm, which must be loaded.
 
-        Raises what `send` raises.
+        Raises what `send` raises, and NotFoundError for any other request.
         """
         if (request.method, request.path) != ("POST", "/chat/completions"):
             text = f"only completions are translated, not {request.method} {request.path}"
@@ -175,7 +180,11 @@ class LiteLLMUpstream:
             await shared_clients().leave(self)
 
     def _find_target(self, model: str) -> _Target:
-        """Return the destination that litellm finds for a model; raises UnknownModelError."""
+        """Return the destination that litellm finds for a model's name.
+
+        Raises UnknownModelError for a name without a known provider, one whose provider would log
+        in, and URLs.
+        """
         is_whole = model.startswith(self._prefix) and not self._is_exact
         name = model if is_whole else self._prefix + model
         if name.partition("/")[0] in _INTERACTIVE or "://" in name:  # some accept URLs as models
@@ -203,7 +212,7 @@ class LiteLLMUpstream:
     def _place(
         self, provider: str, base_url: str | None, key: str | None
     ) -> tuple[str, str] | None:
-        """Return URL and key of a provider that speaks OpenAI's format, or None."""
+        """Return (URL, key) of a provider that speaks OpenAI's format, or None for any other."""
         litellm = self._litellm
         if provider == "openai":
             key = litellm.OpenAIGPTConfig.get_api_key()
@@ -215,16 +224,23 @@ class LiteLLMUpstream:
         return base_url, self._api_key or ("" if key in _STAND_INS else key or "")
 
     def _relay(self, base_url: str, key: str) -> Upstream:
+        """Return the relay to a URL with a key, one for each pair."""
         place = (base_url, key)
         return self._relays.setdefault(place, Pool(base_url, key, self._timeout_s))
 
     def _is_openai_itself(self, target: _Target) -> bool:
+        """Return whether OpenAI itself serves a target, not a server that speaks its format."""
         url = httpx.URL(self._litellm.OpenAIGPTConfig.get_api_base(self._base_url) or "")
         return target.name.startswith("openai/") and f".{url.host}".endswith(_OPENAI)
 
     async def _translate(
         self, body: Json, target: _Target, key: str | None, marks: str | None
     ) -> UpstreamReply:
+        """Let litellm send a request to `target`, and return the reply in OpenAI's format.
+
+        `marks` are those of the proxies passed. If upstream speaks that format, its own bytes are
+        kept. Errors of litellm become replies, or raise UpstreamError.
+        """
         arguments = self._arguments(body) | {
             "model": target.name,
             "api_base": self._base_url,
@@ -261,7 +277,7 @@ class LiteLLMUpstream:
                 return error_reply(error, last_response(responses, wants))
 
     def _arguments(self, body: Json) -> Json:
-        """Return the fields that are translated, without those that would steer litellm.
+        """Return the body's fields that litellm translates; those that would steer it are dropped.
 
         Raises BadRequestError for an unknown field, and for a value whose type would make litellm
         fail as if upstream could not be reached.
@@ -282,7 +298,7 @@ class LiteLLMUpstream:
     def _key(self, request: UpstreamRequest, target: _Target) -> str | None:
         """Return the configured key, or the client's if litellm misses one in the environment.
 
-        Returns None if the environment has one.
+        Returns None if the environment has one. With `is_exact` it is never None.
         """
         if self._api_key:
             return self._api_key

@@ -61,12 +61,12 @@ class ChatUpstream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MessagesUpstream:
-    """An upstream for `/messages` only."""
+    """An upstream for `/messages` only, which sends requests as chat completions to `chat`."""
 
     chat: ChatUpstream
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Send a request as one for a chat completion and convert the reply.
+        """Send a request for a message as one for a chat completion, and convert the reply.
 
         Raises UpstreamError where there is no answer, and BadRequestError for a request that cannot
         be translated.
@@ -94,12 +94,12 @@ class MessagesUpstream:
 
 @cache
 def _adapter() -> Any:
-    """Import litellm's translation, which makes no calls."""
+    """Return litellm's adapter of Anthropic's format, which is imported once and makes no calls."""
     return importlib.import_module(f"{_ADAPTER}.transformation").AnthropicAdapter()
 
 
 def _headers(request: UpstreamRequest) -> list[tuple[bytes, bytes]]:
-    """Return the client's headers, with its key where clients of OpenAI's API send it."""
+    """Return the client's headers without Anthropic's own, its key moved to `authorization`."""
     key = header(request.headers, b"x-api-key")
     kept = without(request.headers, *_CLIENTS_OWN)
     if key and header(kept, b"authorization") is None:
@@ -108,10 +108,10 @@ def _headers(request: UpstreamRequest) -> list[tuple[bytes, bytes]]:
 
 
 def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
-    """Convert a request to OpenAI's format.
+    """Convert the body of a request to OpenAI's format.
 
-    Returns the fields, and the tools' real names by the shorter ones that OpenAI's limit requires.
-    Raises BadRequestError for a field without a counterpart.
+    Returns (fields, the tools' real names by the shorter ones that OpenAI's limit requires). Raises
+    BadRequestError for a field without a counterpart, and for what litellm cannot convert.
     """
     given = {key: value for key, value in body.items() if value is not None}
     for name in given:
@@ -135,9 +135,9 @@ def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
 
 
 def _check_messages(messages: Any) -> None:
-    """Check the shape of messages that litellm would drop silently or fail on.
+    """Refuse messages of a shape that litellm would drop silently or fail on.
 
-    Raises BadRequestError where it is wrong, so that the client can correct it.
+    Raises BadRequestError, so that the client can correct it.
     """
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
         raise BadRequestError("'messages' must be a list of objects", param="messages")
@@ -148,7 +148,7 @@ def _check_messages(messages: Any) -> None:
 
 
 async def _error_reply(reply: UpstreamReply) -> UpstreamReply:
-    """Convert an error in OpenAI's envelope to Anthropic's."""
+    """Convert a reply with an error in OpenAI's envelope to one with Anthropic's."""
     body = json_object(await _whole(reply)) or {}
     told = body.get("error")
     error = told if isinstance(told, dict) else {"message": f"upstream answered {reply.status}"}
@@ -156,6 +156,7 @@ async def _error_reply(reply: UpstreamReply) -> UpstreamReply:
 
 
 def _error(status: int, error: Json) -> Json:
+    """Return Anthropic's error object for a status and an OpenAI error."""
     kind = error_type(status, str(error.get("type") or "invalid_request_error"))
     words = error.get("message") or "upstream failed"
     extra = {key: error[key] for key in ("code", "param") if error.get(key) is not None}
@@ -163,6 +164,10 @@ def _error(status: int, error: Json) -> Json:
 
 
 async def _json_reply(reply: UpstreamReply, tool_names: dict[str, str]) -> UpstreamReply:
+    """Convert a whole completion to a message; raises UpstreamBrokenError if it is none.
+
+    `tool_names` are the tools' real names.
+    """
     completion = json_object(await _whole(reply))
     if completion is None or not completion.get("choices"):
         raise UpstreamBrokenError("upstream's answer is no completion", code="translation_failed")
@@ -177,7 +182,7 @@ async def _json_reply(reply: UpstreamReply, tool_names: dict[str, str]) -> Upstr
 def _readable(completion: Json) -> Json:
     """Return the completion without fields that have no place in Anthropic's messages.
 
-    litellm might fail on them.
+    litellm might fail on them. Without a usage it gets one of 0 tokens.
     """
     choices = [
         {**choice, "message": {k: v for k, v in choice["message"].items() if k in _SAID}}
@@ -188,11 +193,14 @@ def _readable(completion: Json) -> Json:
 
 
 def _translation_error(error: Exception) -> UpstreamBrokenError:
+    """Return the error for an answer that litellm cannot convert."""
     text = f"upstream's answer cannot be translated ({type(error).__name__})"
     return UpstreamBrokenError(text, code="translation_failed")
 
 
 def _reply(reply: UpstreamReply, body: Json) -> UpstreamReply:
+    """Return a reply like another, with this JSON as its body."""
+
     async def chunks() -> AsyncIterator[bytes]:
         yield dumps(body)
 
@@ -200,6 +208,7 @@ def _reply(reply: UpstreamReply, body: Json) -> UpstreamReply:
 
 
 async def _whole(reply: UpstreamReply) -> bytes:
+    """Read a whole reply, up to `_LIMIT` bytes, and close it."""
     try:
         return await reply.read(_LIMIT)
     finally:
@@ -210,6 +219,10 @@ async def _whole(reply: UpstreamReply) -> bytes:
 
 
 async def _stream_reply(reply: UpstreamReply, tool_names: dict[str, str]) -> UpstreamReply:
+    """Convert a streamed completion to the events of a message.
+
+    Waits for the first chunk, so that an error before it is raised here.
+    """
     chunks = _chat_chunks(reply.chunks)
     try:
         first = await anext(chunks, None)
@@ -242,6 +255,7 @@ class _CallsInOrder:
         self._waiting: dict[int, list[Json]] = {}
 
     def take(self, chunk: Json) -> list[Json]:
+        """Return the chunks to send for a chunk of the stream, in order, perhaps none."""
         choice = (chunk.get("choices") or [{}])[0]
         delta, reason = choice.get("delta") or {}, choice.get("finish_reason")
         calls = [call for call in delta.get("tool_calls") or () if isinstance(call, dict)]
@@ -258,12 +272,14 @@ class _CallsInOrder:
         return [*pieces, *self._flush(), ending] if reason else pieces
 
     def _flush(self) -> list[Json]:
+        """Return and forget the chunks of the calls that were held."""
         pieces = [piece for index in sorted(self._waiting) for piece in self._waiting[index]]
         self._waiting.clear()
         return pieces
 
 
 def _piece(chunk: Json, delta: Json) -> Json:
+    """Return a chunk with this delta alone, without usage and finish."""
     left_out = {key: value for key, value in chunk.items() if key != "usage"}
     return {**left_out, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
 
@@ -271,7 +287,10 @@ def _piece(chunk: Json, delta: Json) -> Json:
 async def _events(
     chunks: AsyncGenerator[Json, None], first: Json | None, tool_names: dict[str, str]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a message; raises UpstreamError where the chunks break off."""
+    """Yield the events of a message as bytes; raises UpstreamError where the chunks break off.
+
+    An error that upstream sends becomes an `error` event. `first` is the chunk read before.
+    """
     wrapper = importlib.import_module(f"{_ADAPTER}.streaming_iterator").AnthropicStreamWrapper
     model = (first or {}).get("model") or "unknown"
     responses = _responses(chunks, first)
@@ -282,13 +301,13 @@ async def _events(
                 if plain["type"] == "message_delta":
                     plain["delta"].setdefault("stop_sequence", None)
                 yield named_event(plain["type"], dumps(plain))
-        except _ToldError as told:
+        except _SentError as told:
             yield named_event("error", dumps(_error(_BROKEN, told.error)))
         except _UNREADABLE as error:
             raise _translation_error(error) from error
 
 
-class _ToldError(Exception):
+class _SentError(Exception):
     """An error that upstream sent in the middle of its answer."""
 
     def __init__(self, error: Json) -> None:
@@ -299,9 +318,9 @@ class _ToldError(Exception):
 async def _responses(
     chunks: AsyncGenerator[Json, None], first: Json | None
 ) -> AsyncGenerator[Any, None]:
-    """Yield the chunks as litellm's objects.
+    """Yield the chunks, `first` and then the others, as litellm's objects.
 
-    Raises _ToldError at an error that upstream sent, and UpstreamBrokenError where the finish is
+    Raises _SentError at an error that upstream sent, and UpstreamBrokenError where the finish is
     missing.
     """
     make = importlib.import_module("litellm.types.utils").ModelResponseStream
@@ -309,7 +328,7 @@ async def _responses(
     chunk = first
     while chunk is not None:
         if told := chunk.get("error"):
-            raise _ToldError(told if isinstance(told, dict) else {"message": told})
+            raise _SentError(told if isinstance(told, dict) else {"message": told})
         choices = chunk.get("choices") or []
         is_finished = is_finished or any(c.get("finish_reason") for c in choices)
         yield make(**chunk)

@@ -36,24 +36,27 @@ _EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """The client's wishes about the reply."""
+    """Whether the client wants a stream, and the usage in it."""
 
     is_stream: bool
     has_usage: bool  # whether a stream includes it
 
 
 def last_response(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
-    """Return upstream's last response if it is an error or a whole answer, else None."""
+    """Return upstream's last response if it is an error, or answers a request without a stream.
+
+    Else None, also without any response.
+    """
     response = responses[-1] if responses else None
     return None if response and wants.is_stream and response.is_success else response
 
 
 # Answers in upstream's own bytes
 def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
-    """Return the last response if it answers a chat completion and litellm has not consumed it.
+    """Return the last response if its own bytes can be the reply.
 
-    Returns None for an error, and for a request that litellm has changed in ways that only it can
-    undo.
+    It must answer a chat completion, and litellm may not have consumed its stream. Returns None for
+    an error, and for a request that litellm has changed in ways that only it can undo.
     """
     response = responses[-1] if responses else None
     if response is None or not response.url.path.endswith("/chat/completions"):
@@ -65,7 +68,11 @@ def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response |
 
 
 def _has_more_than_asked(request: httpx.Request, wants: Wants) -> bool:
-    """Return whether litellm has added to a request what only it can remove from the answer."""
+    """Return whether litellm has added to a request what only it can remove from the answer.
+
+    That is a tool in place of `response_format`, or a stream's usage that the client did not ask
+    for.
+    """
     constants = importlib.import_module("litellm.constants")
     if constants.RESPONSE_FORMAT_TOOL_NAME.encode() in request.content:
         return True  # litellm replaced `response_format` by a tool
@@ -76,6 +83,7 @@ def _has_more_than_asked(request: httpx.Request, wants: Wants) -> bool:
 
 
 def _is_whole(response: httpx.Response) -> bool:
+    """Return whether a response's body has been read."""
     try:
         return response.content is not None
     except httpx.ResponseNotRead:
@@ -83,11 +91,19 @@ def _is_whole(response: httpx.Response) -> bool:
 
 
 async def relayed_reply(response: httpx.Response, wants: Wants) -> UpstreamReply:
-    """Return upstream's answer unchanged; raises UpstreamError if it is no answer."""
+    """Return a reply with upstream's own bytes, once its first chunk is there if it is a stream.
+
+    Raises UpstreamError if it is no completion.
+    """
     return await _own_stream(response) if wants.is_stream else _own_completion(response)
 
 
 def _own_completion(response: httpx.Response) -> UpstreamReply:
+    """Return a reply with a whole completion's own bytes.
+
+    Raises UpstreamBrokenError if it is none.
+    """
+
     async def chunks() -> AsyncIterator[bytes]:
         yield response.content
 
@@ -99,9 +115,9 @@ def _own_completion(response: httpx.Response) -> UpstreamReply:
 
 
 async def _own_stream(response: httpx.Response) -> UpstreamReply:
-    """Return a reply whose first chunk has arrived, with all bytes before it.
+    """Wait for the first chunk of upstream's stream, and return the reply with all its bytes.
 
-    Raises UpstreamBrokenError where the stream has no chunk.
+    Raises UpstreamBrokenError where the stream has no chunk; it is closed then.
     """
     events = _own_events(response)
     head: list[bytes] = []
@@ -126,7 +142,11 @@ async def _own_stream(response: httpx.Response) -> UpstreamReply:
 
 
 async def _own_events(response: httpx.Response) -> AsyncGenerator[tuple[bytes, str | None], None]:
-    """Yield the bytes and the data of each event, up to an error that upstream sends."""
+    """Yield (bytes, data) of each event, up to and including an error that upstream sends.
+
+    Data is None for an event without data and for an unfinished rest. Raises UpstreamError where
+    the connection breaks.
+    """
     reader = EventReader()
     try:
         async for part in response.aiter_bytes():
@@ -141,6 +161,7 @@ async def _own_events(response: httpx.Response) -> AsyncGenerator[tuple[bytes, s
 
 
 def _is_error(data: str) -> bool:
+    """Return whether an event's data is an object with a non-empty `error`."""
     return '"error"' in data and bool((json_object(data) or {}).get("error"))
 
 
@@ -148,7 +169,7 @@ def _is_error(data: str) -> bool:
 async def translated_reply(
     answer: Any, responses: list[httpx.Response], wants: Wants
 ) -> UpstreamReply:
-    """Return upstream's answer as litellm translated it, or upstream's error.
+    """Return a reply with upstream's answer as litellm translated it, or with upstream's error.
 
     Raises what litellm raises, and UpstreamError.
     """
@@ -160,12 +181,16 @@ async def translated_reply(
 
 
 def _headers(answer: Any, responses: list[httpx.Response]) -> Headers:
+    """Return the useful header fields of upstream's last response, or those that litellm kept."""
     told = answer._hidden_params.get("additional_headers") or {}
     return kept_headers(responses[-1].headers if responses else told)
 
 
 def _dump_answer(answer: Any) -> Json:
-    """Return a completion or a chunk as JSON with OpenAI's nulls, without other empty fields."""
+    """Return a completion or a chunk of litellm's as JSON, with OpenAI's nulls.
+
+    Other empty fields are left out.
+    """
     dumped: Json = answer.model_dump(exclude_none=True)
     for choice in dumped["choices"]:
         message = choice.get("message", choice.get("delta"))
@@ -179,6 +204,7 @@ def _dump_answer(answer: Any) -> Json:
 
 
 def _completion(answer: Any) -> Json:
+    """Return a completion of litellm's as the JSON of OpenAI's API."""
     completion = _dump_answer(answer)
     for choice in completion["choices"]:
         choice["message"].setdefault("content", None)
@@ -188,6 +214,10 @@ def _completion(answer: Any) -> Json:
 
 
 def _chunk(part: Any, *, has_usage: bool) -> Json:
+    """Return a chunk of litellm's as the JSON of OpenAI's API, with usage only if `has_usage`.
+
+    A chunk with usage keeps only choices that say something.
+    """
     chunk = _dump_answer(part)
     usage = chunk.pop("usage", None)
     if has_usage:
@@ -200,7 +230,10 @@ def _chunk(part: Any, *, has_usage: bool) -> Json:
 async def _translated_stream(
     stream: Any, responses: list[httpx.Response], *, has_usage: bool
 ) -> UpstreamReply:
-    """Return a reply whose first chunk has arrived, because some providers are called only then."""
+    """Return a streamed reply, once its first chunk has arrived.
+
+    Some providers are called only then, and their errors are raised here.
+    """
 
     async def close() -> None:
         """Close the connection, because litellm closes only its own iterator, not its source."""
@@ -219,6 +252,10 @@ async def _translated_stream(
 
 
 async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator[bytes, None]:
+    """Yield the chunks as server-sent events, all with the first one's id, and then [DONE].
+
+    Raises UpstreamError where the stream breaks off.
+    """
     part, model = first, None
     while part is not None:
         chunk = _chunk(part, has_usage=has_usage)
@@ -235,7 +272,7 @@ async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator
 
 
 async def _next(stream: Any) -> Any:
-    """Return the next chunk, None after the last.
+    """Return the next chunk of litellm's stream, None after the last.
 
     Raises UpstreamBrokenError where litellm invented the finish of an incomplete answer.
     """

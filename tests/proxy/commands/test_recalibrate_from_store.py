@@ -22,11 +22,10 @@ from calibrator.recalibration.versions import RecalibrationVersions, resolve_rec
 from policies import Facts, load_certificate
 from proxy.config.sections import Config
 from proxy.config.settings.upstreams import ModelRoute
-from proxy.learning.domains import Domains
 from proxy.learning.labels import read_labels
 from proxy.learning.recalibrating import LearnedFit, NotLearntError, learn_recalibration
 from proxy.store.database.verdicts import VerdictStore
-from proxy.upstreams.router import Router
+from proxy.upstreams.router import Domains, Router
 from tests.builders.simulated_traffic import (
     CALIBRATOR,
     Traffic,

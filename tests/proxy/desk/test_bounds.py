@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.desk.figures.gauges import MOST_QUEUES, _limit_queues
-from proxy.desk.notify.webhooks import MOST_WAIT_S, _failure
+from proxy.desk.gauges import MOST_QUEUES, _limit_queues
+from proxy.desk.webhooks import MOST_WAIT_S, _failure
 from proxy.observe.series import OTHER
 from tests.conftest import StartProxy
 from tests.running.desk_client import DESK, scraped

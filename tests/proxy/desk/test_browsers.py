@@ -23,7 +23,7 @@ from proxy.desk.access.guard import is_for_strangers
 from proxy.desk.access.sessions import Door
 from proxy.desk.application import DeskApplication
 from proxy.desk.decisions.desk import Desk
-from proxy.desk.notify.feed import Feed
+from proxy.desk.feed import Feed
 from proxy.http.wire.http import Message
 from proxy.store.database.client_keys import KeyStore
 from proxy.store.queue import ReviewQueue

@@ -15,9 +15,8 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from proxy.desk.edits import schema_check
-from proxy.desk.edits.editable import editable
-from proxy.desk.edits.editing import edit_reply
+from proxy.desk.decisions import schema_check
+from proxy.desk.decisions.editing import edit_reply, editable
 from proxy.errors import UnusableEditError
 from proxy.formats.base.edits import tool_schemas
 from proxy.http.wire.json_rewrite import REMOVED, rewrite_json

@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 
 from proxy.desk.decisions.desk import Desk, Verdict
-from proxy.desk.notify.feed import MISSED, MOST_WAITING, MOST_WATCHERS, Feed
+from proxy.desk.feed import MISSED, MOST_WAITING, MOST_WATCHERS, Feed
 from proxy.errors import DecidedError, NotFoundError, RateLimitedError
 from proxy.http.wire.caller import Caller
 from proxy.store.database.chain import KEY_VARIABLE
@@ -514,7 +514,7 @@ async def test_who_reads_too_slowly_is_told(
 ) -> None:
     """Messages that nobody takes are dropped, and the reader hears that there were some."""
     assert MOST_WAITING >= 50, "or short breaks would miss some"
-    monkeypatch.setattr("proxy.desk.notify.feed.MOST_WAITING", 20)
+    monkeypatch.setattr("proxy.desk.feed.MOST_WAITING", 20)
     feed = Feed(queue, every_s=0.02)
     slow = await feed.watch()
     assert (await anext(slow)).startswith(b":")

@@ -19,8 +19,7 @@ from structlog.testing import capture_logs
 from policies import InvalidDocumentError
 from proxy.config.sections import Config, load_config
 from proxy.desk.decisions.desk import Desk, Verdict
-from proxy.desk.notify.webhook_messages import link, signature
-from proxy.desk.notify.webhooks import MOST_ATTEMPTS, Courier
+from proxy.desk.webhooks import MOST_ATTEMPTS, Courier, link, signature
 from proxy.optional.chat.chat import Chat
 from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.events import ReviewEvent

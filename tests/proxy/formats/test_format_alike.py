@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.formats import CHAT
-from proxy.formats.events.merging import Pieces
+from proxy.formats.events.merging import Pieces, alike, split_events
 from proxy.formats.events.readings import is_event_ambiguous
-from proxy.formats.events.uniform_events import alike, split_events
 from proxy.http.wire.json_splice import dumps
 from proxy.http.wire.sse import Event, EventReader, event_bytes
 

@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
-from proxy.learning.drift import look, monitor_states
-from proxy.learning.drift_watch import DriftWatch
+from proxy.learning.drift import DriftWatch, look, monitor_states
 from proxy.store.database.verdicts import VerdictStore
 from proxy.store.verdicts.drift import (
     Monitor,

@@ -12,8 +12,7 @@ from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
 from proxy.learning.second_opinions import SecondOpinions, read_second_opinions
 from proxy.store.database.verdicts import VerdictStore
-from proxy.store.verdicts.second_opinions import opinion_exchanges
-from proxy.store.verdicts.statistics import Window
+from proxy.store.verdicts.statistics import Window, opinion_exchanges
 from tests.builders.simulated_traffic import Traffic
 
 

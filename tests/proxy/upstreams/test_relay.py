@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from proxy.config.settings.upstreams import UpstreamConfig
 from proxy.http.wire.upstream import UpstreamRequest
-from proxy.upstreams.by_format import SpokenUpstream
-from proxy.upstreams.router import open_upstream
+from proxy.upstreams.router import SpokenUpstream, open_upstream
 from tests.conftest import StartProxy
 from tests.running.live_proxy import (
     LiveProxy,

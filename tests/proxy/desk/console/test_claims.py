@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from proxy.desk.console.claims import CLAIM_S, Claims
+from proxy.desk.console.reviews import CLAIM_S, Claims
 from tests.conftest import StartProxy
 from tests.running.desk_client import (
     DESK,

@@ -10,7 +10,6 @@ import pytest
 from policies import parse_policy
 from proxy.config.sections import CalibratorConfig
 from proxy.desk.console import quality
-from proxy.desk.console.cards import calibrator_cards
 from proxy.desk.console.pages import count
 from proxy.desk.console.quality import (
     WeightedLabel,
@@ -21,7 +20,7 @@ from proxy.desk.console.quality import (
     warnings,
     weight_labels,
 )
-from proxy.desk.console.rules import policy_views
+from proxy.desk.console.views import calibrator_cards, policy_views
 from proxy.store.verdicts.statistics import JudgedReply, Sample, SampledExchange, Window
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from proxy.config.sections import Config
-from proxy.desk.figures.process_figures import proportional_bytes
+from proxy.desk.gauges import proportional_bytes
 from proxy.scoring.loader import PreloadedCalibrators, preload, shares_scorer
 from tests.builders.tiny_models import OfFamily
 from tests.proxy.http.workers.several import Workers, is_alive, kill, running

@@ -29,7 +29,7 @@ from calibrator import (
     version_of,
 )
 from proxy.config.sections import Config
-from proxy.desk.console.cards import calibrator_cards
+from proxy.desk.console.views import calibrator_cards
 from proxy.scoring.engines.errors import EngineError
 from proxy.scoring.engines.opening import engine_loader, known_name
 from proxy.scoring.engines.remote import RemoteScorer

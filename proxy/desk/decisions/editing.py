@@ -1,4 +1,4 @@
-"""Applies a reviewer's edit to a reply.
+"""Finds the editable parts of a reply, and applies a reviewer's edit to them.
 
 Texts and the arguments of the client's tools can be edited; ids, usage and all the rest stay byte
 for byte. What would contradict a new text is removed with the old one: its log probabilities, its
@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from proxy.desk.edits.editable import editable, surface_of
-from proxy.desk.edits.schema_check import SchemaChecks
+from proxy.desk.decisions.schema_check import SchemaChecks
 from proxy.errors import UnusableEditError
 from proxy.formats import Format, Json
 from proxy.formats.base.edits import Editable, EditableCall, tool_schemas
@@ -24,18 +23,33 @@ from proxy.http.wire.json_rewrite import Place, rewrite_json
 from proxy.http.wire.json_splice import dumps, json_object
 from proxy.store.reviews.held_replies import HeldReply
 
+
+def editable(held: HeldReply) -> Editable | None:
+    """Return the editable parts of a reply: the text of each choice, and its calls.
+
+    None where it is no answer of a known format.
+    """
+    completion, format = json_object(held.reply), format_of(held.path)
+    if completion is None or format is None:
+        return None
+    try:
+        return format.editable(completion)
+    except (KeyError, TypeError, AttributeError):  # upstream deviates from the format
+        return None
+
+
 _BOTH = {"text", "tool_calls"}
 _CALL = {"name", "arguments", "id"}
 
 
 def edit_reply(held: HeldReply, content: Any) -> bytes:
-    """Return the reply with `content`, which is its text, its calls, or both.
+    """Return the reply's bytes with `content` in place of its text, its calls, or both.
 
-    It is a string; a list of strings, one for each choice; a call `{"name"?, "arguments"}` or a
-    list of calls, one for each call of the reply; or `{"text", "tool_calls"}`. Raises
-    UnusableEditError.
+    `content` is a string; a list of strings, one for each choice; a call `{"name"?, "arguments"}`
+    or a list of calls, one for each call of the reply; or `{"text", "tool_calls"}`. Raises
+    UnusableEditError where it does not fit the reply, or what the client asked for.
     """
-    found, format = editable(held), format_of(surface_of(held))
+    found, format = editable(held), format_of(held.path)
     if found is None or format is None:
         raise UnusableEditError("this reply cannot be edited: release or reject it as it is")
     texts, calls = _split_content(content)
@@ -54,7 +68,10 @@ def edit_reply(held: HeldReply, content: Any) -> bytes:
 
 
 def _split_content(content: Any) -> tuple[list[str] | None, list[Json] | None]:
-    """Return the texts and the calls of an edit, None for those that stay."""
+    """Return (texts, calls) of an edit's content, None for those that stay.
+
+    Raises UnusableEditError for content of another form.
+    """
     if isinstance(content, dict) and content and set(content) <= _BOTH:
         texts, none = _split_content(content["text"]) if "text" in content else (None, None)
         listed, calls = (
@@ -81,7 +98,10 @@ def _split_content(content: Any) -> tuple[list[str] | None, list[Json] | None]:
 def _with_texts(
     found: Editable, texts: Sequence[str], format: Format, payload: Json, checks: SchemaChecks
 ) -> dict[Place, Any]:
-    """Return the changes that new texts make."""
+    """Return the changes that new texts make, by their places in the JSON.
+
+    Texts for which the client gave a schema are added to `checks`. Raises UnusableEditError.
+    """
     if not found.texts:
         raise UnusableEditError("the reply has no text, but calls of tools", param="content")
     if len(texts) != len(found.texts):
@@ -99,7 +119,10 @@ def _with_texts(
 
 
 def _check_text(text: str, format: Format, payload: Json, where: str, checks: SchemaChecks) -> None:
-    """Check that a text is JSON, and fits the schema, where the client asked for that."""
+    """Refuse a text that is no JSON where the client asked for that; raises UnusableEditError.
+
+    A value for which the client gave a schema is added to `checks`.
+    """
     wanted = format.wanted_json(payload)
     if wanted is None:
         return
@@ -115,17 +138,22 @@ def _check_text(text: str, format: Format, payload: Json, where: str, checks: Sc
 
 
 def _unwanted_error(where: str, mistake: str) -> UnusableEditError:
+    """Return the error for a text, at `where` in the content, that the client did not ask for."""
     return UnusableEditError(f"not what the client asked for: {mistake}", param=where)
 
 
 def _arguments_error(where: str, name: str, mistake: str) -> UnusableEditError:
+    """Return the error for arguments, at `where` in the content, that do not fit a schema."""
     return UnusableEditError(f"the arguments do not fit {name}: {mistake}", param=where)
 
 
 def _with_calls(
     found: Editable, calls: Sequence[Json], payload: Json, checks: SchemaChecks
 ) -> dict[Place, Any]:
-    """Return the changes that new calls make."""
+    """Return the changes that new calls make, by their places in the JSON.
+
+    Arguments of a tool with a schema are added to `checks`. Raises UnusableEditError.
+    """
     if len(calls) != len(found.calls):
         raise UnusableEditError(
             f"the reply has {len(found.calls)} calls that can be edited, not {len(calls)}",
@@ -151,7 +179,10 @@ def _with_calls(
 def _arguments(
     given: Any, call: EditableCall, schema: Any, where: str, checks: SchemaChecks
 ) -> Any:
-    """Return a call's arguments in the form that the reply has; raises UnusableEditError."""
+    """Return a call's new arguments as the reply has them: a text, an object, or JSON as text.
+
+    Those of a tool with a schema are added to `checks`. Raises UnusableEditError.
+    """
     if call.kind == "text":
         if not isinstance(given, str):
             raise UnusableEditError(f"{call.name} takes a text", param=where)

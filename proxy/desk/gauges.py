@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Final
 
+from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from proxy.desk.decisions.desk import Desk
-from proxy.desk.figures.figures import Figures, Labels, add_figures, figures_of
-from proxy.desk.figures.process_figures import process_metrics
+from proxy.desk.figures import Figures, Labels, add_figures, figures_of
 from proxy.errors import ProxyError, StoreError
 from proxy.generations.generation import Parts
 from proxy.generations.reloading import Generations
@@ -61,7 +62,7 @@ class DecisionCounters:
         )
 
     def note_link(self, outcome: str) -> None:
-        """Count the outcome of a decision link: its verdict, or why it decided nothing."""
+        """Count what became of a decision link: its verdict, or why it decided nothing."""
         self._links.add(outcome)
 
     def note_approval(self, queue: str) -> None:
@@ -69,7 +70,10 @@ class DecisionCounters:
         self._approvals.add(queue)
 
     def note(self, queue: str, verdict: str, waited_s: float) -> None:
-        """Count a reply that somebody decided on, `waited_s` seconds after it was held."""
+        """Count a reply that was decided, with its verdict and the time that it waited.
+
+        `waited_s` is in seconds from its hold. `verdict` is "approve", "edit" or "reject".
+        """
         self._verdicts.add(queue, verdict)
         self._waits.observe(waited_s, queue)
 
@@ -92,15 +96,16 @@ class Gauges:
         self._stored: tuple[float, dict[str, list[Any]]] = (-KNOWN_FOR_S, {})
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics; reads the store, so call it on a thread.
+        """Yield all metrics of the proxy; reads the store, so call it on a thread.
 
-        Raises ProxyError where workers do not send their figures in time.
+        With several workers their counts are added up. Raises ProxyError where workers do not send
+        their figures in time.
         """
         if self._parts.peers is None:
             yield from self._parts.metrics.collect()
             yield from process_metrics()
             yield from _workers(1, 0)
-            yield from self._of(figures_of(self._parts, self._holder))
+            yield from self._collect_figures(figures_of(self._parts, self._holder))
             return
         gathered = self._parts.peers.gather("figures")
         if gathered is None:  # better a failed scrape than counters that decrease
@@ -112,9 +117,10 @@ class Gauges:
         yield from counted.collect()
         yield from process_metrics(facts["pids"], facts["dead_cpu_s"])
         yield from _workers(len(gathered.of_living), facts["restarts"])
-        yield from self._of(total)
+        yield from self._collect_figures(total)
 
-    def _of(self, figures: Figures) -> Iterator[Metric]:
+    def _collect_figures(self, figures: Figures) -> Iterator[Metric]:
+        """Yield the metrics of the configuration, upstreams, scorer, store, telemetry and desk."""
         yield from self._configuration(figures)
         yield _gauges(
             "pinocchio_upstream_breaker_open",
@@ -141,9 +147,10 @@ class Gauges:
         )
 
     def _stored_figures(self) -> dict[str, list[Any]]:
-        """Return what the store has, or what it had a moment ago if it does not answer in time.
+        """Return what the store has: "queues", "webhooks" and "drift", read now or a moment ago.
 
-        Returns an empty mapping where that is too long ago.
+        It is what was read before if the store does not answer within `READ_WITHIN_S`, and empty if
+        that is older than `KNOWN_FOR_S`.
         """
         with suppress(StoreError):
             self._patience.within(READ_WITHIN_S, self._read_store)
@@ -151,7 +158,7 @@ class Gauges:
         return found if time.monotonic() - at < KNOWN_FOR_S else {}
 
     def _read_store(self) -> None:
-        """Read what the store has, part by part; a part that cannot be read is empty."""
+        """Read what the store has into `_stored`, part by part; what cannot be read is empty."""
         stats: dict[str, Any] = {"queues": [], "webhooks": {}}
         with suppress(StoreError):
             stats = self._desk.stats()
@@ -159,6 +166,7 @@ class Gauges:
         self._stored = time.monotonic(), {**found, "drift": self._drift_alarms()}
 
     def _configuration(self, figures: Figures) -> Iterator[Metric]:
+        """Yield the metrics of what runs here: version, calibrator, configuration, reloads."""
         holder = self._holder
         build = self._version, holder.current.scores.name or "", self._engine
         yield _gauges(
@@ -197,6 +205,7 @@ class Gauges:
         )
 
     def _scorer(self, figures: Figures) -> Iterator[Metric]:
+        """Yield the number of replies that wait for a score, and the sizes of batches."""
         engine = (self._engine,)
         waiting, sizes = figures.waiting, figures.batches
         queue = [(engine, waiting)]
@@ -214,6 +223,7 @@ class Gauges:
         yield batches
 
     def _store(self, figures: Figures) -> Iterator[Metric]:
+        """Yield the lag of the record, if it is known, and the counts of rows not written."""
         if figures.lag_s is not None:
             lag = "How long the oldest record that is not in the store yet waits."
             yield _gauge("pinocchio_store_lag_seconds", lag, figures.lag_s)
@@ -241,10 +251,12 @@ class Gauges:
         )
 
     def _hold_metrics(self, stored: dict[str, list[Any]]) -> Iterator[Metric]:
+        """Yield the metrics of open reviews by queue and kind, and of waiting webhook messages."""
         waiting = _limit_queues(stored.get("queues", []))
         now, labels = time.time(), ("queue", "kind")
 
         def series(value: Callable[[dict[str, Any]], float]) -> Iterator[tuple[Labels, float]]:
+            """Yield for each queue and kind (its labels, the value computed from its row)."""
             return (((row["queue"], row["kind"]), value(row)) for row in waiting)
 
         yield _gauges(
@@ -280,6 +292,10 @@ class Gauges:
         )
 
     def _drift_alarms(self) -> list[tuple[Labels, float]]:
+        """Return ((kind, calibrator), number of alarms) of each, at most `DRIFT_FOR_S` old.
+
+        Empty while the store cannot be read.
+        """
         at, known = self._drift
         if time.monotonic() - at > DRIFT_FOR_S:
             alarms = _readable(lambda: [*alarms_now(self._desk.queue.engine).items()])
@@ -289,9 +305,9 @@ class Gauges:
 
 
 def _limit_queues(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the largest queues, with all others added up as one of each kind.
+    """Return the rows of the `MOST_QUEUES` largest queues, the others added up as `other`.
 
-    Agents choose names of queues, so their number is limited.
+    There is one `other` of each kind. Agents choose names of queues, so their number is limited.
     """
     rows = sorted(rows, key=lambda row: -row["count"])
     kept, others = rows[:MOST_QUEUES], dict[str, dict[str, Any]]()
@@ -305,7 +321,7 @@ def _limit_queues(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _readable(read: Callable[[], list[Any]]) -> list[Any]:
-    """Return what the store has, or nothing while it cannot be read."""
+    """Return what `read` returns, or an empty list if it raises StoreError."""
     try:
         return read()
     except StoreError:
@@ -313,6 +329,7 @@ def _readable(read: Callable[[], list[Any]]) -> list[Any]:
 
 
 def _workers(running: int, restarts: int) -> Iterator[Metric]:
+    """Yield the number of worker processes and of their restarts."""
     yield _gauge("pinocchio_workers", "Processes that answer requests.", running)
     yield _counter(
         "pinocchio_worker_restarts",
@@ -323,12 +340,14 @@ def _workers(running: int, restarts: int) -> Iterator[Metric]:
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:
+    """Return a gauge with one value and no labels."""
     return GaugeMetricFamily(name, meaning, value=float(value))
 
 
 def _gauges(
     name: str, meaning: str, labels: Sequence[str], series: Iterable[tuple[Labels, float]]
 ) -> Metric:
+    """Return a gauge with a value for each of the series, given as (label values, value)."""
     family = GaugeMetricFamily(name, meaning, labels=labels)
     for values, value in series:
         family.add_metric(values, value)
@@ -338,6 +357,7 @@ def _gauges(
 def _counter(
     name: str, meaning: str, labels: Sequence[str], series: Iterable[tuple[Labels, float]]
 ) -> Metric:
+    """Return a counter with a value for each of the series, given as (label values, value)."""
     family = CounterMetricFamily(name, meaning, labels=labels)
     for values, value in series:
         family.add_metric(values, value)
@@ -345,7 +365,59 @@ def _counter(
 
 
 def _version() -> str:
+    """Return the installed version of the proxy, or "unknown" in a clone that is not installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:  # run from a clone, without an installed package
         return "unknown"
+
+
+LEAST: Final = ("process_start_time_seconds", "process_max_fds")  # minimum instead of sum
+CPU: Final = "process_cpu_seconds"
+RESIDENT: Final = "process_resident_memory_bytes"
+
+
+def process_metrics(
+    pids: Iterable[int | str] = ("self",), dead_cpu_s: float = 0
+) -> Iterator[Metric]:
+    """Yield CPU, memory and open files of these processes together, or nothing outside Linux.
+
+    `dead_cpu_s` is the CPU time of workers that have died, in seconds. Memory that processes share
+    counts once: it is the sum of their proportional sets (`Pss` of proc(5)), if the system has it.
+    """
+    pids, values = list(pids), dict[str, list[float]]()
+    meanings: dict[str, str] = {}
+    for pid in pids:
+        for family in _process_families(pid):
+            meanings[family.name] = family.documentation
+            values.setdefault(family.name, []).append(family.samples[0].value)
+    if len(pids) > 1 and RESIDENT in values:
+        with suppress(OSError):
+            values[RESIDENT] = [proportional_bytes(pid) for pid in pids]
+    for name, found in values.items():
+        total = _combine(name, found)
+        if name == CPU:
+            yield CounterMetricFamily(name, meanings[name], value=total + dead_cpu_s)
+        else:
+            yield GaugeMetricFamily(name, meanings[name], value=total)
+
+
+def proportional_bytes(pid: int | str) -> float:
+    """Return the memory of a process in bytes; pages shared with others count by its share.
+
+    Raises OSError, also where the system does not tell.
+    """
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return float(line.split()[1]) * 1_024
+    raise FileNotFoundError(pid)
+
+
+def _process_families(pid: int | str) -> list[Metric]:
+    """Return the metrics of one process as prometheus_client collects them."""
+    return list(ProcessCollector(pid=lambda: pid, registry=None).collect())
+
+
+def _combine(name: str, values: Sequence[float]) -> float:
+    """Return the value for all processes: the sum, or the smallest for the names in `LEAST`."""
+    return min(values) if name in LEAST else sum(values)

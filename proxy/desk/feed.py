@@ -49,7 +49,7 @@ class Feed:
         self._queue = queue
         self._every_s = every_s
         self._watchers: dict[_Waiting, Callable[[], bool]] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -59,30 +59,32 @@ class Feed:
     async def watch(
         self, heard: int | None = None, stays: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[bytes]:
-        """Return a stream of events from now on, or of those after the number `heard`.
+        """Return a stream of events, as server-sent events, from now on or after number `heard`.
 
         The stream ends when `stays`, which is called on a thread, returns false. Raises
         RateLimitedError where too many watch, and StoreError.
         """
         if len(self._watchers) >= MOST_WATCHERS:
             raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
-        if not self._is_asking():
+        if not self._is_polling():
             self._last = await asyncio.to_thread(self._queue.last_event)
         return self._messages(heard, stays)
 
-    def _is_asking(self) -> bool:
-        return self._asking is not None and not self._asking.done()
+    def _is_polling(self) -> bool:
+        """Return whether the task that polls the store is running."""
+        return self._polling is not None and not self._polling.done()
 
     async def _messages(self, heard: int | None, stays: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Yield the messages of one watcher.
+        """Yield the messages of one watcher, with a ping every `PING_EVERY_S` seconds.
 
-        It counts as watching from its first read on, since a client may leave before.
+        It counts as watching from its first read on, since a client may leave before. The first
+        watcher starts the task that polls.
         """
         mine: _Waiting = asyncio.Queue(MOST_WAITING)
         self._watchers[mine] = stays
-        if not self._is_asking():
+        if not self._is_polling():
             self._loop = asyncio.get_running_loop()
-            self._asking = asyncio.create_task(self._ask())
+            self._polling = asyncio.create_task(self._poll())
         try:
             yield PING  # so that the headers are sent at once
             for message in await asyncio.to_thread(self._messages_since, heard):
@@ -101,7 +103,7 @@ class Feed:
     def _messages_since(self, heard: int | None) -> list[bytes]:
         """Return the messages after the number `heard` that this stream came too late for.
 
-        Called on a thread.
+        If there are too many, `missed` alone is returned. Called on a thread.
         """
         if heard is None or heard >= self._last:
             return []
@@ -116,22 +118,25 @@ class Feed:
     def end(self) -> None:
         """End every stream; call it on the event loop."""
         self._is_closed = True
-        self._tell([END])
+        self._send_all([END])
         self._wake.set()
 
     async def aclose(self) -> None:
-        """End every stream, and wait for the last query to the store."""
+        """End every stream, and wait until the task that polls has ended."""
         self.end()
-        if self._asking is not None:
-            await self._asking
+        if self._polling is not None:
+            await self._polling
 
-    async def _ask(self) -> None:
-        """Poll the store and send its news to all watchers, while there are any."""
+    async def _poll(self) -> None:
+        """Poll the store and send its news to all watchers, while there are any.
+
+        An unreadable store is logged once.
+        """
         is_told = False
         while self._watchers and not self._is_closed:
-            await self._send_away()
+            await self._end_departed()
             try:
-                self._tell(await asyncio.to_thread(self._news))
+                self._send_all(await asyncio.to_thread(self._news))
                 is_told = False
             except StoreError as error:
                 if not is_told:
@@ -143,8 +148,11 @@ class Feed:
             except TimeoutError:
                 continue
 
-    async def _send_away(self) -> None:
-        """End the streams of visitors who may not watch any longer."""
+    async def _end_departed(self) -> None:
+        """End the streams of visitors who may not watch any longer.
+
+        Their waiting messages are lost.
+        """
         asked = dict(self._watchers)
         gone = await asyncio.to_thread(lambda: [each for each in asked if not asked[each]()])
         for watcher in gone:
@@ -153,9 +161,10 @@ class Feed:
                 watcher.put_nowait(END)
 
     def _news(self) -> list[bytes]:
-        """Return the messages about what happened since the last call; on a thread.
+        """Return the messages about what happened since the last call; call it on a thread.
 
-        Replies whose time is over are marked as expired first.
+        Replies whose time is over are marked as expired first. The traffic of the last minute is
+        included every `TRAFFIC_EVERY_S`. Raises StoreError.
         """
         self._queue.expire()
         news = []
@@ -168,7 +177,7 @@ class Feed:
             news.append(_message("traffic", {"seconds": TRAFFIC_S, **traffic}))
         return news
 
-    def _tell(self, messages: list[bytes]) -> None:
+    def _send_all(self, messages: list[bytes]) -> None:
         """Add messages to every watcher's queue; a full queue is emptied and gets `missed`."""
         for watcher in self._watchers:
             if watcher.qsize() + len(messages) > MOST_WAITING:
@@ -179,13 +188,16 @@ class Feed:
 
 
 def _empty(watcher: _Waiting) -> None:
+    """Discard all messages that wait for a watcher."""
     while not watcher.empty():
         watcher.get_nowait()
 
 
 def _review(event: ReviewEvent) -> bytes:
+    """Return the server-sent event `review` about a change of a reply, with its number as id."""
     return b"id: %d\n%b" % (event.number, _message("review", asdict(event)))
 
 
 def _message(kind: str, data: Any) -> bytes:
+    """Return a server-sent event of a kind, with its data as JSON."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), dumps(data))

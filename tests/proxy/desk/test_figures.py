@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.desk.figures.figures import Figures, add_figures, left_by
+from proxy.desk.figures import Figures, add_figures, left_by
 from proxy.observe.metrics import Metrics
 from proxy.observe.series import MOST_SERIES, OTHER, Counter, Histogram
 

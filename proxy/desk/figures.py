@@ -19,10 +19,10 @@ Labels = tuple[str, ...]
 
 @dataclass(slots=True)
 class Figures:
-    """The figures of one worker, or of several added up.
+    """The counts and current values of one worker, or of several added up.
 
-    `counted` is `Metrics.state()`. Shares of a whole add up; of values that all workers see alike,
-    the worst counts.
+    `counted` is `Metrics.state()`. Counts add up; of values that all workers see alike, such as
+    whether a certificate is valid, the worst counts.
     """
 
     counted: Mapping[str, Any]
@@ -61,7 +61,11 @@ def figures_of(parts: Parts, holder: Generations) -> Figures:
 
 
 def add_figures(several: Iterable[Figures]) -> Figures:
-    """Return the sum of several figures."""
+    """Return the figures of several workers as one: counts and shares add up.
+
+    A breaker counts as open if one is, a certificate as invalid if one is, and the largest lag
+    counts.
+    """
     metrics = Metrics()
     total = Figures({})
     for each in several:
@@ -86,6 +90,6 @@ def add_figures(several: Iterable[Figures]) -> Figures:
 
 
 def left_by(several: Iterable[Figures]) -> Figures:
-    """Return what workers that have died leave behind: their counts, without current values."""
+    """Return the counts of workers that have died, added up, without their current values."""
     total = add_figures(several)
     return Figures(total.counted, batches=total.batches, dropped=total.dropped, told=total.told)

@@ -30,9 +30,9 @@ class SchemaChecks:
         self._refusals.append(refusal)
 
     def run(self) -> None:
-        """Check all values.
+        """Check all values in a process of its own, which may take `LIMIT_S` seconds.
 
-        Raises the refusal of the first that does not fit or cannot be checked.
+        Raises what the refusal makes of the first value that does not fit or cannot be checked.
         """
         found = _mistakes(self._pairs) if self._pairs else []
         for mistake, refusal in zip(found, self._refusals, strict=False):
@@ -41,7 +41,10 @@ class SchemaChecks:
 
 
 def _mistakes(pairs: Sequence[tuple[Any, Any]]) -> list[str | None]:
-    """Return what is wrong with each value, up to the first mistake; None for a value that fits."""
+    """Return what is wrong with each value, up to the first mistake; None for each that fits.
+
+    Runs a process of its own, which is killed after `LIMIT_S`; that is a mistake too.
+    """
     try:
         done = subprocess.run(
             [sys.executable, "-I", __file__],
@@ -59,7 +62,7 @@ def _mistakes(pairs: Sequence[tuple[Any, Any]]) -> list[str | None]:
 
 
 def _mistake(value: Any, schema: Any) -> str | None:
-    """Return what is wrong with a value, or None."""
+    """Return what is wrong with a value as a sentence, or None. Imports jsonschema."""
     from jsonschema import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from jsonschema_specifications import REGISTRY
