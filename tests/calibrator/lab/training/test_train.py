@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrator import Item, TrainingError, load_scorer
+from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.errors import TrainingError
 from calibrator.features.tower import tower_row
 from calibrator.lab.commands.train import report
 from calibrator.lab.studies.trained.beside_shipped import AT_ONCE, beside_shipped

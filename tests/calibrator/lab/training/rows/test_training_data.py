@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from calibrator import TrainingError
+from calibrator.errors import TrainingError
 from calibrator.features.tower import tower_row
 from calibrator.lab.training.rows.examples import (
     disguise_rows,
