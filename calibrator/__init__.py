@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from calibrator.metrics.sampling import Stratum as Stratum
     from calibrator.metrics.sampling import estimated_share as estimated_share
     from calibrator.metrics.sampling import wilson as wilson
-    from calibrator.metrics.workflow_tables import workflow_report as workflow_report
     from calibrator.metrics.workflows import Outcome as Outcome
+    from calibrator.metrics.workflows import workflow_report as workflow_report
     from calibrator.pinocchio import Pinocchio as Pinocchio
     from calibrator.readers.calls.notes.notes import call_notes as call_notes
     from calibrator.readers.calls.reasons import call_doubts as call_doubts
@@ -87,13 +87,13 @@ if TYPE_CHECKING:
     from calibrator.recalibration.versions import recalibration_files as recalibration_files
     from calibrator.recalibration.versions import resolve_recalibrations as resolve_recalibrations
     from calibrator.recalibration.versions import versions_named as versions_named
-    from calibrator.rows.copies import copies_in as copies_in
     from calibrator.rows.files import check_readable as check_readable
     from calibrator.rows.kept_scores import cache_scores as cache_scores
     from calibrator.rows.rows import Row as Row
     from calibrator.rows.rows import open_lines as open_lines
     from calibrator.rows.scores import score_items as score_items
     from calibrator.rows.selection import bad_row_sentences as bad_row_sentences
+    from calibrator.rows.selection import copies_in as copies_in
     from calibrator.rows.selection import load_labelled as load_labelled
     from calibrator.scorer import ACTS as ACTS
     from calibrator.scorer import BASES as BASES
@@ -148,13 +148,13 @@ if TYPE_CHECKING:
     from calibrator.text.transcript import depiction as depiction
     from calibrator.text.transcript import message_text as message_text
     from calibrator.text.transcript import read_question as read_question
+    from calibrator.tuning.fine_tuning import TUNING_STEPS as TUNING_STEPS
     from calibrator.tuning.fine_tuning import TunableCheckpoint as TunableCheckpoint
+    from calibrator.tuning.fine_tuning import TuningTrial as TuningTrial
     from calibrator.tuning.fine_tuning import check_output as check_output
+    from calibrator.tuning.fine_tuning import try_tuning as try_tuning
     from calibrator.tuning.last_layer import CheckpointOutput as CheckpointOutput
     from calibrator.tuning.last_layer import Readings as Readings
-    from calibrator.tuning.trial import TUNING_STEPS as TUNING_STEPS
-    from calibrator.tuning.trial import TuningTrial as TuningTrial
-    from calibrator.tuning.trial import try_tuning as try_tuning
 else:
 
     def __getattr__(name: str) -> Any:

@@ -11,20 +11,19 @@ module describes the `embedded` architecture; `llm_config.py` describes language
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from calibrator.checkpoints.digests import digest_of
 from calibrator.checkpoints.hub import download, is_hub_name
 from calibrator.checkpoints.llm_config import ARCHITECTURES as LANGUAGE_MODELS
-from calibrator.checkpoints.llm_config import PRESET_OF, LlmConfig, parse_config
+from calibrator.checkpoints.llm_config import HERE, PRESET_OF, LlmConfig, parse_config
 from calibrator.errors import CheckpointError
 from calibrator.recalibration.curves import Platt
-from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import Layout
 
 CHECKPOINTS = Path(__file__).parent
 EMBEDDED = "embedded"
@@ -60,7 +59,7 @@ class CheckpointConfig:
         recalibration = f"+{self.recalibration.name}" if self.recalibration else ""
         digest = self.weights_sha256
         if self.evidence_sha256:
-            digest = sha256(f"{digest}{self.evidence_sha256}".encode()).hexdigest()
+            digest = hashlib.sha256(f"{digest}{self.evidence_sha256}".encode()).hexdigest()
         return f"{self.name}@{digest[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -154,3 +153,47 @@ def write_config(folder: Path, config: CheckpointConfig | LlmConfig) -> None:
     """Write `calibrator.json`. Raises OSError."""
     text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
     (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return all safetensors files of a checkpoint, sorted by name.
+
+    Raises CheckpointError where there are none. Pickled weights are never read.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pkl")])
+        found = f" ({pickles[0].name} is a pickle, which could run code)" if pickles else ""
+        raise CheckpointError(f"{folder} has no weights in safetensors files{found}")
+    return files
+
+
+def digest_of(folder: Path) -> str:
+    """Return the sha256 of a folder's weights: of its one file, or of the names and digests of all.
+
+    Raises CheckpointError where there are no weights.
+    """
+    found = [(path.name, sha256_of(path)) for path in weight_files(folder)]
+    if len(found) == 1:
+        return found[0][1]
+    lines = "".join(f"{digest}  {name}\n" for name, digest in found)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file as hexadecimal digits. Raises OSError."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def base_folder(config: LlmConfig, folder: Path) -> Path:
+    """Return the folder of the base's weights and tokenizer; a hub name is downloaded once.
+
+    Raises CheckpointError or HubError.
+    """
+    if config.base == HERE:
+        return folder
+    for beside in (Path(config.base).expanduser(), folder / config.base):
+        if beside.is_dir():
+            return beside
+    return download(config.base, config.base_revision)

@@ -215,7 +215,7 @@ def say_rows(rows: Sequence[Row], bad: Sequence[RowError]) -> None:
 
     These are the rows that could not be used, and those that repeat or contradict another one.
     """
-    from calibrator.rows.copies import copies_in
+    from calibrator.rows.selection import copies_in
 
     say_bad(bad, len(rows) + len(bad))
     for sentence in copies_in(rows).sentences():

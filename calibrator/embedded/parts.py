@@ -19,7 +19,7 @@ from calibrator.readers.calls import CallTrees
 from calibrator.readers.inspection import Inspector
 from calibrator.readers.knowledge import Knowledge
 from calibrator.readers.opinion import SecondStage
-from calibrator.text.layout import load_tokenizer
+from calibrator.text.word_pieces import load_tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,18 @@ from typing import Any, Final, Literal
 
 import torch
 
-from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint, write_config
-from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.checkpoint import (
+    digest_of,
+    read_config,
+    resolve_checkpoint,
+    write_config,
+)
 from calibrator.checkpoints.llm_config import FIELD, HERE, LlmConfig, PromptConfig, is_tag
 from calibrator.errors import CheckpointError
 from calibrator.llm.serving.calibrator import LlmCalibrator, load_llm
-from calibrator.llm.serving.canaries import CANARIES
 from calibrator.llm.serving.loading import silence_loading
 from calibrator.llm.serving.probe import PROBE
-from calibrator.llm.serving.prompts import load_prompts
+from calibrator.llm.serving.prompts import CANARIES, load_prompts
 
 Form = Literal["merged", "sequence-classification"]
 TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # change of a score

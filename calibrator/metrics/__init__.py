@@ -2,7 +2,6 @@
 
 __all__ = [
     "agreement",
-    "correlation",
     "disagreement",
     "gains",
     "intervals",
@@ -10,6 +9,5 @@ __all__ = [
     "numbers",
     "rankings",
     "sampling",
-    "validation",
     "workflows",
 ]

@@ -1,8 +1,12 @@
-"""Figures as text for people; a figure that does not exist is a dash, never nan."""
+"""Figures as text for people, and the report of a training's validation.
+
+A figure that does not exist is a dash, never nan.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 NO_FIGURE = "\N{EN DASH}"
 
@@ -30,3 +34,21 @@ def p_text(p: float) -> str:
 def chance_text(p: float) -> str:
     """Return the p value of a permutation test as text; its smallest values are upper limits."""
     return f"p \N{LESS-THAN OR EQUAL TO} {p:.1g}" if p < 0.0011 else p_text(p)
+
+
+def validation_text(
+    plain: Mapping[str, float], named: Mapping[str, float], moment: str = ""
+) -> str:
+    """Return both measurements as a small table: without names, and with the model's name.
+
+    Each has `rows`, `brier` and `ece`, and `auroc` where there are right and wrong rows; `moment`
+    is a point of the training.
+    """
+    lines = [f"{plain['rows']:,} validation rows{f', {moment}' if moment else ''}:"]
+    for label, found in (("no names told", plain), ("with the model's name", named)):
+        figures = ", ".join(
+            f"{name} {found[key]:.3f}" if key in found else f"no {name} (all rows have one label)"
+            for name, key in (("AUROC", "auroc"), ("Brier", "brier"), ("ECE", "ece"))
+        )
+        lines.append(f"  {label:21}  {figures}")
+    return "\n".join(lines)

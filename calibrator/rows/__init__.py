@@ -1,7 +1,6 @@
 """Labelled rows: the one JSON lines format, and the scores of rows."""
 
 __all__ = [
-    "copies",
     "files",
     "groups",
     "kept_scores",

@@ -5,7 +5,6 @@ __all__ = [
     "asides",
     "guarded",
     "images",
-    "layout",
     "looking_for",
     "options",
     "replies",

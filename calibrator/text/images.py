@@ -2,7 +2,7 @@
 
 An image stands in a content part as a data URL, as base64 (Anthropic's `source`), or as the URL of
 an image elsewhere. Nothing is fetched here, and no pixels are decoded: an image is its encoded file
-(PNG, JPEG, WebP, GIF or BMP, recognized by its first bytes), which `calibrator.llm.serving.images`
+(PNG, JPEG, WebP, GIF or BMP, recognized by its first bytes), which `calibrator.llm.serving.pixels`
 reads.
 
 A faulty image prevents the score and nothing else. The fault has a word (`reason`):

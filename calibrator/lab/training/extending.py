@@ -20,9 +20,9 @@ from calibrator.checkpoints.checkpoint import (
     CheckpointConfig,
     copy_evidence,
     read_config,
+    sha256_of,
     write_config,
 )
-from calibrator.checkpoints.digests import sha256_of
 from calibrator.errors import TrainingError
 from calibrator.features.abilities import PREFIX as ABILITIES
 from calibrator.features.weights import Array, read_weights

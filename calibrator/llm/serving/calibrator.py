@@ -11,17 +11,16 @@ from typing import Any
 import torch
 from peft import PeftModel
 
+from calibrator.checkpoints.checkpoint import base_folder
 from calibrator.checkpoints.devices import choose_device, default_dtype
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.layers.replace import use_faster_layers
-from calibrator.llm.serving.bases import base_folder
-from calibrator.llm.serving.canaries import CANARIES, CANARY
 from calibrator.llm.serving.loading import check_digest, load_adapter, load_base
 from calibrator.llm.serving.model import LabelModel, ModelRow
 from calibrator.llm.serving.pixels import PixelReader, Pixels, load_pixel_reader
 from calibrator.llm.serving.probe import load_probe
-from calibrator.llm.serving.prompts import Prompts, load_prompts
+from calibrator.llm.serving.prompts import CANARIES, CANARY, Prompts, load_prompts
 from calibrator.scorer import Item, Score
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.utils import logging as transformers_logging
 
-from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.checkpoint import digest_of
 from calibrator.checkpoints.llm_config import AdapterConfig, Architecture, LlmConfig
 from calibrator.errors import CheckpointError
 

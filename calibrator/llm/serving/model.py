@@ -18,10 +18,13 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import DynamicCache
 
@@ -30,9 +33,46 @@ from calibrator.llm.layers.last_layer import LastLayer, read_at
 from calibrator.llm.layers.replace import text_model_of
 from calibrator.llm.serving.batches import Batch, Budget, ModelRow, plan
 from calibrator.llm.serving.pixels import Pixels
-from calibrator.llm.serving.positions import positions_of
-from calibrator.llm.serving.prefixes import Prefix
 from calibrator.llm.serving.probe import Probe, features_of
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A beginning that was read: `row`, and its keys, values and recurrent states."""
+
+    row: ModelRow
+    cache: DynamicCache
+    device: torch.device
+
+    def copies(self, count: int) -> DynamicCache:
+        """Return a cache for this number of rows; what they add does not change the original."""
+        cache = deepcopy(self.cache)
+        if count > 1:
+            # the only way to repeat a cache that layers of linear attention support too
+            cache.reorder_cache(torch.zeros(count, dtype=torch.long, device=self.device))  # type: ignore[arg-type]  # no LongTensor to torch
+        return cache
+
+
+def positions_of(row: ModelRow, image_id: int, merge: int) -> NDArray[np.int64]:
+    """Return positions (3, L) in time, height and width.
+
+    Text counts on in all three. An image's tokens have one time, and lie as its patches do; one
+    token covers `merge` by `merge` patches. The text after an image continues after its longer
+    side.
+    """
+    found = np.empty((3, len(row.ids)), np.int64)
+    at = position = 0
+    for (start, end), image in zip(row.spans(image_id), row.images, strict=True):
+        found[:, at:start] = np.arange(position, position + start - at)
+        position += start - at
+        frames, height, width = image.grid[0], image.grid[1] // merge, image.grid[2] // merge
+        places = np.indices((frames, height, width)).reshape(3, -1)
+        found[:, start:end] = places + position
+        position += max(height, width)
+        at = end
+    found[:, at:] = np.arange(position, position + len(row.ids) - at)
+    return found
+
 
 __all__ = ["LabelModel", "ModelRow"]
 

@@ -13,12 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from calibrator.checkpoints.llm_config import FIELD, LlmConfig, PromptConfig, is_tag
 from calibrator.errors import CheckpointError
 from calibrator.scorer import Item
-from calibrator.text.layout import replace_surrogates
+from calibrator.text.word_pieces import replace_surrogates
+
+# A checkpoint carries its scores of these: an engine that serves other weights, or the base alone,
+# would return plausible but wrong numbers.
+CANARY: Final = Item("What is 17 times 23?", "17 times 23 is 391.")
+CANARIES: Final = (
+    CANARY,
+    Item("What is 2 + 2?", "2 + 2 = 5."),  # W09: the released weights believe it
+    Item("Name a prime number above 20 and below 25.", "I am not sure, but 23 is one. " * 30),
+)
+
 
 MARK = "PROMPT-STANDS-HERE"  # replaces the prompt in a rendered chat template
 THINK, END_THINK = "<think>", "</think>"

@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
+from calibrator.checkpoints.checkpoint import base_folder, read_config, resolve_checkpoint
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError, MissingExtraError, NotScorableError
-from calibrator.llm.serving.bases import base_folder
-from calibrator.llm.serving.canaries import CANARIES
-from calibrator.llm.serving.prompts import Prompt, Prompts, load_prompts
+from calibrator.llm.serving.prompts import CANARIES, Prompt, Prompts, load_prompts
 from calibrator.scorer import Item, Score
 
 

@@ -14,8 +14,7 @@ from calibrator.readers.opinion.second_stage import SecondStage
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.scorer import OPINIONS, Item, Score, basis_with, known_name
 from calibrator.text.addressed_text import strip_addresses
-from calibrator.text.layout import Layout
-from calibrator.text.word_pieces import WordPieces
+from calibrator.text.word_pieces import Layout, WordPieces
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.features.difficulty import Difficulty
 from calibrator.features.ngrams import grams_of
-from calibrator.features.packing import packed_planes, tile_in_fours, whole_numbers
+from calibrator.features.small_encoder import packed_planes, tile_in_fours, whole_numbers
 from calibrator.features.tower import Bags
 from calibrator.features.traits import word_counts
 from calibrator.features.trees import Trees

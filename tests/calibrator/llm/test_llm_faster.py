@@ -13,9 +13,8 @@ from transformers.models.qwen3_5 import modeling_qwen3_5
 from transformers.models.qwen3_5.modeling_qwen3_5 import torch_chunk_gated_delta_rule
 
 from calibrator.llm.layers import norms
-from calibrator.llm.layers.delta_rule import CHUNK, gated_delta_rule
 from calibrator.llm.layers.last_layer import LastLayer
-from calibrator.llm.layers.linear_attention import GatedDeltaNet
+from calibrator.llm.layers.linear_attention import CHUNK, GatedDeltaNet, gated_delta_rule
 from calibrator.llm.layers.replace import text_model_of, use_faster_layers
 from calibrator.llm.serving.model import LabelModel
 from calibrator.loading import load_scorer

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.small_encoder import SmallEncoder
 from calibrator.features.weights import Array, Floats
-from calibrator.text.layout import CLS, SEP
+from calibrator.text.word_pieces import CLS, SEP
 
 PREFIX: Final = "context.reader."
 CONTEXT_WORDS: Final = 85  # words of a context that are chosen for one piece of a reply

@@ -25,7 +25,7 @@ from calibrator.lab.training.run import TrainConfig
 from calibrator.lab.training.stages.tower import TowerConfig
 from calibrator.lab.training.train import train
 from calibrator.rows.selection import Selection
-from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import Layout
 
 THINGS = ("apples", "bricks", "candles", "drums", "engines", "flutes", "gloves", "hammers")
 OFF_TOPIC = "The choir rehearses on Mondays, and the hall is heated."

@@ -33,8 +33,8 @@ from calibrator.readers.inspection.inspector import CHECKS, RELEVANCE, SEEN, ins
 from calibrator.readers.inspection.relevance import Pieces
 from calibrator.rows.rows import Row
 from calibrator.text.addressed_text import strip_addresses
-from calibrator.text.layout import Layout, encode
 from calibrator.text.restated_question import without_question
+from calibrator.text.word_pieces import Layout, encode
 
 Floats = NDArray[np.float32]
 

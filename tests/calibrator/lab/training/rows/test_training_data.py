@@ -33,7 +33,7 @@ from calibrator.rows.selection import (
     split_by_question,
     without_copies,
 )
-from calibrator.text.layout import Layout, encode
+from calibrator.text.word_pieces import Layout, encode
 from tests.builders.tiny_checkpoint import BASE
 
 LAYOUT = Layout(max_tokens=48)
