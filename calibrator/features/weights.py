@@ -72,11 +72,6 @@ def pack_table(table: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
     return np.round(table / scale.astype(np.float32)[:, None]).astype(np.int8), scale
 
 
-def unpack_table(table: Array, scale: Array) -> Floats:
-    """Return a packed table in fp32."""
-    return np.asarray(table.astype(np.float32) * scale.astype(np.float32)[:, None])
-
-
 def check_names(state: Mapping[str, Array]) -> None:
     """Raise ValueError for an array that belongs to no part of an embedded calibrator."""
     if unknown := sorted(name for name in state if not name.startswith(PARTS)):

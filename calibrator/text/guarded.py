@@ -74,8 +74,6 @@ def compile_guarded(pattern: str, flags: int = 0) -> GuardedPattern:
     return GuardedPattern(re.compile(pattern, flags))
 
 
-# The standard library has no public parser of its expressions.
-
 MOST_JOINED: Final = 60  # strings that are made of those of neighbours
 MOST: Final = 400  # strings of one pattern; to look for more would take longer than the pattern
 _EDGE: Final = "\0"  # marks a place between a word and what is no word
