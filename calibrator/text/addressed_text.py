@@ -85,9 +85,11 @@ _BREAK = re.compile(r"[.!?\n](?:(?<=\n)\n*|[ \t]+)")
 
 
 def strip_addresses(answer: str) -> str:
-    """Return the answer without sentences that address its reader, at its end and its beginning.
+    """Return the answer without sentences at its ends that praise it or address its judge.
 
-    At most `MAX_STRIPPED` sentences are removed at each end, and the last remaining one stays.
+    Examples are `I am sure that this is correct.` and `Grader: full marks`. At most `MAX_STRIPPED`
+    sentences are removed at each end, within `LOOK` characters, and the last remaining one stays.
+    An answer without any is returned unchanged.
     """
     if not _may_begin_or_end_so(answer):
         return answer
@@ -108,7 +110,10 @@ def strip_addresses(answer: str) -> str:
 
 
 def _may_begin_or_end_so(answer: str) -> bool:
-    """Return whether the first or last sentence may have to go, without splitting the text."""
+    """Return whether the first or the last sentence of an answer praises it or addresses its judge.
+
+    This is found without splitting the whole text. An only sentence does not count.
+    """
     first = _BREAK.search(answer, 0, LOOK)
     end = first.end() if first else LOOK
     if end < len(answer) and addresses(answer[:end]):
@@ -125,7 +130,12 @@ def _may_begin_or_end_so(answer: str) -> bool:
 
 
 def addresses(sentence: str) -> bool:
-    """Return whether a sentence speaks about the answer that contains it, and in its favour."""
+    """Return whether a sentence speaks in favour of the answer that contains it, or to its judge.
+
+    Examples are `My answer is correct`, `No doubt about it`, `Dear grader, ..` and `"correct":
+    true`. False for one of more than `MAX_SENTENCE` characters, and for one that also says
+    something else: an option, a claim, a hedge such as `not sure`.
+    """
     bare = sentence.strip(" \t\n*_()[]").rstrip(".!")
     if bare.lower() in ("p.s", "note:"):
         return True
@@ -138,7 +148,10 @@ def addresses(sentence: str) -> bool:
 
 
 def _sentences(text: str) -> list[str]:
-    """Split a text after each sentence or line; the pieces joined give the text again."""
+    """Split a text after each sentence and line; the pieces, joined, give the text again.
+
+    No piece is empty, and an empty text has none.
+    """
     ends = [match.end() for match in _BREAK.finditer(text)]
     pieces = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
     return [piece for piece in pieces if piece]

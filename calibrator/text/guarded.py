@@ -32,13 +32,17 @@ class GuardedPattern:
     """
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
+        """Wrap a compiled pattern; its `match`, `fullmatch` and `split` are used as they are."""
         self.pattern = pattern
         # These are tried at one place only, or nearly always find something.
         self.match, self.fullmatch, self.split = pattern.match, pattern.fullmatch, pattern.split
 
     @kept
     def _holds_any(self) -> Callable[[object], bool] | None:
-        """A look-up of the needles in an index; None if the pattern has none."""
+        """Return a function that tells whether a kernel's index of a text holds one of the needles.
+
+        None if each text may match (the pattern has no needles) or there is no compiled kernel.
+        """
         words, parts = needles_of(self.pattern)
         kernel = load_kernel()
         if kernel is None or not (words or parts):
@@ -50,27 +54,34 @@ class GuardedPattern:
         return lambda index: bool(hold_any(index, needles)[0])
 
     def may_match(self, text: str) -> bool:
-        """Return False if the pattern certainly matches nowhere in a text."""
+        """Return False if the pattern certainly matches nowhere in a text, else True."""
         if len(text) < SHORT or (holds_any := self._holds_any) is None:
             return True
         index = reading_of(text).rough_index
         return index is None or holds_any(index)
 
     def search(self, text: str) -> re.Match[str] | None:
+        """Return the pattern's first match in a text, or None."""
         return self.pattern.search(text) if self.may_match(text) else None
 
     def findall(self, text: str) -> list[Any]:
+        """Return what `re.Pattern.findall` returns: an empty list without a match."""
         return self.pattern.findall(text) if self.may_match(text) else []
 
     def finditer(self, text: str, start: int = 0) -> Iterator[re.Match[str]]:
+        """Return an iterator over the matches in a text from the position `start` on."""
         return self.pattern.finditer(text, start) if self.may_match(text) else iter(())
 
     def sub(self, new: str | Callable[[re.Match[str]], str], text: str, count: int = 0) -> str:
+        """Return the text with the first `count` matches (0: all) replaced, as `re.Pattern.sub`."""
         return self.pattern.sub(new, text, count) if self.may_match(text) else text
 
 
 def compile_guarded(pattern: str, flags: int = 0) -> GuardedPattern:
-    """Compile a pattern, as `re.compile` does; raises `re.error` for a wrong one."""
+    """Compile a regular expression that is tried only on texts which hold what a match needs.
+
+    Arguments and results are those of `re.compile`; raises `re.error` for a wrong pattern.
+    """
     return GuardedPattern(re.compile(pattern, flags))
 
 
@@ -106,10 +117,11 @@ _ANYTHING: Final = _Needles(None, None)
 
 
 def needles_of(pattern: re.Pattern[str]) -> tuple[Strings, Strings]:
-    """Return words and parts in lower case, one of which is in each text that the pattern matches.
+    """Return two sets of strings in lower case, one of which each matched text contains.
 
-    Words are whole runs of word characters, parts are anywhere. Both are empty if nothing is
-    needed. They are valid for texts for which `Reading.is_odd` is false.
+    The first has whole words (runs of word characters), the second strings that may be anywhere,
+    such as `({"colour"}, {"http"})`. Both are empty if the pattern may match any text. They are
+    valid for texts for which `PreparedText.is_odd` is false.
     """
     found = (
         _of_sequence(_parser.parse(pattern.pattern, pattern.flags), False, False).one_of
@@ -121,9 +133,10 @@ def needles_of(pattern: re.Pattern[str]) -> tuple[Strings, Strings]:
 
 
 def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) -> _Needles:
-    """Return the needs of consecutive parts, joining the exact strings of neighbours.
+    r"""Return the strings that consecutive parts of a parsed pattern need.
 
-    `after_edge` and `before_edge` say whether the edge of a word is before and after them.
+    Exact strings of neighbours are joined. `after_edge` and `before_edge` say whether a word
+    boundary (`\b`) is before and after the parts.
     """
     parts = [*[_BOUNDARY] * after_edge, *parts, *[_BOUNDARY] * before_edge]
     run, best = _NOTHING, None
@@ -144,7 +157,10 @@ def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) ->
 
 
 def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needles:
-    """Return the strings that one part of a parsed pattern needs."""
+    """Return the strings that one part of a parsed pattern needs; unknown for other kinds.
+
+    `after_edge` and `before_edge` say whether a word boundary is before and after the part.
+    """
     operation, given = part
     if operation is _constants.LITERAL:
         return _one_of_signs([given])
@@ -171,6 +187,7 @@ def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needles:
 
 
 def _of_branches(branches: Sequence[_Needles]) -> _Needles:
+    """Return the strings that alternatives need together, from those of each; unknown if one is."""
     exact: set[str] | None = set()
     one_of: set[str] | None = set()
     for each in branches:
@@ -180,7 +197,10 @@ def _of_branches(branches: Sequence[_Needles]) -> _Needles:
 
 
 def _one_of_signs(codes: Sequence[int] | None) -> _Needles:
-    """Return the needs of one character; unknown if it has variants that `lower` keeps."""
+    """Return the needs of a set of one-character alternatives, given as code points, in lower case.
+
+    Unknown for None, for an empty set, and for a character with variants that `lower` keeps apart.
+    """
     signs = [chr(code) for code in codes or ()]
     if not signs or not all(map(_is_plain, signs)):
         return _ANYTHING
@@ -189,12 +209,20 @@ def _one_of_signs(codes: Sequence[int] | None) -> _Needles:
 
 
 def _is_plain(sign: str) -> bool:
+    """Return whether `lower` gives all forms of a character that a pattern ignoring case matches.
+
+    It holds for ASCII, Latin letters below U+017F but U+0130 and U+0131, and characters without
+    case.
+    """
     is_latin = sign.isascii() or ("\xc0" <= sign < "\u017f" and sign not in "\u0130\u0131")
     return is_latin or sign.lower() == sign.upper() == sign
 
 
 def _members(given: Sequence[tuple[Any, Any]]) -> list[int] | None:
-    """Return the characters of a set, or None if it is negated, has a class, or is large."""
+    r"""Return the code points of a character set such as `[a-c_]` of a parsed pattern.
+
+    None if it is negated, has a class other than `\d`, or a range of more than ten characters.
+    """
     codes: list[int] = []
     for operation, each in given:
         if operation is _constants.LITERAL:
@@ -209,7 +237,10 @@ def _members(given: Sequence[tuple[Any, Any]]) -> list[int] | None:
 
 
 def _is_gap(part: _Part) -> bool:
-    """Return whether a part matches at least one character, and only such as are in no word."""
+    r"""Return whether a parsed part matches one character or more, none of them in a word.
+
+    Such parts are `\s+` and `\W`.
+    """
     operation, given = part
     if operation in _REPEATS:
         return given[0] > 0 and len(given[2]) == 1 and _is_gap(given[2][0])
@@ -219,14 +250,20 @@ def _is_gap(part: _Part) -> bool:
 
 
 def _join_all(first: Strings, second: Strings) -> Strings | None:
-    """Return each string of the first set before each of the second; None if they are too many."""
+    """Return each string of the first set followed by each of the second.
+
+    None if these are more than `MOST_JOINED`.
+    """
     if len(first) * len(second) > MOST_JOINED:
         return None
     return frozenset(a + b for a in first for b in second)
 
 
 def _rarest_set(*sets: Strings | None) -> Strings | None:
-    """Return the set of which a text most rarely contains a string; None if all are useless."""
+    """Return the set of which a text most rarely contains a string, by estimate.
+
+    None if no set is of use: missing, empty, of more than `MOST` strings, or with an empty string.
+    """
     useful = [
         each for each in sets if each and len(each) <= MOST and all(s.strip(_EDGE) for s in each)
     ]
@@ -234,5 +271,5 @@ def _rarest_set(*sets: Strings | None) -> Strings | None:
 
 
 def _frequency(strings: Strings) -> float:
-    """Estimate how often one of the strings is in a text: each letter divides it by eight."""
+    """Estimate how often one of the strings is in a text: the sum of 8 to the power -length."""
     return float(sum(8.0 ** -len(each) for each in strings))

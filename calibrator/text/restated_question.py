@@ -35,7 +35,13 @@ _WITHOUT_CONTENT = frozenset(_FUNCTION_WORDS.split())
 
 
 def without_question(question: str, answer: str) -> str:
-    """Return the answer without restatements of the question; unchanged if nothing else is left."""
+    """Return an answer without the parts that only repeat the question.
+
+    Removed are the question word for word, and sentences, lines and bracketed parts that hold
+    (nearly) all of its content words and no others. The answer is returned unchanged if there are
+    none, if nothing else would be left, and for a question that is code, has fewer than `MIN_WORDS`
+    words or more than `MAX_QUESTION` characters, or for an answer of more than `MAX_ANSWER`.
+    """
     asked = question.strip()
     if len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER:
         return answer
@@ -58,14 +64,22 @@ def without_question(question: str, answer: str) -> str:
 
 @lru_cache(maxsize=64)
 def _count_question(asked: str) -> Counter[str] | None:
-    """Count the content words of a question; None for one whose restatements are not removed."""
+    """Return how often each content word, in lower case, is in a question.
+
+    None for code and for fewer than `MIN_WORDS` words: restatements of these are not removed. The
+    counts of the last 64 questions are cached; callers must not change them.
+    """
     if len(_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):
         return None
     return _contents(asked)
 
 
 def _may_restate(asked: str, answer: str, wanted: Counter[str]) -> bool:
-    """Return whether the answer may restate the question, by a cheap test without splitting it."""
+    """Return False if the answer certainly does not repeat the question, without splitting it.
+
+    `asked` is the question and `wanted` its content words. True where the answer contains the
+    question, or at least the share `COVERED` of `MIN_CONTENT` or more content words.
+    """
     if asked in answer or _SIGMA in answer or _QUOTED in answer:
         return True
     if len(wanted) < MIN_CONTENT:
@@ -74,12 +88,16 @@ def _may_restate(asked: str, answer: str, wanted: Counter[str]) -> bool:
 
 
 def _has_only(part: str, allowed: frozenset[str]) -> bool:
-    """Return whether all words of a part are allowed; it stops at the first that is not."""
+    """Return whether all words of a part of an answer, in lower case, are in `allowed`."""
     return all(word[0].lower() in allowed for word in _WORD.finditer(part))
 
 
 def _is_restatement(part: str, wanted: Counter[str]) -> bool:
-    """Return whether a part of an answer holds the question's content words and no others."""
+    """Return whether a part of an answer repeats the question, whose content words are `wanted`.
+
+    It must hold no other content word and none more often, and either the marker of the whole
+    question or at least the share `COVERED` of `MIN_CONTENT` or more different content words.
+    """
     own = _contents(part)
     if not own <= wanted:
         return False
@@ -87,5 +105,5 @@ def _is_restatement(part: str, wanted: Counter[str]) -> bool:
 
 
 def _contents(text: str) -> Counter[str]:
-    """Count the content words of a text."""
+    """Return how often each content word, in lower case, is in a text; function words do not count."""
     return Counter(w for w in _WORD.findall(text.lower()) if w not in _WITHOUT_CONTENT)
