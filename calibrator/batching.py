@@ -55,16 +55,19 @@ class Ticket:
     _event: threading.Event | None = None
 
     def cancel(self) -> bool:
-        """Cancel the ticket; return False where it is already finished."""
+        """Cancel the ticket and return True; return False where it is already finished.
+
+        A cancelled ticket is not scored, unless its batch has begun; cancelling again returns True.
+        """
         if not self.is_done:
             self.is_cancelled = True
         return self.is_cancelled
 
     def result(self, timeout_s: float | None = None) -> Score:
-        """Wait for the score and return it.
+        """Wait for the score and return it; only one thread may wait for a ticket.
 
         Raises the scorer's error, CancelledError for a cancelled ticket, or TimeoutError after
-        `timeout_s` seconds.
+        `timeout_s` seconds (None waits without limit).
         """
         self._event = threading.Event()
         if not self.is_done and not self.is_cancelled and not self._event.wait(timeout_s):
@@ -99,6 +102,12 @@ class Batcher:
         batch_characters: int | None = None,
         max_item_characters: int = 3_000,
     ) -> None:
+        """Start the threads that score.
+
+        `max_queue` is the most items that may wait. `batch_characters` bounds a batch after
+        padding, by default by the scorer's own limit, and `max_item_characters` is the text of one
+        item that counts towards it.
+        """
         self.name = scorer.name
         self._scorer = scorer
         self._max_queue = max_queue
@@ -154,7 +163,7 @@ class Batcher:
         return tickets
 
     def wake(self) -> None:
-        """Wake one thread, which wakes the next if it leaves work."""
+        """Wake one sleeping thread, if any; it wakes the next if it leaves work in the queue."""
         with self._lock:
             wakes = self._asleep > 0
             self._asleep -= wakes
@@ -162,14 +171,15 @@ class Batcher:
             os.write(self._bell, b"!")
 
     def load_figures(self) -> tuple[int, dict[int, int]]:
-        """Return how many items wait, and how many batches of each size were taken so far."""
+        """Return the number of waiting items, and the number of batches taken so far by their size."""
         with self._lock:
             return len(self._waiting), dict(self._sizes)
 
     def close(self) -> None:
         """Cancel the waiting items and end the threads after their current batches.
 
-        Waits at most 10 s for the threads.
+        The tickets of waiting items are finished without a score. Waits at most 10 s for the
+        threads. A second call does nothing.
         """
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
@@ -190,9 +200,9 @@ class Batcher:
             os.close(self._bell)
 
     def _run(self) -> None:
-        """Score batches until the batcher is closed.
+        """Score batches until the batcher is closed; this is the body of each thread.
 
-        Deliver each one's scores while the next is running.
+        The scores of a batch are delivered while the next one is running.
         """
         untold: list[tuple[Ticket, Score]] = []
         while batch := self._next_batch(untold):
@@ -204,9 +214,10 @@ class Batcher:
         _deliver_scores(untold)
 
     def _next_batch(self, untold: list[tuple[Ticket, Score]]) -> list[Ticket]:
-        """Wait for work and take a batch from the head of the queue; empty when closed.
+        """Wait for work and return a batch from the head of the queue; empty when closed and done.
 
-        The scores in `untold` are delivered before it waits.
+        The scores in `untold` are delivered, and the list emptied, before it waits. Another thread
+        is woken if items are left.
         """
         while True:
             with self._lock:
@@ -222,7 +233,11 @@ class Batcher:
         return batch
 
     def _take_batch(self) -> list[Ticket]:
-        """Take and return the next batch within the size limit, and count its size."""
+        """Remove the next batch from the queue and return it; the caller holds the lock.
+
+        The longest item's characters times the number of items stay within the limit; one item
+        alone may be longer. The size of the batch is counted in `load_figures`.
+        """
         batch: list[Ticket] = []
         longest = 0
         while self._waiting:
@@ -245,7 +260,11 @@ def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
 def _score_batch(
     scorer: Scorer, tickets: Sequence[Ticket], meanwhile: Callable[[], None]
 ) -> list[tuple[Ticket, Score]]:
-    """Return tickets with their scores, not delivered yet; finish those that failed."""
+    """Return tickets with their scores, in order and not delivered yet; [] if the batch failed.
+
+    Of a failed batch all tickets are finished here: each is scored alone, once, unless it was the
+    only one or the scorer is unavailable; then they get the error.
+    """
     try:
         scores = score_meanwhile(scorer, [ticket.item for ticket in tickets], meanwhile)
         if len(scores) != len(tickets):
@@ -265,14 +284,17 @@ def _score_batch(
 
 
 def _deliver_scores(scored: list[tuple[Ticket, Score]]) -> None:
-    """Finish tickets with their scores and empty the list."""
+    """Finish each ticket with its score, and empty the list in place."""
     for ticket, score in scored:
         ticket.finish(score)
     scored.clear()
 
 
 def _size(item: Item, most: int) -> int:
-    """Return an item's size in characters as far as the scorer reads them, images included."""
+    """Return an item's characters, plus one, as far as the scorer reads them.
+
+    Its text counts up to `most`; each image counts as `IMAGE_CHARACTERS`.
+    """
     characters = len(item.question) + len(item.answer)
     size = (characters if characters < most else most) + 1
     return size + IMAGE_CHARACTERS * len(item.images) if item.images else size

@@ -52,14 +52,15 @@ NOT_KNOWN = "the calibrator does not know the model"
 
 
 def strip_items(items: Sequence[Item]) -> list[Item]:
-    """Return items without the sentences of the answer that address the reader.
+    """Return the items without sentences of the answer that praise it or address its judge.
 
-    An item whose answer has none is returned unchanged.
+    Such a sentence is `I am sure that this is correct`. Changed items are copies.
     """
     return [_with_answer(item, strip_addresses(item.answer)) for item in items]
 
 
 def _with_answer(item: Item, answer: str) -> Item:
+    """Return the item with another answer: a copy, or the same item if the answer is the same."""
     return item if answer == item.answer else replace(item, answer=answer)
 
 
@@ -114,6 +115,7 @@ class EmbeddedCalibrator:
 
     @property
     def name(self) -> str:
+        """The checkpoint's name and version, such as `embedded@3f2a`."""
         return self.config.version
 
     @property
@@ -122,27 +124,31 @@ class EmbeddedCalibrator:
         return kernel_name()
 
     def _cut(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        """Return the word pieces (token ids) of each whole text."""
         return [*self._word_pieces.encode_whole(texts)]
 
     def _pieces(self, items: Sequence[Item]) -> list[list[array[int]]]:
-        """Return the word pieces of each item's question and answer."""
+        """Return for each item a list of two: the token ids of its question and of its answer."""
         texts = [text for item in items for text in (item.question, item.answer)]
         ids = self._word_pieces.encode(texts, self.config.layout)
         return [ids[at : at + 2] for at in range(0, len(ids), 2)]
 
     def _is_clipped(self, item: Item) -> bool:
-        """Return whether the tokenizer saw only the two ends of the question or of the answer."""
+        """Return whether only the two ends of the question or of the answer are cut into pieces."""
         return any(is_clipped(text, self.config.layout) for text in (item.question, item.answer))
 
     def _known_model(self, item: Item) -> str | None:
+        """Return the item's model by its name in training, in lower case; None if unknown."""
         return known_name(item.source_model, self._source_models)
 
     def read_texts(
         self, items: Sequence[Item], meanwhile: Callable[[], None] = do_nothing
     ) -> TextReading:
-        """Read texts with tower, forest and inspector; neighbours change nothing.
+        """Read B texts with tower, forest and inspector, and return the numbers of all.
 
-        Calls `meanwhile` once, after the texts are read and before the scores are computed.
+        Each item's numbers are those that it would get alone. Restated questions and sentences that
+        address the judge are removed from answers first. `meanwhile` is called once, after the
+        texts are read and before the scores are computed.
         """
         items = self._without_questions(strip_items(items))
         pieces = self._pieces(items)
@@ -185,9 +191,9 @@ class EmbeddedCalibrator:
     def _shifts(
         self, items: Sequence[Item], pieces: Sequence[Sequence[array[int]]]
     ) -> NDArray[np.float64]:
-        """Return the log-odds that knowledge adds to each item, (B,).
+        """Return the log-odds that the part `knowledge` adds to each item, (B,).
 
-        Agents' messages and questions about images get 0.
+        Replies in agents' conversations and to questions with images get 0.
         """
         found = np.zeros(len(items))
         read = [at for at, x in enumerate(items) if x.tool_use is None and not x.images]
@@ -198,7 +204,11 @@ class EmbeddedCalibrator:
         return found
 
     def _abilities(self, items: Sequence[Item], names: Sequence[int]) -> NDArray[np.float64]:
-        """Return the log-odds that the models' names add, (B,)."""
+        """Return the log-odds that the answering models' names add, (B,).
+
+        `names` are their numbers among the known ones, 0 for others. All are 0 without the part
+        `abilities`.
+        """
         abilities = self.parts.abilities
         if abilities is None:
             return np.zeros(len(names))
@@ -209,7 +219,10 @@ class EmbeddedCalibrator:
         return found
 
     def _without_questions(self, items: Sequence[Item]) -> list[Item]:
-        """Remove the restated question from answers, as the inspector was trained without it."""
+        """Return items whose answers do not restate the question, as the inspector was trained.
+
+        Without an inspector they stay as they are; changed items are copies.
+        """
         if self.parts.inspector is None:
             return list(items)
         return [_with_answer(x, without_question(x.question, x.answer)) for x in items]
@@ -232,10 +245,11 @@ class EmbeddedCalibrator:
         )
 
     def _inspect(self, items: Sequence[Item], seen: Floats) -> Inspection:
-        """Return the inspector's reading of texts.
+        """Return P(in order), its reasons and the inspector's evidence for B texts.
 
-        For an agent's message, P(in order) is multiplied by P(honest) of `calls`, and the
-        inspector's evidence of being right is 0.
+        `seen` (B, SEEN) is the inspector's input. Without an inspector P is 1. For a reply in an
+        agent's conversation, P(in order) is multiplied by P(honest) of `calls`, and the inspector's
+        evidence of being right is 0.
         """
         found = Inspection(np.ones(len(items)), [()] * len(items), np.zeros(len(items)))
         if self.parts.inspector is not None and items:
@@ -250,7 +264,7 @@ class EmbeddedCalibrator:
     def score_batch(
         self, items: Sequence[Item], meanwhile: Callable[[], None] = do_nothing
     ) -> list[Score]:
-        """Score each item in one pass; neighbours do not change a score.
+        """Return the score of each item, in order; neighbours do not change it.
 
         The text of an item is not read if its confidence without other replies is known
         (`Item.alone`); only the other replies are. `meanwhile` is called once, as `score_meanwhile`
@@ -269,27 +283,40 @@ class EmbeddedCalibrator:
         return self.with_others(items, [found[at] for at in range(len(items))])
 
     def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
-        """Return scores of texts, changed by the other replies that the items hold."""
+        """Return the scores, in order, changed by the other replies to the questions.
+
+        These are `Item.others`. A score is unchanged where its item has none, or the checkpoint has
+        no part `opinion`.
+        """
         return self._opinions.with_others(items, scores) if self._opinions else list(scores)
 
     def ability(self, model: str | None) -> float:
-        """Return how able a model is, on the forest's scale; `NO_NAME` for an unknown model."""
+        """Return how able a model is, on the forest's scale; higher is more able.
+
+        `NO_NAME` (-2) for None and for a model that neither training nor a successor's name knows.
+        """
         model = self._predecessors.rated_as(model)
         return self._opinions.ability(model) if self._opinions else NO_NAME
 
     @property
     def opinion(self) -> str:
-        """The version of scores that used other replies; empty if the checkpoint reads none."""
+        """The name of scores that used other replies, such as `embedded@3f2a+opinion@9c1d`.
+
+        Empty if the checkpoint reads no other replies.
+        """
         return f"{self.name}+opinion@{self.parts.opinion.version}" if self.parts.opinion else ""
 
     def reads_as_call(self, item: Item) -> bool:
-        """Return whether the trees for calls judge an item, and not the readers of texts."""
+        """Return whether the trees for tool calls judge an item, and not the readers of texts.
+
+        That is so if its reply calls tools and the checkpoint has the part `calls`.
+        """
         return self.reads_tool_use and item.tool_use is not None and item.tool_use.has_calls
 
     def _score_calls(self, items: Sequence[Item]) -> list[Score]:
-        """Score the replies that belong to an agent's conversation.
+        """Return the scores of items whose replies call tools, in order.
 
-        [] if this checkpoint does not judge calls.
+        [] for no items, and if the checkpoint does not judge calls.
         """
         used = [item.tool_use for item in items if item.tool_use is not None]
         if self.parts.calls is None or not used:
@@ -303,12 +330,16 @@ class EmbeddedCalibrator:
         ]
 
     def _call_confidences(self, name: str | None, used: Sequence[ToolUse]) -> list[float]:
-        """Return P(correct) of replies of one model by the trees for calls alone."""
+        """Return P(correct) of replies with calls by the trees alone; `name` is their model."""
         assert self.parts.calls is not None
         return list(sigmoid(self.parts.calls.odds(used, [name] * len(used))).tolist())
 
     def _score_texts(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
-        """Score replies of text; `meanwhile` runs beside the kernel."""
+        """Return the scores of replies of text, in order; `meanwhile` runs beside the kernel.
+
+        The scores by likeness are changed by the checks against the conversation, if the checkpoint
+        has these.
+        """
         if not items:
             meanwhile()
             return []
@@ -321,13 +352,16 @@ class EmbeddedCalibrator:
         return self.evidence.weigh(checked, self.likeness(read), lines)
 
     def features(self, checked: Sequence[CheckedReply], read: TextReading) -> Features:
-        """Return the features of replies for the tuned layers; `read` is their reading as texts."""
+        """Return the input of the tuned layers for checked replies.
+
+        `read` is the reading of the same replies as texts, in the same order.
+        """
         assert self.parts.tower is not None
         traits = self.parts.tower.traits(read.rows)
         return features_of(checked, read.rows, traits, read.odds + read.shifts)
 
     def likeness(self, read: TextReading) -> list[Score]:
-        """Score texts by their likeness to right ones."""
+        """Return the scores of texts by their likeness to right ones alone, with reasons."""
         confidences = self._confidences(read)
         odds, in_order = (read.odds + read.shifts).tolist(), read.in_order.tolist()
         scores = [probability(x) * y for x, y in zip(odds, in_order, strict=True)]
@@ -339,11 +373,11 @@ class EmbeddedCalibrator:
     def _reasons_against(
         self, read: TextReading, confidences: Sequence[float]
     ) -> list[tuple[str, ...]]:
-        """Return the reasons against each text.
+        """Return the reasons against each text, in words; empty where there are none.
 
-        They are the inspector's findings. If it found none and the confidence is low, the reason is
-        the model's name, provided that the same reply of a model of median ability would be surer
-        by `TOLD`.
+        They are the inspector's findings. If it found none and the confidence is below `DOUBTED`,
+        the reason is the model's name, provided that the same reply of a model of median ability
+        would be surer by `TOLD`.
         """
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]
@@ -367,10 +401,17 @@ class EmbeddedCalibrator:
         return np.array(self._confidences(read))
 
     def _confidences(self, read: TextReading) -> list[float]:
+        """Return the final confidence in each text: P(right | in order) x P(in order)."""
         given = read.odds, read.distances, read.shifts, read.in_order
         return [*map(self._confidence, *(each.tolist() for each in given))]
 
     def _confidence(self, odds: float, distance: float, shift: float, in_order: float) -> float:
+        """Return one text's final confidence from its numbers.
+
+        The curve of the checkpoint is applied to the log-odds `odds`; the result moves towards the
+        base rate for a `distance` above 1, then by the log-odds `shift`, and is multiplied by
+        `in_order`.
+        """
         score, curve = probability(odds), self.config.recalibration
         right = temper_confidence(
             curve.apply(score) if curve else score, distance, self.config.base_rate
@@ -379,6 +420,9 @@ class EmbeddedCalibrator:
 
 
 def load_embedded(folder: Path) -> EmbeddedCalibrator:
-    """Load a checkpoint, ready to score; raises CheckpointError for an unusable folder."""
+    """Load the checkpoint in a folder as a scorer.
+
+    Raises CheckpointError for an unusable folder.
+    """
     found = read_checkpoint(folder)
     return EmbeddedCalibrator(found.config, found.tokenizer, found.parts)

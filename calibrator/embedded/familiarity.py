@@ -39,7 +39,10 @@ class Familiarity:
         self.threshold = threshold.astype(np.float32)
 
     def distances(self, features: Floats) -> Floats:
-        """Return the squared distance to the nearest centroid, divided by the threshold, (B,)."""
+        """Return the squared distance to the nearest centroid over the threshold, (B,).
+
+        `features` are (B, D); up to 1 a text counts as known.
+        """
         if (kernel := load_kernel()) is not None:
             found = np.empty(len(features), np.float32)
             kernel.distances(np.ascontiguousarray(features), self.whitening, self.centroids, found)
@@ -52,12 +55,12 @@ class Familiarity:
         return np.asarray(features @ self.whitening)
 
     def with_centre(self, white: Floats) -> Familiarity:
-        """Return a copy with one more centroid, at `whiten` (D,) in whitened coordinates."""
+        """Return a copy with one more centroid, given in whitened coordinates, (D,)."""
         centroids = np.vstack([self.centroids, white])
         return Familiarity(self.whitening, centroids, self.threshold)
 
     def state(self) -> dict[str, Array]:
-        """Return the arrays for the checkpoint's weights file."""
+        """Return the arrays for a checkpoint's weights file, by name."""
         return {
             PREFIX + "whitening": self.whitening.astype(np.float16),
             PREFIX + "centroids": self.centroids.astype(np.float16),
@@ -66,7 +69,7 @@ class Familiarity:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Familiarity | None:
-        """Load the arrays of `state`; None for weights without them."""
+        """Load the arrays of a checkpoint's weights; None for weights without them."""
         parts = arrays_under(state, PREFIX)
         return cls(parts["whitening"], parts["centroids"], parts["threshold"]) if parts else None
 
@@ -74,9 +77,10 @@ class Familiarity:
 def fit_familiarity(
     features: Floats, groups: Sequence[str | None], held_out: Floats
 ) -> Familiarity | None:
-    """Fit on the features (N, D) and benchmarks of known rows; the threshold on `held_out`.
+    """Fit distances on the features (N, D) of known rows and their benchmarks' names.
 
-    Returns None if no benchmark has `MIN_ROWS` rows.
+    At `held_out` (M, D), the share `KNOWN_SHARE` of rows gets a distance of at most 1. Returns None
+    if no benchmark has `MIN_ROWS` rows; rows without a name are ignored.
     """
     names = np.array([group or "" for group in groups])
     known = [n for n in np.unique(names) if n and (names == n).sum() >= MIN_ROWS]
@@ -102,7 +106,7 @@ def shift_confidence(confidence: float, shift: float) -> float:
 
 
 def temper_confidence(confidence: float, distance: float, base_rate: float) -> float:
-    """Move a confidence to the base rate if its row's distance is above 1.
+    """Return a confidence, moved towards the base rate if its row's distance is above 1.
 
     The logit's difference from the base rate's is divided by the square of the distance.
     """

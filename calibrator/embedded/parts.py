@@ -47,7 +47,11 @@ class Checkpoint:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint folder. Raises CheckpointError for damaged or unmatched weights."""
+    """Read a checkpoint folder: configuration, tokenizer and parts.
+
+    Raises CheckpointError for a language model's folder and for missing, damaged or unmatched
+    files.
+    """
     config = read_config(folder)
     if not isinstance(config, CheckpointConfig):
         raise CheckpointError(f"{folder} holds a language model, not an embedded calibrator")

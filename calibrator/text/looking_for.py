@@ -258,7 +258,7 @@ class PatternGroup:
 
     @kept
     def _needles(self) -> tuple[object, ...]:
-        """The words and parts of each pattern in the kernel's form, in order."""
+        """Return each pattern's words and parts in the kernel's form, in order."""
         return tuple(each.needles for each in self._patterns)
 
     def are_in(self, reading: PreparedText) -> list[bool]:
@@ -279,14 +279,14 @@ class CharacterShape:
     """
 
     def __init__(self, kinds: Mapping[str, str], *rows: str) -> None:
-        """Translate kinds and rows to bytes; NUL, which is in no row, is for all other characters."""
+        """Translate kinds and rows to bytes, in which all other characters are NUL."""
         kind_of = {sign: kind for kind, signs in kinds.items() for sign in signs}
         self._kinds = bytes(ord(kind_of.get(chr(code), "\0")) for code in range(256))
         self._rows = tuple(row.encode() for row in rows)
 
     @kept
     def _kernel_form(self) -> object:
-        """Return kinds and rows in the form that the kernel's `has_shape` takes; None without it."""
+        """Return kinds and rows in the kernel's form for `has_shape`; None without it."""
         kernel = load_kernel()
         return kernel.shape(self._kinds, self._rows) if kernel is not None else None
 

@@ -257,6 +257,6 @@ def _texts(parts: Any, key: str) -> list[str]:
 
 
 def _json(value: Any) -> str:
-    """Encode a value as JSON without spaces; half a surrogate pair, which has no UTF-8, is escaped."""
+    """Encode a value as JSON without spaces; half surrogate pairs are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode(errors="backslashreplace").decode()

@@ -105,5 +105,5 @@ def _is_restatement(part: str, wanted: Counter[str]) -> bool:
 
 
 def _contents(text: str) -> Counter[str]:
-    """Return how often each content word, in lower case, is in a text; function words do not count."""
+    """Return how often each word of a text, in lower case, is in it; no function words."""
     return Counter(w for w in _WORD.findall(text.lower()) if w not in _WITHOUT_CONTENT)
