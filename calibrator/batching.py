@@ -171,7 +171,7 @@ class Batcher:
             os.write(self._bell, b"!")
 
     def load_figures(self) -> tuple[int, dict[int, int]]:
-        """Return the number of waiting items, and the number of batches taken so far by their size."""
+        """Return how many items wait, and how many batches of each size were taken so far."""
         with self._lock:
             return len(self._waiting), dict(self._sizes)
 

@@ -135,7 +135,7 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """The objection, after the argument that it is about if any: `role: the user named viewer`."""
+        """The objection, after its argument if any: `role: the user named viewer`."""
         return f"{self.argument}: {self.words}" if self.argument else self.words
 
 
@@ -338,9 +338,10 @@ def reads_tool_use(scorer: Scorer) -> bool:
 
 
 def opinion_of(scorer: Scorer) -> str:
-    """Return the name that scores get if other replies were read: `embedded@3f2a+opinion@9c1d`.
+    """Return the name of scores for which other replies were read.
 
-    This is the scorer's attribute `opinion`; "" for a scorer that reads no `Item.others`.
+    This is the scorer's attribute `opinion`, such as `embedded@3f2a+opinion@9c1d`; "" for a scorer
+    that reads no `Item.others`.
     """
     return str(getattr(scorer, "opinion", ""))
 
@@ -364,7 +365,7 @@ def with_answer_characters(scorer: Scorer, characters: int) -> Scorer:
 
 
 def knows_others(name: str) -> bool:
-    """Return whether a scorer's name, such as `a@1+opinion@9c1d`, says that it read other replies."""
+    """Return whether a name, such as `a@1+opinion@9c1d`, says that other replies were read."""
     return WITH_OTHERS in name
 
 

@@ -63,16 +63,17 @@ class CheckpointConfig:
         return f"{self.name}@{digest[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON object of `calibrator.json`."""
+        """Return the JSON object of `calibrator.json`, with its `format`."""
         values = asdict(self)
         values["recalibration"] = self.recalibration.as_dict() if self.recalibration else None
         return {"format": FORMAT, **values}
 
 
 def resolve_checkpoint(name: str) -> Path:
-    """Return the folder of a checkpoint; download a hub name once and work offline afterwards.
+    """Return the folder of a checkpoint named `embedded`, by a folder, or by a hub name.
 
-    Raises CheckpointError where there is no such checkpoint, HubError where the hub cannot be used.
+    A hub name is downloaded once and works offline afterwards. Raises CheckpointError where there
+    is no such checkpoint, HubError where the hub cannot be used.
     """
     folder = CHECKPOINTS / EMBEDDED if name == EMBEDDED else Path(name).expanduser()
     if folder.is_dir():
@@ -83,9 +84,10 @@ def resolve_checkpoint(name: str) -> Path:
 
 
 def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
-    """Read and check `calibrator.json`; the hub `name` of a preset needs no such file.
+    """Read and check a folder's `calibrator.json`.
 
-    Raises CheckpointError that names the file and the fault.
+    `name` is the hub name it came from: that of a preset needs no such file. Raises CheckpointError
+    that names the file and the fault.
     """
     path = folder / "calibrator.json"
     try:
@@ -107,6 +109,10 @@ def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
 
 
 def _parse_values(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
+    """Parse a configuration of either kind; a missing digest of weights is computed.
+
+    Raises KeyError, TypeError, ValueError or CheckpointError for wrong values.
+    """
     if "preset" not in values and values["architecture"] not in LANGUAGE_MODELS:
         return _parse_config(values)
     config = parse_config(values)
@@ -114,7 +120,10 @@ def _parse_values(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
 
 
 def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
-    """Parse the configuration of an embedded calibrator. Raises ValueError for another format."""
+    """Parse the configuration of an embedded calibrator.
+
+    Raises ValueError for another format or architecture, KeyError and TypeError for wrong values.
+    """
     values = dict(values)
     if (found := values.pop("format")) != FORMAT:
         raise ValueError(f"format {found!r}, this version reads {FORMAT}")
@@ -136,7 +145,10 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
 
 
 def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
-    """Remove a list of texts from the values and return it. Raises TypeError for other values."""
+    """Remove the list of texts under a name from `values` and return it as a tuple.
+
+    Raises KeyError where it is missing, TypeError for other values.
+    """
     given = values.pop(name)
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"{name} must be a list of texts")
@@ -144,13 +156,16 @@ def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
 
 
 def copy_evidence(start: Path, folder: Path) -> None:
-    """Copy the evidence of a checkpoint to another folder, if it has any. Raises OSError."""
+    """Copy the evidence file of a checkpoint's folder to another folder, if there is one.
+
+    Raises OSError.
+    """
     if (start / EVIDENCE).is_file():
         shutil.copyfile(start / EVIDENCE, folder / EVIDENCE)
 
 
 def write_config(folder: Path, config: CheckpointConfig | LlmConfig) -> None:
-    """Write `calibrator.json`. Raises OSError."""
+    """Write `calibrator.json` into a folder; an existing one is replaced. Raises OSError."""
     text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
     (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")
 
@@ -169,9 +184,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def digest_of(folder: Path) -> str:
-    """Return the sha256 of a folder's weights: of its one file, or of the names and digests of all.
+    """Return the sha256 of a folder's weights, as hexadecimal digits.
 
-    Raises CheckpointError where there are no weights.
+    It is that of its one safetensors file, or of the names and digests of all. Raises
+    CheckpointError where there are none.
     """
     found = [(path.name, sha256_of(path)) for path in weight_files(folder)]
     if len(found) == 1:
@@ -187,9 +203,10 @@ def sha256_of(path: Path) -> str:
 
 
 def base_folder(config: LlmConfig, folder: Path) -> Path:
-    """Return the folder of the base's weights and tokenizer; a hub name is downloaded once.
+    """Return the folder of a language model's base, with its weights and tokenizer.
 
-    Raises CheckpointError or HubError.
+    `folder` is the checkpoint's, in which a relative base is searched for; a hub name is downloaded
+    once. Raises CheckpointError or HubError.
     """
     if config.base == HERE:
         return folder

@@ -38,11 +38,11 @@ _BILLIONS = {"m": 0.001, "b": 1.0, "t": 1_000.0}
 
 
 def stated_in(name: str) -> Floats | None:
-    """Read what a model's name states about it, (STATED,).
+    """Return what a model's name states about it as numbers (STATED,), or None.
 
     These are whether the number of parameters is missing, the logarithm of that number (0 for 11
-    billion), the version divided by 4, and whether the version is missing. Return None for a name
-    that states neither, such as an operator's own. The part before the last slash, the owner, is
+    billion), the version divided by 4, and whether the version is missing. None for a name that
+    states neither, such as an operator's own. The part before the last slash, the owner, is
     ignored.
     """
     name = name.lower().rpartition("/")[2]
@@ -67,20 +67,25 @@ class Abilities:
     """
 
     def __init__(self, odds: Array, stated: Array | None = None) -> None:
+        """Keep the arrays; raises ValueError for `stated` of another shape."""
         self.odds = odds.astype(np.float64)
         self.stated = None if stated is None else stated.astype(np.float64)
         if self.stated is not None and self.stated.shape != (STATED + 1,):
             raise ValueError("abilities of another shape")
 
     def odds_of(self, numbers: Sequence[int] | NDArray[np.int64]) -> Floats:
-        """Return what is added to the log-odds of replies by these names, (B,).
+        """Return the log-odds that are added for these names, (B,).
 
-        A name is given by its place in the list of known ones, 0 for none.
+        `numbers` (B,) are the places of names among the known ones, 0 for others.
         """
         return np.asarray(self.odds[np.asarray(numbers, dtype=np.intp)])
 
     def of_unknown(self, name: str) -> float:
-        """Return what is added to the log-odds of replies by an unknown name."""
+        """Return the log-odds that are added for a name that training never saw.
+
+        They follow from what it states, within `LIMIT`; 0 if it states no size and no version, or
+        nothing was learnt.
+        """
         told = None if self.stated is None else stated_in(name)
         if told is None or self.stated is None:
             return 0.0
@@ -88,7 +93,7 @@ class Abilities:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Abilities | None:
-        """Read a checkpoint's weights; None for a checkpoint without abilities.
+        """Read arrays named `abilities.<name>`; None for a checkpoint without them.
 
         Raises ValueError for arrays of another shape.
         """

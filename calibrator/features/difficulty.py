@@ -81,12 +81,18 @@ class Difficulty:
         self._told: dict[bytes, float] = {}  # the last questions, which choices and retries repeat
 
     def odds_of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
-        """Return the log-odds of a right reply to questions of these distinct word pieces, (B,)."""
+        """Return the log-odds that models are right about questions, (B,).
+
+        A question is given as its distinct word pieces. The last questions are remembered.
+        """
         found: NDArray[np.float64] = run_together(self.odds_work(asked))[0]
         return found
 
     def odds_work(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
-        """Compute the result of `odds_of` as work that may run beside other work."""
+        """Compute the result of `odds_of` as work for `run_together`, beside other work.
+
+        The results of new questions are remembered, up to `MOST_TOLD`; then all are dropped.
+        """
         keys = [ids.tobytes() for ids in asked]
         told = {key: known for key in keys if (known := self._told.get(key)) is not None}
         new = {key: ids for key, ids in zip(keys, asked, strict=True) if key not in told}
@@ -103,7 +109,7 @@ class Difficulty:
         return np.array([told[key] for key in keys])
 
     def _near_each(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
-        """Compute log-odds (B,) from the training questions around those of these word pieces.
+        """Compute log-odds (B,) for questions, given as word pieces, from the training questions.
 
         The kernel's values that rounding may move across a threshold are computed again with numpy.
         """
@@ -121,11 +127,11 @@ class Difficulty:
 
     @cached_property
     def questions(self) -> Floats:
-        """The questions of training, each a column of length 1, (D, Q)."""
+        """The training questions, each a column of length 1, (D, Q); computed once."""
         return np.ascontiguousarray(_of_length_one(self._questions.astype(np.float32)).T)
 
     def meanings(self, asked: Sequence[Ids]) -> Floats:
-        """Return the vectors of questions of these distinct word pieces, (B, D).
+        """Return the vectors of questions, given as distinct word pieces, (B, D).
 
         They have length 1, or 0 for a question without pieces.
         """
@@ -134,9 +140,10 @@ class Difficulty:
     def odds_near(
         self, vectors: Floats, left_out: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
-        """Return log-odds (B,) from the training questions around `vectors` (B, D).
+        """Return log-odds (B,) that replies to questions with these vectors (B, D) are right.
 
-        For row i the training question `left_out[i]` is ignored.
+        They are kernel-weighted shares of right replies to the training questions. For row i the
+        training question at `left_out[i]` is ignored.
         """
         told = []
         for start in range(0, len(vectors), AT_ONCE):
@@ -154,7 +161,7 @@ class Difficulty:
         return np.asarray(logit(np.clip(share, *BOUNDS)))
 
     def _cosines(self, vectors: Floats) -> Floats:
-        """Return the cosines with all training questions, (b, Q)."""
+        """Return the cosines of vectors (b, D) with all training questions, (b, Q)."""
         count = self.questions.shape[1]
         found = np.empty((len(vectors), count), np.float32)
         for start in range(0, count, TOGETHER):
@@ -166,16 +173,21 @@ class Difficulty:
     def from_state(
         cls, state: Mapping[str, Array], thresholds: Sequence[float] | None = None
     ) -> Difficulty:
-        """Read arrays named `difficulty.<name>`; raises KeyError if one is missing."""
+        """Read arrays named `difficulty.<name>`.
+
+        `thresholds` are as in the class. Raises KeyError if one is missing, ValueError for other
+        shapes.
+        """
         names = ("table", "scale", "questions", "share", "weight", "base")
         table, scale, questions, share, weight, base = (state[PREFIX + name] for name in names)
         return cls(table, scale, questions, share, weight, base, thresholds)
 
 
 def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
-    """Return the vectors of questions of these pieces, (B, D).
+    """Return the vectors of questions, given as distinct word pieces, (B, D).
 
-    They have length 1, or 0 for a question without pieces.
+    A piece's vector is its row of `table` (V, D) times its `scale` (V,). Results have length 1, or
+    0 for a question without pieces.
     """
     sums = [
         np.einsum("n,nd->d", scale[ids].astype(np.float32), table[ids].astype(np.float32))
@@ -185,10 +197,10 @@ def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
 
 
 def _tile_questions(questions: NDArray[np.int8]) -> tuple[NDArray[np.int8], Floats]:
-    """Arrange questions (Q, D) for the kernel, and return them with their lengths (tiles * TILE,).
+    """Arrange questions (Q, D) for the kernel; return tiles and lengths (tiles * TILE,).
 
-    The tiles are (tiles, D / 2, TILE * 2), two numbers of each question side by side. The lengths
-    of the padding are 1.
+    The tiles are (tiles, D / 2, TILE * 2), two numbers of each question side by side; D is rounded
+    up. The lengths of the padding are 1.
     """
     tiles, pairs = -(-len(questions) // TILE), -(-questions.shape[1] // 2)
     padded = np.zeros((tiles * TILE, pairs * 2), np.int8)
@@ -205,4 +217,5 @@ def _lengths(vectors: Floats) -> Floats:
 
 
 def _of_length_one(vectors: Floats) -> Floats:
+    """Return rows (N, D) scaled to length 1; rows of zeros stay zero."""
     return np.asarray(vectors / _lengths(vectors), dtype=np.float32)

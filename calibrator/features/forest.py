@@ -33,6 +33,7 @@ class Forest:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
+        """Read the arrays of the forest, by their names without the prefix `forest.`."""
         self.topics = Topics.from_state(state)
         self.share = float(state["share"][0])  # the factor on the sum of tower and forest
         self.ability = state["ability"].astype(
@@ -50,29 +51,35 @@ class Forest:
         rows: Sequence[TowerRow],
         names: Sequence[int] | NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Join the tower's log-odds (B,) with the forest's, (B,)."""
+        """Return log-odds of a right reply, (B,), from the tower's `odds` (B,) and the forest's.
+
+        `names` (B,) are the places of the models' names among the known ones, 0 for others.
+        """
         return self.join_with_inputs(odds, self.inputs_of(rows, names))
 
     def read(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Return the forest's log-odds of correct, (B,).
+        """Return the forest's own log-odds of a right reply, (B,).
 
-        A name is given by its place in the list of known ones, 0 for none.
+        `names` (B,) are the places of the models' names among the known ones, 0 for others.
         """
         return self.trees.read(self.inputs_of(rows, names))
 
     def inputs_of(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
     ) -> Floats:
-        """Return the trees' input for rows, (B, width)."""
+        """Return the trees' input, (B, width): traits, topics, ability, difficulty.
+
+        `names` (B,) are the places of the models' names among the known ones, 0 for others.
+        """
         found: Floats = run_together(self.inputs_work(rows, names))[0]
         return found
 
     def inputs_work(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
     ) -> Work[Floats]:
-        """Compute the result of `inputs_of` as work that may run beside other work."""
+        """Compute the result of `inputs_of` as work for `run_together`, beside other work."""
         found = np.empty((len(rows), TRAITS + self.topics.width + 2), np.float32)
         telling = self.difficulty.odds_work([row.asked for row in rows])
         writing = _write_work(rows, self.topics, found)
@@ -83,11 +90,17 @@ class Forest:
         return found
 
     def join_with_inputs(self, odds: NDArray[np.float64], given: Floats) -> NDArray[np.float64]:
-        """Join the tower's log-odds with the forest's for rows of `inputs_of`, (B,)."""
+        """Return joint log-odds, (B,), of the tower's `odds` (B,) and the trees' input.
+
+        The input `given` (B, width) is that of `inputs_of`.
+        """
         return np.asarray(self.share * (odds + self.trees.read(given)))
 
     def given_by(self, name: int, given: Floats) -> Floats:
-        """Return a copy of the trees' input as if the model of that name had answered."""
+        """Return a copy of the trees' input (B, width) as if another model had answered.
+
+        `name` is the place of its name among the known ones, 0 for none.
+        """
         found = given.copy()
         found[:, -2] = self.ability[name]
         return found
@@ -100,15 +113,18 @@ class Forest:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:
-        """Read a checkpoint's weights; None for a checkpoint without a forest."""
+        """Read the arrays named `forest.<name>`; None for a checkpoint without a forest.
+
+        Raises KeyError or ValueError for arrays that do not fit.
+        """
         own = arrays_under(state, PREFIX)
         return cls(own) if own else None
 
 
 def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Floats:
-    """Return the trees' input, (B, TRAITS + topics + 2).
+    """Return the trees' input for rows, (B, TRAITS + topics + 2).
 
-    `others` (B, 2) are abilities and difficulties.
+    `others` (B, 2) are abilities and difficulties, its last columns.
     """
     found = np.empty((len(rows), TRAITS + topics.width + others.shape[1]), np.float32)
     run_together(_write_work(rows, topics, found))
@@ -117,7 +133,10 @@ def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Flo
 
 
 def _write_work(rows: Sequence[TowerRow], topics: Topics, found: Floats) -> Work[None]:
-    """Write traits and topics of rows into the first columns of `found` (B, ..)."""
+    """Write the rows' traits at once, and their topics as work, into columns of `found` (B, ..).
+
+    The traits come first, then the topics; `found` is changed in place.
+    """
     for place, row in enumerate(rows):
         found[place, :TRAITS] = row.traits
     return topics.write_work([row.grams for row in rows], found, TRAITS)
@@ -148,13 +167,13 @@ class Topics:
             self._held = self._kernel.topic_tables(*(part.arrays() for part in self._parts))
 
     def topics_of(self, grams: Grams) -> Floats:
-        """Return the topics of one row, (width,)."""
+        """Return the topics of the n-grams of one row, (width,)."""
         found = np.empty((1, self.width), np.float32)
         run_together(self.write_work([grams], found, 0))
         return np.asarray(found[0])
 
     def write_work(self, rows: Sequence[Grams], found: Floats, start: int) -> Work[None]:
-        """Write the topics of rows into those of `found` (B, ..), from the column `start` on."""
+        """Write the topics of rows into `found` (B, ..) in place, from the column `start` on."""
         if self._kernel is not None:
             yield [("topics", (self._held, list(rows), found, start))]
             return
@@ -165,7 +184,10 @@ class Topics:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Topics:
-        """Read arrays named `topics.<part>.<name>`."""
+        """Read arrays named `topics.<part>.<name>`.
+
+        Raises KeyError or ValueError for arrays that are missing or do not fit.
+        """
         tables: dict[str, dict[str, Array]] = {}
         for key, value in state.items():
             if key.startswith(TOPICS_PREFIX):
@@ -175,9 +197,10 @@ class Topics:
 
 
 class _TopicPart:
-    """The projection of one part's n-grams."""
+    """The projection of the n-grams of one part, such as the answer's words."""
 
     def __init__(self, table: Mapping[str, Array]) -> None:
+        """Read the arrays of a part; raises ValueError for other shapes."""
         self.ids = table["ids"].astype(np.int32)  # (K,) the buckets that count, ascending; K > 0
         self.rarity = table["rarity"].astype(np.float32)  # (K,) their weights
         self.table = table["table"]  # (K, D) int8
@@ -204,7 +227,10 @@ class _TopicPart:
         return self._places, self.rarity, self.scale, self.table
 
     def project(self, grams: NDArray[np.int32]) -> Floats:
-        """Map a part's n-grams to its directions, (D,); zeros if no n-gram counts."""
+        """Return the topics (D,) of one part's n-grams; zeros if none of them counts.
+
+        `grams` are bucket numbers.
+        """
         at = self._places.take(grams, mode="clip")
         at = at[at != self._nowhere].astype(np.intp)
         rarity = self.rarity.take(at)

@@ -43,8 +43,9 @@ class Gains:
 def gains(
     correct: ArrayLike, before: ArrayLike, after: ArrayLike, weights: ArrayLike | None = None
 ) -> Gains | None:
-    """Return both figures of two numbers (n,) of the same replies, or None for labels of one kind.
+    """Return how AUROC and the kept share change from one number to another, or None.
 
+    `before` and `after` (n,) are two confidences of the same replies. None for labels of one kind.
     Raises ValueError for invalid labels or probabilities, or for different lengths.
     """
     y, first = check_arrays(correct, before)
@@ -62,13 +63,17 @@ def gains(
 
 
 def _gain(before: Floats, after: Floats) -> Gain:
+    """Return a figure before and after, from arrays (1 + resamples,) whose first is the value."""
     difference = after - before
     interval = percentile_interval(float(difference[0]), difference[1:])
     return Gain(float(before[0]), float(after[0]), interval)
 
 
 def _figures(y: Ints, p: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Return AUROC and the kept share, (r,) each, of replies that count `counts` (r, n) times."""
+    """Return AUROC and the kept share, (r,) each, of replies that count `counts` (r, n) times.
+
+    `p` (n,) are their confidences; AUROC is nan for a row without both labels.
+    """
     order = np.argsort(-p, kind="stable")
     ends = np.flatnonzero(np.diff(p[order], append=-1.0))  # equal numbers are one step
     right = np.cumsum(counts[:, order] * y[order], axis=1)[:, ends]

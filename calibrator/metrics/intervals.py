@@ -55,6 +55,7 @@ class RankedReplies:
     def __init__(
         self, correct: ArrayLike, confidence: ArrayLike, clusters: ArrayLike | None = None
     ) -> None:
+        """Sort the replies; raises ValueError as `check_arrays` and for labels of one kind."""
         y, p = check_arrays(correct, confidence)
         if y.min() == y.max():
             raise ValueError("AUROC needs correct and wrong replies")
@@ -68,9 +69,9 @@ class RankedReplies:
         self.clusters = int(inverse.max()) + 1
 
     def auroc(self, weights: Floats) -> Floats:
-        """Return the AUROC of replies counted `weights` (r, n in sorted order) times each, (r,).
+        """Return the AUROC, (r,), of replies that count `weights` (r, n) times each.
 
-        It is nan for a resample without both labels.
+        Weights are in the order of confidence. It is nan for a row without both labels.
         """
         right, wrong = weights * self.correct, weights * ~self.correct
         if self._ties is not None:  # equal confidences are one step
@@ -84,7 +85,7 @@ class RankedReplies:
     def resample(self, resamples: int, seed: int = SEED) -> Floats:
         """Return the AUROC of `resamples` draws of all clusters with replacement, (resamples,).
 
-        The same seed gives the same draws.
+        The same seed gives the same draws; a draw without both labels gives nan.
         """
         rng = np.random.default_rng(seed)
         block = max(1, _CELLS // len(self.correct))
@@ -115,6 +116,7 @@ class RankedReplies:
         return _quotient(won[y].sum() - lost, pairs)
 
     def _midranks(self) -> Floats:
+        """Return the ranks of the sorted confidences, (n,), from 1; equal ones share their mean."""
         if self._ties is None:
             return np.arange(1, len(self.correct) + 1, dtype=np.float64)
         sizes = np.diff(np.append(self._ties, len(self.correct)))
@@ -129,10 +131,10 @@ def _quotient(wins: Floats, pairs: NDArray[Any]) -> Floats:
 
 
 def bca(value: float, resampled: Floats, jackknife: Floats, level: float = LEVEL) -> Interval:
-    """Return the bias-corrected and accelerated interval (H02; Efron 1987, section 3).
+    """Return a figure with its bias-corrected and accelerated interval (H02; Efron 1987).
 
-    `resample` (r,) and `jackknife` (n,) may hold nan, which is left out. Where all resamples
-    agree the interval is that one value; without any it is nan.
+    `resampled` (r,) and `jackknife` (n,) are the figure in resamples and without each case; nan in
+    them is left out. If all resamples agree the interval is that one value; without any it is nan.
     """
     drawn = np.sort(resampled[np.isfinite(resampled)])
     if not len(drawn):
@@ -162,9 +164,10 @@ def auroc_interval(
     clusters: ArrayLike | None = None,
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """Return AUROC with its BCa interval (H02), over questions where `clusters` has them.
+    """Return AUROC with its 95 % BCa interval (H02).
 
-    All values are nan for labels of one kind.
+    With `clusters` (n,), such as questions, resamples draw whole clusters. All values are nan for
+    labels of one kind. Raises ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
     if y.min() == y.max():
@@ -175,7 +178,7 @@ def auroc_interval(
 
 
 def mean_interval(values: ArrayLike, resamples: int = RESAMPLES) -> Interval:
-    """Return the mean of independent values (n,) with its BCa interval, nan for no values."""
+    """Return the mean of independent values (n,) with its 95 % BCa interval; nan for none."""
     found = np.asarray(values, dtype=np.float64)
     if not len(found):
         return Interval(math.nan, math.nan, math.nan)
@@ -218,7 +221,7 @@ def delong(correct: ArrayLike, first: ArrayLike, second: ArrayLike) -> PairedTes
 
 
 def percentile_interval(value: float, drawn: Floats) -> Interval:
-    """Return the middle `LEVEL` of the resamples' figures (H06), nan where none is finite."""
+    """Return `value` with the middle 95 % of the resamples' figures (H06); nan without any."""
     kept = drawn[np.isfinite(drawn)]
     if not len(kept):
         return Interval(value, math.nan, math.nan)

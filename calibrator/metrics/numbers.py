@@ -12,27 +12,35 @@ NO_FIGURE = "\N{EN DASH}"
 
 
 def figure(value: float, digits: int = 3) -> str:
+    """Return a number with `digits` digits and commas, such as `1,234.500`, or a dash.
+
+    A dash is for nan and infinity.
+    """
     return f"{value:,.{digits}f}" if math.isfinite(value) else NO_FIGURE
 
 
 def bounds(low: float, high: float) -> str:
-    """Return the ends of an interval, or "" where it has none."""
+    """Return `0.712 to 0.745` for the ends of an interval, or "" if one is not finite."""
     return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else ""
 
 
 def percent(value: float) -> str:
+    """Return a share as whole percent, such as `42 %`."""
     return f"{100 * value:.0f} %"
 
 
 def p_text(p: float) -> str:
-    """Return a p value with the precision that it has."""
+    """Return a p value as `p = 0.03`, `p = 0.0042` or `p < 0.0001`, or a dash for nan."""
     if not math.isfinite(p):
         return NO_FIGURE
     return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"
 
 
 def chance_text(p: float) -> str:
-    """Return the p value of a permutation test as text; its smallest values are upper limits."""
+    """Return the p value of a permutation test as text, below 0.0011 as an upper limit.
+
+    The smallest possible value of such a test is no more than a limit.
+    """
     return f"p \N{LESS-THAN OR EQUAL TO} {p:.1g}" if p < 0.0011 else p_text(p)
 
 

@@ -36,9 +36,14 @@ def measure_ranking(
     benchmarks: Sequence[str],
     questions: Sequence[str],
 ) -> Ranking:
-    """Measure n replies and return their figures; the means are nan where nothing is mixed."""
+    """Return the AUROC of n replies: pooled, mean over benchmarks, mean over questions.
+
+    `benchmarks` and `questions` (n,) are their names. A mean is nan where none has right and wrong
+    replies, the pooled one for labels of one kind.
+    """
 
     def mean(groups: Sequence[str]) -> float:
+        """Return the mean AUROC within these groups, or nan."""
         within = disagreement(correct, scores, groups, permutations=0)
         return within.auroc if within else math.nan
 
@@ -58,7 +63,10 @@ class Correlation:
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> Correlation:
-    """Return Pearson's correlation of midranks, with p from Student's t (pairs - 2 degrees)."""
+    """Return Pearson's correlation of the midranks of two lists (n,), with its two-sided p.
+
+    p is from Student's t with n - 2 degrees of freedom; it needs scipy.
+    """
     one, other = (midranks(np.asarray(each, dtype=np.float64)) for each in (first, second))
     pairs = len(one)
     if pairs < 3 or not np.ptp(one) or not np.ptp(other):

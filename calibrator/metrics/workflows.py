@@ -122,7 +122,7 @@ _ROUNDING = 1e-9
 
 
 def error_detection(rows: Sequence[Outcome]) -> Detection:
-    """Return O01 with errors as positives and 1 - confidence as score; nan without errors."""
+    """Return how well low confidence finds errors (O01); all nan without errors."""
     errors = sum(not row.is_correct for row in rows)
     if not errors:
         return Detection(math.nan, math.nan, math.nan)
@@ -137,7 +137,10 @@ def error_detection(rows: Sequence[Outcome]) -> Detection:
 
 
 def gate(rows: Sequence[Outcome], threshold: float) -> Gate:
-    """Return Q02 for one threshold; the error is nan where nothing passes."""
+    """Return coverage and errors of the replies above one threshold (Q02).
+
+    The error is nan where nothing passes, and `catch` without errors.
+    """
     passing = [row for row in rows if row.confidence > threshold]
     wrong = sum(not row.is_correct for row in passing)
     errors = sum(not row.is_correct for row in rows)
@@ -150,10 +153,11 @@ def gate(rows: Sequence[Outcome], threshold: float) -> Gate:
 
 
 def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
-    """Return O03: the gate of the most coverage with at most `max_error` errors among its replies.
+    """Return the gate of the most coverage with at most `max_error` errors among it (O03).
 
-    The threshold is chosen with the labels in view. It describes these rows and promises nothing
-    about others; `pinocchio certify` does that.
+    `max_error` is a share. The threshold is chosen with the labels in view: it describes these rows
+    and promises nothing about others; `pinocchio certify` does that. Coverage is 0 where no gate
+    will do.
     """
     best, below = Gate(1.0, 0.0, math.nan, 1.0), 0
     wrong_left = errors = sum(not row.is_correct for row in rows)
@@ -170,7 +174,10 @@ def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
 
 
 def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
-    """Return the least shares to review (O04, H11), by both readings, as the paper defines none."""
+    """Return the least shares of replies to review for an accuracy (O04, H11).
+
+    They are by two readings, as the paper defines none.
+    """
     allowed = 1.0 - accuracy + _ROUNDING
     errors = sum(not row.is_correct for row in rows)
     left = [
@@ -185,10 +192,11 @@ def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
 
 
 def tiers(rows: Sequence[Outcome], high: float = HIGH, low: float = LOW) -> tuple[Tier, Tier, Tier]:
-    """Return O05, Q07: the tiers green above `high`, yellow, and red below `low`."""
+    """Return the tiers green above `high`, yellow, and red below `low`, in order (O05, Q07)."""
     errors = sum(not row.is_correct for row in rows)
 
     def tier(name: str, members: Sequence[Outcome]) -> Tier:
+        """Return the figures of one tier with these members."""
         wrong = sum(not row.is_correct for row in members)
         volume, accuracy = _share(len(members), len(rows)), 1.0 - _share(wrong, len(members))
         return Tier(name, volume, accuracy, _share(wrong, errors), len(members), wrong)
@@ -201,14 +209,17 @@ def tiers(rows: Sequence[Outcome], high: float = HIGH, low: float = LOW) -> tupl
 
 
 def tier_cost(routed: tuple[Tier, Tier, Tier], prices: Prices) -> tuple[float, float]:
-    """Return Q04, Q08: the cost of a routing, and that of a senior review of every reply."""
+    """Return the cost of a routing, and that of a senior review of every reply (Q04, Q08).
+
+    Both are in the unit of `prices`.
+    """
     green, yellow, red = routed
     cost = green.count * prices.deliver + yellow.count * prices.junior + red.count * prices.senior
     return cost, sum(tier.count for tier in routed) * prices.senior
 
 
 def review_table(rows: Sequence[Outcome], shares: Iterable[float]) -> list[CaughtErrors]:
-    """Return Q06: the errors among the least sure replies, for each share of them."""
+    """Return the errors found and missed by reviewing each share of the least sure (Q06)."""
     wrong = [not row.is_correct for row in _sort_by_doubt(rows)]
     errors = sum(wrong)
     found = [0, *accumulate(wrong)]
@@ -217,7 +228,10 @@ def review_table(rows: Sequence[Outcome], shares: Iterable[float]) -> list[Caugh
 
 
 def harm(rows: Sequence[Outcome], reviews: int = 25) -> Harm:
-    """Return Q03: errors above `HIGH` and below `LOW`, and reviews per error among the first."""
+    """Return the errors above `HIGH` and below `LOW`, and reviews per error found first (Q03).
+
+    The first `reviews` replies are the least sure; inf where no error is among them.
+    """
     wrong = [row for row in rows if not row.is_correct]
     found = sum(not row.is_correct for row in _sort_by_doubt(rows)[:reviews])
     return Harm(
@@ -229,7 +243,7 @@ def harm(rows: Sequence[Outcome], reviews: int = 25) -> Harm:
 
 
 def by_model(rows: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
-    """Return O06: the rows of each model, by name."""
+    """Return the rows of each model, in the order of the models' names (O06)."""
     found: dict[str, list[Outcome]] = {}
     for row in rows:
         found.setdefault(row.model, []).append(row)
@@ -237,10 +251,10 @@ def by_model(rows: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
 
 
 def model_selection(rows: Sequence[Outcome], models: Sequence[str]) -> tuple[float, float]:
-    """Return P02: accuracy of the surest of the models' replies, and of the best model alone.
+    """Return the accuracy of the surest of the models' replies, and of the best model (P02).
 
-    Only questions that all of the models answered count, with a model's first reply.
-    Both are nan where there are none.
+    Only questions that all of the models answered count, with a model's first reply. Both are nan
+    where there are none.
     """
     replies: dict[str, dict[str, Outcome]] = {}
     for row in rows:
@@ -264,6 +278,7 @@ def _by_confidence(rows: Iterable[Outcome]) -> Iterator[tuple[float, list[Outcom
 
 
 def _share(part: float, whole: float) -> float:
+    """Return part / whole, or nan for a whole of 0."""
     return part / whole if whole else math.nan
 
 
@@ -274,7 +289,11 @@ _MOST_MODELS = 10
 
 
 def workflow_report(rows: Sequence[Outcome]) -> list[str]:
-    """Return the lines of all tables; models with fewer than 50 replies get no line."""
+    """Return the lines of all tables beside the paper's figures, as text.
+
+    Models with fewer than `_LEAST_ROWS` replies, and all but the `_MOST_MODELS` largest, get no
+    line.
+    """
     if not rows:
         return ["no labelled replies"]
     large = {name: each for name, each in by_model(rows).items() if len(each) >= _LEAST_ROWS}
@@ -293,7 +312,7 @@ def workflow_report(rows: Sequence[Outcome]) -> list[str]:
 
 
 def _workflows(groups: dict[str, list[Outcome]]) -> Iterator[str]:
-    """Yield the lines of O01 to O06, one for each model."""
+    """Yield the lines of the table of O01 to O06, one for each group of rows."""
     yield "Error detection, gated coverage, review, tiers (paper: O01, O03, O04, O05, by model O06)"
     header = ("AUPRC", "F1", "<=10%", "<=5%", "review", "green", "acc", "errors", "red")
     yield f"{'':28} {'replies':>7} " + " ".join(f"{name:>6}" for name in header)
@@ -316,7 +335,7 @@ def _workflows(groups: dict[str, list[Outcome]]) -> Iterator[str]:
 
 
 def _thresholds(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the lines of Q02 and Q03."""
+    """Yield the lines on thresholds (Q02) and on sure errors (Q03)."""
     paper = {0.5: (59, 19.3, 75), 0.6: (50, 13.2, 85), 0.7: (43, 10.4, 90), 0.8: (34, 7.7, 94)}
     paper[0.9] = (27, 4.1, 98)
     yield "Thresholds: coverage, error of what passes, errors caught (Q02; paper: healthcare set)"
@@ -335,7 +354,7 @@ def _thresholds(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _reviews(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the lines of Q06."""
+    """Yield the lines on errors caught by reviews (Q06)."""
     paper = {0.1: 18, 0.2: 35, 0.3: 52, 0.4: 68, 0.5: 83}
     yield "Reviewing the least sure: errors caught and slipped (Q06; paper: finance set)"
     for each in review_table(rows, paper):
@@ -348,7 +367,10 @@ def _reviews(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _costs(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the lines of Q04, Q07, Q08; the prices are the paper's examples, nobody's bill."""
+    """Yield the lines on tiers and their costs (Q04, Q07, Q08).
+
+    The prices are the paper's examples, nobody's bill.
+    """
     routed = tiers(rows)
     yield "Tiers above 0.8, from 0.5, below (Q07; paper 30, 11, 59 % at 95.3, 72.9, 12.1 % right)"
     for tier in routed:
@@ -365,7 +387,10 @@ def _costs(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _selection(rows: Sequence[Outcome], models: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of P02 for the three models that answered the most questions in common."""
+    """Yield the lines on choosing the surest model's reply (P02); none without three models.
+
+    It takes the three of `models` that answered the most questions in common.
+    """
     answered = {name: {row.question for row in each} for name, each in by_model(rows).items()}
 
     def count_shared(three: Sequence[str]) -> int:
@@ -383,8 +408,10 @@ def _selection(rows: Sequence[Outcome], models: Sequence[str]) -> Iterator[str]:
 
 
 def _figure(value: float) -> str:
+    """Return a number with three digits, or `-` for nan."""
     return "-" if math.isnan(value) else f"{value:.3f}"
 
 
 def _percent(share: float) -> str:
+    """Return a share as percent with one digit, or `-` for nan."""
     return f"{'-' if math.isnan(share) else format(100 * share, '.1f'):>5} %"

@@ -11,7 +11,7 @@ from calibrator.errors import InputError
 
 
 def json_line(values: Any) -> str:
-    """Return values as a line of JSON in UTF-8.
+    """Return values as JSON in one line with a line end.
 
     Half a surrogate pair, which has no UTF-8, becomes an escape.
     """

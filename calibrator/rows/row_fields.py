@@ -36,7 +36,10 @@ OTHER_NAMES: Final[dict[Field, tuple[str, ...]]] = {
 
 
 def missing_field(field: Field, row: Mapping[str, Any]) -> str:
-    """Return a sentence on a missing field, with the field of the row to rename, if any."""
+    """Return a sentence such as `'response' is missing; rename 'answer' to 'response' ..`.
+
+    It names a similar field of the row to rename, or `messages` that end with a reply, if any.
+    """
     name = f"{field!r} (or 'messages')" if field == "question" else repr(field)
     if near := near_miss(field, row):
         return f"{name} is missing; rename {near!r} to {field!r} {MEANINGS[field]}"
@@ -46,9 +49,9 @@ def missing_field(field: Field, row: Mapping[str, Any]) -> str:
 
 
 def near_miss(field: Field, row: Mapping[str, Any]) -> str | None:
-    """Return the key of a row that was probably meant, or None.
+    """Return the key of a row that was probably meant instead of `field`, or None.
 
-    It may be another common name, have other case, or have a slip.
+    It may be another common name (`answer`), have other case, or have a slip (`respnse`).
     """
     by_plain_name = {_plain_name(key): key for key in reversed(list(row)) if key != field}
     for other in (field, *OTHER_NAMES[field]):
@@ -59,9 +62,11 @@ def near_miss(field: Field, row: Mapping[str, Any]) -> str | None:
 
 
 def _ends_with_reply(messages: Any) -> bool:
+    """Return whether `messages` is a list that ends with an assistant's message."""
     last = messages[-1] if isinstance(messages, list) and messages else None
     return isinstance(last, Mapping) and last.get("role") == "assistant"
 
 
 def _plain_name(name: str) -> str:
+    """Return the letters and digits of a name, in lower case."""
     return "".join(filter(str.isalnum, name.lower()))

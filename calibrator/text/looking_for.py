@@ -41,7 +41,7 @@ class kept(Generic[_Value]):  # used as a decorator, hence the lower case
         self._compute, self.__doc__ = compute, compute.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Remember the attribute's name, under which the value will be kept in the instance."""
+        """Remember the attribute's name, under which the instance keeps the value."""
         self._name = name
 
     def __get__(self, owner: Any, kind: type | None = None) -> _Value:
@@ -197,10 +197,7 @@ class SoughtPattern:
 
     @kept
     def needles(self) -> object:
-        """Return words and parts in the form that the kernel's `hold_any` takes, or None.
-
-        None means that there is no kernel.
-        """
+        """Return words and parts in the form of the kernel's `hold_any`; None without it."""
         kernel = load_kernel()
         return kernel.needles(tuple(self.words), self.parts) if kernel is not None else None
 
@@ -258,11 +255,11 @@ class PatternGroup:
 
     @kept
     def _needles(self) -> tuple[object, ...]:
-        """Return each pattern's words and parts in the kernel's form, in order."""
+        """Return each pattern's words and parts in the kernel's form."""
         return tuple(each.needles for each in self._patterns)
 
     def are_in(self, reading: PreparedText) -> list[bool]:
-        """Return a bool for each pattern, in their order: whether it matches anywhere in the text."""
+        """Return for each pattern, in their order, whether it matches anywhere."""
         if (index := reading.index) is None or (kernel := load_kernel()) is None:
             return [each.is_in(reading) for each in self._patterns]
         found: list[bool] = kernel.hold_any(index, self._needles)

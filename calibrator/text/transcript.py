@@ -73,9 +73,9 @@ class Question:
         return self.messages
 
     def tool_use(self, message: Mapping[str, Any]) -> ToolUse | None:
-        """Return the reply `message` with its conversation and tools, or None if no tool has a part in it.
+        """Return the reply `message` with its conversation and tools; None without tools.
 
-        That is, it calls no tool, none was offered, and the last `RECENT_MESSAGES` hold no call and
+        None if it calls no tool, none was offered, and the last `RECENT_MESSAGES` hold no call and
         no result of one. Tools that MCP servers listed (the member `LISTED` of the message,
         `listed`) are added to the offered ones for a reply with calls only. May call
         `conversation`, as `all_messages`.
@@ -185,7 +185,7 @@ def read_question(messages: Any, tools: Any = None) -> Question:
 
 
 def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
-    """Return the question's text for a conversation of plain texts that ends with the user, or None.
+    """Return the question's text for plain texts that end with the user, or None.
 
     This is a fast path of `read_question`. `opening` is put before the user's last message. None
     for any other conversation, and where more than `RECENT_TURNS` turns have to be read.
@@ -214,7 +214,7 @@ def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
 
 
 def depiction(prompt: str) -> tuple[str, str]:
-    """Return the question and the answer that a calibrator judges for a generated image (paper R01).
+    """Return question and answer by which a generated image is judged (paper R01).
 
     `prompt` is what the image was asked to show; the answer is "Yes".
     """

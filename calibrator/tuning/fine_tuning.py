@@ -66,6 +66,7 @@ class TunableCheckpoint:
     """
 
     def __init__(self, name: str) -> None:
+        """Load the checkpoint of this name; see the class for what is raised."""
         if name.startswith(FAKE):
             raise TrainingError(f"{name!r} is no calibrator that could be trained")
         self.folder = resolve_checkpoint(name)
@@ -95,7 +96,10 @@ class TunableCheckpoint:
         return not self._calibrator.reads_as_call(item)
 
     def read(self, items: Sequence[Item]) -> CheckpointOutput:
-        """Read items that it learns from; a few dozen at a time bound the memory."""
+        """Return the checkpoint's output for items that it learns from, with their features.
+
+        A few dozen items at a time bound the memory.
+        """
         calibrator, known = self._calibrator, self._calibrator.parts.familiarity
         replies = [read_reply(item) for item in items]
         read = calibrator.read_texts([each.bare_item for each in replies])
@@ -121,9 +125,9 @@ class TunableCheckpoint:
     def read_rows(
         self, rows: Sequence[Row], progress: Callable[[int], None] = lambda _: None
     ) -> Readings:
-        """Read labelled rows that it learns from, all with the same weight.
+        """Return the output for labelled rows that it learns from, all with the same weight.
 
-        `progress` is called with the number of rows of each batch.
+        `progress` is called with the number of rows of each batch. A missing label counts as wrong.
         """
         parts = []
         for at in range(0, len(rows), BATCH):
@@ -144,9 +148,10 @@ class TunableCheckpoint:
         facts: Mapping[str, Any],
         quality: Mapping[str, Any],
     ) -> CheckpointConfig:
-        """Write the tuned checkpoint and return its configuration; `facts` describe the labels.
+        """Write the tuned checkpoint into `folder` and return its configuration.
 
-        Raises TrainingError as `check_output`.
+        `facts` describe the labels and `quality` what was measured, for `calibrator.json`. Raises
+        TrainingError as `check_output`, and OSError.
         """
         check_output(folder)
         state = dict(read_weights(self.folder / WEIGHTS, self.config.weights_sha256))
@@ -177,7 +182,7 @@ def check_output(folder: Path) -> None:
 
 
 def _check_kind(name: str, folder: Path) -> None:
-    """Raise TrainingError for a calibrator that is a language model."""
+    """Raise TrainingError if the folder's calibrator is a language model."""
     if isinstance(config := read_config(folder, name), LlmConfig):
         raise TrainingError(
             f"checkpoint {name!r} is a language model ({config.architecture}); verdicts fine-tune "
@@ -204,7 +209,7 @@ class TuningTrial:
         return self.now.is_better and self.beside.is_better
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the trials and what was learnt as plain values."""
+        """Return the three trials and what was learnt as plain values for JSON, by name."""
         trials = {"now": self.now, "recalibration": self.recalibration, "beside": self.beside}
         told = {name: each.as_dict() for name, each in trials.items()}
         learnt = {"learnt": self.tuned.learnt, "models": dict(self.tuned.models)}
@@ -214,13 +219,14 @@ class TuningTrial:
 def try_tuning(
     found: Readings, now: Floats, progress: Callable[[], None] = lambda: None
 ) -> TuningTrial:
-    """Try fine-tuning on replies in the order of time.
+    """Fine-tune on replies in the order of time, and compare the result on unseen labels.
 
-    `now` (n,) are their confidences with today's recalibration. Raises JudgingError for too few
-    labels, or labels of one kind.
+    `now` (n,) are their confidences with today's recalibration; `progress` is called after each of
+    about `TUNING_STEPS` fits. Raises JudgingError for too few labels, or labels of one kind.
     """
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
+        """Return the confidences in `judged` after a fit on `known`, both positions."""
         return fit_tuned(found.take(known)).confidence(found.read.take(judged))
 
     tuned = fit_tuned(found)  # first, as it reports missing labels

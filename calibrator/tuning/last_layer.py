@@ -83,7 +83,7 @@ class CheckpointOutput(Features):
 
     @classmethod
     def join(cls, parts: Sequence[CheckpointOutput]) -> CheckpointOutput:
-        """Return all parts one after the other; there must be at least one."""
+        """Return all parts joined, one after the other; there must be at least one."""
         arrays = ([getattr(part, each.name) for part in parts] for each in fields(cls))
         return cls(*map(np.concatenate, arrays))
 
@@ -149,7 +149,10 @@ class _Problem:
     counts: Floats
 
     def fits(self, at: Ints) -> Iterator[Floats]:
-        """Yield the coefficients (2 + models + landmarks,) of each way, fitted on these replies."""
+        """Yield the coefficients of each of `WAYS`, fitted on the replies at these positions.
+
+        They are (2 + models + landmarks,); those of landmarks outside `at` are 0.
+        """
         own = np.flatnonzero(np.isin(self.landmarks, at))
         values, vectors = np.linalg.eigh(self.kernel[self.landmarks[own]][:, own])
         is_kept = values > _LEAST_VALUE * values[-1]
@@ -168,7 +171,7 @@ class _Problem:
 
 
 def fit_tuned(found: Readings) -> TunedCheckpoint:
-    """Fit a layer on all replies but computed ones.
+    """Fit a layer on all labelled replies but those that a computation decided.
 
     Raises JudgingError with fewer than `MIN_LABELS` labels, or labels of one kind.
     """
@@ -223,7 +226,10 @@ def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
 
 
 def _scales(read: CheckpointOutput) -> tuple[Floats32, Floats32, Floats32]:
-    """Return mean and spread of numbers, (NUMBERS,) each, and the rarity of n-grams."""
+    """Return mean and spread of the numbers, (NUMBERS,) each, and the rarity of n-grams.
+
+    The rarity is (parts, BUCKETS); a missing number does not count.
+    """
     is_there = np.isfinite(read.numbers)
     count = np.maximum(is_there.sum(axis=0), 1)
     mean = np.where(is_there, read.numbers, 0).sum(axis=0) / count
@@ -258,10 +264,15 @@ def _line(found: Readings, names: Sequence[str]) -> Floats:
 def _solve(
     features: Floats, correct: Ints, counts: Floats, prior: Floats, trust: Floats, start: Floats
 ) -> Floats:
-    """Return the most probable coefficients, by Newton's method."""
+    """Return the most probable coefficients of a logistic regression, by Newton's method.
+
+    `features` are (n, k), `counts` (n,) are weights of the labels `correct`. Coefficients (k,) are
+    normal around `prior` with the precisions `trust`; the search begins at `start`.
+    """
     at = start
 
     def cost(here: Floats) -> float:
+        """Return the negative log of the posterior, up to a constant."""
         z, off = features @ here, here - prior
         return float(counts @ (np.logaddexp(0, z) - correct * z) + off @ (trust * off) / 2)
 
