@@ -79,7 +79,10 @@ class Ticket:
         return self.score
 
     def finish(self, score: Score | None = None, error: BaseException | None = None) -> None:
-        """Set the score or the error, call `on_done`, and wake whoever waits for the result."""
+        """Set the score or the error, call `on_done` with the ticket, and wake whoever waits.
+
+        A cancelled ticket is finished with neither.
+        """
         self.score, self.error = score, error
         self.is_done = True
         if self.on_done is not None:
@@ -250,9 +253,10 @@ class Batcher:
 
 
 def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
-    """Finish each ticket with its score or its own error; raise nothing.
+    """Score the tickets' items as one batch, and finish each with its score or error.
 
-    Where a batch fails, each item is tried alone, once, so that one bad item fails alone.
+    Nothing is raised. Where a batch fails, each item is tried alone, once, so that one bad item
+    fails alone.
     """
     _deliver_scores(_score_batch(scorer, tickets, do_nothing))
 

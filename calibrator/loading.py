@@ -57,7 +57,7 @@ def checkpoint_card(name: str) -> dict[str, Any] | None:
 
 
 def load_facts_for(name: str, path: Path) -> FactFile:
-    """Read a file of facts for the calibrator that a configuration names.
+    """Read the file of facts at `path` for the calibrator `name` of a configuration.
 
     Raises CheckpointError for a checkpoint that compares no reply with facts, HubError, and
     InputError for a file that cannot be used.

@@ -57,6 +57,7 @@ class Pinocchio:
         ignore_images: bool = False,
         **released: Any,
     ) -> None:
+        """Load the calibrator; see the class for the arguments and the errors."""
         loaded = _load_by_name(_path("checkpoint", checkpoint), device, released)
         self._scorer = recalibrate_scorer(loaded, _files("recalibration", recalibration))
         self._facts: FactFile | None = None
@@ -135,7 +136,7 @@ class Pinocchio:
         return [each.confidence for each in self._score(items)]
 
     def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
-        """Return P(the image depicts what its prompt asked for), as a visual question (paper R01).
+        """Return P(an image depicts what its `prompt` asked for), 0 to 1 (paper R01).
 
         `image` is an encoded file. Raises NotScorableError, also where the calibrator reads no
         images.
@@ -342,7 +343,7 @@ def _make_item(
     benchmark: str | None,
     images: tuple[bytes, ...],
 ) -> Item:
-    """Build the item of one answer to a question."""
+    """Return the item of one answer, `message`, to the question `asked`, with its conversation."""
     named = (model, benchmark, None)
     used, before = asked.tool_use(message), asked.all_messages()
     return Item(asked.text, message_text(message), *named, images, used, messages=before)

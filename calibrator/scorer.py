@@ -286,7 +286,7 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """The checkpoint and its recalibration, e.g. `embedded@3f2a`: the provenance of a score."""
+        """The checkpoint and its recalibration, such as `embedded@3f2a`."""
         ...
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
@@ -435,9 +435,9 @@ class FakeScorer:
 
     @property
     def name(self) -> str:
-        """The name in a configuration."""
+        """The name in a configuration, such as `fake:0.73`."""
         return f"fake:{self.confidence:g}"
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Return the same score for each item."""
+        """Return the same score and confidence for each item."""
         return [Score(self.confidence, self.confidence) for _ in items]

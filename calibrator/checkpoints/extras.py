@@ -21,7 +21,7 @@ ON_A_GPU: Final = (
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a module can be imported, without importing it."""
+    """Return whether a library such as `torch` can be imported, without importing it."""
     return find_spec(module) is not None
 
 
@@ -56,5 +56,5 @@ def torch_sees_gpu() -> bool:
 
 
 def check_scikit_learn() -> None:
-    """Raise MissingExtraError without scikit-learn, which fits the small models."""
+    """Raise MissingExtraError if scikit-learn, by which small models are fitted, is missing."""
     check_installed("sklearn", "scikit-learn", "train")

@@ -23,7 +23,10 @@ def is_hub_name(name: str) -> bool:
 
 
 def pins_path() -> Path:
-    """Return the path of the file with the commits at which names were first downloaded."""
+    """Return the path of the JSON file with the commits at which names were first downloaded.
+
+    It is `pinocchio/revisions.json` in the user's cache folder, and need not exist.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "pinocchio" / "revisions.json"
 
@@ -57,7 +60,10 @@ def download(name: str, revision: str | None = None, *, instead: str = "use 'emb
 
 
 def _find_download(name: str, revision: str) -> Path | None:
-    """Return the folder of a finished download without using the network, or None."""
+    """Return the folder of a model's finished download at a revision or commit, or None.
+
+    The network is not used. Raises HubError for a bad file of pins.
+    """
     commit = _pins().get(f"{name}@{revision}", revision)
     if _pins().get(f"{name}@{commit}") != commit:
         return None

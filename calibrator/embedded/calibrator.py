@@ -97,6 +97,10 @@ class EmbeddedCalibrator:
         tokenizer: Tokenizer,
         parts: Parts,
     ) -> None:
+        """Join a checkpoint's parts to a scorer; raises KeyError, TypeError or ValueError.
+
+        The errors are for evidence arrays that do not fit.
+        """
         self.config = config
         self.tokenizer = tokenizer
         self._word_pieces = WordPieces(tokenizer)
@@ -120,7 +124,7 @@ class EmbeddedCalibrator:
 
     @property
     def kernel(self) -> str:
-        """The name of the code that computes its scores: compiled functions or numpy."""
+        """What computes its scores, such as `compiled, avx2` or `numpy`."""
         return kernel_name()
 
     def _cut(self, texts: Sequence[str]) -> list[Sequence[int]]:
@@ -233,7 +237,10 @@ class EmbeddedCalibrator:
         pieces: Sequence[Sequence[array[int]]],
         rows: Sequence[TowerRow],
     ) -> Floats:
-        """Return the inspector's input for each item, (B, SEEN); without an inspector (B, 0)."""
+        """Return the inspector's input for each item, (B, SEEN); without an inspector (B, 0).
+
+        `pieces` and `rows` are the items' word pieces and the tower's rows.
+        """
         if self.parts.inspector is None or not items:
             return np.zeros((len(items), 0), np.float32)
         means = self.parts.inspector.pieces

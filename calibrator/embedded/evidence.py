@@ -321,10 +321,11 @@ def _judge_json(reply: ParsedReply) -> Judgement | None:
 
 
 def _is_grounded(reply: ParsedReply, is_unfamiliar: bool) -> bool:
-    """Return whether a reply has to rely on its context.
+    """Return whether a reply is to be judged by its context: rules, results, earlier turns, facts.
 
-    A document in a question of a known kind, such as a problem in prose, is no context: likeness
-    judges such questions better.
+    Only acts of `GROUNDED_ACTS` are, without tools. Where there is none of these, a reply to an
+    unfamiliar kind of task is, by a document in the request; one to a known kind, such as a problem
+    in prose, is not: likeness judges it better.
     """
     conversation = reply.conversation
     if reply.item.tool_use is not None or has_only_its_text(conversation):
@@ -334,7 +335,10 @@ def _is_grounded(reply: ParsedReply, is_unfamiliar: bool) -> bool:
 
 
 def _basis_of_context(conversation: Conversation) -> tuple[str, ...]:
-    """Return the source of the context: the conversation, the operator's facts, or both."""
+    """Return the source of the context: `("context",)`, `("facts",)`, or both.
+
+    Facts are the operator's texts.
+    """
     if not conversation.facts:
         return (CONTEXT,)
     has_more = len(documents_of(conversation)) > len(conversation.facts)
@@ -342,7 +346,11 @@ def _basis_of_context(conversation: Conversation) -> tuple[str, ...]:
 
 
 def _counts(finding: Finding) -> bool:
-    """Return whether a finding changes a confidence; a merely plausible act does not raise it."""
+    """Return whether a finding changes a confidence.
+
+    It does if it says right or wrong, or lowers the log-odds; a merely plausible act raises
+    nothing.
+    """
     return finding.is_right is not None or finding.shift < 0
 
 

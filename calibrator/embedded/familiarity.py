@@ -34,6 +34,7 @@ class Familiarity:
     """
 
     def __init__(self, whitening: Array, centroids: Array, threshold: Array) -> None:
+        """Keep the arrays in fp32."""
         self.whitening = whitening.astype(np.float32)
         self.centroids = centroids.astype(np.float32)
         self.threshold = threshold.astype(np.float32)
@@ -51,7 +52,7 @@ class Familiarity:
         return np.asarray((apart**2).sum(axis=2).min(axis=1) / self.threshold)
 
     def whiten(self, features: Floats) -> Floats:
-        """Convert feature rows (B, D) to the coordinates in which distances are measured."""
+        """Return feature rows (B, D) in the coordinates in which distances are measured, (B, D)."""
         return np.asarray(features @ self.whitening)
 
     def with_centre(self, white: Floats) -> Familiarity:
@@ -101,7 +102,7 @@ def fit_familiarity(
 
 
 def shift_confidence(confidence: float, shift: float) -> float:
-    """Add a shift to the log-odds of a confidence; a shift of 0 returns it bit for bit."""
+    """Return a confidence with `shift` added to its log-odds; a shift of 0 changes no bit."""
     return probability(log_odds(confidence) + shift) if shift else confidence
 
 

@@ -111,7 +111,10 @@ class TunedLayer:
     models: Mapping[int, float]
 
     def offsets(self, features: Features) -> NDArray[np.float64]:
-        """Return the offset that is added to the multiplied log-odds of each reply, (n,)."""
+        """Return what is added to each reply's log-odds after the slope, (n,).
+
+        This is the sum of intercept, the model's bias (0 if unknown), numbers and n-grams.
+        """
         biases = [self.models.get(each, 0.0) for each in features.models.tolist()]
         numbers = standardise(features.numbers, self.mean, self.spread) @ self.numbers
         grams = (weighed_grams(features.grams, self.rarity) * self.grams).sum((1, 2))

@@ -83,7 +83,10 @@ def choice(question: str, answer: str) -> list[float]:
 
 
 def _support(option: str, reason: str) -> float:
-    """Return the share of an option's words and numbers that occur in the reasoning."""
+    """Return the share, 0 to 1, of an option's words and numbers that occur in the reasoning.
+
+    `reason` is in lower case; 0 for an option without words.
+    """
     parts = set(_WORD.findall(option.lower())) | set(_PLAIN_NUMBER.findall(option))
     return sum(part in reason for part in parts) / len(parts) if parts else 0.0
 
@@ -236,7 +239,7 @@ def made_calls(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _as_mapping(arguments: Any) -> Mapping[str, Any]:
-    """Return arguments, which may be JSON in a string, as a mapping; empty for anything else."""
+    """Return a call's arguments, an object or JSON in a string; empty for anything else."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)

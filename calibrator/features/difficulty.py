@@ -57,6 +57,7 @@ class Difficulty:
         base: Array,
         thresholds: Sequence[float] | None = None,
     ) -> None:
+        """Keep the arrays, and lay the questions out for the kernel if there is one."""
         shapes = table.shape[:1], questions.shape[:1], table.shape[1:], share.shape
         if shapes != (scale.shape, weight.shape, questions.shape[1:], weight.shape):
             raise ValueError(f"a difficulty of another shape: {table.shape}, {questions.shape}")

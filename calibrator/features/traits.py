@@ -108,7 +108,7 @@ class WordCounts(NamedTuple):
 
 
 def word_counts(asked: PreparedText, said: PreparedText) -> WordCounts:
-    """Count the words of a question and its answer."""
+    """Return the counts of words in a question and its answer; see `WordCounts`."""
     if asked.kernel is not None and (kernel := said.kernel) is not None:
         return WordCounts(*kernel.word_counts(asked.lower, said.lower, said.text, END_WORDS))
     asked_words, words = asked.lower.split(), said.lower.split()

@@ -96,7 +96,7 @@ class Trees:
 
 
 def is_near(thresholds: Sequence[float], number: float, reach: float) -> bool:
-    """Return whether one of ascending thresholds lies within `reach` of a number."""
+    """Return whether one of ascending thresholds is within `reach` of a number, on either side."""
     at = bisect_left(thresholds, number - reach)
     return at < len(thresholds) and thresholds[at] <= number + reach
 

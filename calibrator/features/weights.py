@@ -65,7 +65,7 @@ def _array(kind: str, data: bytearray) -> Array:
 
 
 def arrays_under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Return the arrays whose names begin with a prefix, by their names without it."""
+    """Return the arrays whose names begin with `prefix`, by their names without it."""
     return {k.removeprefix(prefix): array for k, array in state.items() if k.startswith(prefix)}
 
 
@@ -79,6 +79,6 @@ def pack_table(table: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
 
 
 def check_names(state: Mapping[str, Array]) -> None:
-    """Raise ValueError for an array that belongs to no part of an embedded calibrator."""
+    """Raise ValueError, naming up to five, for arrays whose names begin with none of `PARTS`."""
     if unknown := sorted(name for name in state if not name.startswith(PARTS)):
         raise ValueError(", ".join(f"{name} is not known" for name in unknown[:5]))

@@ -47,8 +47,9 @@ def difficulty_tables(
     """Hold the questions whose difficulty is known.
 
     `table` (V, D) and `scale` (V,) are for word pieces. The questions are laid out by
-    `difficulty._tiled`, with their `share` of right replies and `weight`, (Q,) each. `factors` (3,
-    tiles * TILE) are 1 / length, weight, and weight * share, 0 beyond the last question.
+    `difficulty._tile_questions`, with their `share` of right replies and `weight`, (Q,) each.
+    `factors` (3, tiles * TILE) are 1 / length, weight, and weight * share, 0 beyond the last
+    question.
     """
 
 def tower_weights(arrays: tuple[Floats, ...], limit: float, epsilon: float) -> Held:
@@ -166,7 +167,7 @@ def has_shape(text: str, shape: Held) -> bool:
     """Return whether a text has consecutive characters of the kinds of a row."""
 
 def numbers(text: str) -> list[str]:
-    """Return `Reading.numbers` of an ASCII text."""
+    """Return `PreparedText.numbers` of an ASCII text."""
 
 def digits(text: str) -> list[int]:
-    """Return `Reading.digits` of an ASCII text."""
+    """Return `PreparedText.digits` of an ASCII text."""

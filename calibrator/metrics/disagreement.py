@@ -51,7 +51,7 @@ def pair_wins(correct: NDArray[np.bool_], keys: Floats, groups: Ints) -> tuple[F
 
 
 def _ranks_within(keys: Floats, groups: Ints) -> Floats:
-    """Return the mid-ranks, from 1, of each value among those of its group, (n,)."""
+    """Return the rank of each key among those of its group, (n,), from 1; equal ones share it."""
     order = np.lexsort((keys, groups))
     k, g = keys[order], groups[order]
     is_new = np.ones(len(k), dtype=bool)

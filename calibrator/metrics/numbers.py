@@ -47,10 +47,11 @@ def chance_text(p: float) -> str:
 def validation_text(
     plain: Mapping[str, float], named: Mapping[str, float], moment: str = ""
 ) -> str:
-    """Return both measurements as a small table: without names, and with the model's name.
+    """Return a training's figures on validation rows as text of three lines.
 
-    Each has `rows`, `brier` and `ece`, and `auroc` where there are right and wrong rows; `moment`
-    is a point of the training.
+    `plain` are those without names, `named` those with the model's name. Each has `rows`, `brier`
+    and `ece`, and `auroc` where there are right and wrong rows; `moment` is a point of the
+    training, such as `after 2 epochs`.
     """
     lines = [f"{plain['rows']:,} validation rows{f', {moment}' if moment else ''}:"]
     for label, found in (("no names told", plain), ("with the model's name", named)):

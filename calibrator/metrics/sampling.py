@@ -32,7 +32,10 @@ class Stratum:
 
 
 def effective_size(weights: ArrayLike) -> float:
-    """Return the number of equally weighted replies with the same information (Kish 1965), or 0."""
+    """Return how many equally weighted replies have the same information (Kish 1965).
+
+    `weights` are (n,); 0 for none.
+    """
     w = np.asarray(weights, dtype=np.float64)
     return float(w.sum() ** 2 / np.square(w).sum()) if len(w) else 0.0
 

@@ -272,7 +272,7 @@ def _sort_by_doubt(rows: Iterable[Outcome]) -> list[Outcome]:
 
 
 def _by_confidence(rows: Iterable[Outcome]) -> Iterator[tuple[float, list[Outcome]]]:
-    """Yield each distinct confidence, lowest first, with its rows, as ties cannot be separated."""
+    """Yield each distinct confidence, lowest first, with all rows that have it."""
     for confidence, equal in groupby(_sort_by_doubt(rows), key=lambda row: row.confidence):
         yield confidence, list(equal)
 

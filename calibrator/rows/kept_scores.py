@@ -236,7 +236,7 @@ def code_digest(*, is_whole: bool = False) -> str:
 
 
 def _digest_of_item(item: Item) -> str:
-    """Return a hash of everything in an item that its score depends on."""
+    """Return a SHA-256, cut to 32 digits, of everything in an item that its score depends on."""
     seen = [
         *(item.question, item.answer, item.source_model, item.benchmark, item.domain),
         [hashlib.sha256(image).hexdigest() for image in item.images],
@@ -260,7 +260,10 @@ def _tool_use_key(use: ToolUse | None) -> list[Any] | None:
 
 
 def _read(path: Path) -> Iterator[tuple[str, Score]]:
-    """Yield the digests and scores of a file; skip lines that an interruption cut short."""
+    """Yield the digests and scores of a cache file; nothing if it cannot be read.
+
+    Its time is set to now, as used. Lines that an interruption cut short are skipped.
+    """
     try:
         os.utime(path)
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -295,7 +298,7 @@ def _kept_score(values: dict[str, Any]) -> Score:
 
 
 def _score_values(one: Score) -> dict[str, Any]:
-    """Return the values of a score that differ from their defaults."""
+    """Return the fields of a score, by name, that differ from their defaults, as plain values."""
     unset = Score(math.nan, math.nan)
     said = [field.name for field in fields(one)]
     found = {

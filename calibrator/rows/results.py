@@ -130,6 +130,7 @@ def mean_over_benchmarks(results: Sequence[Result], method: Method, rows: int) -
     each = [asdict(one) for one in results if one.kind == "benchmark" and one.method == method.name]
 
     def mean(name: str) -> float:
+        """Return the mean of a figure over the benchmarks that have it, or nan."""
         values = np.array([one[name] for one in each])
         values = values[~np.isnan(values)]
         return float(values.mean()) if len(values) else math.nan

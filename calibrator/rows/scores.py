@@ -234,8 +234,9 @@ def _scores_of(
 
 
 def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list[Scores]:
-    """Return from a file what `score_kinds` returns; `name` replaces the calibrator's.
+    """Return what `score_kinds` returns from a file of scores: replies alone, then with others.
 
+    The second is missing if no number is based on other replies. `name` replaces the calibrator's.
     Raises as `read_scores`, and JudgingError where the number without others is missing.
     """
     lines = list(_scored_lines(path))

@@ -312,7 +312,10 @@ def _functions(listed: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 
 def _call_text(function: Mapping[str, Any]) -> str:
-    """Return one call as `name(argument="value")`; arguments that are no JSON object stay raw."""
+    """Return one call as `name(argument="value")`; arguments that are no JSON object stay as text.
+
+    Values are written as JSON.
+    """
     name = function.get("name") or ""
     arguments = function.get("arguments", function.get("input"))
     try:
@@ -344,6 +347,6 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def _legacy_call(message: Mapping[str, Any]) -> Any:
-    """Return the message's `function_call` as a list of tool calls; None if it has none."""
+    """Return a message's `function_call` as a list of one tool call; None if it has none."""
     call = message.get("function_call")
     return [{"function": call}] if isinstance(call, Mapping) else None

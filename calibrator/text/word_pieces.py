@@ -65,7 +65,10 @@ def is_clipped(text: str, layout: Layout) -> bool:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace half surrogate pairs, which JSON can carry and tokenizers refuse, with U+FFFD."""
+    """Return the text with half surrogate pairs replaced by U+FFFD.
+
+    JSON can carry them, and tokenizers refuse them.
+    """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -92,7 +92,7 @@ class TunableCheckpoint:
         return self._calibrator.name
 
     def learns_from(self, item: Item) -> bool:
-        """Return whether fine-tuning uses an item; calls that have their own trees are not used."""
+        """Return whether fine-tuning uses an item: not if the trees for tool calls judge it."""
         return not self._calibrator.reads_as_call(item)
 
     def read(self, items: Sequence[Item]) -> CheckpointOutput:
@@ -176,7 +176,7 @@ class TunableCheckpoint:
 
 
 def check_output(folder: Path) -> None:
-    """Raise TrainingError unless the folder is empty or missing."""
+    """Raise TrainingError unless a folder is empty or does not exist."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise TrainingError(f"{folder} is not an empty folder: name another one")
 
@@ -205,7 +205,7 @@ class TuningTrial:
 
     @property
     def is_better(self) -> bool:
-        """Whether the fine-tuned checkpoint may replace today's."""
+        """Whether the fine-tuned checkpoint may replace today's: it beats both alternatives."""
         return self.now.is_better and self.beside.is_better
 
     def as_dict(self) -> dict[str, Any]:

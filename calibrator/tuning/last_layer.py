@@ -130,7 +130,10 @@ class TunedCheckpoint:
     centre: Floats32
 
     def confidence(self, read: CheckpointOutput) -> Floats:
-        """Return the confidences of the tuned checkpoint for replies, (n,)."""
+        """Return the confidences that the tuned checkpoint would give to replies, (n,).
+
+        Those that a computation decided keep theirs.
+        """
         odds = self.layer.slope * read.odds + self.layer.offsets(read)
         return np.asarray(np.where(read.is_computed, read.confidence, sigmoid(odds)))
 
@@ -210,7 +213,7 @@ def fit_tuned(found: Readings) -> TunedCheckpoint:
 def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
     """Return the weight of each of `WAYS`, (ways,), which add up to 1.
 
-    A weight is by the likelihood on the labels of unseen questions.
+    It is in proportion to the likelihood of labels under fits on other questions.
     """
     folds = np.array([int(share_of(f"ridge {name}") * FOLDS) for name in questions])
     losses = np.zeros(len(WAYS))
@@ -242,20 +245,23 @@ def _scales(read: CheckpointOutput) -> tuple[Floats32, Floats32, Floats32]:
 def _features(
     read: CheckpointOutput, mean: Floats32, spread: Floats32, rarity: Floats32
 ) -> Floats32:
-    """Return numbers and n-grams, (n, NUMBERS + parts * BUCKETS)."""
+    """Return scaled numbers and n-grams as one matrix, (n, NUMBERS + parts * BUCKETS)."""
     numbers = standardise(read.numbers, mean, spread) * NUMBER_SCALE
     grams = weighed_grams(read.grams, rarity) * GRAM_SCALES
     return np.hstack([numbers, grams.reshape(len(grams), -1)])
 
 
 def _own_names(models: Sequence[str]) -> list[str]:
-    """Return the models with enough labels for their own bias, sorted."""
+    """Return the names with `MIN_MODEL_LABELS` labels or more, sorted; "" is no name."""
     counts = Counter(models)
     return sorted(name for name in counts if name and counts[name] >= MIN_MODEL_LABELS)
 
 
 def _line(found: Readings, names: Sequence[str]) -> Floats:
-    """Return shipped log-odds, 1, and one column for each name, (n, 2 + names)."""
+    """Return the columns beside the features: log-odds, 1, and one for each name, (n, 2 + names).
+
+    A name's column is `MODEL_SCALE` for its own replies, else 0.
+    """
     own = [[MODEL_SCALE * (model == name) for name in names] for model in found.models]
     odds = found.read.odds[:, None]
     return np.hstack([odds, np.ones_like(odds), np.array(own).reshape(len(found), len(names))])

@@ -76,14 +76,17 @@ def gated_delta_rule(
 
 
 def _unit(x: Tensor, repeats: int, scale: float) -> Tensor:
-    """Scale vectors (B, L, G, K) to the length `scale`, in fp32, as (B, L, G * repeats, K)."""
+    """Return vectors (B, L, G, K) of the length `scale`, in fp32, as (B, L, G * repeats, K)."""
     x = x.float()
     x = x * torch.rsqrt((x * x).sum(-1, keepdim=True) + EPSILON).mul_(scale)
     return x.repeat_interleave(repeats, dim=2) if repeats > 1 else x
 
 
 def _chunks(x: Tensor, size: int) -> Tensor:
-    """Copy (B, L, H, ..) to (B * H, N, C, ..), fp32; zeros fill the last chunk."""
+    """Return x (B, L, H, ..) copied to (B * H, N, C, ..), fp32; zeros fill the last chunk.
+
+    C is `size`, and N the number of chunks.
+    """
     batch, length, heads, *rest = x.shape
     count = -(-length // size)
     shape = (batch, heads, count * size, *rest)
@@ -93,7 +96,7 @@ def _chunks(x: Tensor, size: int) -> Tensor:
 
 
 def _decay(log: Tensor) -> Tensor:
-    """Apply exp in place, with zero below `FORGOTTEN`."""
+    """Apply exp to a tensor in place and return it; values below `FORGOTTEN` become zero."""
     return functional.threshold(log, FORGOTTEN, -torch.inf, inplace=True).exp_()
 
 
@@ -107,7 +110,10 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
         attention_mask: Tensor | None = None,
         **others: Any,
     ) -> Tensor:
-        """Return hidden states (B, L, width) after this layer, and update the cache."""
+        """Return hidden states (B, L, width) after this layer, and update the cache in place.
+
+        With gradients on, transformers' own layer computes them.
+        """
         if torch.is_grad_enabled():
             after: Tensor = super().forward(
                 hidden_states, cache_params, attention_mask=attention_mask, **others
@@ -139,9 +145,9 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
         return out
 
     def _convolve(self, projected: Tensor, cache: Any) -> Tensor:
-        """Compute the convolution of (B, L, channels) along L, after the cached earlier tokens.
+        """Return the convolution of (B, L, channels) along L, after the cached earlier tokens.
 
-        The cache is updated.
+        The cache is updated in place.
         """
         weight = self.conv1d.weight
         size = weight.shape[-1]
@@ -158,7 +164,7 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
 
 
 def use_fast_linear_attention(text_model: Any) -> None:
-    """Replace such layers of a text model; weights and their names stay."""
+    """Replace layers of linear attention of a text model in place; weights and names stay."""
     for layer in text_model.layers:
         if isinstance(linear := getattr(layer, "linear_attn", None), Qwen3_5GatedDeltaNet):
             linear.__class__ = GatedDeltaNet

@@ -22,6 +22,7 @@ class Norm(nn.Module):
     """
 
     def __init__(self, norm: Any, *, is_for_matrices: bool) -> None:
+        """Take the weight and the epsilon of transformers' norm."""
         super().__init__()
         self.weight: nn.Parameter = norm.weight
         has_offset = hasattr(norm, "eps")  # Qwen3.5 has it; Qwen3-VL has variance_epsilon
@@ -30,7 +31,7 @@ class Norm(nn.Module):
         self.is_for_matrices = is_for_matrices
 
     def forward(self, states: Tensor) -> Tensor:
-        """Apply RMS norm in fp32, and return it in the dtype that the next layer reads."""
+        """Return states after RMS norm, computed in fp32, in the next layer's dtype."""
         kind = states.device.type
         is_cast = self.is_for_matrices and torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if is_cast else states.dtype
@@ -44,7 +45,7 @@ class Norm(nn.Module):
 
 
 def use_fused_norms(text_model: Any) -> None:
-    """Replace the norms of all layers, and those of queries and keys."""
+    """Replace in place the norms of all layers, and those of queries and keys, if there are any."""
     for layer in text_model.layers:
         for name in ("input_layernorm", "post_attention_layernorm"):
             setattr(layer, name, Norm(getattr(layer, name), is_for_matrices=True))

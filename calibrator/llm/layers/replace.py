@@ -16,12 +16,12 @@ from calibrator.llm.layers.norms import use_fused_norms
 
 
 def text_model_of(model: Any) -> Any:
-    """Return the part of a causal or image-text-to-text model that has the decoder's layers."""
+    """Return the part of a causal or image-text-to-text model that has the decoder's `layers`."""
     return getattr(model.model, "language_model", model.model)
 
 
 def use_faster_layers(model: Any) -> None:
-    """Replace all layers that have a faster form; weights keep their names."""
+    """Replace in place all layers of a model that have a faster form; weights keep their names."""
     use_linear_patches(model)
     text_model = text_model_of(model)
     use_fast_linear_attention(text_model)
@@ -44,12 +44,13 @@ class LinearPatches(nn.Module):
         self.proj = convolution
 
     def forward(self, patches: Tensor) -> Tensor:
+        """Return the embeddings (P, width) of patches (P, channels * frames * area)."""
         weight = self.proj.weight.flatten(1)
         return functional.linear(patches.to(weight.dtype), weight, self.proj.bias)
 
 
 def use_linear_patches(model: Any) -> None:
-    """Replace the convolution of a model that has one."""
+    """Replace the vision tower's convolution of a model in place, if it has a fitting one."""
     visual = getattr(model.model, "visual", None)
     convolution = getattr(getattr(visual, "patch_embed", None), "proj", None)
     if isinstance(convolution, nn.Conv3d) and convolution.stride == convolution.kernel_size:

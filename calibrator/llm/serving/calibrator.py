@@ -46,6 +46,7 @@ class LlmCalibrator:
 
     @property
     def name(self) -> str:
+        """The checkpoint's name and version, such as `pinocchio-0.8b@3f2a91c0`."""
         return self.config.version
 
     @property
@@ -54,13 +55,14 @@ class LlmCalibrator:
 
     @property
     def batch_characters(self) -> int:
-        """The number of characters that fill a batch."""
+        """The number of characters that fill a batch, four for each token."""
         return CHARACTERS_PER_TOKEN * self.model.budget.tokens
 
     def variant(self, name: str) -> LlmCalibrator:
-        """Return the same model under another prompt; `combined` is the one of its training (G05).
+        """Return the same model under the prompt of this name in `calibrator.json` (G05).
 
-        Raises CheckpointError for a name that `calibrator.json` does not have.
+        `combined` is the one of its training, and returns the calibrator itself; others have no
+        recalibration. Raises CheckpointError for an unknown name.
         """
         if name == COMBINED:
             return self
@@ -79,7 +81,10 @@ class LlmCalibrator:
         )
 
     def with_answer_characters(self, characters: int) -> LlmCalibrator:
-        """Return the same model with another limit on the characters of an answer (K13)."""
+        """Return the same model, reading at most this many characters of an answer (K13).
+
+        Its name says so.
+        """
         prompt = replace(self.config.prompt, answer_characters=characters)
         name = f"{self.config.name}-answer-{characters}"
         config = replace(self.config, name=name, prompt=prompt)
@@ -87,16 +92,19 @@ class LlmCalibrator:
         return LlmCalibrator(config, self.model, prompts, self.pixels)
 
     def keep_placeholder(self) -> None:
-        """Read the common beginning of text prompts once; the weights may not change afterwards."""
+        """Compute the common beginning of text prompts, the placeholder image, once and keep it.
+
+        The weights may not change afterwards. Nothing happens without a placeholder.
+        """
         [row], _ = self.rows([CANARY])
         if row.images:
             end = row.spans(self.model.image_id)[-1][1]
             self.model.keep(row.cut(end, self.model.image_id))
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Return the scores of items from one forward pass (A02).
+        """Return the scores of items, in order, from one forward pass (A02).
 
-        Raises NotScorableError for an image that cannot be read.
+        Raises NotScorableError for an image that cannot be read, and for images if it reads none.
         """
         rows, cut = self.rows(items)
         logits = self.model.logits(rows)
@@ -108,11 +116,14 @@ class LlmCalibrator:
         ]
 
     def canary_scores(self) -> tuple[float, ...]:
-        """Return this calibrator's scores of the canaries, for its `calibrator.json`."""
+        """Return the scores of the `CANARIES`, before recalibration, as `calibrator.json` has."""
         return tuple(round(score.score, 6) for score in self.score_batch(CANARIES))
 
     def rows(self, items: Sequence[Item]) -> tuple[list[ModelRow], list[bool]]:
-        """Return the model's input for each item, and whether a part of the item was cut off."""
+        """Return the model's input for each item, and whether a part of the item was cut off.
+
+        Raises NotScorableError as `score_batch`.
+        """
         read: dict[bytes, Pixels] = {}  # a repeated image is the same object
         images = [self._images(item, read) for item in items]
         prompts = self.prompts.read(items, [[each.tokens for each in row] for row in images])
@@ -122,7 +133,8 @@ class LlmCalibrator:
     def _images(self, item: Item, read: dict[bytes, Pixels]) -> tuple[Pixels, ...]:
         """Return the item's images as pixels, or the placeholder if it has none.
 
-        Raises NotScorableError for images that a text-only model cannot read.
+        `read` holds images by their file, so that a repeated one is the same object; new ones are
+        added. Raises NotScorableError for images that a text-only model cannot read.
         """
         if item.images and self.pixels is None:
             raise NotScorableError("image", f"{self.name} reads text only, the question has images")
@@ -144,10 +156,11 @@ def load_llm(
     dtype: str | None = None,
     threads: int | None = None,
 ) -> LlmCalibrator:
-    """Load a checkpoint ready to score: on a GPU in bf16 if there is one, else on the CPU in fp32.
+    """Load a checkpoint ready to score: on a GPU in bf16 if there is one, else in fp32.
 
-    `threads` bounds torch's CPU threads in the whole process. Raises CheckpointError or HubError
-    for a checkpoint that cannot be loaded, or a device that does not exist.
+    `dtype` names another number format; `threads` bounds torch's CPU threads in the whole process.
+    Raises CheckpointError or HubError for a checkpoint that cannot be loaded, or a device that does
+    not exist.
     """
     where = choose_device(device)
     if threads is not None and where.type == "cpu":
@@ -173,11 +186,15 @@ def load_llm(
 
 
 def _at_labels(model: Any, prompts: Prompts) -> LabelModel:
+    """Return the model, to be read at the two labels of its prompts."""
     return LabelModel(model, prompts.label_ids)
 
 
 def _check_canary(adapted: PeftModel, calibrator: LlmCalibrator) -> None:
-    """Raise CheckpointError if the adapter changes no score, because it was never applied then."""
+    """Raise CheckpointError if a score is the same with and without the adapter.
+
+    The adapter was never applied then.
+    """
     [on] = calibrator.score_batch([CANARY])
     with adapted.disable_adapter():
         [off] = calibrator.score_batch([CANARY])

@@ -32,9 +32,10 @@ MOST_STRETCHED: Final = 200  # the largest ratio of the sides
 
 
 def read_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
-    """Return the picture in a file, upright, in RGB on white; of an animation the first frame.
+    """Return the picture in an image file, upright, in RGB on white.
 
-    Raises NotScorableError, and MissingExtraError where Pillow is not installed.
+    Of an animation it is the first frame. Raises NotScorableError for a file that is no image,
+    damaged, or too large, and MissingExtraError where Pillow is not installed.
     """
     try:
         from PIL import Image
@@ -60,7 +61,10 @@ def read_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
 
 
 def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
-    """Raise NotScorableError for an image that is too large, or too long for its width."""
+    """Raise NotScorableError for an image with too many pixels, or far too long for its width.
+
+    The reason is `image_size` or `image_shape`.
+    """
     if width * height > max_pixels:
         raise _too_many_pixels(max_pixels)
     if max(width, height) > MOST_STRETCHED * min(width, height):
@@ -95,6 +99,7 @@ def _on_white(image: Image) -> Image:
 
 
 def _too_many_pixels(max_pixels: int) -> NotScorableError:
+    """Return the error for an image of more than `max_pixels`, with the reason `image_size`."""
     return NotScorableError("image_size", f"an image has more than {max_pixels} pixels")
 
 
@@ -118,7 +123,10 @@ class PixelReader:
         self._processor = processor
 
     def read(self, data: bytes) -> Pixels:
-        """Read an image file; raises NotScorableError if it is none, or too large."""
+        """Return the patches of an image file.
+
+        Raises NotScorableError if it is none, or too large, and MissingExtraError without Pillow.
+        """
         return self._patches(read_image(data), self.config.min_pixels, self.config.max_pixels)
 
     @cached_property
@@ -132,7 +140,7 @@ class PixelReader:
         return self._patches(image, found.pixels, found.pixels)
 
     def save(self, folder: Path) -> None:
-        """Write the processor with the sizes of this configuration."""
+        """Write the image processor's configuration, with these sizes, into a folder."""
         self._processor.size = {
             "shortest_edge": self.config.min_pixels,
             "longest_edge": self.config.max_pixels,
@@ -140,6 +148,7 @@ class PixelReader:
         self._processor.save_pretrained(folder)
 
     def _patches(self, image: Any, least: int, most: int) -> Pixels:
+        """Return a picture's patches, resized to `least` to `most` pixels."""
         size = {"shortest_edge": least, "longest_edge": most}  # pixel counts, despite the names
         read: Mapping[str, Any] = self._processor(images=[image], size=size, return_tensors="np")
         [grid] = read["image_grid_thw"].tolist()
@@ -148,7 +157,10 @@ class PixelReader:
 
 
 def load_pixel_reader(config: ImageConfig, folder: Path) -> PixelReader:
-    """Load the image processor of the base in `folder`; raises CheckpointError."""
+    """Load the image processor of the base in `folder`.
+
+    Raises CheckpointError if it cannot be read or is not of the Qwen kind.
+    """
     from transformers import AutoImageProcessor
 
     try:
