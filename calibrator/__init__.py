@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from calibrator.loading import version_of as version_of
     from calibrator.metrics.agreement import Label as Label
     from calibrator.metrics.agreement import agreement_of as agreement_of
-    from calibrator.metrics.gains import Gain as Gain
-    from calibrator.metrics.gains import gains as gains
+    from calibrator.metrics.intervals import Gain as Gain
     from calibrator.metrics.intervals import Interval as Interval
     from calibrator.metrics.intervals import auroc_interval as auroc_interval
+    from calibrator.metrics.intervals import gains as gains
     from calibrator.metrics.intervals import holds_chance as holds_chance
     from calibrator.metrics.sampling import Stratum as Stratum
     from calibrator.metrics.sampling import estimated_share as estimated_share

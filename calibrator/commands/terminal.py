@@ -19,7 +19,7 @@ from calibrator.errors import (
     RowError,
     os_error_sentence,
 )
-from calibrator.rows.row_fields import ROW_FORM, SAMPLE
+from calibrator.rows.files import ROW_FORM, SAMPLE
 
 if TYPE_CHECKING:
     from calibrator.rows.rows import Row

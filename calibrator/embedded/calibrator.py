@@ -42,8 +42,7 @@ from calibrator.readers.inspection import DOUBTED, Inspection, inspect
 from calibrator.readers.opinion import OpinionReader
 from calibrator.recalibration.curves import probability, sigmoid
 from calibrator.scorer import Item, Score, ToolUse, do_nothing, known_name
-from calibrator.text.addressed_text import strip_addresses
-from calibrator.text.restated_question import without_question
+from calibrator.text.stripping import strip_addresses, without_question
 from calibrator.text.word_pieces import WordPieces, is_clipped
 
 TOLD = 0.05  # the model's name is a reason if the confidence is lower by this because of it

@@ -44,7 +44,7 @@ from calibrator.scorer import (
     Score,
     UnsupportedSentence,
 )
-from calibrator.text.restated_question import without_question
+from calibrator.text.stripping import without_question
 from calibrator.text.transcript import TOOLS_OFFERED
 
 MIX: Final = "evidence.mix"

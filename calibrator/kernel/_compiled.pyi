@@ -145,7 +145,7 @@ def word_counts(question: str, answer: str, as_written: str, last: int) -> tuple
 def beginnings(question: str, answer: str) -> tuple[int, int, int]:
     """Return how many beginnings of words each of two ASCII texts has, and how many both have.
 
-    The texts are in lower case; `Reading.beginnings` defines them.
+    The texts are in lower case; `PreparedText.beginnings` defines them.
     """
 
 def index(text: str) -> Held:

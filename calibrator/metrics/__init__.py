@@ -3,7 +3,6 @@
 __all__ = [
     "agreement",
     "disagreement",
-    "gains",
     "intervals",
     "metrics",
     "numbers",

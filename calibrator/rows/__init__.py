@@ -5,7 +5,6 @@ __all__ = [
     "groups",
     "kept_scores",
     "results",
-    "row_fields",
     "rows",
     "scores",
     "selection",

@@ -33,7 +33,7 @@ import numpy as np
 
 from calibrator.errors import NotScorableError, RowError
 from calibrator.metrics.metrics import Ints
-from calibrator.rows.row_fields import missing_field
+from calibrator.rows.files import missing_field
 from calibrator.scorer import NO_SIGNALS, Item, OtherReply, Signals, ToolUse
 from calibrator.text.images import local_images
 from calibrator.text.replies import other_reply, response_message

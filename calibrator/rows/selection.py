@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from calibrator.errors import RowError, TrainingError
-from calibrator.rows.row_fields import ROW_FORM, SAMPLE, missing_field
+from calibrator.rows.files import ROW_FORM, SAMPLE, missing_field
 from calibrator.rows.rows import ImageUse, Row, read_rows
 
 NON_COMMERCIAL = "__nc"  # the mark of files that are never trained on

@@ -33,7 +33,7 @@ from calibrator.lab.training.tower_stage import (
 from calibrator.readers.inspection import inspect
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import strip_addresses
+from calibrator.text.stripping import strip_addresses
 from calibrator.text.word_pieces import encode
 
 if TYPE_CHECKING:

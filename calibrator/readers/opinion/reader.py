@@ -13,7 +13,7 @@ from calibrator.readers.opinion.evidence import MAX_OTHERS, Opinion, Opinions
 from calibrator.readers.opinion.second_stage import SecondStage
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.scorer import OPINIONS, Item, Score, basis_with, known_name
-from calibrator.text.addressed_text import strip_addresses
+from calibrator.text.stripping import strip_addresses
 from calibrator.text.word_pieces import Layout, WordPieces
 
 

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from calibrator.features.tower import TowerRow, tower_row
 from calibrator.lab.training.rows.addressing import address_judge
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import strip_addresses
+from calibrator.text.stripping import strip_addresses
 from calibrator.text.word_pieces import Layout, encode
 
 ENCODE_CHUNK = 2_000
