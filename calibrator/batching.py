@@ -121,7 +121,7 @@ class Batcher:
         self._sizes: Counter[int] = Counter()  # number of batches so far by their size
         # The scorer's thread sleeps reading a pipe, since a write to it releases the interpreter.
         # A thread woken by a lock would at once have to wait for the interpreter.
-        self._bed, self._bell = os.pipe()
+        self._wake_reader, self._wake_writer = os.pipe()
         self._asleep = 0  # sleeping threads; each byte in the pipe wakes one
         self._is_closed = False
         self._threads = [
@@ -171,7 +171,7 @@ class Batcher:
             wakes = self._asleep > 0
             self._asleep -= wakes
         if wakes:
-            os.write(self._bell, b"!")
+            os.write(self._wake_writer, b"!")
 
     def load_figures(self) -> tuple[int, dict[int, int]]:
         """Return how many items wait, and how many batches of each size were taken so far."""
@@ -199,28 +199,28 @@ class Batcher:
         for thread in self._threads:
             thread.join(timeout=max(0.0, until - time.monotonic()))
         if not any(thread.is_alive() for thread in self._threads):  # a live one may still read
-            os.close(self._bed)
-            os.close(self._bell)
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
 
     def _run(self) -> None:
         """Score batches until the batcher is closed; this is the body of each thread.
 
         The scores of a batch are delivered while the next one is running.
         """
-        untold: list[tuple[Ticket, Score]] = []
-        while batch := self._next_batch(untold):
+        undelivered: list[tuple[Ticket, Score]] = []
+        while batch := self._next_batch(undelivered):
             running = [ticket for ticket in batch if not ticket.is_cancelled]
             if running:
-                scored = _score_batch(self._scorer, running, partial(_deliver_scores, untold))
-                _deliver_scores(untold)
-                untold = scored
-        _deliver_scores(untold)
+                scored = _score_batch(self._scorer, running, partial(_deliver_scores, undelivered))
+                _deliver_scores(undelivered)
+                undelivered = scored
+        _deliver_scores(undelivered)
 
-    def _next_batch(self, untold: list[tuple[Ticket, Score]]) -> list[Ticket]:
+    def _next_batch(self, undelivered: list[tuple[Ticket, Score]]) -> list[Ticket]:
         """Wait for work and return a batch from the head of the queue; empty when closed and done.
 
-        The scores in `untold` are delivered, and the list emptied, before it waits. Another thread
-        is woken if items are left.
+        The scores in `undelivered` are delivered, and the list emptied, before it waits. Another
+        thread is woken if items are left.
         """
         while True:
             with self._lock:
@@ -229,8 +229,8 @@ class Batcher:
                     is_more = bool(self._waiting) and self._asleep > 0
                     break
                 self._asleep += 1
-            _deliver_scores(untold)
-            os.read(self._bed, 1)
+            _deliver_scores(undelivered)
+            os.read(self._wake_reader, 1)
         if is_more:
             self.wake()
         return batch

@@ -77,9 +77,9 @@ class TextReading:
     shifts: NDArray[np.float64]  # (B,) log-odds that knowledge, abilities, inspector add
     abilities: NDArray[np.float64]  # (B,) the part of `shifts` that the models' names add
     names: list[int]  # number of the model's name, from 1; 0 if it is unknown
-    # for a second reading, as if a middling model had answered
-    middling: NDArray[np.float64] | None  # (B,) the tower's log-odds
-    given: Floats | None  # input of the forest
+    # for a second reading, as if a model of median ability had answered
+    median_odds: NDArray[np.float64] | None  # (B,) the tower's log-odds
+    forest_inputs: Floats | None  # input of the forest
 
 
 class EmbeddedCalibrator:
@@ -159,22 +159,22 @@ class EmbeddedCalibrator:
             tower_row(item.question, item.answer, question, answer)
             for item, (question, answer) in zip(items, pieces, strict=True)
         ]
-        seen = self._inspector_input(items, pieces, rows)
+        inspector_input = self._inspector_input(items, pieces, rows)
         odds, features = np.zeros(len(items)), np.zeros((len(items), 0), np.float32)
         is_cut = [too_long(question, answer) for question, answer in pieces]
         names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
-        middling = given = None
+        median_odds = forest_inputs = None
         meanwhile()
         if self.parts.tower is not None and self.parts.forest is not None and rows:
             ways = [names, [self.parts.forest.median_name] * len(rows)]
-            ((odds, middling), features), given = run_together(
+            ((odds, median_odds), features), forest_inputs = run_together(
                 self.parts.tower.read_work(rows, ways), self.parts.forest.inputs_work(rows, names)
             )
-            odds = self.parts.forest.join_with_inputs(odds, given)
+            odds = self.parts.forest.join_with_inputs(odds, forest_inputs)
         elif self.parts.tower is not None:
             odds, features = self.parts.tower.read(rows, names)
         known = self.parts.familiarity
-        inspected = self._inspect(items, seen)
+        inspected = self._inspect(items, inspector_input)
         abilities = self._abilities(items, names)
         return TextReading(
             rows=rows,
@@ -187,8 +187,8 @@ class EmbeddedCalibrator:
             shifts=self._shifts(items, pieces) + abilities + inspected.evidence,
             abilities=abilities,
             names=names,
-            middling=middling,
-            given=given,
+            median_odds=median_odds,
+            forest_inputs=forest_inputs,
         )
 
     def _shifts(
@@ -250,16 +250,16 @@ class EmbeddedCalibrator:
             ]
         )
 
-    def _inspect(self, items: Sequence[Item], seen: Floats) -> Inspection:
+    def _inspect(self, items: Sequence[Item], inspector_input: Floats) -> Inspection:
         """Return P(in order), its reasons and the inspector's evidence for B texts.
 
-        `seen` (B, SEEN) is the inspector's input. Without an inspector P is 1. For a reply in an
+        `inspector_input` is (B, SEEN). Without an inspector P is 1. For a reply in an
         agent's conversation, P(in order) is multiplied by P(honest) of `calls`, and the inspector's
         evidence of being right is 0.
         """
         found = Inspection(np.ones(len(items)), [()] * len(items), np.zeros(len(items)))
         if self.parts.inspector is not None and items:
-            found = self.parts.inspector.read(seen)
+            found = self.parts.inspector.read(inspector_input)
         agents = [at for at, item in enumerate(items) if item.tool_use is not None]
         found.evidence[agents] = 0
         if self.parts.calls is not None and agents:
@@ -388,11 +388,11 @@ class EmbeddedCalibrator:
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]
         forest = self.parts.forest
-        if not low or forest is None or read.middling is None:
+        if not low or forest is None or read.median_odds is None:
             return found
-        assert read.given is not None
-        given = forest.given_by(forest.median_name, read.given[low])
-        odds = forest.join_with_inputs(read.middling[low], given)
+        assert read.forest_inputs is not None
+        forest_inputs = forest.inputs_as(forest.median_name, read.forest_inputs[low])
+        odds = forest.join_with_inputs(read.median_odds[low], forest_inputs)
         shifts = read.shifts[low] - read.abilities[low]
         if self.parts.abilities is not None:
             shifts += self.parts.abilities.odds_of([forest.median_name])
@@ -408,8 +408,8 @@ class EmbeddedCalibrator:
 
     def _confidences(self, read: TextReading) -> list[float]:
         """Return the final confidence in each text: P(right | in order) x P(in order)."""
-        given = read.odds, read.distances, read.shifts, read.in_order
-        return [*map(self._confidence, *(each.tolist() for each in given))]
+        numbers = read.odds, read.distances, read.shifts, read.in_order
+        return [*map(self._confidence, *(each.tolist() for each in numbers))]
 
     def _confidence(self, odds: float, distance: float, shift: float, in_order: float) -> float:
         """Return one text's final confidence from its numbers.

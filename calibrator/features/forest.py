@@ -81,27 +81,27 @@ class Forest:
     ) -> Work[Floats]:
         """Compute the result of `inputs_of` as work for `run_together`, beside other work."""
         found = np.empty((len(rows), TRAITS + self.topics.width + 2), np.float32)
-        telling = self.difficulty.odds_work([row.asked for row in rows])
-        writing = _write_work(rows, self.topics, found)
-        yield [*next(telling), *next(writing)]
-        result_of(writing)
+        difficulty_work = self.difficulty.odds_work([row.asked for row in rows])
+        columns_work = _write_work(rows, self.topics, found)
+        yield [*next(difficulty_work), *next(columns_work)]
+        result_of(columns_work)
         found[:, -2] = self.ability[np.asarray(names, dtype=np.intp)]
-        found[:, -1] = result_of(telling)
+        found[:, -1] = result_of(difficulty_work)
         return found
 
-    def join_with_inputs(self, odds: NDArray[np.float64], given: Floats) -> NDArray[np.float64]:
+    def join_with_inputs(self, odds: NDArray[np.float64], inputs: Floats) -> NDArray[np.float64]:
         """Return joint log-odds, (B,), of the tower's `odds` (B,) and the trees' input.
 
-        The input `given` (B, width) is that of `inputs_of`.
+        `inputs` (B, width) are those of `inputs_of`.
         """
-        return np.asarray(self.share * (odds + self.trees.read(given)))
+        return np.asarray(self.share * (odds + self.trees.read(inputs)))
 
-    def given_by(self, name: int, given: Floats) -> Floats:
+    def inputs_as(self, name: int, inputs: Floats) -> Floats:
         """Return a copy of the trees' input (B, width) as if another model had answered.
 
         `name` is the place of its name among the known ones, 0 for none.
         """
-        found = given.copy()
+        found = inputs.copy()
         found[:, -2] = self.ability[name]
         return found
 

@@ -50,8 +50,8 @@ def grams_of(
     `buckets`, a power of two. Of long texts only the two ends are read.
     """
     asked_text, said_text = (
-        _looked_at(question, *QUESTION_CHARACTERS),
-        _looked_at(answer, *ANSWER_CHARACTERS),
+        _two_ends(question, *QUESTION_CHARACTERS),
+        _two_ends(answer, *ANSWER_CHARACTERS),
     )
     if (kernel := load_kernel()) is not None:
         sizes = (
@@ -96,7 +96,7 @@ def _both_ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
     return [*pieces[:head], *pieces[head:][-tail:]]
 
 
-def _looked_at(text: str, head: int, tail: int) -> str:
+def _two_ends(text: str, head: int, tail: int) -> str:
     """Return a text in lower case, or the two ends of a long one with a NUL between them.
 
     The ends have `head` and `tail` characters.

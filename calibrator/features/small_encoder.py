@@ -130,7 +130,7 @@ class SmallEncoder:
                 states[start + second : end] += self._second
         states = _layer_norm(states, self._norm)
         for layer, linear in zip(self._layers, self._linear, strict=True):
-            states = _read(states, layer, linear, ends)
+            states = _apply_layer(states, layer, linear, ends)
         return [states[a:b] for a, b in pairwise(ends)]
 
     def _embed(self, rows: Sequence[Sequence[int]]) -> Floats:
@@ -141,7 +141,7 @@ class SmallEncoder:
         return np.asarray(words + places)
 
 
-def _read(
+def _apply_layer(
     states: Floats,
     layer: Layer,
     linear: Mapping[str, _Linear],
@@ -151,10 +151,10 @@ def _read(
 
     `ends` are the places where texts begin and end, between which alone attention works.
     """
-    asked, known, told = (linear[name](states) for name in LINEAR[:3])
-    attended = np.empty_like(told)
+    queries, keys, values = (linear[name](states) for name in LINEAR[:3])
+    attended = np.empty_like(values)
     for a, b in pairwise(ends):
-        attended[a:b] = _attention(asked[a:b], known[a:b], told[a:b])
+        attended[a:b] = _attention(queries[a:b], keys[a:b], values[a:b])
     attended = linear["output"](attended)
     attended += states
     states = _layer_norm(attended, layer["first"])
@@ -163,16 +163,16 @@ def _read(
     return _layer_norm(inner, layer["second"])
 
 
-def _attention(asked: Floats, known: Floats, told: Floats) -> Floats:
+def _attention(queries: Floats, keys: Floats, values: Floats) -> Floats:
     """Return attention within one text, (T, hidden).
 
-    `asked`, `known` and `told` are its queries, keys and values, each (T, hidden).
+    `queries`, `keys` and `values` are (T, hidden) each.
     """
-    q, k, v = (x.reshape(len(x), HEADS, -1).transpose(1, 0, 2) for x in (asked, known, told))
+    q, k, v = (x.reshape(len(x), HEADS, -1).transpose(1, 0, 2) for x in (queries, keys, values))
     weights = q @ k.transpose(0, 2, 1) / np.float32(np.sqrt(q.shape[2]))  # (heads, T, T)
     weights = np.exp(weights - weights.max(axis=2, keepdims=True))
     weights /= weights.sum(axis=2, keepdims=True)
-    return np.asarray((weights @ v).transpose(1, 0, 2).reshape(asked.shape))
+    return np.asarray((weights @ v).transpose(1, 0, 2).reshape(queries.shape))
 
 
 def _gelu(x: Floats) -> Floats:

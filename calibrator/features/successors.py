@@ -65,10 +65,10 @@ def predecessor(name: str, known: Collection[str]) -> str | None:
     small sizes a larger size will do. `known` are names in lower case. The part before the last
     slash, the owner, is ignored.
     """
-    asked = _read(name.lower()[-MAX_NAME:].rpartition("/")[2])
+    asked = _parse(name.lower()[-MAX_NAME:].rpartition("/")[2])
     if asked is None:
         return None
-    lines = [(each, read) for each in known if (read := _read_known(each)) is not None]
+    lines = [(each, read) for each in known if (read := _parse_known(each)) is not None]
     for size in (asked.size, *_LARGER.get(asked.size, ())):
         alike = [
             (read.version, each)
@@ -108,17 +108,17 @@ class Predecessors:
         This includes the models of other replies. Changed items are copies; most are the same
         objects.
         """
-        return [self._of_item(item) for item in items]
+        return [self._rename_item(item) for item in items]
 
-    def _of_item(self, item: Item) -> Item:
+    def _rename_item(self, item: Item) -> Item:
         """Return an item with the names by which models are rated; itself if unchanged."""
         name = self.rated_as(item.source_model)
-        others = tuple(self._of_other(other) for other in item.others)
+        others = tuple(self._rename_reply(other) for other in item.others)
         if name == item.source_model and others == tuple(item.others):
             return item
         return replace(item, source_model=name, others=others)
 
-    def _of_other(self, other: OtherReply) -> OtherReply:
+    def _rename_reply(self, other: OtherReply) -> OtherReply:
         """Return a reply with the name by which its model is rated; itself if unchanged."""
         name = self.rated_as(other.source_model)
         return other if name == other.source_model else replace(other, source_model=name)
@@ -133,7 +133,7 @@ def plain_name(name: str) -> str:
     return _DATE.sub("", _ADDED.sub("", _DATE.sub("", name)))
 
 
-def _read_known(name: str) -> _ParsedName | None:
+def _parse_known(name: str) -> _ParsedName | None:
     """Parse a known model's name, without its date, or return None.
 
     None for a name of no known line or size, and for one with further words such as `preview`.
@@ -142,10 +142,10 @@ def _read_known(name: str) -> _ParsedName | None:
     is_plain = not any(
         word in _UNSIZED or (len(word) > 3 and _NUMBER.fullmatch(word)) for word in words
     )
-    return _read(_DATE.sub("", name)) if is_plain else None
+    return _parse(_DATE.sub("", name)) if is_plain else None
 
 
-def _read(name: str) -> _ParsedName | None:
+def _parse(name: str) -> _ParsedName | None:
     """Parse a model's name to line, size and version; None if one of them is missing."""
     found = _LINE.search(name[:MAX_NAME])
     if found is None:

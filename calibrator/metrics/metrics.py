@@ -174,7 +174,7 @@ def expected_auroc(confidence: ArrayLike) -> float:
     return (wins + ties / 2) / pairs if pairs > 0 else math.nan
 
 
-def _cuts(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:
+def _cumulative_hits(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:
     """Return for each distinct key, ascending, the replies up to it and the hits among them.
 
     `hits` (n,) are 0 or 1; both results are (distinct keys,).
@@ -190,7 +190,7 @@ def auprc_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
     It is nan without wrong replies. Raises ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
-    taken, wrong = _cuts(p, 1 - y)
+    taken, wrong = _cumulative_hits(p, 1 - y)
     if not wrong[-1]:
         return float("nan")
     recall_steps = np.diff(wrong, prepend=0) / wrong[-1]
@@ -203,7 +203,7 @@ def best_f1_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
     It is nan without wrong replies. Raises ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
-    taken, wrong = _cuts(p, 1 - y)
+    taken, wrong = _cumulative_hits(p, 1 - y)
     return float(np.max(2 * wrong / (taken + wrong[-1]))) if wrong[-1] else float("nan")
 
 
@@ -214,7 +214,7 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Fl
     `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
-    taken, wrong = _cuts(-p, 1 - y)
+    taken, wrong = _cumulative_hits(-p, 1 - y)
     return taken / len(y), wrong / taken
 
 
@@ -225,7 +225,7 @@ def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
     ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
-    taken, wrong = _cuts(-p, 1 - y)
+    taken, wrong = _cumulative_hits(-p, 1 - y)
     k = np.arange(1, len(y) + 1)
     errors = np.interp(k, np.append(0, taken), np.append(0, wrong))
     return float(np.mean(errors / k))
@@ -248,7 +248,7 @@ def roc(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Floats]:
     Raises ValueError for labels of one kind.
     """
     y, p = check_arrays(correct, confidence)
-    taken, right = _cuts(-p, y)
+    taken, right = _cumulative_hits(-p, y)
     wrong = taken - right
     if not right[-1] or not wrong[-1]:
         raise ValueError("a ROC curve needs correct and wrong replies")

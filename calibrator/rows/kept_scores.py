@@ -272,12 +272,12 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
     for line in lines:
         try:
             digest, values = json.loads(line)
-            yield digest, _kept_score(values)
+            yield digest, _score_from_values(values)
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
 
 
-def _kept_score(values: dict[str, Any]) -> Score:
+def _score_from_values(values: dict[str, Any]) -> Score:
     """Return the score of which `_score_values` made these values.
 
     Raises KeyError, TypeError and the like for other values.

@@ -119,19 +119,19 @@ def score_kinds(
 
 
 def _kinds(
-    numbers: Sequence[tuple[float, float | None]], tags: Tags, name: str, knowing: str
+    numbers: Sequence[tuple[float, float | None]], tags: Tags, name: str, opinion_name: str
 ) -> list[Scores]:
     """Return the scores without other replies and, if there are any, those with them.
 
     `numbers` are confidences, each with the one without others, or None where it uses none. `name`
-    is the calibrator's, and `knowing` its name with other replies.
+    is the calibrator's, and `opinion_name` its name with other replies.
     """
     alone = np.array([told if before is None else before for told, before in numbers])
     found = [Scores(name, tags, alone, name)]
     if count := sum(before is not None for _, before in numbers):
         some = "" if count == len(numbers) else f", on {count:,} of {len(numbers):,} rows"
         told = np.array([told for told, _ in numbers])
-        found.append(Scores(knowing + some, tags, told, knowing))
+        found.append(Scores(opinion_name + some, tags, told, opinion_name))
     return found
 
 
@@ -242,22 +242,22 @@ def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list
     lines = list(_scored_lines(path))
     whole = _scores_of(path, lines, rows, name)
     wanted, numbers = {str(row.id) for row in rows}, dict[str, tuple[float, float | None]]()
-    alone, knowing = whole.name, ""
+    alone, opinion_name = whole.name, ""
     for identity, confidence, facts in lines:
         calibrator, before = str(facts.get("calibrator") or ""), None
         if identity not in wanted:
             continue
         if knows_others_of(calibrator):
             before = _number_alone(path, identity, facts)
-            knowing = f"{name}, knowing others" if name else calibrator
+            opinion_name = f"{name}, knowing others" if name else calibrator
         elif not name and calibrator:
             alone = calibrator
         numbers[identity] = confidence, before
-    if not knowing:
+    if not opinion_name:
         return [whole]
     if not name:
         alone = without_others(alone)
-    return _kinds([numbers[str(row.id)] for row in rows], whole.tags, alone, knowing)
+    return _kinds([numbers[str(row.id)] for row in rows], whole.tags, alone, opinion_name)
 
 
 def _number_alone(path: Path, identity: str, facts: Mapping[str, Any]) -> float:

@@ -116,7 +116,7 @@ def without_copies(rows: Sequence[Row]) -> list[Row]:
 
     asked: dict[str, str] = {}
     for row in rows:
-        first = asked.setdefault(_told_by(row.question), row.question_id)
+        first = asked.setdefault(_copy_key(row.question), row.question_id)
         one, other = sorted((least_of(first), least_of(row.question_id)))
         least[other] = one
     ids = [least_of(row.question_id) for row in rows]
@@ -126,7 +126,7 @@ def without_copies(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _told_by(question: str) -> str:
+def _copy_key(question: str) -> str:
     """Return a key that all copies of a question share.
 
     It is made of the first `COPY_CHARACTERS` letters and digits, or of the whole text if it has

@@ -102,7 +102,7 @@ def has_attribution(message: Any) -> bool:
     It must have the role `system` or `developer` and the text `x-anthropic-billing-header:` within
     its first `ATTRIBUTION_WITHIN` characters; of a list of blocks only the first one is searched.
     """
-    if not _instructs(message):
+    if not _is_instruction(message):
         return False
     content = message.get("content")
     if isinstance(content, list):
@@ -133,14 +133,14 @@ def messages_without_asides(messages: Sequence[Any], *, is_agents: bool = False)
     if not is_agents and all(new is old for new, old in zip(changed, looked_at, strict=True)):
         return messages
     is_named = any(
-        new is not old and _instructs(old) for new, old in zip(changed, looked_at, strict=True)
+        new is not old and _is_instruction(old) for new, old in zip(changed, looked_at, strict=True)
     )
     all_of = [*changed[:first], *messages[first:early], *changed[first:]]
     kept = [message for message in all_of if message is not None]
     return _without_later_instructions(kept) if is_agents or is_named else kept
 
 
-def _instructs(message: Any) -> bool:
+def _is_instruction(message: Any) -> bool:
     """Return whether a message has the role `system` or `developer`."""
     return isinstance(message, Mapping) and message.get("role") in _INSTRUCTING
 
@@ -150,7 +150,7 @@ def _without_later_instructions(messages: Sequence[Any]) -> list[Any]:
     kept, has_begun = [], False
     for message in messages:
         has_begun = has_begun or (isinstance(message, Mapping) and message.get("role") == "user")
-        if not (has_begun and _instructs(message)):
+        if not (has_begun and _is_instruction(message)):
             kept.append(message)
     return kept
 
@@ -182,7 +182,7 @@ def _own_instructions(message: Any) -> Any:
     A message of another role than `system` and `developer`, or without the line, is returned
     unchanged.
     """
-    if not _instructs(message):
+    if not _is_instruction(message):
         return message
     content = message.get("content")
     left = own_instructions(content)

@@ -124,7 +124,7 @@ def needles_of(pattern: re.Pattern[str]) -> tuple[Strings, Strings]:
     valid for texts for which `PreparedText.is_odd` is false.
     """
     found = (
-        _of_sequence(_parser.parse(pattern.pattern, pattern.flags), False, False).one_of
+        _sequence_needles(_parser.parse(pattern.pattern, pattern.flags), False, False).one_of
         or frozenset()
     )
     words = {each.strip(_EDGE) for each in found if _WHOLE.fullmatch(each)}
@@ -132,7 +132,7 @@ def needles_of(pattern: re.Pattern[str]) -> tuple[Strings, Strings]:
     return frozenset(words), frozenset(parts)
 
 
-def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) -> _Needles:
+def _sequence_needles(parts: Iterable[_Part], after_edge: bool, before_edge: bool) -> _Needles:
     r"""Return the strings that consecutive parts of a parsed pattern need.
 
     Exact strings of neighbours are joined. `after_edge` and `before_edge` say whether a word
@@ -142,7 +142,7 @@ def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) ->
     run, best = _NOTHING, None
     is_exact = True
     for at, part in enumerate(parts):
-        found = _of_part(
+        found = _part_needles(
             part, parts[at - 1 : at] == [_BOUNDARY], parts[at + 1 : at + 2] == [_BOUNDARY]
         )
         joined = None if found.exact is None else _join_all(run, found.exact)
@@ -156,29 +156,31 @@ def _of_sequence(parts: Iterable[_Part], after_edge: bool, before_edge: bool) ->
     return _Needles(run if is_exact else None, _rarest_set(best, run))
 
 
-def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needles:
+def _part_needles(part: _Part, after_edge: bool, before_edge: bool) -> _Needles:
     """Return the strings that one part of a parsed pattern needs; unknown for other kinds.
 
     `after_edge` and `before_edge` say whether a word boundary is before and after the part.
     """
-    operation, given = part
+    operation, argument = part
     if operation is _constants.LITERAL:
-        return _one_of_signs([given])
+        return _character_needles([argument])
     if operation is _constants.IN:
-        return _one_of_signs(_members(given))
+        return _character_needles(_members(argument))
     if operation in _AHEAD:
         return _Needles(frozenset({_EDGE}) if part == _BOUNDARY else _NOTHING, None)
     if operation is _constants.SUBPATTERN:
-        return _of_sequence(given[-1], after_edge, before_edge)
+        return _sequence_needles(argument[-1], after_edge, before_edge)
     if operation is _constants.ATOMIC_GROUP:
-        return _of_sequence(given, after_edge, before_edge)
+        return _sequence_needles(argument, after_edge, before_edge)
     if operation is _constants.BRANCH:
-        return _of_branches([_of_sequence(each, after_edge, before_edge) for each in given[1]])
+        return _branch_needles(
+            [_sequence_needles(each, after_edge, before_edge) for each in argument[1]]
+        )
     if operation in _REPEATS:
-        least, most, repeated = given
+        least, most, repeated = argument
         if least == most == 1:
-            return _of_sequence(repeated, after_edge, before_edge)
-        found = _of_sequence(repeated, False, False)
+            return _sequence_needles(repeated, after_edge, before_edge)
+        found = _sequence_needles(repeated, False, False)
         if least:
             return _Needles(None, found.one_of)
         if most == 1 and found.exact is not None:
@@ -186,7 +188,7 @@ def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needles:
     return _ANYTHING
 
 
-def _of_branches(branches: Sequence[_Needles]) -> _Needles:
+def _branch_needles(branches: Sequence[_Needles]) -> _Needles:
     """Return the strings that alternatives need together, from those of each; unknown if one is."""
     exact: set[str] | None = set()
     one_of: set[str] | None = set()
@@ -196,7 +198,7 @@ def _of_branches(branches: Sequence[_Needles]) -> _Needles:
     return _Needles(*(None if each is None else frozenset(each) for each in (exact, one_of)))
 
 
-def _one_of_signs(codes: Sequence[int] | None) -> _Needles:
+def _character_needles(codes: Sequence[int] | None) -> _Needles:
     """Return the needs of a set of one-character alternatives, given as code points, in lower case.
 
     Unknown for None, for an empty set, and for a character with variants that `lower` keeps apart.
@@ -218,13 +220,13 @@ def _is_plain(sign: str) -> bool:
     return is_latin or sign.lower() == sign.upper() == sign
 
 
-def _members(given: Sequence[tuple[Any, Any]]) -> list[int] | None:
+def _members(argument: Sequence[tuple[Any, Any]]) -> list[int] | None:
     r"""Return the code points of a character set such as `[a-c_]` of a parsed pattern.
 
     None if it is negated, has a class other than `\d`, or a range of more than ten characters.
     """
     codes: list[int] = []
-    for operation, each in given:
+    for operation, each in argument:
         if operation is _constants.LITERAL:
             codes.append(each)
         elif operation is _constants.RANGE and each[1] - each[0] < 10:
@@ -241,11 +243,11 @@ def _is_gap(part: _Part) -> bool:
 
     Such parts are `\s+` and `\W`.
     """
-    operation, given = part
+    operation, argument = part
     if operation in _REPEATS:
-        return given[0] > 0 and len(given[2]) == 1 and _is_gap(given[2][0])
+        return argument[0] > 0 and len(argument[2]) == 1 and _is_gap(argument[2][0])
     return operation is _constants.IN and all(
-        kind is _constants.CATEGORY and each in _GAPS for kind, each in given
+        kind is _constants.CATEGORY and each in _GAPS for kind, each in argument
     )
 
 

@@ -109,13 +109,13 @@ def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
         raise NotScorableError("image_missing", "an image's part has neither its bytes nor a URL")
     scheme = url[: len(_WEB[1])].lower()
     if scheme.startswith(_DATA):
-        return _of_data_url(url, max_bytes)
+        return _decode_data_url(url, max_bytes)
     if scheme.startswith(_WEB):
         return url
     raise NotScorableError("image_url", "an image's URL begins with data:, http:// or https://")
 
 
-def _of_data_url(url: str, max_bytes: int) -> bytes:
+def _decode_data_url(url: str, max_bytes: int) -> bytes:
     """Return the image file in a URL such as `data:image/png;base64,...`.
 
     Raises NotScorableError for one without base64 (percent-encoding is refused) and for a faulty

@@ -195,17 +195,17 @@ def without_question(question: str, answer: str) -> str:
     asked = question.strip()
     if len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER:
         return answer
-    wanted = _count_question(asked)
-    if wanted is None or not _may_restate(asked, answer, wanted):
+    content_words = _count_question(asked)
+    if content_words is None or not _may_restate(asked, answer, content_words):
         return answer
     text = answer.replace(_QUOTED, " ").replace(asked, _QUOTED)
     parts = _PART_BREAK.split(text)
     said, breaks = parts[::2], [*parts[1::2], ""]
-    allowed = _WITHOUT_CONTENT.union(wanted)
+    allowed = _WITHOUT_CONTENT.union(content_words)
     kept = [
         (part.replace(_QUOTED, ""), end)
         for part, end in zip(said, breaks, strict=True)
-        if not (_has_only(part, allowed) and _is_restatement(part, wanted))
+        if not (_has_only(part, allowed) and _is_restatement(part, content_words))
     ]
     left = "".join(part + end for part, end in kept).strip()
     is_changed = _QUOTED in text or len(kept) < len(said)
@@ -224,17 +224,17 @@ def _count_question(asked: str) -> Counter[str] | None:
     return _contents(asked)
 
 
-def _may_restate(asked: str, answer: str, wanted: Counter[str]) -> bool:
+def _may_restate(asked: str, answer: str, content_words: Counter[str]) -> bool:
     """Return False if the answer certainly does not repeat the question, without splitting it.
 
-    `asked` is the question and `wanted` its content words. True where the answer contains the
-    question, or at least the share `COVERED` of `MIN_CONTENT` or more content words.
+    `asked` is the question. True where the answer contains the question, or at least the share
+    `COVERED` of `MIN_CONTENT` or more content words.
     """
     if asked in answer or _SIGMA in answer or _QUOTED in answer:
         return True
-    if len(wanted) < MIN_CONTENT:
+    if len(content_words) < MIN_CONTENT:
         return False
-    return len(wanted.keys() & reading_of(answer).words) >= COVERED * len(wanted)
+    return len(content_words.keys() & reading_of(answer).words) >= COVERED * len(content_words)
 
 
 def _has_only(part: str, allowed: frozenset[str]) -> bool:
@@ -242,16 +242,18 @@ def _has_only(part: str, allowed: frozenset[str]) -> bool:
     return all(word[0].lower() in allowed for word in _ANY_WORD.finditer(part))
 
 
-def _is_restatement(part: str, wanted: Counter[str]) -> bool:
-    """Return whether a part of an answer repeats the question, whose content words are `wanted`.
+def _is_restatement(part: str, content_words: Counter[str]) -> bool:
+    """Return whether a part of an answer repeats the question with these content words.
 
     It must hold no other content word and none more often, and either the marker of the whole
     question or at least the share `COVERED` of `MIN_CONTENT` or more different content words.
     """
     own = _contents(part)
-    if not own <= wanted:
+    if not own <= content_words:
         return False
-    return _QUOTED in part or (len(wanted) >= MIN_CONTENT and len(own) >= COVERED * len(wanted))
+    return _QUOTED in part or (
+        len(content_words) >= MIN_CONTENT and len(own) >= COVERED * len(content_words)
+    )
 
 
 def _contents(text: str) -> Counter[str]:

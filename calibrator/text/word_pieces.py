@@ -97,14 +97,14 @@ class WordPieces:
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Wrap a tokenizer; the kernel cuts the words if it is one of BERT's usual kind."""
         self._tokenizer = tokenizer
-        told = json.loads(tokenizer.to_str())
-        self._cuts_words = _cuts_words(told)
-        self._added = [token["content"] for token in told["added_tokens"]]
+        config = json.loads(tokenizer.to_str())
+        self._cuts_words = _cuts_words(config)
+        self._added = [token["content"] for token in config["added_tokens"]]
         self._words = _Words(tokenizer)
-        self._kernel = load_kernel() if self._cuts_words and _is_usual(told["model"]) else None
+        self._kernel = load_kernel() if self._cuts_words and _is_usual(config["model"]) else None
         if self._kernel is not None:
-            unknown = told["model"]["vocab"][told["model"]["unk_token"]]
-            self._held = self._kernel.vocabulary(told["model"]["vocab"], unknown)
+            unknown = config["model"]["vocab"][config["model"]["unk_token"]]
+            self._held = self._kernel.vocabulary(config["model"]["vocab"], unknown)
 
     def encode(self, texts: Sequence[str], layout: Layout) -> list[array[int]]:
         """Return the token ids of each text, without [CLS] and [SEP].
@@ -170,18 +170,18 @@ def _is_usual(model: dict[str, Any]) -> bool:
     return (prefix, most, model["unk_token"] in model["vocab"]) == ("##", 100, True)
 
 
-def _cuts_words(told: dict[str, Any]) -> bool:
+def _cuts_words(config: dict[str, Any]) -> bool:
     """Return whether a tokenizer, as parsed JSON, treats each word alone, as BERT's do.
 
     It must have BERT's normalizer (clean, lower case) and splitter, word pieces, no truncation and
     padding, and no added token that is searched for in normalized text.
     """
-    kinds = [(told[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
-    normalizer = told["normalizer"] or {}
+    kinds = [(config[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    normalizer = config["normalizer"] or {}
     return (
         kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
         and all(normalizer.get(each) for each in ("clean_text", "lowercase"))
-        and told["truncation"] is None
-        and told["padding"] is None
-        and not any(token["normalized"] for token in told["added_tokens"])
+        and config["truncation"] is None
+        and config["padding"] is None
+        and not any(token["normalized"] for token in config["added_tokens"])
     )

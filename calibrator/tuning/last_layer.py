@@ -189,7 +189,7 @@ def fit_tuned(found: Readings) -> TunedCheckpoint:
     marks = np.unique(np.linspace(0, len(found) - 1, LANDMARKS).astype(np.int64))
     names = _own_names(found.models)
     problem = _Problem(
-        _line(found, names),
+        _line_columns(found, names),
         (features @ features[marks].T).astype(np.float64),
         marks,
         found.correct,
@@ -257,7 +257,7 @@ def _own_names(models: Sequence[str]) -> list[str]:
     return sorted(name for name in counts if name and counts[name] >= MIN_MODEL_LABELS)
 
 
-def _line(found: Readings, names: Sequence[str]) -> Floats:
+def _line_columns(found: Readings, names: Sequence[str]) -> Floats:
     """Return the columns beside the features: log-odds, 1, and one for each name, (n, 2 + names).
 
     A name's column is `MODEL_SCALE` for its own replies, else 0.

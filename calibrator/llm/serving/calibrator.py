@@ -173,10 +173,10 @@ def load_llm(
     use_faster_layers(model)  # before the canary: flash-linear-attention cannot score on a CPU
     if config.adapter is not None:
         adapted = load_adapter(model, folder, config.adapter)
-        _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
+        _check_canary(adapted, LlmCalibrator(config, _label_model(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast below
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
-    labels = _at_labels(model, prompts)
+    labels = _label_model(model, prompts)
     if config.elicitation != "logit":
         labels.has_odds = config.elicitation == "both"
         labels.probe = load_probe(folder, labels.label_rows().shape[1] + labels.has_odds)
@@ -185,7 +185,7 @@ def load_llm(
     return loaded
 
 
-def _at_labels(model: Any, prompts: Prompts) -> LabelModel:
+def _label_model(model: Any, prompts: Prompts) -> LabelModel:
     """Return the model, to be read at the two labels of its prompts."""
     return LabelModel(model, prompts.label_ids)
 

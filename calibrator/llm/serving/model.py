@@ -198,7 +198,7 @@ class LabelModel:
         """
         self._kept = self._read(prefix)
         if self._records and self._reads_last:
-            self._graphs = Graphs(self._act_behind(self._kept), self.device)
+            self._graphs = Graphs(self._pass_after(self._kept), self.device)
 
     def batches(self, rows: Sequence[ModelRow], places: Sequence[int]) -> list[Batch]:
         """Return the batches in which `logits` computes the rows at these places."""
@@ -223,12 +223,12 @@ class LabelModel:
     def _batch_logits(self, rows: Sequence[ModelRow], start: Prefix | None) -> Tensor:
         """Return the logits (B, 2) of one batch, whose rows all begin with `start`."""
         if len(rows) == 1 and start is not None and start is self._kept:
-            states = self._play(rows[0], start)
+            states = self._replay(rows[0], start)
             if states is not None:
                 return self.read_out(states)
         return self.read_out(self._hidden_states(rows, start))
 
-    def _play(self, row: ModelRow, start: Prefix) -> Tensor | None:
+    def _replay(self, row: ModelRow, start: Prefix) -> Tensor | None:
         """Return the last state (1, hidden) of a row behind `start` by a recorded pass, or None.
 
         None if nothing is recorded, or the row is too long or has images of its own.
@@ -238,7 +238,7 @@ class LabelModel:
         inputs = self.inputs([row], len(start.row.ids))
         return self._graphs.state(inputs["input_ids"], inputs.get("position_ids"))
 
-    def _act_behind(self, start: Prefix) -> Pass:
+    def _pass_after(self, start: Prefix) -> Pass:
         """Return a function that computes one row's last state, continuing from `start`.
 
         The row has no images of its own.

@@ -314,6 +314,6 @@ def test_many_questions_have_their_difficulties_one_by_one(
     asked = [np.unique(rng.integers(0, 30_000, 12)).astype(np.int32) for _ in range(41)]
     alone = [forest.difficulty.odds_of([each])[0] for each in asked]
     for count in (0, 1, 16, 17, 32, 41):
-        forest.difficulty._told = {}
+        forest.difficulty._remembered = {}
         assert forest.difficulty.odds_of(asked[:count]).tolist() == alone[:count]
         assert forest.difficulty.odds_of(asked[:count]).tolist() == alone[:count]
