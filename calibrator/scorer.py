@@ -94,10 +94,10 @@ class Item:
 
 
 def known_name(name: str | None, known: Container[str]) -> str | None:
-    """Return a model's name as it is among the known ones, in lower case, or None.
+    """Return a model's name in lower case as it is among the known ones, or None.
 
-    An owner before it is ignored where it is not known with it, because servers and gateways add
-    one: `meta-llama/Llama-3.1-8B-Instruct`. None for no name and for an unknown one.
+    An owner before it is left out unless the name is known with it, because servers and gateways
+    add one: `meta-llama/Llama-3.1-8B-Instruct`. None for no name and for an unknown one.
     """
     name = (name or "").lower()
     if name in known:

@@ -251,11 +251,12 @@ class EmbeddedCalibrator:
         )
 
     def _inspect(self, items: Sequence[Item], inspector_input: Floats) -> Inspection:
-        """Return P(in order), its reasons and the inspector's evidence for B texts.
+        """Return P(in order) of B texts, the reasons against, and log-odds from the inspector.
 
-        `inspector_input` is (B, SEEN). Without an inspector P is 1. For a reply in an
-        agent's conversation, P(in order) is multiplied by P(honest) of `calls`, and the inspector's
-        evidence of being right is 0.
+        A reply is in order if it answers the question and agrees with itself. `inspector_input` is
+        (B, SEEN). Without an inspector P is 1. For a reply in an agent's conversation, P is
+        multiplied by P(honest) of `calls`, that it claims nothing that was not done, and the
+        log-odds are 0.
         """
         found = Inspection(np.ones(len(items)), [()] * len(items), np.zeros(len(items)))
         if self.parts.inspector is not None and items:
@@ -358,16 +359,20 @@ class EmbeddedCalibrator:
         return self.evidence.weigh(checked, self.likeness(read), lines)
 
     def features(self, checked: Sequence[CheckedReply], read: TextReading) -> Features:
-        """Return the input of the tuned layers for checked replies.
+        """Return the input of the tuned layers, those fitted on a deployment's labels, for replies.
 
-        `read` is the reading of the same replies as texts, in the same order.
+        `checked` are the replies after their checks, and `read` is the reading of the same replies
+        as texts, in the same order.
         """
         assert self.parts.tower is not None
         traits = self.parts.tower.traits(read.rows)
         return features_of(checked, read.rows, traits, read.odds + read.shifts)
 
     def likeness(self, read: TextReading) -> list[Score]:
-        """Return the scores of texts by their likeness to right ones alone, with reasons."""
+        """Return the scores of texts by their likeness to right replies alone, with reasons.
+
+        No check against the conversation is in them.
+        """
         confidences = self._confidences(read)
         odds, in_order = (read.odds + read.shifts).tolist(), read.in_order.tolist()
         scores = [probability(x) * y for x, y in zip(odds, in_order, strict=True)]
@@ -379,11 +384,11 @@ class EmbeddedCalibrator:
     def _reasons_against(
         self, read: TextReading, confidences: Sequence[float]
     ) -> list[tuple[str, ...]]:
-        """Return the reasons against each text, in words; empty where there are none.
+        """Return for each text the reasons against it, as sentences; empty where there are none.
 
         They are the inspector's findings. If it found none and the confidence is below `DOUBTED`,
-        the reason is the model's name, provided that the same reply of a model of median ability
-        would be surer by `TOLD`.
+        the reason is the model's name (`the model is often wrong on such questions`), provided that
+        the same reply of a model of median ability would be surer by `TOLD`, 0.05.
         """
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]
@@ -403,20 +408,26 @@ class EmbeddedCalibrator:
         return found
 
     def confidence(self, read: TextReading) -> NDArray[np.float64]:
-        """Return the final confidence in texts, (B,): P(right | in order) x P(in order)."""
+        """Return the final confidence in texts, (B,): P(right | in order) x P(in order).
+
+        A reply is in order if it answers the question and agrees with itself.
+        """
         return np.array(self._confidences(read))
 
     def _confidences(self, read: TextReading) -> list[float]:
-        """Return the final confidence in each text: P(right | in order) x P(in order)."""
+        """Return the final confidence in each text: P(right | in order) x P(in order).
+
+        A reply is in order if it answers the question and agrees with itself.
+        """
         numbers = read.odds, read.distances, read.shifts, read.in_order
         return [*map(self._confidence, *(each.tolist() for each in numbers))]
 
     def _confidence(self, odds: float, distance: float, shift: float, in_order: float) -> float:
         """Return one text's final confidence from its numbers.
 
-        The curve of the checkpoint is applied to the log-odds `odds`; the result moves towards the
-        base rate for a `distance` above 1, then by the log-odds `shift`, and is multiplied by
-        `in_order`.
+        The recalibration curve of the checkpoint is applied to the log-odds `odds`; the result
+        moves towards the base rate for a `distance` above 1, then by the log-odds `shift`, and is
+        multiplied by `in_order`, P(the reply answers the question and agrees with itself).
         """
         score, curve = probability(odds), self.config.recalibration
         right = temper_confidence(

@@ -40,9 +40,9 @@ def score_of(
 ) -> Score:
     """Return the score of a reply that calls tools, from its log-odds `odds` by the trees.
 
-    A mark that contradicts the request lowers it by `SHIFT` log-odds. Reasons are given below
-    `DOUBTED`; doubts about arguments (`fields`) if the trees give less than `FIELDS_BELOW`, for
-    which `numbers` returns the trees' confidences in edited replies.
+    A mark that contradicts the request (such as `other_date`) lowers them by 2. Reasons are given
+    below `DOUBTED`; doubts about arguments (`fields`) if the trees give less than 0.9, for which
+    `numbers` returns the trees' confidences in edited replies.
     """
     notes = notes_of(reply)
     against = contradictions(notes or ())

@@ -158,7 +158,8 @@ class Evidence:
     def check(self, replies: Sequence[ParsedReply]) -> list[CheckedReply]:
         """Return each reply with its judgement by the context, and whether its task is unfamiliar.
 
-        The judgement is None for a reply that need not rely on a context. The order is kept.
+        The judgement is None for a reply that need not rely on a context, and for all without the
+        part `support`. A reply in JSON is judged by its values. The order is kept.
         """
         strange = [self._is_unfamiliar(each) for each in replies]
         judged: list[Judgement | None] = [None] * len(replies)
@@ -199,7 +200,10 @@ class Evidence:
     def _weigh(self, checked: CheckedReply, score: Score, line: tuple[float, float]) -> Score:
         """Return one score with confidence, basis, reasons and act by the evidence on its reply.
 
-        `line` is a slope and an offset for the final log-odds; a computation is not changed by it.
+        The strongest evidence gives the log-odds. Unless that is a computation, findings about form
+        and suspicious values shift them, and `line`, a slope and an offset, changes the result.
+        Reasons are kept below a confidence of `CHECKED_BELOW`. A reply in an agent's conversation
+        keeps its score but for `line`, with the basis `calls`.
         """
         reply, judgement, is_unfamiliar = checked.reply, checked.judgement, checked.is_unfamiliar
         likeness, (slope, offset) = log_odds(score.confidence), line

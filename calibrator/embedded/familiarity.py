@@ -78,10 +78,10 @@ class Familiarity:
 def fit_familiarity(
     features: Floats, groups: Sequence[str | None], held_out: Floats
 ) -> Familiarity | None:
-    """Fit distances on the features (N, D) of known rows and their benchmarks' names.
+    """Fit distances on the features (N, D) of known rows and their benchmarks' names, `groups`.
 
-    At `held_out` (M, D), the share `KNOWN_SHARE` of rows gets a distance of at most 1. Returns None
-    if no benchmark has `MIN_ROWS` rows; rows without a name are ignored.
+    The distance of 1 is the one that the share `KNOWN_SHARE` of the rows `held_out` (M, D) keeps.
+    Returns None if no benchmark has `MIN_ROWS` rows; rows without a name are ignored.
     """
     names = np.array([group or "" for group in groups])
     known = [n for n in np.unique(names) if n and (names == n).sum() >= MIN_ROWS]

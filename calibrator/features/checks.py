@@ -158,7 +158,7 @@ def _call_facts(tool: Mapping[str, Any], arguments: Mapping[str, Any], request: 
 def _fits(schema: Mapping[str, Any], value: Any) -> bool:
     """Return whether a value has the type that its JSON schema names; True for an unknown type.
 
-    True and False are no numbers.
+    True and False fit `boolean` alone, and whole numbers fit `number` and `float` too.
     """
     kinds: dict[str, tuple[type, ...]] = {
         "string": (str,), "integer": (int,), "float": (float, int), "number": (float, int),

@@ -173,7 +173,10 @@ class Topics:
         return np.asarray(found[0])
 
     def write_work(self, rows: Sequence[Grams], found: Floats, start: int) -> Work[None]:
-        """Write the topics of rows into `found` (B, ..) in place, from the column `start` on."""
+        """Write the topics of rows' n-grams into columns of `found` (B, ..), from `start` on.
+
+        This is work for `run_together`; `found` is changed in place.
+        """
         if self._kernel is not None:
             yield [("topics", (self._held, list(rows), found, start))]
             return

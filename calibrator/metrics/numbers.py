@@ -37,9 +37,9 @@ def p_text(p: float) -> str:
 
 
 def chance_text(p: float) -> str:
-    """Return the p value of a permutation test as text, below 0.0011 as an upper limit.
+    """Return the p value of a permutation test as text, such as `p = 0.03`.
 
-    The smallest possible value of such a test is no more than a limit.
+    Below 0.0011, near the smallest possible value, it is written as an upper limit.
     """
     return f"p \N{LESS-THAN OR EQUAL TO} {p:.1g}" if p < 0.0011 else p_text(p)
 

@@ -137,9 +137,9 @@ def error_detection(rows: Sequence[Outcome]) -> Detection:
 
 
 def gate(rows: Sequence[Outcome], threshold: float) -> Gate:
-    """Return coverage and errors of the replies above one threshold (Q02).
+    """Return the share and the errors of the replies above one threshold (Q02).
 
-    The error is nan where nothing passes, and `catch` without errors.
+    The error is nan where nothing passes, and `catch` where there are no errors.
     """
     passing = [row for row in rows if row.confidence > threshold]
     wrong = sum(not row.is_correct for row in passing)
@@ -291,8 +291,8 @@ _MOST_MODELS = 10
 def workflow_report(rows: Sequence[Outcome]) -> list[str]:
     """Return the lines of all tables beside the paper's figures, as text.
 
-    Models with fewer than `_LEAST_ROWS` replies, and all but the `_MOST_MODELS` largest, get no
-    line.
+    Models with fewer than 50 replies, and all but the ten largest, get no line. Without rows it is
+    the one line `no labelled replies`.
     """
     if not rows:
         return ["no labelled replies"]
@@ -335,7 +335,7 @@ def _workflows(groups: dict[str, list[Outcome]]) -> Iterator[str]:
 
 
 def _thresholds(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the lines on thresholds (Q02) and on sure errors (Q03)."""
+    """Yield the lines of the tables of thresholds (Q02) and of errors at high confidence (Q03)."""
     paper = {0.5: (59, 19.3, 75), 0.6: (50, 13.2, 85), 0.7: (43, 10.4, 90), 0.8: (34, 7.7, 94)}
     paper[0.9] = (27, 4.1, 98)
     yield "Thresholds: coverage, error of what passes, errors caught (Q02; paper: healthcare set)"
@@ -354,7 +354,7 @@ def _thresholds(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _reviews(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the lines on errors caught by reviews (Q06)."""
+    """Yield the lines of the table of errors caught by reviewing the least sure (Q06)."""
     paper = {0.1: 18, 0.2: 35, 0.3: 52, 0.4: 68, 0.5: 83}
     yield "Reviewing the least sure: errors caught and slipped (Q06; paper: finance set)"
     for each in review_table(rows, paper):

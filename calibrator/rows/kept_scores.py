@@ -134,7 +134,7 @@ def cache_scores(scorer: Scorer, device: str, *, is_renewed: bool = False) -> Sc
 
 
 def reused_sentence(scorer: Scorer) -> str:
-    """Return a sentence on the number of cached scores that were used; "" for none."""
+    """Return a sentence such as `12 scores were kept from an earlier run; ..`; "" for none."""
     count = getattr(scorer, "reused", 0)
     verb, again = ("score was", "it") if count == 1 else ("scores were", "them")
     return (

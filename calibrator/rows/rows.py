@@ -328,7 +328,7 @@ class _UnpackedStream(gzip.GzipFile):
 def _refuse_second_reading(stream: BinaryIO) -> None:
     """Raise OSError for an unnamed pipe that was read before, which would seem empty.
 
-    A pipe that was not is remembered as read.
+    Otherwise such a pipe is remembered as read. Files and named pipes are allowed.
     """
     found = os.fstat(stream.fileno())
     if not stat.S_ISFIFO(found.st_mode) or found.st_dev != _device_of_pipes():

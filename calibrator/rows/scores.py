@@ -52,10 +52,10 @@ class Scores:
 
 
 def image_use(scorer: Scorer, *, are_ignored: bool = False) -> ImageUse:
-    """Return how rows with images are read for a scorer: `read`, `ignore` or `refuse`.
+    """Return `read` if a scorer reads images, else `ignore` with `are_ignored`, else `refuse`.
 
-    `are_ignored` says that a person wants a score of the text alone; it matters for a scorer that
-    reads no images.
+    This says how rows with images are read (`parse_row`). `are_ignored` means that a person wants a
+    score of the text alone.
     """
     if reads_images(scorer):
         return "read"

@@ -104,7 +104,7 @@ class ShardRun:
         return Path(self.folder, f"{source:05d}-{number:06d}.jsonl")
 
     def finished_parts(self) -> list[list[int]]:
-        """Return for each file the numbers of the finished parts, ascending."""
+        """Return for each file, in order, the numbers of its finished parts, ascending."""
         found: list[list[int]] = [[] for _ in self.files]
         for name in os.listdir(self.folder):
             stem, _, ending = name.partition(".")

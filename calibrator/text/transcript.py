@@ -155,11 +155,10 @@ def _part_text(part: Any, images: Images | None) -> str:
 def read_question(messages: Any, tools: Any = None) -> Question:
     """Read the question of a chat request: its `messages` and `tools` as the client sent them.
 
-    The text is the user's last message after the end of the earlier turns (`[user] ..` and
-    `[assistant] ..`), followed by later turns and the offered tools. Blocks of coding agents such
-    as `<system-reminder>` are removed. Raises ValueError where `messages` is no list of messages,
-    and NotScorableError for audio and the like in any message that belongs to the question; older
-    messages are not examined.
+    Its text has the end of the earlier turns (lines such as `[user] ..`), the user's last message,
+    later turns, and the offered tools. Blocks of coding agents such as `<system-reminder>` are
+    removed. Raises ValueError where `messages` is no list of messages, and NotScorableError for
+    audio and the like in any message that belongs to the question; older messages are not examined.
     """
     is_list = type(messages) is list or (
         isinstance(messages, Sequence) and not isinstance(messages, str)

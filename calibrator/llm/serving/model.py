@@ -103,6 +103,7 @@ class LabelModel:
         padding: Literal["left", "right"] = "right",
         budget: Budget | None = None,
     ) -> None:
+        """Wrap a model; on a GPU, cuDNN's attention is turned off in the whole process."""
         self.model = model
         self.body: nn.Module = model.model  # returns hidden states, without the head
         self.label_ids = label_ids

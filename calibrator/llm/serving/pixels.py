@@ -76,7 +76,7 @@ def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
 
 
 def _turn_upright(image: Image) -> Image:
-    """Turn an image upright as its EXIF data says; return it unchanged if they cannot be read."""
+    """Return an image turned upright as its EXIF data says, or unchanged if these are damaged."""
     from PIL import ImageOps
 
     try:
@@ -86,7 +86,7 @@ def _turn_upright(image: Image) -> Image:
 
 
 def _on_white(image: Image) -> Image:
-    """Convert an image to RGB of 8 bits, on white where it is transparent."""
+    """Return an image as RGB of 8 bits, on white where it is transparent."""
     from PIL import Image as images
 
     if image.mode.startswith("I"):  # 16 bits of gray, as they are stored

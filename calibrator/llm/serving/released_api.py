@@ -72,9 +72,9 @@ def _device(device_map: Any) -> str:
 
 
 def _dtype(torch_dtype: Any) -> str | None:
-    """Return the name of a torch dtype or its name; None for None and `auto`.
+    """Return the name of a dtype, such as `bfloat16`, given as torch's object or as text.
 
-    Raises CheckpointError for others than `DTYPES`.
+    None for None and `auto`. Raises CheckpointError for others than `DTYPES`.
     """
     if torch_dtype is None or torch_dtype == "auto":
         return None
