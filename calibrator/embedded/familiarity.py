@@ -11,14 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrator.features.weights import arrays_under
+from calibrator.features.weights import Array, Floats, arrays_under
 from calibrator.kernel import load_kernel
 from calibrator.recalibration.curves import log_odds, probability
-
-Floats = NDArray[np.float32]
-Array = NDArray[np.generic]
 
 PREFIX = "familiarity."
 RIDGE = 1e-3  # share of the mean variance, so that rare directions do not decide alone

@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import Ids
 from calibrator.features.trees import is_near
+from calibrator.features.weights import Array, Floats
 from calibrator.kernel import Work, load_kernel, run_together
 from calibrator.recalibration.curves import logit, sigmoid
-
-Floats = NDArray[np.float32]
-Array = NDArray[np.generic]
 
 PREFIX = "difficulty."
 NEARNESS = 0.05  # the distance in cosine over which a question's weight falls by a factor e

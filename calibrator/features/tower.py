@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams, Ids, distinct, grams_of
 from calibrator.features.traits import TRAITS, traits_of
+from calibrator.features.weights import Array, Floats
 from calibrator.kernel import Work, load_kernel, result_of, run_together
 
-Floats = NDArray[np.float32]
-Array = NDArray[np.generic]
 Weights = Mapping[str, Array]
 
 BUCKETS = 2**18

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.weights import Array, Floats
 from calibrator.kernel import load_kernel
 
-Floats = NDArray[np.float32]
-Array = NDArray[np.generic]
 Places = NDArray[np.intp]
 
 _NODE = np.dtype([("number", "f4"), ("feature", "i2"), ("left", "u1"), ("right", "u1")])
