@@ -28,8 +28,7 @@ from calibrator.checkpoints.checkpoint import CheckpointConfig
 from calibrator.embedded import evidence
 from calibrator.embedded.call_scores import score_of
 from calibrator.embedded.evidence import CheckedReply, Evidence
-from calibrator.embedded.familiarity import shift_confidence, temper_confidence
-from calibrator.embedded.parts import Parts, read_checkpoint
+from calibrator.embedded.parts import Parts, read_checkpoint, shift_confidence, temper_confidence
 from calibrator.embedded.tuned_layer import Features, features_of, layers_of, lines_of
 from calibrator.features.forest import NO_NAME
 from calibrator.features.ngrams import is_cut as too_long

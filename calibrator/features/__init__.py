@@ -1,7 +1,6 @@
 """Read texts as numbers, and score these with tower and forest, for the shipped calibrator."""
 
 __all__ = [
-    "abilities",
     "checks",
     "difficulty",
     "forest",

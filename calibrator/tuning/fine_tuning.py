@@ -36,7 +36,6 @@ from calibrator.checkpoints.checkpoint import (
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.embedded.evidence import Evidence, read_reply
-from calibrator.embedded.familiarity import PREFIX as FAMILIARITY
 from calibrator.embedded.tuned_layer import lines_of
 from calibrator.errors import TrainingError
 from calibrator.features.weights import read_weights
@@ -156,8 +155,7 @@ class TunableCheckpoint:
         check_output(folder)
         state = dict(read_weights(self.folder / WEIGHTS, self.config.weights_sha256))
         if known := self._calibrator.parts.familiarity:
-            its = known.with_centre(tuned.centre).state()
-            state |= {key: array for key, array in its.items() if key.startswith(FAMILIARITY)}
+            state |= known.with_centre(tuned.centre).state()
         checks = dict(read_weights(self.folder / EVIDENCE, self.config.evidence_sha256))
         checks |= tuned.layer.state(len(self._calibrator.layers))
         folder.mkdir(parents=True, exist_ok=True)

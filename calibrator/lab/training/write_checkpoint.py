@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, sha256_of, write_config
-from calibrator.embedded.familiarity import Familiarity, fit_familiarity
+from calibrator.embedded.parts import Familiarity, fit_familiarity
 from calibrator.features.forest import PREFIX as FOREST
 from calibrator.features.tower import PREFIX as TOWER
 from calibrator.features.tower import Tower

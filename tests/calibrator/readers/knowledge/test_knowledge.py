@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.embedded.familiarity import shift_confidence
+from calibrator.embedded.parts import shift_confidence
 from calibrator.features.weights import Array, Floats
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig, pairs_of_rows
 from calibrator.readers.knowledge import PREFIX, Knowledge
