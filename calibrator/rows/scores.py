@@ -141,9 +141,10 @@ def _size(item: Item) -> int:
 
 
 def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]:
-    """Yield batches of the positions `order`, at most `BATCH` of them each.
+    """Yield batches of positions, at most `BATCH` each, in the order `order`, ascending by size.
 
-    Their longest item's characters times their number stay below `BATCH_CHARACTERS`.
+    Their longest item's characters times their number are at most `BATCH_CHARACTERS`, unless a
+    single item has more.
     """
     batch: list[int] = []
     for i in order:

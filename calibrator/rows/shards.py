@@ -216,7 +216,8 @@ def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options
 def cut(path: str, source: int, done: Sequence[int] = ()) -> Iterator[Part]:
     """Yield the parts of a file whose numbers are not in `done`, in order.
 
-    `source` is the file's index in the run. A file without a line is one part too. Raises OSError.
+    `source` is the file's index in the run. A file without a line is one part too, and the last
+    part of a file that breaks off has the `error`. Raises OSError.
     """
     number, first_line, size, error = 0, 1, 0, ""
     lines: list[bytes] = []

@@ -42,7 +42,8 @@ def other_reply(asked: Question, given: Any) -> OtherReply:
 
     It is a text, an API's response, or an object with `response` and perhaps `model`. The result
     has the reply's text, the model's name (None if unknown), and its tool use if tools were called
-    or offered. Raises ValueError for anything else.
+    or offered. Raises ValueError for anything else, and NotScorableError for content that is not
+    read.
     """
     if isinstance(given, str):
         return OtherReply(given)
