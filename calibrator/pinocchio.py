@@ -191,15 +191,15 @@ class Pinocchio:
         item.others = tuple(other_reply(asked, each) for each in others)
         return item
 
-    def _images(self, asked: Question) -> tuple[bytes, ...]:
+    def _images(self, question: Question) -> tuple[bytes, ...]:
         """Return the question's encoded images for the calibrator; empty where it gets none.
 
         Raises NotScorableError for faulty images, for URLs, and where images can neither be read
         nor ignored.
         """
-        if not asked.images or self._leaves_out_images():
+        if not question.images or self._leaves_out_images():
             return ()
-        return local_images(asked.images)
+        return local_images(question.images)
 
     def _drop_images(self, item: Item) -> Item:
         """Return an item without its images if these are to be ignored, else the same item.
@@ -337,16 +337,16 @@ def _answers(response: Any) -> tuple[list[Mapping[str, Any]], str | None]:
 
 
 def _make_item(
-    asked: Question,
+    question: Question,
     message: Mapping[str, Any],
     model: str | None,
     benchmark: str | None,
     images: tuple[bytes, ...],
 ) -> Item:
-    """Return the item of one answer, `message`, to the question `asked`, with its conversation."""
+    """Return the item of one answer, `message`, to a question, with its conversation."""
     named = (model, benchmark, None)
-    used, before = asked.tool_use(message), asked.all_messages()
-    return Item(asked.text, message_text(message), *named, images, used, messages=before)
+    used, before = question.tool_use(message), question.all_messages()
+    return Item(question.text, message_text(message), *named, images, used, messages=before)
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:

@@ -357,31 +357,35 @@ class EmbeddedCalibrator:
         lines = lines_of(self.layers, self.features(checked, read)) if self.layers else None
         return self.evidence.weigh(checked, self.likeness(read), lines)
 
-    def features(self, checked: Sequence[CheckedReply], read: TextReading) -> Features:
+    def features(self, checked: Sequence[CheckedReply], reading: TextReading) -> Features:
         """Return the input of the tuned layers, those fitted on a deployment's labels, for replies.
 
-        `checked` are the replies after their checks, and `read` is the reading of the same replies
-        as texts, in the same order.
+        `checked` are the replies after their checks, and `reading` has the same replies as texts,
+        in the same order.
         """
         assert self.parts.tower is not None
-        traits = self.parts.tower.traits(read.rows)
-        return features_of(checked, read.rows, traits, read.odds + read.shifts)
+        traits = self.parts.tower.traits(reading.rows)
+        return features_of(checked, reading.rows, traits, reading.odds + reading.shifts)
 
-    def likeness(self, read: TextReading) -> list[Score]:
+    def likeness(self, reading: TextReading) -> list[Score]:
         """Return the scores of texts by their likeness to right replies alone, with reasons.
 
         No check against the conversation is in them.
         """
-        confidences = self._confidences(read)
-        odds, in_order = (read.odds + read.shifts).tolist(), read.in_order.tolist()
+        confidences = self._confidences(reading)
+        odds, in_order = (reading.odds + reading.shifts).tolist(), reading.in_order.tolist()
         scores = [probability(x) * y for x, y in zip(odds, in_order, strict=True)]
         found = zip(
-            scores, confidences, read.is_cut, self._reasons_against(read, confidences), strict=True
+            scores,
+            confidences,
+            reading.is_cut,
+            self._reasons_against(reading, confidences),
+            strict=True,
         )
         return [Score(*each) for each in found]
 
     def _reasons_against(
-        self, read: TextReading, confidences: Sequence[float]
+        self, reading: TextReading, confidences: Sequence[float]
     ) -> list[tuple[str, ...]]:
         """Return for each text the reasons against it, as sentences; empty where there are none.
 
@@ -389,36 +393,36 @@ class EmbeddedCalibrator:
         the reason is the model's name (`the model is often wrong on such questions`), provided that
         the same reply of a model of median ability would be surer by `TOLD`, 0.05.
         """
-        found = list(read.findings)
+        found = list(reading.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]
         forest = self.parts.forest
-        if not low or forest is None or read.median_odds is None:
+        if not low or forest is None or reading.median_odds is None:
             return found
-        assert read.forest_inputs is not None
-        forest_inputs = forest.inputs_as(forest.median_name, read.forest_inputs[low])
-        odds = forest.join_with_inputs(read.median_odds[low], forest_inputs)
-        shifts = read.shifts[low] - read.abilities[low]
+        assert reading.forest_inputs is not None
+        forest_inputs = forest.inputs_as(forest.median_name, reading.forest_inputs[low])
+        odds = forest.join_with_inputs(reading.median_odds[low], forest_inputs)
+        shifts = reading.shifts[low] - reading.abilities[low]
         if self.parts.abilities is not None:
             shifts += self.parts.abilities.odds_of([forest.median_name])
-        others = odds, read.distances[low], shifts, read.in_order[low]
+        others = odds, reading.distances[low], shifts, reading.in_order[low]
         for at, *numbers in zip(low, *(each.tolist() for each in others), strict=True):
             if self._confidence(*numbers) - confidences[at] >= TOLD:
-                found[at] = (OFTEN_WRONG if read.names[at] else NOT_KNOWN,)
+                found[at] = (OFTEN_WRONG if reading.names[at] else NOT_KNOWN,)
         return found
 
-    def confidence(self, read: TextReading) -> NDArray[np.float64]:
+    def confidence(self, reading: TextReading) -> NDArray[np.float64]:
         """Return the final confidence in texts, (B,): P(right | in order) x P(in order).
 
         A reply is in order if it answers the question and agrees with itself.
         """
-        return np.array(self._confidences(read))
+        return np.array(self._confidences(reading))
 
-    def _confidences(self, read: TextReading) -> list[float]:
+    def _confidences(self, reading: TextReading) -> list[float]:
         """Return the final confidence in each text: P(right | in order) x P(in order).
 
         A reply is in order if it answers the question and agrees with itself.
         """
-        numbers = read.odds, read.distances, read.shifts, read.in_order
+        numbers = reading.odds, reading.distances, reading.shifts, reading.in_order
         return [*map(self._confidence, *(each.tolist() for each in numbers))]
 
     def _confidence(self, odds: float, distance: float, shift: float, in_order: float) -> float:

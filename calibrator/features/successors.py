@@ -65,15 +65,16 @@ def predecessor(name: str, known: Collection[str]) -> str | None:
     small sizes a larger size will do. `known` are names in lower case. The part before the last
     slash, the owner, is ignored.
     """
-    asked = _parse(name.lower()[-MAX_NAME:].rpartition("/")[2])
-    if asked is None:
+    parsed_name = _parse(name.lower()[-MAX_NAME:].rpartition("/")[2])
+    if parsed_name is None:
         return None
-    lines = [(each, read) for each in known if (read := _parse_known(each)) is not None]
-    for size in (asked.size, *_LARGER.get(asked.size, ())):
+    lines = [(each, parsed) for each in known if (parsed := _parse_known(each)) is not None]
+    for size in (parsed_name.size, *_LARGER.get(parsed_name.size, ())):
         alike = [
-            (read.version, each)
-            for each, read in lines
-            if (read.line, read.size) == (asked.line, size) and read.version <= asked.version
+            (parsed.version, each)
+            for each, parsed in lines
+            if (parsed.line, parsed.size) == (parsed_name.line, size)
+            and parsed.version <= parsed_name.version
         ]
         if alike:
             return max(alike)[1]

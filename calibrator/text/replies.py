@@ -37,19 +37,19 @@ def response_message(response: Any) -> Mapping[str, Any]:
     return reply_messages(reply)[0]
 
 
-def other_reply(asked: Question, given: Any) -> OtherReply:
-    """Read another model's reply, `given`, to the question `asked`.
+def other_reply(question: Question, reply: Any) -> OtherReply:
+    """Read another model's reply to the same question.
 
-    It is a text, an API's response, or an object with `response` and perhaps `model`. The result
-    has the reply's text, the model's name (None if unknown), and its tool use if tools were called
-    or offered. Raises ValueError for anything else, and NotScorableError for content that is not
-    read.
+    `reply` is a text, an API's response, or an object with `response` and perhaps `model`. The
+    result has the reply's text, the model's name (None if unknown), and its tool use if tools were
+    called or offered. Raises ValueError for anything else, and NotScorableError for content that is
+    not read.
     """
-    if isinstance(given, str):
-        return OtherReply(given)
-    value = to_mapping(given)
+    if isinstance(reply, str):
+        return OtherReply(reply)
+    value = to_mapping(reply)
     if value is None:
-        raise ValueError(f"another reply must be text or an object, not {type(given).__name__}")
+        raise ValueError(f"another reply must be text or an object, not {type(reply).__name__}")
     model = value.get("model")
     response = value.get("response", value)
     if isinstance(response, str):
@@ -57,7 +57,7 @@ def other_reply(asked: Question, given: Any) -> OtherReply:
     else:
         message = response_message(response)
     name = model if isinstance(model, str) and model else None
-    return OtherReply(message_text(message), name, asked.tool_use(message))
+    return OtherReply(message_text(message), name, question.tool_use(message))
 
 
 def to_mapping(value: Any) -> Mapping[str, Any] | None:

@@ -129,13 +129,13 @@ class TunedCheckpoint:
     models: Mapping[str, float]
     centre: Floats32
 
-    def confidence(self, read: CheckpointOutput) -> Floats:
+    def confidence(self, output: CheckpointOutput) -> Floats:
         """Return the confidences that the tuned checkpoint would give to replies, (n,).
 
         Those that a computation decided keep theirs.
         """
-        odds = self.layer.slope * read.odds + self.layer.offsets(read)
-        return np.asarray(np.where(read.is_computed, read.confidence, sigmoid(odds)))
+        odds = self.layer.slope * output.odds + self.layer.offsets(output)
+        return np.asarray(np.where(output.is_computed, output.confidence, sigmoid(odds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,26 +228,26 @@ def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
     return np.asarray(shares / shares.sum())
 
 
-def _scales(read: CheckpointOutput) -> tuple[Floats32, Floats32, Floats32]:
+def _scales(output: CheckpointOutput) -> tuple[Floats32, Floats32, Floats32]:
     """Return mean and spread of the numbers, (NUMBERS,) each, and the rarity of n-grams.
 
     The rarity is (parts, BUCKETS); a missing number does not count.
     """
-    is_there = np.isfinite(read.numbers)
+    is_there = np.isfinite(output.numbers)
     count = np.maximum(is_there.sum(axis=0), 1)
-    mean = np.where(is_there, read.numbers, 0).sum(axis=0) / count
-    off = np.where(is_there, read.numbers - mean, 0)
+    mean = np.where(is_there, output.numbers, 0).sum(axis=0) / count
+    off = np.where(is_there, output.numbers - mean, 0)
     spread = np.maximum(np.sqrt((off**2).sum(axis=0) / count), _LEAST_SPREAD)
-    rarity = np.log((1 + len(read.grams)) / (1 + read.grams.sum(axis=0))) + 1
+    rarity = np.log((1 + len(output.grams)) / (1 + output.grams.sum(axis=0))) + 1
     return mean.astype(np.float32), spread.astype(np.float32), rarity.astype(np.float32)
 
 
 def _features(
-    read: CheckpointOutput, mean: Floats32, spread: Floats32, rarity: Floats32
+    output: CheckpointOutput, mean: Floats32, spread: Floats32, rarity: Floats32
 ) -> Floats32:
     """Return scaled numbers and n-grams as one matrix, (n, NUMBERS + parts * BUCKETS)."""
-    numbers = standardise(read.numbers, mean, spread) * NUMBER_SCALE
-    grams = weighed_grams(read.grams, rarity) * GRAM_SCALES
+    numbers = standardise(output.numbers, mean, spread) * NUMBER_SCALE
+    grams = weighed_grams(output.grams, rarity) * GRAM_SCALES
     return np.hstack([numbers, grams.reshape(len(grams), -1)])
 
 
