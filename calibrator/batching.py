@@ -55,16 +55,19 @@ class Ticket:
     _event: threading.Event | None = None
 
     def cancel(self) -> bool:
-        """Cancel the ticket; return False where it is already finished."""
+        """Cancel the ticket and return True; return False where it is already finished.
+
+        A cancelled ticket is not scored, unless its batch has begun; cancelling again returns True.
+        """
         if not self.is_done:
             self.is_cancelled = True
         return self.is_cancelled
 
     def result(self, timeout_s: float | None = None) -> Score:
-        """Wait for the score and return it.
+        """Wait for the score and return it; only one thread may wait for a ticket.
 
         Raises the scorer's error, CancelledError for a cancelled ticket, or TimeoutError after
-        `timeout_s` seconds.
+        `timeout_s` seconds (None waits without limit).
         """
         self._event = threading.Event()
         if not self.is_done and not self.is_cancelled and not self._event.wait(timeout_s):
@@ -76,7 +79,10 @@ class Ticket:
         return self.score
 
     def finish(self, score: Score | None = None, error: BaseException | None = None) -> None:
-        """Set the score or the error, call `on_done`, and wake whoever waits for the result."""
+        """Set the score or the error, call `on_done` with the ticket, and wake whoever waits.
+
+        A cancelled ticket is finished with neither.
+        """
         self.score, self.error = score, error
         self.is_done = True
         if self.on_done is not None:
@@ -99,6 +105,12 @@ class Batcher:
         batch_characters: int | None = None,
         max_item_characters: int = 3_000,
     ) -> None:
+        """Start the threads that score.
+
+        `max_queue` is the most items that may wait. `batch_characters` bounds a batch after
+        padding, by default by the scorer's own limit, and `max_item_characters` is the text of one
+        item that counts towards it.
+        """
         self.name = scorer.name
         self._scorer = scorer
         self._max_queue = max_queue
@@ -109,7 +121,7 @@ class Batcher:
         self._sizes: Counter[int] = Counter()  # number of batches so far by their size
         # The scorer's thread sleeps reading a pipe, since a write to it releases the interpreter.
         # A thread woken by a lock would at once have to wait for the interpreter.
-        self._bed, self._bell = os.pipe()
+        self._wake_reader, self._wake_writer = os.pipe()
         self._asleep = 0  # sleeping threads; each byte in the pipe wakes one
         self._is_closed = False
         self._threads = [
@@ -154,12 +166,12 @@ class Batcher:
         return tickets
 
     def wake(self) -> None:
-        """Wake one thread, which wakes the next if it leaves work."""
+        """Wake one sleeping thread, if any; it wakes the next if it leaves work in the queue."""
         with self._lock:
             wakes = self._asleep > 0
             self._asleep -= wakes
         if wakes:
-            os.write(self._bell, b"!")
+            os.write(self._wake_writer, b"!")
 
     def load_figures(self) -> tuple[int, dict[int, int]]:
         """Return how many items wait, and how many batches of each size were taken so far."""
@@ -169,7 +181,8 @@ class Batcher:
     def close(self) -> None:
         """Cancel the waiting items and end the threads after their current batches.
 
-        Waits at most 10 s for the threads.
+        The tickets of waiting items are finished without a score. Waits at most 10 s for the
+        threads. A second call does nothing.
         """
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
@@ -186,27 +199,28 @@ class Batcher:
         for thread in self._threads:
             thread.join(timeout=max(0.0, until - time.monotonic()))
         if not any(thread.is_alive() for thread in self._threads):  # a live one may still read
-            os.close(self._bed)
-            os.close(self._bell)
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
 
     def _run(self) -> None:
-        """Score batches until the batcher is closed.
+        """Score batches until the batcher is closed; this is the body of each thread.
 
-        Deliver each one's scores while the next is running.
+        The scores of a batch are delivered while the next one is running.
         """
-        untold: list[tuple[Ticket, Score]] = []
-        while batch := self._next_batch(untold):
+        undelivered: list[tuple[Ticket, Score]] = []
+        while batch := self._next_batch(undelivered):
             running = [ticket for ticket in batch if not ticket.is_cancelled]
             if running:
-                scored = _score_batch(self._scorer, running, partial(_deliver_scores, untold))
-                _deliver_scores(untold)
-                untold = scored
-        _deliver_scores(untold)
+                scored = _score_batch(self._scorer, running, partial(_deliver_scores, undelivered))
+                _deliver_scores(undelivered)
+                undelivered = scored
+        _deliver_scores(undelivered)
 
-    def _next_batch(self, untold: list[tuple[Ticket, Score]]) -> list[Ticket]:
-        """Wait for work and take a batch from the head of the queue; empty when closed.
+    def _next_batch(self, undelivered: list[tuple[Ticket, Score]]) -> list[Ticket]:
+        """Wait for work and return a batch from the head of the queue; empty when closed and done.
 
-        The scores in `untold` are delivered before it waits.
+        The scores in `undelivered` are delivered, and the list emptied, before it waits. Another
+        thread is woken if items are left.
         """
         while True:
             with self._lock:
@@ -215,14 +229,18 @@ class Batcher:
                     is_more = bool(self._waiting) and self._asleep > 0
                     break
                 self._asleep += 1
-            _deliver_scores(untold)
-            os.read(self._bed, 1)
+            _deliver_scores(undelivered)
+            os.read(self._wake_reader, 1)
         if is_more:
             self.wake()
         return batch
 
     def _take_batch(self) -> list[Ticket]:
-        """Take and return the next batch within the size limit, and count its size."""
+        """Remove the next batch from the queue and return it; the caller holds the lock.
+
+        The longest item's characters times the number of items stay within the limit; one item
+        alone may be longer. The size of the batch is counted in `load_figures`.
+        """
         batch: list[Ticket] = []
         longest = 0
         while self._waiting:
@@ -235,9 +253,10 @@ class Batcher:
 
 
 def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
-    """Finish each ticket with its score or its own error; raise nothing.
+    """Score the tickets' items as one batch, and finish each with its score or error.
 
-    Where a batch fails, each item is tried alone, once, so that one bad item fails alone.
+    Nothing is raised. Where a batch fails, each item is tried alone, once, so that one bad item
+    fails alone.
     """
     _deliver_scores(_score_batch(scorer, tickets, do_nothing))
 
@@ -245,7 +264,11 @@ def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
 def _score_batch(
     scorer: Scorer, tickets: Sequence[Ticket], meanwhile: Callable[[], None]
 ) -> list[tuple[Ticket, Score]]:
-    """Return tickets with their scores, not delivered yet; finish those that failed."""
+    """Return tickets with their scores, in order and not delivered yet; [] if the batch failed.
+
+    Of a failed batch all tickets are finished here: each is scored alone, once, unless it was the
+    only one or the scorer is unavailable; then they get the error.
+    """
     try:
         scores = score_meanwhile(scorer, [ticket.item for ticket in tickets], meanwhile)
         if len(scores) != len(tickets):
@@ -265,14 +288,17 @@ def _score_batch(
 
 
 def _deliver_scores(scored: list[tuple[Ticket, Score]]) -> None:
-    """Finish tickets with their scores and empty the list."""
+    """Finish each ticket with its score, and empty the list in place."""
     for ticket, score in scored:
         ticket.finish(score)
     scored.clear()
 
 
 def _size(item: Item, most: int) -> int:
-    """Return an item's size in characters as far as the scorer reads them, images included."""
+    """Return an item's characters, plus one, as far as the scorer reads them.
+
+    Its text counts up to `most`; each image counts as `IMAGE_CHARACTERS`.
+    """
     characters = len(item.question) + len(item.answer)
     size = (characters if characters < most else most) + 1
     return size + IMAGE_CHARACTERS * len(item.images) if item.images else size

@@ -35,6 +35,7 @@ class RowError(CalibratorError):
     """One row cannot be used; `source` and `line` (from 1) locate it."""
 
     def __init__(self, source: str, line: int, message: str) -> None:
+        """Make the error `source:line: message`; the three arguments are kept as attributes."""
         super().__init__(f"{source}:{line}: {message}")
         self.source = source
         self.line = line
@@ -73,6 +74,7 @@ class NotScorableError(CalibratorError):
     """The calibrator has no number for this reply; `reason` is one machine-readable word."""
 
     def __init__(self, reason: str, message: str) -> None:
+        """Make the error; `reason` is one machine-readable word such as `image_size`."""
         super().__init__(message)
         self.reason = reason
 
@@ -85,6 +87,7 @@ class UnavailableError(CalibratorError):
     """The scorer cannot answer now, whatever the item; `reason` is one machine-readable word."""
 
     def __init__(self, reason: str, message: str) -> None:
+        """Make the error; `reason` is one machine-readable word."""
         super().__init__(message)
         self.reason = reason
 
@@ -93,18 +96,22 @@ class MissingExtraError(CalibratorError):
     """A package is missing; the message has the command that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
+        """Make the error for a library `package` that comes with our optional extra `extra`."""
         super().__init__(f"{package} is not installed; it comes with: {install_command(extra)}")
 
 
 def os_error_sentence(error: OSError) -> str:
-    """Return a message for a file that cannot be used: its name, then the reason."""
+    """Return the message `FILE cannot be used: REASON` for an OSError.
+
+    An error without a file's name or a reason gives its own text.
+    """
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{error.filename} cannot be used: {error.strerror}"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this installation, whatever its origin.
+    """Return the shell command that adds an extra, such as `torch`, to this installation.
 
     For a clone or a wheel pip needs the path, since no index has the project. The command names the
     interpreter, since another `pip` would install elsewhere.
@@ -113,7 +120,10 @@ def install_command(extra: str) -> str:
 
 
 def _requirement(extra: str) -> str:
-    """Return what to tell pip to install an extra, by the origin of this installation."""
+    """Return pip's argument for an extra, such as `'pinocchio-proxy[torch]'`.
+
+    It depends on whether this installation came from an index, a URL or a folder.
+    """
     from urllib.parse import unquote, urlsplit
 
     origin = _origin()
@@ -128,7 +138,10 @@ def _requirement(extra: str) -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """Return pip's record of the distribution's origin (PEP 610); empty for an index."""
+    """Return pip's `direct_url.json` of the installed distribution (PEP 610).
+
+    An empty dict if it came from an index, is not installed, or the file is no object.
+    """
     from importlib.metadata import PackageNotFoundError, distribution  # slow to import
 
     try:

@@ -17,9 +17,10 @@ DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # also with a number, as in `cu
 
 
 def version_of(name: str) -> str:
-    """Return the name of a checkpoint's scorer without loading it.
+    """Return a checkpoint's version, such as `embedded@3f2a`, without loading weights.
 
-    Downloads a hub name that is not here yet. Raises CheckpointError or HubError.
+    `name` is as in `load_scorer`; `fake:0.73` is its own version. Downloads a hub name that is not
+    here yet. Raises CheckpointError or HubError.
     """
     if name.startswith(FAKE):
         return _fake(name).name
@@ -29,9 +30,10 @@ def version_of(name: str) -> str:
 
 
 def check_checkpoint(name: str, recalibration: Path | Sequence[Path] | None = None) -> None:
-    """Check quickly, without torch, that `load_scorer` can be expected to work.
+    """Raise CheckpointError or HubError if `load_scorer` would certainly fail for these files.
 
-    Raises as `version_of`, also for a recalibration of another checkpoint.
+    This is quick and needs no torch, but downloads a hub name that is not here yet. A recalibration
+    made for another checkpoint fails too.
     """
     version = version_of(name)
     if recalibration:
@@ -41,9 +43,10 @@ def check_checkpoint(name: str, recalibration: Path | Sequence[Path] | None = No
 
 
 def checkpoint_card(name: str) -> dict[str, Any] | None:
-    """Return the checkpoint's `calibrator.json` with its `version`, or None for a fake.
+    """Return the values of a checkpoint's `calibrator.json` with its `version`, or None.
 
-    Raises CheckpointError or HubError.
+    None for a fake such as `fake:0.73`. Downloads a hub name that is not here yet. Raises
+    CheckpointError or HubError.
     """
     if name.startswith(FAKE):
         return None
@@ -54,7 +57,7 @@ def checkpoint_card(name: str) -> dict[str, Any] | None:
 
 
 def load_facts_for(name: str, path: Path) -> FactFile:
-    """Read a file of facts for the calibrator that a configuration names.
+    """Read the file of facts at `path` for the calibrator `name` of a configuration.
 
     Raises CheckpointError for a checkpoint that compares no reply with facts, HubError, and
     InputError for a file that cannot be used.
@@ -89,7 +92,11 @@ def load_scorer(
 
 
 def check_device(name: str) -> None:
-    """Raise CheckpointError for an invalid device name; torch checks later if it is present."""
+    """Raise CheckpointError for a name that is none of `DEVICES`.
+
+    A number may follow, as in `cuda:1`. Whether the device exists is checked by torch when a model
+    is loaded.
+    """
     kind, colon, number = name.partition(":")
     if kind not in DEVICES or (colon and not number.isdigit()):
         known = ", ".join(DEVICES)
@@ -97,9 +104,10 @@ def check_device(name: str) -> None:
 
 
 def recalibrate_scorer(scorer: Scorer, recalibration: Path | Sequence[Path] | None) -> Scorer:
-    """Return the scorer with its recalibration files applied.
+    """Return a scorer that applies recalibration files to this one's numbers.
 
-    Raises CheckpointError for the file of another scorer.
+    The scorer itself is returned without any. Raises CheckpointError for the file of another
+    scorer.
     """
     if not recalibration:
         return scorer
@@ -111,7 +119,11 @@ def recalibrate_scorer(scorer: Scorer, recalibration: Path | Sequence[Path] | No
 
 
 def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Scorer:
-    """Load a scorer by name: a fake one, an embedded checkpoint, or a language model."""
+    """Load a scorer by name: a fake one, an embedded checkpoint, or a language model.
+
+    Raises CheckpointError, also for a `dtype` of an embedded checkpoint, HubError, and
+    MissingExtraError where torch or transformers are missing.
+    """
     if name.startswith(FAKE):
         return _fake(name)
     from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
@@ -133,9 +145,9 @@ def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Sco
 
 
 def _fake(name: str) -> FakeScorer:
-    """Return a scorer with one constant confidence.
+    """Return a scorer that gives every item the confidence P of the name `fake:P`.
 
-    Raises CheckpointError unless it is from 0 to 1.
+    Raises CheckpointError unless P is a number from 0 to 1.
     """
     try:
         confidence = float(name.removeprefix(FAKE))

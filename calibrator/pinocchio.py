@@ -57,6 +57,7 @@ class Pinocchio:
         ignore_images: bool = False,
         **released: Any,
     ) -> None:
+        """Load the calibrator; see the class for the arguments and the errors."""
         loaded = _load_by_name(_path("checkpoint", checkpoint), device, released)
         self._scorer = recalibrate_scorer(loaded, _files("recalibration", recalibration))
         self._facts: FactFile | None = None
@@ -124,7 +125,10 @@ class Pinocchio:
         source_model: str | None = None,
         benchmark: str | None = None,
     ) -> list[float]:
-        """Return P(correct) of every choice of a response with n > 1, in their order."""
+        """Return P(correct), 0 to 1, of every choice of a response with n > 1, in their order.
+
+        The arguments are those of `score`; raises the same errors.
+        """
         asked = _question(messages, tools, question)
         answers, model = _answers(response)
         name, images = source_model or model, self._images(asked)
@@ -132,7 +136,7 @@ class Pinocchio:
         return [each.confidence for each in self._score(items)]
 
     def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
-        """Return P(the image depicts what its prompt asked for), as a visual question (paper R01).
+        """Return P(an image depicts what its `prompt` asked for), 0 to 1 (paper R01).
 
         `image` is an encoded file. Raises NotScorableError, also where the calibrator reads no
         images.
@@ -176,9 +180,9 @@ class Pinocchio:
         benchmark: str | None = None,
         others: Sequence[Any] = (),
     ) -> Item:
-        """Build the item to score from the arguments of a call.
+        """Build the item to score from the arguments of `score`; the first choice counts.
 
-        Raises ValueError for unreadable ones.
+        Raises ValueError for unreadable ones, and NotScorableError as `score`.
         """
         asked = _question(messages, tools, question)
         answers, model = _answers(response if answer is None else answer)
@@ -187,26 +191,37 @@ class Pinocchio:
         item.others = tuple(other_reply(asked, each) for each in others)
         return item
 
-    def _images(self, asked: Question) -> tuple[bytes, ...]:
-        """Return the images that the calibrator is shown. Raises NotScorableError."""
-        if not asked.images or self._leaves_out_images():
+    def _images(self, question: Question) -> tuple[bytes, ...]:
+        """Return the question's encoded images for the calibrator; empty where it gets none.
+
+        Raises NotScorableError for faulty images, for URLs, and where images can neither be read
+        nor ignored.
+        """
+        if not question.images or self._leaves_out_images():
             return ()
-        return local_images(asked.images)
+        return local_images(question.images)
 
     def _drop_images(self, item: Item) -> Item:
+        """Return an item without its images if these are to be ignored, else the same item.
+
+        Raises NotScorableError where images can neither be read nor ignored.
+        """
         return replace(item, images=()) if item.images and self._leaves_out_images() else item
 
     def _leaves_out_images(self) -> bool:
-        """Return whether a question's images are ignored.
+        """Return whether a question's images are ignored: the calibrator reads text only.
 
-        Raises NotScorableError where they can neither be read nor ignored.
+        Raises NotScorableError if they are not to be ignored either.
         """
         if not self._reads_images and not self._ignores_images:
             raise NotScorableError("image", f"the question has an image; {self.name} reads text")
         return not self._reads_images
 
     def _scorer_for(self, variant: str | None) -> Scorer:
-        """Return the scorer with another prompt. Raises ValueError where a calibrator has none."""
+        """Return the scorer with the prompt of this name; None is the scorer itself.
+
+        It is made once and remembered. Raises ValueError where the calibrator has no prompts.
+        """
         if variant is None:
             return self._scorer
         if variant not in self._variants:
@@ -219,7 +234,10 @@ class Pinocchio:
     def _score(
         self, items: Sequence[Item], variant: str | None = None, batch: int = 32
     ) -> list[Score]:
-        """Score items in batches of similar length, and return the scores in their order."""
+        """Return the scores of items in their order, computed in batches of similar length.
+
+        The operator's facts, if any, are added to copies of the items. Raises CalibratorError.
+        """
         scorer = self._scorer_for(variant)
         if (known := self._facts) is not None:
             items = [replace(item, facts=known.about_item(item)) for item in items]
@@ -234,7 +252,11 @@ class Pinocchio:
 
 
 def _records(frame: Any) -> list[dict[str, Any]]:
-    """Return the rows of a DataFrame as keyword arguments of `score`."""
+    """Return the rows of a DataFrame as keyword arguments of `score`.
+
+    `model` becomes `source_model` unless that is given; other columns and missing values are left
+    out. Raises ValueError without columns for the question and the reply.
+    """
     columns = set(map(str, frame.columns))
     if not columns & {"question", "messages"} or not columns & {"response", "answer"}:
         raise ValueError(
@@ -257,20 +279,22 @@ def _is_missing(value: Any) -> bool:
 
 
 def _path(name: str, value: Any) -> str:
+    """Return a path as text; raises TypeError, naming the argument `name`, for other values."""
     if not isinstance(value, str | PathLike):
         raise TypeError(f"`{name}` must be a name or a path, not {type(value).__name__}")
     return os.fspath(value)
 
 
 def _files(name: str, value: Any) -> list[Path]:
+    """Return one path, a list of paths or None as a list; raises TypeError as `_path`."""
     given = value if isinstance(value, list | tuple) else [] if value is None else [value]
     return [Path(_path(name, each)) for each in given]
 
 
 def _load_by_name(checkpoint: str, device: str, released: Mapping[str, Any]) -> Scorer:
-    """Load a checkpoint; `released` are arguments of the released package's API.
+    """Load a checkpoint; with `released`, arguments of the authors' package, load their model.
 
-    Raises TypeError for unknown ones.
+    Raises TypeError for unknown arguments, and CalibratorError as `load_scorer`.
     """
     if not released:
         return load_scorer(checkpoint, device)
@@ -283,7 +307,11 @@ def _load_by_name(checkpoint: str, device: str, released: Mapping[str, Any]) -> 
 
 
 def _question(messages: Any, tools: Any, question: str | None) -> Question:
-    """Return the question from messages, a text, or `question`. Raises ValueError without any."""
+    """Return the question from `question`, or from messages or a text in `messages`.
+
+    Raises ValueError without any and for unreadable messages, and NotScorableError as
+    `read_question`.
+    """
     if question is not None:
         return Question(question, tools=tools or ())
     if isinstance(messages, str):
@@ -294,7 +322,11 @@ def _question(messages: Any, tools: Any, question: str | None) -> Question:
 
 
 def _answers(response: Any) -> tuple[list[Mapping[str, Any]], str | None]:
-    """Return the message of every choice, and the model's name from the response or None."""
+    """Return the message of every choice of a response, and the model's name or None.
+
+    A text is one message without a model's name. Raises ValueError for None and for values that are
+    no response.
+    """
     if response is None:
         raise ValueError("give a `response` or an `answer`")
     if isinstance(response, str):
@@ -305,20 +337,23 @@ def _answers(response: Any) -> tuple[list[Mapping[str, Any]], str | None]:
 
 
 def _make_item(
-    asked: Question,
+    question: Question,
     message: Mapping[str, Any],
     model: str | None,
     benchmark: str | None,
     images: tuple[bytes, ...],
 ) -> Item:
-    """Build the item of one answer to a question."""
+    """Return the item of one answer, `message`, to a question, with its conversation."""
     named = (model, benchmark, None)
-    used, before = asked.tool_use(message), asked.all_messages()
-    return Item(asked.text, message_text(message), *named, images, used, messages=before)
+    used, before = question.tool_use(message), question.all_messages()
+    return Item(question.text, message_text(message), *named, images, used, messages=before)
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping or an `openai` object as a dict. Raises ValueError for other values."""
+    """Return a mapping unchanged and an `openai` object as a dict.
+
+    Raises ValueError for other values.
+    """
     if (found := to_mapping(value)) is None:
         kind = type(value).__name__
         raise ValueError(f"cannot read a {kind}; give an openai object, a dict or a string")

@@ -64,7 +64,10 @@ class Signals:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of the signals present; each judge, and each way of judging, is a kind."""
+        """The kinds of the signals present, such as `("judge gpt-4o in words", "logprobs")`.
+
+        Each judge, and each way of judging, is a kind of its own. Empty without signals.
+        """
         judge = () if self.judged is None else (f"judge {self.judge}",)
         return judge if self.logprobs is None else (*judge, LOGPROBS)
 
@@ -91,9 +94,10 @@ class Item:
 
 
 def known_name(name: str | None, known: Container[str]) -> str | None:
-    """Return a model's name as it is among known ones, in lower case, or None.
+    """Return a model's name in lower case as it is among the known ones, or None.
 
-    Servers and gateways put an owner before it: `meta-llama/Llama-3.1-8B-Instruct`.
+    An owner before it is left out unless the name is known with it, because servers and gateways
+    add one: `meta-llama/Llama-3.1-8B-Instruct`. None for no name and for an unknown one.
     """
     name = (name or "").lower()
     if name in known:
@@ -131,7 +135,7 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """The objection, after the argument that it is about: `role: the user named viewer`."""
+        """The objection, after its argument if any: `role: the user named viewer`."""
         return f"{self.argument}: {self.words}" if self.argument else self.words
 
 
@@ -177,7 +181,7 @@ class CallNotes:
 
 
 def read_notes(values: Iterable[Mapping[str, Any]]) -> tuple[CallNotes, ...]:
-    """Return the notes from the values that `dataclasses.asdict` made of them.
+    """Return the notes on calls from the values that `dataclasses.asdict` made of them, in order.
 
     Raises KeyError, TypeError and the like for other values.
     """
@@ -214,7 +218,11 @@ BASES: Final = (CONTEXT, COMPUTED, FACTS, OPINIONS, CALLS, LIKENESS)
 
 
 def basis_with(basis: Iterable[str], *more: str) -> tuple[str, ...]:
-    """Return a basis with more names, each once, in the order of `BASES`; drop unknown names."""
+    """Return the names of `basis` and `more`, each once, in the order of `BASES`.
+
+    A basis lists what a confidence rests on, such as `("context", "calls")`. Unknown names are
+    dropped.
+    """
     named = {*basis, *more}
     return tuple(each for each in BASES if each in named)
 
@@ -278,7 +286,7 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """The checkpoint and its recalibration, e.g. `embedded@3f2a`: the provenance of a score."""
+        """The checkpoint and its recalibration, such as `embedded@3f2a`."""
         ...
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
@@ -303,9 +311,9 @@ def score_meanwhile(
 ) -> list[Score]:
     """Return the scores of the items and call `meanwhile` once, so that other threads can run.
 
-    A scorer with a true attribute `computes_apart` computes without Python's lock. It calls
-    `meanwhile` as it begins to, so that the threads run beside it. For any other scorer `meanwhile`
-    is called first.
+    `meanwhile` takes and returns nothing. A scorer with a true attribute `computes_apart` computes
+    without Python's lock: it calls `meanwhile` as it begins to, so that the threads run beside it.
+    For any other scorer `meanwhile` is called first. Raises CalibratorError as the scorer does.
     """
     if getattr(scorer, "computes_apart", False):
         return cast(_ApartScorer, scorer).score_batch(items, meanwhile)
@@ -314,7 +322,7 @@ def score_meanwhile(
 
 
 def reads_images(scorer: Scorer) -> bool:
-    """Return whether a scorer reads `Item.images`, as its attribute of this name states.
+    """Return whether a scorer reads `Item.images`: its attribute `reads_images`, else False.
 
     Other scorers must not be given any images, since they would score another question.
     """
@@ -322,7 +330,7 @@ def reads_images(scorer: Scorer) -> bool:
 
 
 def reads_tool_use(scorer: Scorer) -> bool:
-    """Return whether a scorer reads `Item.tool_use`, as its attribute of this name states.
+    """Return whether a scorer reads `Item.tool_use`: its attribute `reads_tool_use`, else False.
 
     Other scorers read the same calls in `Item.answer`, as text.
     """
@@ -330,69 +338,91 @@ def reads_tool_use(scorer: Scorer) -> bool:
 
 
 def opinion_of(scorer: Scorer) -> str:
-    """Return the provenance of scores that know other replies: `embedded@3f2a+opinion@9c1d`.
+    """Return the name of scores for which other replies were read.
 
-    This is the scorer's attribute `opinion`; empty for a scorer that reads no `Item.others`.
+    This is the scorer's attribute `opinion`, such as `embedded@3f2a+opinion@9c1d`; "" for a scorer
+    that reads no `Item.others`.
     """
     return str(getattr(scorer, "opinion", ""))
 
 
 def signals_of(scorer: Scorer) -> str:
-    """Return the name of the weights that join `Item.signals` to a scorer's numbers.
+    """Return the name of the weights that join `Item.signals` to a scorer's confidences.
 
-    This is its attribute `signals`; empty for a scorer that has none.
+    This is its attribute `signals`; "" for a scorer that has none.
     """
     return str(getattr(scorer, "signals", ""))
 
 
 def with_answer_characters(scorer: Scorer, characters: int) -> Scorer:
-    """Return the scorer with another limit on the characters of an answer that it reads.
+    """Return a scorer that reads at most this many characters of an answer.
 
-    The scorer itself is returned where it has no method of this name, and so no such limit.
+    The scorer itself is returned where it has no method `with_answer_characters`, and so no such
+    limit.
     """
     bounded = getattr(scorer, "with_answer_characters", None)
     return cast(Scorer, bounded(characters)) if bounded is not None else scorer
 
 
 def knows_others(name: str) -> bool:
-    """Return whether numbers of this name are based on other replies too."""
+    """Return whether a name, such as `a@1+opinion@9c1d`, says that other replies were read."""
     return WITH_OTHERS in name
 
 
 def without_others(name: str) -> str:
-    """Return the name for the reply alone: `embedded@3f2a+opinion@9c1d` -> `embedded@3f2a`."""
+    """Return a scorer's name without the mark of other replies.
+
+    That is the part from `+opinion@` on: `embedded@3f2a+opinion@9c1d` gives `embedded@3f2a`.
+    """
     return name.partition(WITH_OTHERS)[0]
 
 
 def knows_signals(name: str) -> bool:
-    """Return whether numbers of this name are based on a judge or log-probabilities too."""
+    """Return whether a scorer's name says that signals moved its numbers.
+
+    It ends like `a@1+judge@9c1d`. Signals are a judge's number and log-probabilities.
+    """
     return without_signals(name) != name
 
 
 def without_signals(name: str) -> str:
-    """Return the name without signals: `embedded@3f2a+judge@9c1d` -> `embedded@3f2a`."""
+    """Return a scorer's name without the mark of signals at its end.
+
+    `embedded@3f2a+judge@9c1d` gives `embedded@3f2a`; other names are returned unchanged.
+    """
     return _WITH_SIGNALS.sub("", name)
 
 
 def has_prior(name: str) -> bool:
-    """Return whether numbers of this name weigh a judge by the prior alone."""
+    """Return whether a name ends in `+judge-prior@` and a hash.
+
+    Such numbers weigh a judge by prior weights, which were fitted on no labels of the deployment.
+    """
     return knows_signals(name) and f"+{PRIOR}@" in name
 
 
 def provenance(scorer: Scorer, score: Score) -> str:
-    """Return the name for a score: the scorer's, or the one with other replies or signals."""
+    """Return the name of the calibrator that gave a score, other replies and signals included.
+
+    It is `score.calibrator` if set, else the scorer's `opinion` where other replies changed the
+    score, else the scorer's name.
+    """
     return score.calibrator or (scorer.name if score.alone is None else opinion_of(scorer))
 
 
 def batch_characters_of(scorer: Scorer) -> int:
-    """Return the characters of a batch after padding, by the scorer's `batch_characters`."""
+    """Return the most characters that a batch of a scorer may have after padding.
+
+    This is its attribute `batch_characters`, by default 16,000.
+    """
     return int(getattr(scorer, "batch_characters", 16_000))
 
 
 def batches_at_a_time(scorer: Scorer) -> int:
-    """Return how many batches a scorer takes at a time, each on a thread, by its `concurrency`.
+    """Return how many batches a scorer takes at a time, each on a thread.
 
-    A scorer that computes takes one. A scorer that waits for a server may take several.
+    This is its attribute `concurrency`, by default 1. A scorer that computes takes one. A scorer
+    that waits for a server may take several.
     """
     return int(getattr(scorer, "concurrency", 1))
 
@@ -405,9 +435,9 @@ class FakeScorer:
 
     @property
     def name(self) -> str:
-        """The name in a configuration."""
+        """The name in a configuration, such as `fake:0.73`."""
         return f"fake:{self.confidence:g}"
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Return the same score for each item."""
+        """Return the same score and confidence for each item."""
         return [Score(self.confidence, self.confidence) for _ in items]

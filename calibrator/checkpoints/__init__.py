@@ -1,3 +1,3 @@
 """Checkpoint folders: configuration, sources and digests."""
 
-__all__ = ["checkpoint", "devices", "digests", "extras", "hub", "llm_config"]
+__all__ = ["checkpoint", "devices", "extras", "hub", "llm_config"]

@@ -11,20 +11,19 @@ module describes the `embedded` architecture; `llm_config.py` describes language
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from calibrator.checkpoints.digests import digest_of
 from calibrator.checkpoints.hub import download, is_hub_name
 from calibrator.checkpoints.llm_config import ARCHITECTURES as LANGUAGE_MODELS
-from calibrator.checkpoints.llm_config import PRESET_OF, LlmConfig, parse_config
+from calibrator.checkpoints.llm_config import HERE, PRESET_OF, LlmConfig, parse_config
 from calibrator.errors import CheckpointError
 from calibrator.recalibration.curves import Platt
-from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import Layout
 
 CHECKPOINTS = Path(__file__).parent
 EMBEDDED = "embedded"
@@ -60,20 +59,21 @@ class CheckpointConfig:
         recalibration = f"+{self.recalibration.name}" if self.recalibration else ""
         digest = self.weights_sha256
         if self.evidence_sha256:
-            digest = sha256(f"{digest}{self.evidence_sha256}".encode()).hexdigest()
+            digest = hashlib.sha256(f"{digest}{self.evidence_sha256}".encode()).hexdigest()
         return f"{self.name}@{digest[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON object of `calibrator.json`."""
+        """Return the JSON object of `calibrator.json`, with its `format`."""
         values = asdict(self)
         values["recalibration"] = self.recalibration.as_dict() if self.recalibration else None
         return {"format": FORMAT, **values}
 
 
 def resolve_checkpoint(name: str) -> Path:
-    """Return the folder of a checkpoint; download a hub name once and work offline afterwards.
+    """Return the folder of a checkpoint named `embedded`, by a folder, or by a hub name.
 
-    Raises CheckpointError where there is no such checkpoint, HubError where the hub cannot be used.
+    A hub name is downloaded once and works offline afterwards. Raises CheckpointError where there
+    is no such checkpoint, HubError where the hub cannot be used.
     """
     folder = CHECKPOINTS / EMBEDDED if name == EMBEDDED else Path(name).expanduser()
     if folder.is_dir():
@@ -84,9 +84,10 @@ def resolve_checkpoint(name: str) -> Path:
 
 
 def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
-    """Read and check `calibrator.json`; the hub `name` of a preset needs no such file.
+    """Read and check a folder's `calibrator.json`.
 
-    Raises CheckpointError that names the file and the fault.
+    `name` is the hub name it came from: that of a preset needs no such file. Raises CheckpointError
+    that names the file and the fault.
     """
     path = folder / "calibrator.json"
     try:
@@ -108,6 +109,10 @@ def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
 
 
 def _parse_values(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
+    """Parse a configuration of either kind; a missing digest of weights is computed.
+
+    Raises KeyError, TypeError, ValueError or CheckpointError for wrong values.
+    """
     if "preset" not in values and values["architecture"] not in LANGUAGE_MODELS:
         return _parse_config(values)
     config = parse_config(values)
@@ -115,7 +120,10 @@ def _parse_values(values: Any, folder: Path) -> CheckpointConfig | LlmConfig:
 
 
 def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
-    """Parse the configuration of an embedded calibrator. Raises ValueError for another format."""
+    """Parse the configuration of an embedded calibrator.
+
+    Raises ValueError for another format or architecture, KeyError and TypeError for wrong values.
+    """
     values = dict(values)
     if (found := values.pop("format")) != FORMAT:
         raise ValueError(f"format {found!r}, this version reads {FORMAT}")
@@ -137,7 +145,10 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
 
 
 def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
-    """Remove a list of texts from the values and return it. Raises TypeError for other values."""
+    """Remove the list of texts under a name from `values` and return it as a tuple.
+
+    Raises KeyError where it is missing, TypeError for other values.
+    """
     given = values.pop(name)
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"{name} must be a list of texts")
@@ -145,12 +156,61 @@ def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
 
 
 def copy_evidence(start: Path, folder: Path) -> None:
-    """Copy the evidence of a checkpoint to another folder, if it has any. Raises OSError."""
+    """Copy the evidence file of a checkpoint's folder to another folder, if there is one.
+
+    Raises OSError.
+    """
     if (start / EVIDENCE).is_file():
         shutil.copyfile(start / EVIDENCE, folder / EVIDENCE)
 
 
 def write_config(folder: Path, config: CheckpointConfig | LlmConfig) -> None:
-    """Write `calibrator.json`. Raises OSError."""
+    """Write `calibrator.json` into a folder; an existing one is replaced. Raises OSError."""
     text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
     (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return all safetensors files of a checkpoint, sorted by name.
+
+    Raises CheckpointError where there are none. Pickled weights are never read.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pkl")])
+        found = f" ({pickles[0].name} is a pickle, which could run code)" if pickles else ""
+        raise CheckpointError(f"{folder} has no weights in safetensors files{found}")
+    return files
+
+
+def digest_of(folder: Path) -> str:
+    """Return the sha256 of a folder's weights, as hexadecimal digits.
+
+    It is that of its one safetensors file, or of the names and digests of all. Raises
+    CheckpointError where there are none.
+    """
+    found = [(path.name, sha256_of(path)) for path in weight_files(folder)]
+    if len(found) == 1:
+        return found[0][1]
+    lines = "".join(f"{digest}  {name}\n" for name, digest in found)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file as hexadecimal digits. Raises OSError."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def base_folder(config: LlmConfig, folder: Path) -> Path:
+    """Return the folder of a language model's base, with its weights and tokenizer.
+
+    `folder` is the checkpoint's, in which a relative base is searched for; a hub name is downloaded
+    once. Raises CheckpointError or HubError.
+    """
+    if config.base == HERE:
+        return folder
+    for beside in (Path(config.base).expanduser(), folder / config.base):
+        if beside.is_dir():
+            return beside
+    return download(config.base, config.base_revision)

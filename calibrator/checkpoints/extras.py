@@ -21,24 +21,30 @@ ON_A_GPU: Final = (
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a module can be imported, without importing it."""
+    """Return whether a library such as `torch` can be imported, without importing it."""
     return find_spec(module) is not None
 
 
 def check_installed(module: str, package: str, extra: str) -> None:
-    """Raise MissingExtraError where a module is missing that the work will need."""
+    """Raise MissingExtraError if `module` is missing, which comes in `package` with `extra`."""
     if not is_installed(module):
         raise MissingExtraError(package, extra)
 
 
 def has_gpu_and_torch(devices: Path = DEVICES) -> bool:
-    """Return whether a GPU's driver and the extra `torch` are here, without importing torch."""
+    """Return whether a GPU's driver is in `devices` and the extra `torch` is installed.
+
+    Neither torch is imported nor the GPU used.
+    """
     has_driver = any(any(devices.glob(pattern)) for pattern in GPU_FILES)
     return has_driver and all(map(is_installed, OF_TORCH))
 
 
 def torch_sees_gpu() -> bool:
-    """Return whether torch can compute on a GPU, asked in a separate process; takes seconds."""
+    """Return whether torch can compute on a GPU, asked in a separate process; takes seconds.
+
+    False also if torch is missing or its import takes more than a minute.
+    """
     asked = "import torch; print(torch.cuda.is_available())"
     try:
         done = subprocess.run(
@@ -50,5 +56,5 @@ def torch_sees_gpu() -> bool:
 
 
 def check_scikit_learn() -> None:
-    """Raise MissingExtraError without scikit-learn, which fits the small models."""
+    """Raise MissingExtraError if scikit-learn, by which small models are fitted, is missing."""
     check_installed("sklearn", "scikit-learn", "train")

@@ -23,16 +23,20 @@ def is_hub_name(name: str) -> bool:
 
 
 def pins_path() -> Path:
-    """Return the path of the file with the commits at which names were first downloaded."""
+    """Return the path of the JSON file with the commits at which names were first downloaded.
+
+    It is `pinocchio/revisions.json` in the user's cache folder, and need not exist.
+    """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "pinocchio" / "revisions.json"
 
 
 def download(name: str, revision: str | None = None, *, instead: str = "use 'embedded'") -> Path:
-    """Return the folder of a hub model, downloading it where it is not here yet.
+    """Return the folder of a hub model `owner/name`, downloading it where it is not here yet.
 
-    `instead` suggests another way in the error message. Raises HubError where the model cannot be
-    downloaded, CheckpointError for two revisions of one model.
+    It stays at the revision of its first download, unless `revision` or `@REVISION` in the name
+    states another. `instead` suggests another way in the error message. Raises HubError where the
+    model cannot be downloaded, CheckpointError for two revisions of one model.
     """
     name, _, named = name.partition("@")
     if named and revision and named != revision:
@@ -56,7 +60,10 @@ def download(name: str, revision: str | None = None, *, instead: str = "use 'emb
 
 
 def _find_download(name: str, revision: str) -> Path | None:
-    """Return the folder of a finished download without using the network, or None."""
+    """Return the folder of a model's finished download at a revision or commit, or None.
+
+    The network is not used. Raises HubError for a bad file of pins.
+    """
     commit = _pins().get(f"{name}@{revision}", revision)
     if _pins().get(f"{name}@{commit}") != commit:
         return None
@@ -70,7 +77,10 @@ def _find_download(name: str, revision: str) -> Path | None:
 
 
 def _pin(name: str, revision: str | None, commit: str) -> None:
-    """Write down that the download of a commit is complete, and for which name and revision."""
+    """Record in the file of pins that a commit is complete, for its name and revision.
+
+    The first commit of a name stays its pin. Raises HubError where the file cannot be written.
+    """
     pins = _pins()
     pins.setdefault(name, commit)
     pins |= {f"{name}@{commit}": commit, f"{name}@{revision or commit}": commit}
@@ -85,7 +95,7 @@ def _pin(name: str, revision: str | None, commit: str) -> None:
 
 
 def _pins() -> dict[str, str]:
-    """Load the pinned commits by `name@revision`; empty without a file.
+    """Return the pinned commits by `name` and `name@revision`; empty without a file.
 
     Raises HubError for a bad file.
     """

@@ -51,6 +51,7 @@ class PromptConfig:
     answer_characters: int = 800
 
     def __post_init__(self) -> None:
+        """Raise ValueError for a template without question and answer, or for no characters."""
         found = FIELD.findall(self.template)
         if sorted(set(found) & {"question", "answer"}) != ["answer", "question"]:
             raise ValueError("the prompt template needs {question} and {answer}")
@@ -79,6 +80,7 @@ class ImageConfig:
     placeholder: PlaceholderConfig | None = None
 
     def __post_init__(self) -> None:
+        """Raise ValueError unless 0 < min_pixels <= max_pixels."""
         if not 0 < self.min_pixels <= self.max_pixels:
             raise ValueError("images: min_pixels must be above 0 and not above max_pixels")
 
@@ -88,7 +90,7 @@ class LlmConfig:
     """A checked `calibrator.json` of a language model.
 
     `base` is a hub name, a folder, or `.` where this folder holds whole weights (then `adapter` is
-    None). `weights_sha256` is the folder's `digests.digest_of`.
+    None). `weights_sha256` is the folder's `checkpoint.digest_of`.
     """
 
     name: str
@@ -106,7 +108,7 @@ class LlmConfig:
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (B03)
     benchmarks: tuple[str, ...] = ()
-    canary: tuple[float, ...] = ()  # scores of `canaries.CANARIES`, where they were recorded
+    canary: tuple[float, ...] = ()  # scores of `CANARIES`, where they were recorded
     training: dict[str, Any] = field(default_factory=dict)
     quality: dict[str, Any] = field(default_factory=dict)
 
@@ -117,17 +119,17 @@ class LlmConfig:
         return f"{self.name}@{self.weights_sha256[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON object of `calibrator.json`."""
+        """Return the JSON object of `calibrator.json`, with its `format`."""
         values = asdict(self)
         values["recalibration"] = self.recalibration.as_dict() if self.recalibration else None
         return {"format": FORMAT, **values}
 
 
 def parse_config(values: Mapping[str, Any]) -> LlmConfig:
-    """Parse a configuration, or the changes to a preset that it names as `preset`.
+    """Return the configuration of a language model in `values`, perhaps based on a preset.
 
-    Raises CheckpointError for an unknown preset; KeyError, TypeError or ValueError for values that
-    are no configuration of this kind.
+    Values beside `preset` replace the preset's. Raises CheckpointError for an unknown preset;
+    KeyError, TypeError or ValueError for values that are no configuration of this kind.
     """
     values = dict(values)
     if (found := values.pop("format", FORMAT)) != FORMAT:
@@ -167,11 +169,15 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
 
 
 def is_tag(names: Sequence[str]) -> bool:
-    """Return whether a line has fields, but not question or answer; such a tag may be left out."""
+    """Return whether a template's line, with these fields, is a tag that may be left out.
+
+    That is so if it has fields, but neither question nor answer, as `Source model: {source_model}`.
+    """
     return bool(names) and not {"question", "answer"} & set(names)
 
 
 def _images(values: Mapping[str, Any]) -> ImageConfig:
+    """Return the configuration of images; raises TypeError or ValueError for wrong values."""
     values = dict(values)
     placeholder = values.pop("placeholder", None)
     return ImageConfig(
@@ -183,7 +189,10 @@ def _images(values: Mapping[str, Any]) -> ImageConfig:
 
 
 def _build_dataclass(kind: type[T], values: Any) -> T:
-    """Build a dataclass from values. Raises TypeError for a number that is not whole."""
+    """Return a dataclass of this kind made from the values of an object.
+
+    Raises TypeError for no object, unknown or missing values, and a number that is not whole.
+    """
     if not isinstance(values, Mapping):
         raise TypeError(f"{kind.__name__} must be an object, not {type(values).__name__}")
     for each in fields(kind):  # type: ignore[arg-type]
@@ -194,17 +203,22 @@ def _build_dataclass(kind: type[T], values: Any) -> T:
 
 
 def _labels(values: Any) -> tuple[str, str]:
+    """Return the two labels as strings; raises ValueError unless they are two and differ."""
     if not isinstance(values, Sequence) or len(values) != 2 or values[0] == values[1]:
         raise ValueError(f"labels must be two different strings, not {values!r}")
     return str(values[0]), str(values[1])
 
 
 def preset(name: str, **changes: Any) -> LlmConfig:
-    """Return the preset `paper` or `released-0.8b` with `changes`. Raises as `parse_config`."""
+    """Return the preset `paper` or `released-0.8b` with `changes` to its values.
+
+    Raises as `parse_config`.
+    """
     return parse_config({"preset": name, **changes})
 
 
 def _preset(name: Any) -> dict[str, Any]:
+    """Return the values of a preset; raises CheckpointError for an unknown name."""
     known = {path.stem: path for path in PRESETS.glob("*.json")}
     if name not in known:
         raise CheckpointError(f"there is no preset {name!r}; there are: {', '.join(sorted(known))}")

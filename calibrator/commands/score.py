@@ -26,8 +26,7 @@ from calibrator.commands.terminal import (
     writer,
 )
 from calibrator.errors import ClusterError, OutputError, RowError
-from calibrator.rows.files import check_readable
-from calibrator.rows.row_fields import SAMPLE
+from calibrator.rows.files import SAMPLE, check_readable
 
 if TYPE_CHECKING:
     from calibrator.readers.evidence.facts.fact_file import FactFile

@@ -19,7 +19,7 @@ from calibrator.errors import (
     RowError,
     os_error_sentence,
 )
-from calibrator.rows.row_fields import ROW_FORM, SAMPLE
+from calibrator.rows.files import ROW_FORM, SAMPLE
 
 if TYPE_CHECKING:
     from calibrator.rows.rows import Row
@@ -215,7 +215,7 @@ def say_rows(rows: Sequence[Row], bad: Sequence[RowError]) -> None:
 
     These are the rows that could not be used, and those that repeat or contradict another one.
     """
-    from calibrator.rows.copies import copies_in
+    from calibrator.rows.selection import copies_in
 
     say_bad(bad, len(rows) + len(bad))
     for sentence in copies_in(rows).sentences():

@@ -38,9 +38,11 @@ SHIFT: Final = -2.0  # log-odds of a reply with such a mark
 def score_of(
     reply: CallReply, odds: float, numbers: Callable[[Sequence[ToolUse]], Sequence[float]]
 ) -> Score:
-    """Return the score of a reply whose calls have these log-odds by the trees.
+    """Return the score of a reply that calls tools, from its log-odds `odds` by the trees.
 
-    `numbers` gives the confidences of edited replies by the trees alone.
+    A mark that contradicts the request (such as `other_date`) lowers them by 2. Reasons are given
+    below `DOUBTED`; doubts about arguments (`fields`) if the trees give less than 0.9, for which
+    `numbers` returns the trees' confidences in edited replies.
     """
     notes = notes_of(reply)
     against = contradictions(notes or ())
@@ -58,5 +60,8 @@ def score_of(
 
 
 def contradictions(notes: tuple[CallNotes, ...]) -> list[str]:
-    """Return the texts of all contradicting marks."""
+    """Return the texts of the marks on all calls that contradict the request.
+
+    Such a text is `role: the user named viewer`.
+    """
     return [mark.text for each in notes for mark in each.marks if mark.name in CONTRADICTING]

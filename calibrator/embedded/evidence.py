@@ -44,7 +44,7 @@ from calibrator.scorer import (
     Score,
     UnsupportedSentence,
 )
-from calibrator.text.restated_question import without_question
+from calibrator.text.stripping import without_question
 from calibrator.text.transcript import TOOLS_OFFERED
 
 MIX: Final = "evidence.mix"
@@ -84,7 +84,10 @@ class Mix:
 
     @classmethod
     def from_array(cls, array: Array | None) -> Mix:
-        """Return the mix of a checkpoint's array. Raises TypeError for one of another length."""
+        """Return the mix whose fields have the numbers of a checkpoint's array, in their order.
+
+        None gives the defaults. Raises TypeError for an array that is too long.
+        """
         return cls() if array is None else cls(*map(float, array.tolist()))
 
 
@@ -104,13 +107,19 @@ class ParsedReply:
 
     @property
     def bare_item(self) -> Item:
-        """The item without openings and apologies, for judging its likeness."""
+        """The item without openings and apologies in its answer, for judging its likeness.
+
+        It is the same item if the answer has none.
+        """
         body = self.act.body
         return self.item if body == self.item.answer else replace(self.item, answer=body)
 
 
 def read_reply(item: Item) -> ParsedReply:
-    """Read the conversation of an item, and recognise what its reply does."""
+    """Parse an item: its conversation, what its reply does, and the text that is compared.
+
+    The item is not changed.
+    """
     messages = item.messages or (item.tool_use.messages if item.tool_use is not None else ())
     conversation = read_conversation(messages, item.question)
     if item.facts:
@@ -147,7 +156,11 @@ class Evidence:
         return cls(support, TaskFamiliarity.from_state(state), Mix.from_array(state.get(MIX)))
 
     def check(self, replies: Sequence[ParsedReply]) -> list[CheckedReply]:
-        """Compare each reply with its context, and its task with the known ones."""
+        """Return each reply with its judgement by the context, and whether its task is unfamiliar.
+
+        The judgement is None for a reply that need not rely on a context, and for all without the
+        part `support`. A reply in JSON is judged by its values. The order is kept.
+        """
         strange = [self._is_unfamiliar(each) for each in replies]
         judged: list[Judgement | None] = [None] * len(replies)
         if self._support is not None:
@@ -166,23 +179,32 @@ class Evidence:
         scores: Sequence[Score],
         lines: Sequence[tuple[float, float]] | None = None,
     ) -> list[Score]:
-        """Return the scores of replies, changed by the evidence about each.
+        """Return the scores of replies, in order, changed by the evidence about each.
 
-        `lines` are slopes and offsets learnt from a deployment's labels. Each changes the final
-        log-odds of its reply, unless a computation decided.
+        `lines` holds a slope and an offset for each, learnt from a deployment's labels, which
+        change its final log-odds unless a computation decided; None changes none.
         """
         lines = [(1.0, 0.0)] * len(scores) if lines is None else lines
         return [self._weigh(*each) for each in zip(checked, scores, lines, strict=True)]
 
     def _is_unfamiliar(self, reply: ParsedReply) -> bool:
-        """Return whether the calibrator was not trained on tasks of this kind."""
+        """Return whether the calibrator was not trained on tasks of this kind.
+
+        False without the part that knows, and for replies where tools were offered or used.
+        """
         task = self._task
         if task is None or reply.item.tool_use is not None or TOOLS_OFFERED in reply.item.question:
             return False  # the calibrator was trained on calls and offers of tools
         return task.is_unfamiliar(reply.conversation)
 
     def _weigh(self, checked: CheckedReply, score: Score, line: tuple[float, float]) -> Score:
-        """Return one score, changed by the strongest evidence about its reply."""
+        """Return one score with confidence, basis, reasons and act by the evidence on its reply.
+
+        The strongest evidence gives the log-odds. Unless that is a computation, findings about form
+        and suspicious values shift them, and `line`, a slope and an offset, changes the result.
+        Reasons are kept below a confidence of `CHECKED_BELOW`. A reply in an agent's conversation
+        keeps its score but for `line`, with the basis `calls`.
+        """
         reply, judgement, is_unfamiliar = checked.reply, checked.judgement, checked.is_unfamiliar
         likeness, (slope, offset) = log_odds(score.confidence), line
         if reply.item.tool_use is not None:
@@ -228,7 +250,12 @@ class Evidence:
     def _strongest_evidence(
         self, reply: ParsedReply, judgement: Judgement | None, likeness: float, is_unfamiliar: bool
     ) -> _DecisiveEvidence:
-        """Return what decides: a computation, the context, a known fact, or likeness alone."""
+        """Return what decides: a computation, the context, a known fact, or likeness alone.
+
+        They are tried in this order. `likeness` is the log-odds by likeness, which has a small part
+        in the others too. A missed wish of form lowers the log-odds by `FORM_SHIFT` without
+        deciding.
+        """
         mix = self._mix
         claim = without_question(reply.request, reply.act.body)
         verdict = _verdict(reply, claim)
@@ -269,9 +296,10 @@ class _DecisiveEvidence:
 
 
 def _verdict(reply: ParsedReply, claim: str) -> Verdict | None:
-    """Check by computation a whole reply, or else its claim alone.
+    """Check by computation a whole reply, or `claim`, its text without openings, or return None.
 
-    Returns None if nothing about it can be computed.
+    None means that nothing about it can be computed. The claim is checked if the whole reply has no
+    verdict or only misses a wish of form.
     """
     found = verify(reply.conversation, reply.item.answer)
     is_of_form = found is not None and found.task in OF_FORM and not found.is_right
@@ -281,7 +309,10 @@ def _verdict(reply: ParsedReply, claim: str) -> Verdict | None:
 
 
 def _judge_json(reply: ParsedReply) -> Judgement | None:
-    """Judge a reply in JSON by its values, which are no prose; None for another reply."""
+    """Judge a reply in JSON by whether its values are in the conversation.
+
+    None for another reply, where tools were offered, and where the values cannot be compared.
+    """
     if reply.act.kind != "data" or TOOLS_OFFERED in reply.item.question:
         return None
     found: ValueSupport | None = support_of_values(reply.conversation, reply.item.answer)
@@ -294,10 +325,11 @@ def _judge_json(reply: ParsedReply) -> Judgement | None:
 
 
 def _is_grounded(reply: ParsedReply, is_unfamiliar: bool) -> bool:
-    """Return whether a reply has to rely on its context.
+    """Return whether a reply is to be judged by its context: rules, results, earlier turns, facts.
 
-    A document in a question of a known kind, such as a problem in prose, is no context: likeness
-    judges such questions better.
+    Only acts of `GROUNDED_ACTS` are, without tools. Where there is none of these, a reply to an
+    unfamiliar kind of task is, by a document in the request; one to a known kind, such as a problem
+    in prose, is not: likeness judges it better.
     """
     conversation = reply.conversation
     if reply.item.tool_use is not None or has_only_its_text(conversation):
@@ -307,7 +339,10 @@ def _is_grounded(reply: ParsedReply, is_unfamiliar: bool) -> bool:
 
 
 def _basis_of_context(conversation: Conversation) -> tuple[str, ...]:
-    """Return the source of the context: the conversation, the operator's facts, or both."""
+    """Return the source of the context: `("context",)`, `("facts",)`, or both.
+
+    Facts are the operator's texts.
+    """
     if not conversation.facts:
         return (CONTEXT,)
     has_more = len(documents_of(conversation)) > len(conversation.facts)
@@ -315,12 +350,19 @@ def _basis_of_context(conversation: Conversation) -> tuple[str, ...]:
 
 
 def _counts(finding: Finding) -> bool:
-    """Return whether a finding changes a confidence; a merely plausible act does not raise it."""
+    """Return whether a finding changes a confidence.
+
+    It does if it says right or wrong, or lowers the log-odds; a merely plausible act raises
+    nothing.
+    """
     return finding.is_right is not None or finding.shift < 0
 
 
 def _reason(unsupported: UnsupportedSentence, source: str) -> str:
-    """Describe in words which parts of a sentence the context or the operator's facts lack."""
+    """Describe a sentence that is not supported, such as `the context does not say: Paris`.
+
+    `source` is `context` or `facts`; a contradicted one gives `the context says otherwise: ..`.
+    """
     says = "say" if source == "facts" else "says"
     named = ", ".join(unsupported.words) or f'"{unsupported.sentence}"'
     if unsupported.kind == "contradicted":

@@ -62,9 +62,9 @@ class Features:
 def features_of(
     checked: Sequence[CheckedReply], rows: Sequence[TowerRow], traits: Floats, likeness: Array
 ) -> Features:
-    """Return the features of n replies, of which the tower read `rows` and `traits` (n, TRAITS).
+    """Return the layers' input for n replies: `checked`, and the tower's `rows` and `traits`.
 
-    `likeness` (n,) are their log-odds before they were checked.
+    `traits` are (n, TRAITS). `likeness` (n,) are their log-odds before they were checked.
     """
     numbers = np.zeros((len(rows), NUMBERS), np.float32)
     grams = np.zeros((len(rows), len(PARTS), BUCKETS), np.bool_)
@@ -84,7 +84,10 @@ def features_of(
 
 
 def model_numbers(names: Sequence[str]) -> NDArray[np.int32]:
-    """Return the numbers by which layers know models; the case of a name does not matter."""
+    """Return a 32-bit number for each model's name, (n,), by which layers know it.
+
+    It is a checksum of the name in lower case.
+    """
     found = [zlib.crc32(name.lower().encode()) - 2**31 for name in names]
     return np.array(found, np.int32)
 
@@ -108,14 +111,20 @@ class TunedLayer:
     models: Mapping[int, float]
 
     def offsets(self, features: Features) -> NDArray[np.float64]:
-        """Return the offset that is added to the multiplied log-odds of each reply, (n,)."""
+        """Return what is added to each reply's log-odds after the slope, (n,).
+
+        This is the sum of intercept, the model's bias (0 if unknown), numbers and n-grams.
+        """
         biases = [self.models.get(each, 0.0) for each in features.models.tolist()]
         numbers = standardise(features.numbers, self.mean, self.spread) @ self.numbers
         grams = (weighed_grams(features.grams, self.rarity) * self.grams).sum((1, 2))
         return np.asarray(self.intercept + np.array(biases) + numbers + grams, np.float64)
 
     def state(self, at: int) -> dict[str, Array]:
-        """Return the arrays for a checkpoint's file; `at` is the number of the layer in it."""
+        """Return the arrays for a checkpoint's file, named `tuned.<at>.<name>`.
+
+        `at` is the number of the layer among those of the file, from 0.
+        """
         arrays = {name: np.asarray(getattr(self, name), np.float32) for name in _SHAPES}
         arrays["line"] = np.array([self.slope, self.intercept], np.float32)
         arrays["biases"] = np.array([*self.models.values()], np.float32)
@@ -124,7 +133,10 @@ class TunedLayer:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TunedLayer:
-        """Load the arrays of `state`. Raises KeyError or ValueError for arrays that do not fit."""
+        """Load a layer from its arrays, by their names without a prefix.
+
+        Raises KeyError or ValueError for arrays that do not fit.
+        """
         arrays = {name: state[name].astype(np.float32) for name in _SHAPES}
         if {name: array.shape for name, array in arrays.items()} != _SHAPES:
             raise ValueError("it was tuned by another version: tune the shipped calibrator again")
@@ -134,26 +146,38 @@ class TunedLayer:
 
 
 def standardise(numbers: Floats, mean: Floats, spread: Floats) -> Floats:
-    """Convert numbers (n, NUMBERS) to standard deviations from the mean, 0 for a missing one."""
+    """Return numbers (n, NUMBERS) in standard deviations from their means; 0 for nan.
+
+    They are clipped to `LIMIT` deviations; `mean` and `spread` are (NUMBERS,).
+    """
     return np.asarray(np.nan_to_num(np.clip((numbers - mean) / spread, -LIMIT, LIMIT), copy=False))
 
 
 def weighed_grams(grams: NDArray[np.bool_], rarity: Floats) -> Floats:
-    """Weigh n-grams (n, parts, BUCKETS) by rarity; the vector of each text gets the length 1."""
+    """Return n-grams (n, parts, BUCKETS) as floats weighted by rarity (parts, BUCKETS).
+
+    The vector of each text gets the length 1, or stays 0 without n-grams.
+    """
     found = grams * rarity
     length = np.sqrt(np.einsum("npb,npb->np", found, found))[:, :, None]
     return np.asarray(found / np.maximum(length, 1e-6))
 
 
 def layers_of(state: Mapping[str, Array]) -> list[TunedLayer]:
-    """Return the layers among the arrays of a checkpoint, in the order in which they apply."""
+    """Return the tuned layers among a checkpoint's arrays, in the order in which they apply.
+
+    Empty if it has none. Raises KeyError or ValueError for arrays that do not fit.
+    """
     own = arrays_under(state, PREFIX)
     count = len({name.partition(".")[0] for name in own})
     return [TunedLayer.from_state(arrays_under(own, f"{at}.")) for at in range(count)]
 
 
 def lines_of(layers: Sequence[TunedLayer], features: Features) -> Lines:
-    """Return the slope and the offset of all layers together for each reply."""
+    """Return for each reply the slope and offset of all layers together, for its log-odds.
+
+    The result is slope * log-odds + offset.
+    """
     slope, offsets = 1.0, np.zeros(len(features.models))
     for layer in layers:
         slope *= layer.slope

@@ -31,7 +31,11 @@ _OFFER = re.compile(r'\[\s*\{\s*"(?:name|type)"\s*:')
 
 
 def checks_of(question: str, answer: str) -> list[float]:
-    """Return all `CHECKS` checks of one answered question; each is 0 where it does not apply."""
+    """Return all `CHECKS` numbers by rule for one answered question, 0 where one does not apply.
+
+    The first 8 are those of `choice`, the other 12 those of `calls`. All are 0 where arguments are
+    nested too deeply.
+    """
     try:
         return [*choice(question, answer), *calls(question, answer)]
     except RecursionError:  # arguments nested a thousand deep
@@ -41,8 +45,10 @@ def checks_of(question: str, answer: str) -> list[float]:
 def choice(question: str, answer: str) -> list[float]:
     """Check a multiple-choice answer: 8 numbers, zeros for a question without options.
 
-    They tell whether the reasoning arrives at the chosen option, and how the option compares with
-    the others.
+    In order: 1 for options; 1 if no option is chosen; the share of the chosen option's words in the
+    reasoning before it; whether that is the largest share; its distance from the largest; whether
+    the option's first number is among the last three of the reasoning, and whether it is absent
+    from it; the option's rank by length, as a share.
     """
     asked = question[-4_000:]
     found = at_lines(_OPTION, asked) if reading_of(asked).may_list_options else ()
@@ -77,7 +83,10 @@ def choice(question: str, answer: str) -> list[float]:
 
 
 def _support(option: str, reason: str) -> float:
-    """Return the share of an option's words and numbers that occur in the reasoning."""
+    """Return the share, 0 to 1, of an option's words and numbers that occur in the reasoning.
+
+    `reason` is in lower case; 0 for an option without words.
+    """
     parts = set(_WORD.findall(option.lower())) | set(_PLAIN_NUMBER.findall(option))
     return sum(part in reason for part in parts) / len(parts) if parts else 0.0
 
@@ -85,7 +94,9 @@ def _support(option: str, reason: str) -> float:
 def calls(question: str, answer: str) -> list[float]:
     """Check tool calls against the tools offered: 12 numbers, zeros if no tools are offered.
 
-    They tell whether names and arguments fit, and whether the request mentions them.
+    In order: 1 for tools; log of their number; whether a call names none of them; log(1 + calls);
+    the worst of each number of `_call_facts`; whether two calls have the same arguments; the match
+    of the called tools with the request.
     """
     offered = offered_tools(question)
     if not offered:
@@ -115,7 +126,7 @@ def calls(question: str, answer: str) -> list[float]:
 
 
 def _call_facts(tool: Mapping[str, Any], arguments: Mapping[str, Any], request: str) -> list[float]:
-    """Return six faults of one call.
+    """Return six numbers on the faults of one call, each 0 (none) to 1.
 
     These are the shares of required arguments that are missing, and of given ones that are unknown
     and of the wrong type; whether one is outside its enumeration; and the shares that are empty and
@@ -145,7 +156,10 @@ def _call_facts(tool: Mapping[str, Any], arguments: Mapping[str, Any], request: 
 
 
 def _fits(schema: Mapping[str, Any], value: Any) -> bool:
-    """Return whether a value has the type that its schema names; True for an unknown type."""
+    """Return whether a value has the type that its JSON schema names; True for an unknown type.
+
+    True and False fit `boolean` alone, and whole numbers fit `number` and `float` too.
+    """
     kinds: dict[str, tuple[type, ...]] = {
         "string": (str,), "integer": (int,), "float": (float, int), "number": (float, int),
         "boolean": (bool,), "array": (list,), "tuple": (list,),
@@ -157,7 +171,10 @@ def _fits(schema: Mapping[str, Any], value: Any) -> bool:
 
 
 def _is_mentioned(value: Any, request: str) -> bool:
-    """Return whether the request contains a value's text, or all parts of a list or object."""
+    """Return whether the request, in lower case, contains a value's text.
+
+    A list or object needs all its parts there; True, False and None count as mentioned.
+    """
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, list):
@@ -169,7 +186,10 @@ def _is_mentioned(value: Any, request: str) -> bool:
 
 
 def _topic(offered: Mapping[str, Mapping[str, Any]], request: str) -> float:
-    """Return the largest share of a tool's words, from name and description, in the request."""
+    """Return the largest share of a tool's words that are in the request, 0 to 1.
+
+    The words come from name and description; their first six letters count.
+    """
     best = 0.0
     for tool in offered.values():
         text = f"{tool.get('name')} {tool.get('description')}".lower().replace("_", " ")
@@ -179,7 +199,10 @@ def _topic(offered: Mapping[str, Mapping[str, Any]], request: str) -> float:
 
 
 def offered_tools(question: str) -> dict[str, Mapping[str, Any]]:
-    """Return the tools in a question by name, with dots as underscores; empty if there are none."""
+    """Return the tools that a question's text lists as JSON, by name; empty if there are none.
+
+    Dots in names become underscores. A tool is its `function` if it has one, else the whole object.
+    """
     start = _OFFER.search(question)
     if start is None:
         return {}
@@ -196,7 +219,11 @@ def offered_tools(question: str) -> dict[str, Mapping[str, Any]]:
 
 
 def made_calls(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return names and arguments of the calls in an answer: `name(a=1)` or `{"name": {"a": 1}}`."""
+    """Return the name and arguments of each call in an answer, at most `MAX_CALLS`, in order.
+
+    Calls are written `name(a=1)` or as JSON, `{"name": {"a": 1}}`. Dots in names become
+    underscores.
+    """
     text = answer.strip().strip("`").strip()
     try:
         parsed = json.loads(text)
@@ -212,7 +239,7 @@ def made_calls(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _as_mapping(arguments: Any) -> Mapping[str, Any]:
-    """Return arguments, which may be JSON in a string, as a mapping; empty for anything else."""
+    """Return a call's arguments, an object or JSON in a string; empty for anything else."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
@@ -222,7 +249,11 @@ def _as_mapping(arguments: Any) -> Mapping[str, Any]:
 
 
 def _python_calls(text: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Parse `name(a=1, b="x"), ..` by hand, because nothing in an answer may be evaluated."""
+    """Return names and arguments of calls such as `name(a=1, b="x")` in a text.
+
+    It is parsed by hand, because nothing in an answer may be evaluated; positional arguments are
+    left out.
+    """
     found: list[tuple[str, Mapping[str, Any]]] = []
     at, text = 0, text[:MAX_CALL_CHARACTERS]
     while len(found) < MAX_CALLS and (start := _CALL.search(text, at)):
@@ -234,7 +265,10 @@ def _python_calls(text: str) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _split(text: str, at: int) -> tuple[list[str], int]:
-    """Return the parts between commas up to the closing bracket, and the bracket's position."""
+    """Return the parts between commas from `at` to the closing bracket, and that bracket's place.
+
+    Commas inside quotes and inner brackets do not count. Without the bracket, the text's length.
+    """
     depth, quote, begin, parts = 0, "", at, []
     for end in range(at, len(text)):
         character = text[end]
@@ -255,7 +289,7 @@ def _split(text: str, at: int) -> tuple[list[str], int]:
 
 
 def _value(written: str) -> Any:
-    """Parse a literal as JSON, allowing Python's spelling; return other text unchanged."""
+    """Parse a literal such as `True`, `'x'` or `[1]`; return any other text unchanged."""
     if len(written) > 1 and written[0] == written[-1] == "'":
         return written[1:-1]
     plain = _PYTHON_WORD.sub(lambda word: _AS_JSON[word[0]], written)

@@ -19,18 +19,16 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import Ids
 from calibrator.features.trees import is_near
+from calibrator.features.weights import Array, Floats
 from calibrator.kernel import Work, load_kernel, run_together
 from calibrator.recalibration.curves import logit, sigmoid
-
-Floats = NDArray[np.float32]
-Array = NDArray[np.generic]
 
 PREFIX = "difficulty."
 NEARNESS = 0.05  # the distance in cosine over which a question's weight falls by a factor e
 PRIOR = 0.01  # the base rate's weight; an identical question weighs 1 or more
 BOUNDS = (0.03, 0.97)
 AT_ONCE = 256  # questions that numpy compares with all others at a time
-MOST_TOLD, LONGEST_TOLD = 1_024, 4_096  # remembered questions, and bytes of one: 4 MB
+MOST_REMEMBERED, LONGEST_REMEMBERED = 1_024, 4_096  # remembered questions, and bytes of one: 4 MB
 ROUNDING = 5e-6  # log-odds; ten times the largest observed difference of kernel and numpy
 TILE = 32  # questions that the kernel compares at a time
 TOGETHER = 4096  # training questions at a time, so that the sums stay in a core's first cache
@@ -57,6 +55,7 @@ class Difficulty:
         base: Array,
         thresholds: Sequence[float] | None = None,
     ) -> None:
+        """Keep the arrays, and lay the questions out for the kernel if there is one."""
         shapes = table.shape[:1], questions.shape[:1], table.shape[1:], share.shape
         if shapes != (scale.shape, weight.shape, questions.shape[1:], weight.shape):
             raise ValueError(f"a difficulty of another shape: {table.shape}, {questions.shape}")
@@ -78,65 +77,73 @@ class Difficulty:
                 np.ascontiguousarray(table), self.scale, tiles, lengths, self.share, self.weight,
                 factors, NEARNESS, PRIOR, self.base,
             )  # fmt: skip
-        self._told: dict[bytes, float] = {}  # the last questions, which choices and retries repeat
+        # the last questions, which choices and retries repeat
+        self._remembered: dict[bytes, float] = {}
 
-    def odds_of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
-        """Return the log-odds of a right reply to questions of these distinct word pieces, (B,)."""
-        found: NDArray[np.float64] = run_together(self.odds_work(asked))[0]
+    def odds_of(self, pieces: Sequence[Ids]) -> NDArray[np.float64]:
+        """Return the log-odds that models are right about questions, (B,).
+
+        A question is given as its distinct word pieces. The last questions are remembered.
+        """
+        found: NDArray[np.float64] = run_together(self.odds_work(pieces))[0]
         return found
 
-    def odds_work(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
-        """Compute the result of `odds_of` as work that may run beside other work."""
-        keys = [ids.tobytes() for ids in asked]
-        told = {key: known for key in keys if (known := self._told.get(key)) is not None}
-        new = {key: ids for key, ids in zip(keys, asked, strict=True) if key not in told}
+    def odds_work(self, pieces: Sequence[Ids]) -> Work[NDArray[np.float64]]:
+        """Compute the result of `odds_of` as work for `run_together`, beside other work.
+
+        The results of new questions are remembered, up to `MOST_REMEMBERED`; then all are dropped.
+        """
+        keys = [ids.tobytes() for ids in pieces]
+        told = {key: known for key in keys if (known := self._remembered.get(key)) is not None}
+        new = {key: ids for key, ids in zip(keys, pieces, strict=True) if key not in told}
         if new:
-            odds = yield from self._near_each([*new.values()])
+            odds = yield from self._compute_odds([*new.values()])
             told.update(zip(new, odds.tolist(), strict=True))
             for key in new:
-                if len(self._told) >= MOST_TOLD:
-                    self._told = {}
-                if len(key) <= LONGEST_TOLD:
-                    self._told[key] = told[key]
+                if len(self._remembered) >= MOST_REMEMBERED:
+                    self._remembered = {}
+                if len(key) <= LONGEST_REMEMBERED:
+                    self._remembered[key] = told[key]
         else:
             yield []
         return np.array([told[key] for key in keys])
 
-    def _near_each(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
-        """Compute log-odds (B,) from the training questions around those of these word pieces.
+    def _compute_odds(self, pieces: Sequence[Ids]) -> Work[NDArray[np.float64]]:
+        """Compute log-odds (B,) for questions, given as word pieces, from the training questions.
 
         The kernel's values that rounding may move across a threshold are computed again with numpy.
         """
         if self._kernel is None:
             yield []
             # one at a time, because `einsum` adds several in another order
-            return np.concatenate([self.odds_near(self.meanings([ids])) for ids in asked])
-        share = np.empty(len(asked), np.float32)
-        yield [("difficulty", (self._held, list(asked), self._beside, share))]
+            return np.concatenate([self.odds_near(self.meanings([ids])) for ids in pieces])
+        share = np.empty(len(pieces), np.float32)
+        yield [("difficulty", (self._held, list(pieces), self._beside, share))]
         found = np.asarray(logit(np.clip(share.astype(np.float64), *BOUNDS)))
-        for at, ids in enumerate(asked):
+        for at, ids in enumerate(pieces):
             if is_near(self._thresholds, float(found[at]), ROUNDING):
                 found[at] = self.odds_near(self.meanings([ids]))[0]
         return found
 
     @cached_property
     def questions(self) -> Floats:
-        """The questions of training, each a column of length 1, (D, Q)."""
-        return np.ascontiguousarray(_of_length_one(self._questions.astype(np.float32)).T)
+        """The training questions, each a column of length 1, (D, Q); computed once."""
+        return np.ascontiguousarray(_unit_rows(self._questions.astype(np.float32)).T)
 
-    def meanings(self, asked: Sequence[Ids]) -> Floats:
-        """Return the vectors of questions of these distinct word pieces, (B, D).
+    def meanings(self, pieces: Sequence[Ids]) -> Floats:
+        """Return the vectors of questions, given as distinct word pieces, (B, D).
 
         They have length 1, or 0 for a question without pieces.
         """
-        return meanings(asked, self.table, self.scale)
+        return meanings(pieces, self.table, self.scale)
 
     def odds_near(
         self, vectors: Floats, left_out: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
-        """Return log-odds (B,) from the training questions around `vectors` (B, D).
+        """Return log-odds (B,) that replies to questions with these vectors (B, D) are right.
 
-        For row i the training question `left_out[i]` is ignored.
+        They are kernel-weighted shares of right replies to the training questions. For row i the
+        training question at `left_out[i]` is ignored.
         """
         told = []
         for start in range(0, len(vectors), AT_ONCE):
@@ -154,7 +161,7 @@ class Difficulty:
         return np.asarray(logit(np.clip(share, *BOUNDS)))
 
     def _cosines(self, vectors: Floats) -> Floats:
-        """Return the cosines with all training questions, (b, Q)."""
+        """Return the cosines of vectors (b, D) with all training questions, (b, Q)."""
         count = self.questions.shape[1]
         found = np.empty((len(vectors), count), np.float32)
         for start in range(0, count, TOGETHER):
@@ -166,29 +173,34 @@ class Difficulty:
     def from_state(
         cls, state: Mapping[str, Array], thresholds: Sequence[float] | None = None
     ) -> Difficulty:
-        """Read arrays named `difficulty.<name>`; raises KeyError if one is missing."""
+        """Read arrays named `difficulty.<name>`.
+
+        `thresholds` are as in the class. Raises KeyError if one is missing, ValueError for other
+        shapes.
+        """
         names = ("table", "scale", "questions", "share", "weight", "base")
         table, scale, questions, share, weight, base = (state[PREFIX + name] for name in names)
         return cls(table, scale, questions, share, weight, base, thresholds)
 
 
-def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
-    """Return the vectors of questions of these pieces, (B, D).
+def meanings(pieces: Sequence[Ids], table: Array, scale: Array) -> Floats:
+    """Return the vectors of questions, given as distinct word pieces, (B, D).
 
-    They have length 1, or 0 for a question without pieces.
+    A piece's vector is its row of `table` (V, D) times its `scale` (V,). Results have length 1, or
+    0 for a question without pieces.
     """
     sums = [
         np.einsum("n,nd->d", scale[ids].astype(np.float32), table[ids].astype(np.float32))
-        for ids in asked
+        for ids in pieces
     ]
-    return _of_length_one(np.stack(sums))
+    return _unit_rows(np.stack(sums))
 
 
 def _tile_questions(questions: NDArray[np.int8]) -> tuple[NDArray[np.int8], Floats]:
-    """Arrange questions (Q, D) for the kernel, and return them with their lengths (tiles * TILE,).
+    """Arrange questions (Q, D) for the kernel; return tiles and lengths (tiles * TILE,).
 
-    The tiles are (tiles, D / 2, TILE * 2), two numbers of each question side by side. The lengths
-    of the padding are 1.
+    The tiles are (tiles, D / 2, TILE * 2), two numbers of each question side by side; D is rounded
+    up. The lengths of the padding are 1.
     """
     tiles, pairs = -(-len(questions) // TILE), -(-questions.shape[1] // 2)
     padded = np.zeros((tiles * TILE, pairs * 2), np.int8)
@@ -204,5 +216,6 @@ def _lengths(vectors: Floats) -> Floats:
     return np.asarray(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6))
 
 
-def _of_length_one(vectors: Floats) -> Floats:
+def _unit_rows(vectors: Floats) -> Floats:
+    """Return rows (N, D) scaled to length 1; rows of zeros stay zero."""
     return np.asarray(vectors / _lengths(vectors), dtype=np.float32)

@@ -44,13 +44,14 @@ def grams_of(
     answer_ids: Sequence[int],
     buckets: int,
 ) -> Grams:
-    """Return a row's distinct n-grams, from its texts and their word pieces.
+    """Return a row's distinct n-grams as bucket numbers, ascending within each of `PARTS` arrays.
 
-    They are numbers below `buckets`, a power of two.
+    `question_ids` and `answer_ids` are the word pieces of the texts. The numbers are below
+    `buckets`, a power of two. Of long texts only the two ends are read.
     """
     asked_text, said_text = (
-        _looked_at(question, *QUESTION_CHARACTERS),
-        _looked_at(answer, *ANSWER_CHARACTERS),
+        _two_ends(question, *QUESTION_CHARACTERS),
+        _two_ends(answer, *ANSWER_CHARACTERS),
     )
     if (kernel := load_kernel()) is not None:
         sizes = (
@@ -78,30 +79,33 @@ def grams_of(
 
 
 def distinct(ids: Sequence[int]) -> Ids:
-    """Return each word piece once, in ascending order."""
+    """Return the distinct word pieces, ascending, as 32-bit integers."""
     if (kernel := load_kernel()) is not None:
         return np.frombuffer(kernel.distinct(ids), np.int32)
     return np.array(sorted(set(ids)), dtype=np.int32)
 
 
 def is_cut(question_ids: Sequence[int], answer_ids: Sequence[int]) -> bool:
-    """Return whether question or answer have more word pieces than are read."""
+    """Return whether question or answer have more word pieces than `grams_of` reads."""
     most_asked, most_said = QUESTION_HEAD + QUESTION_TAIL, ANSWER_HEAD + ANSWER_TAIL
     return len(question_ids) > most_asked or len(answer_ids) > most_said
 
 
 def _both_ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
-    """Return the first and last pieces, without overlap."""
+    """Return the first `head` and the last `tail` pieces, without overlap."""
     return [*pieces[:head], *pieces[head:][-tail:]]
 
 
-def _looked_at(text: str, head: int, tail: int) -> str:
-    """Return a text in lower case, or the two ends of a long one with a zero between them."""
+def _two_ends(text: str, head: int, tail: int) -> str:
+    """Return a text in lower case, or the two ends of a long one with a NUL between them.
+
+    The ends have `head` and `tail` characters.
+    """
     return (text if len(text) <= head + tail else f"{text[:head]}\0{text[-tail:]}").lower()
 
 
 def _characters(text: str) -> NDArray[np.uint64]:
-    """Return the code points of a text."""
+    """Return the code points of a text, half surrogate pairs included."""
     points = text.encode("utf-32-le", "surrogatepass")
     return np.frombuffer(points, dtype=np.uint32).astype(np.uint64)
 
@@ -110,7 +114,7 @@ def _distinct(sequences: Sequence[NDArray[np.uint64]], buckets: int) -> Ids:
     """Return distinct n-grams of sequences, one for each of `_SPACES`, ascending.
 
     A number is space * buckets + bucket. All sequences are hashed in one pass; n-grams that cross
-    from one sequence into the next are left out.
+    from one sequence into the next are left out. Empty for sequences without n-grams.
     """
     running = pieces = np.concatenate(sequences) + np.uint64(1)
     starts = list(itertools.accumulate(map(len, sequences), initial=0))
@@ -144,7 +148,10 @@ _SALTS = {
 
 
 def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Apply MurmurHash3's 64-bit finalizer: every input bit changes every output bit."""
+    """Return hashes of numbers by MurmurHash3's 64-bit finalizer.
+
+    Every input bit changes every output bit.
+    """
     x = (x ^ (x >> _SHIFT)) * np.uint64(0xFF51AFD7ED558CCD)
     x = (x ^ (x >> _SHIFT)) * np.uint64(0xC4CEB9FE1A85EC53)
     return x ^ (x >> _SHIFT)

@@ -59,19 +59,22 @@ class _ParsedName:
 
 
 def predecessor(name: str, known: Collection[str]) -> str | None:
-    """Return the known name under which an unknown model is rated; None if it has no predecessor.
+    """Return the known model by which an unknown one is rated, or None.
 
-    `known` are names in lower case. The part before the last slash, the owner, is ignored.
+    It has the same line (such as gpt) and size, and the highest version that is not above; for some
+    small sizes a larger size will do. `known` are names in lower case. The part before the last
+    slash, the owner, is ignored.
     """
-    asked = _read(name.lower()[-MAX_NAME:].rpartition("/")[2])
-    if asked is None:
+    parsed_name = _parse(name.lower()[-MAX_NAME:].rpartition("/")[2])
+    if parsed_name is None:
         return None
-    lines = [(each, read) for each in known if (read := _read_known(each)) is not None]
-    for size in (asked.size, *_LARGER.get(asked.size, ())):
+    lines = [(each, parsed) for each in known if (parsed := _parse_known(each)) is not None]
+    for size in (parsed_name.size, *_LARGER.get(parsed_name.size, ())):
         alike = [
-            (read.version, each)
-            for each, read in lines
-            if (read.line, read.size) == (asked.line, size) and read.version <= asked.version
+            (parsed.version, each)
+            for each, parsed in lines
+            if (parsed.line, parsed.size) == (parsed_name.line, size)
+            and parsed.version <= parsed_name.version
         ]
         if alike:
             return max(alike)[1]
@@ -82,6 +85,8 @@ class Predecessors:
     """The names by which models are rated, among those of a checkpoint (`known`, in lower case)."""
 
     def __init__(self, known: Collection[str]) -> None:
+        """Remember the known names; answers for 1,024 names are cached."""
+
         def rated_as(name: str) -> str:
             if known_name(name, known) is not None:
                 return name
@@ -91,24 +96,31 @@ class Predecessors:
         self._rated_as = lru_cache(maxsize=1_024)(rated_as)
 
     def rated_as(self, name: str | None) -> str | None:
-        """Return a known model's own name, an unknown one's predecessor, or else the name itself.
+        """Return the name by which a model is rated: its own if known, or its predecessor's.
 
-        Return None for None.
+        An unknown name without a predecessor is returned as it is, cut to `MAX_NAME` characters;
+        None for None.
         """
         return None if name is None else self._rated_as(name[:MAX_NAME])
 
     def of_items(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Return items under the names by which their models are rated; most are unchanged."""
-        return [self._of_item(item) for item in items]
+        """Return the items with the names by which their models are rated.
 
-    def _of_item(self, item: Item) -> Item:
+        This includes the models of other replies. Changed items are copies; most are the same
+        objects.
+        """
+        return [self._rename_item(item) for item in items]
+
+    def _rename_item(self, item: Item) -> Item:
+        """Return an item with the names by which models are rated; itself if unchanged."""
         name = self.rated_as(item.source_model)
-        others = tuple(self._of_other(other) for other in item.others)
+        others = tuple(self._rename_reply(other) for other in item.others)
         if name == item.source_model and others == tuple(item.others):
             return item
         return replace(item, source_model=name, others=others)
 
-    def _of_other(self, other: OtherReply) -> OtherReply:
+    def _rename_reply(self, other: OtherReply) -> OtherReply:
+        """Return a reply with the name by which its model is rated; itself if unchanged."""
         name = self.rated_as(other.source_model)
         return other if name == other.source_model else replace(other, source_model=name)
 
@@ -122,17 +134,20 @@ def plain_name(name: str) -> str:
     return _DATE.sub("", _ADDED.sub("", _DATE.sub("", name)))
 
 
-def _read_known(name: str) -> _ParsedName | None:
-    """Parse a known name; None also for one with more than line, version, size and date."""
+def _parse_known(name: str) -> _ParsedName | None:
+    """Parse a known model's name, without its date, or return None.
+
+    None for a name of no known line or size, and for one with further words such as `preview`.
+    """
     words = _WORDS.split(_DATE.sub("", name))
     is_plain = not any(
         word in _UNSIZED or (len(word) > 3 and _NUMBER.fullmatch(word)) for word in words
     )
-    return _read(_DATE.sub("", name)) if is_plain else None
+    return _parse(_DATE.sub("", name)) if is_plain else None
 
 
-def _read(name: str) -> _ParsedName | None:
-    """Parse a name; None if it belongs to no known line or size."""
+def _parse(name: str) -> _ParsedName | None:
+    """Parse a model's name to line, size and version; None if one of them is missing."""
     found = _LINE.search(name[:MAX_NAME])
     if found is None:
         return None
@@ -150,10 +165,10 @@ def _read(name: str) -> _ParsedName | None:
 
 
 def _size_of(line: str, words: Sequence[str]) -> str | None:
-    """Return the size that the words beside line and version name; None if it is unknown.
+    """Return the size that the words of a name, without line and version, stand for, or None.
 
-    It is `large`, `small`, `smallest`, or the family's word, as `opus`. A small variant of a family
-    counts as the smallest family of that maker.
+    It is `large`, `small`, `smallest`, `pro`, or the family's word, such as `opus`. A small variant
+    of a family counts as the smallest family of that maker.
     """
     told = {word for word in words if word and not _NUMBER.fullmatch(word)} - _UNSIZED
     family = next((each for each in _FAMILIES.get(line, ()) if each in told), None)

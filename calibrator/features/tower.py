@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams, Ids, distinct, grams_of
 from calibrator.features.traits import TRAITS, traits_of
+from calibrator.features.weights import Array, Floats
 from calibrator.kernel import Work, load_kernel, result_of, run_together
 
-Floats = NDArray[np.float32]
-Array = NDArray[np.generic]
 Weights = Mapping[str, Array]
 
 BUCKETS = 2**18
@@ -50,7 +49,7 @@ class TowerRow:
 def tower_row(
     question: str, answer: str, question_ids: Sequence[int], answer_ids: Sequence[int]
 ) -> TowerRow:
-    """Make the tower's input from the texts and their word pieces."""
+    """Return the tower's input from two texts and their word pieces, `.._ids`."""
     grams = grams_of(question, answer, question_ids, answer_ids, BUCKETS)
     return TowerRow(grams, traits_of(question, answer), distinct(question_ids))
 
@@ -63,15 +62,17 @@ class Tower:
     """
 
     def __init__(self, weights: Sequence[Weights]) -> None:
+        """Keep the arrays of the towers; raises KeyError or ValueError if they do not fit."""
         self._members = _Members(weights)
         self._bags = Bags([each["table"] for each in weights], [each["scale"] for each in weights])
 
     def read(
         self, rows: Sequence[TowerRow], names: Sequence[int]
     ) -> tuple[NDArray[np.float64], Floats]:
-        """Return log-odds of correct, (B,), and the first tower's hidden layer, (B, HIDDEN[0]).
+        """Return log-odds of a right reply, (B,), and the first tower's hidden layer.
 
-        A name is given by its place in the list of known ones, 0 for none.
+        The layer is (B, HIDDEN[0]). `names` (B,) are the places of the models' names among the
+        known ones, 0 for others.
         """
         odds, hidden = self.read_as(rows, [names])
         return odds[0], hidden
@@ -79,10 +80,10 @@ class Tower:
     def read_as(
         self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]]
     ) -> tuple[NDArray[np.float64], Floats]:
-        """Read rows under W assignments of names, at little more cost than one.
+        """Return log-odds (W, B) of rows under W assignments of names (W, B), and a hidden layer.
 
-        Return log-odds (W, B) for names (W, B), and the hidden layer (B, HIDDEN[0]) under the
-        first.
+        The hidden layer, (B, HIDDEN[0]), is the first tower's under the first assignment. Names are
+        places among the known ones, 0 for others. W assignments cost little more than one.
         """
         found: tuple[NDArray[np.float64], Floats] = run_together(self.read_work(rows, names))[0]
         return found
@@ -90,7 +91,7 @@ class Tower:
     def read_work(
         self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]]
     ) -> Work[tuple[NDArray[np.float64], Floats]]:
-        """Compute the result of `read_as` as work that may run beside other work."""
+        """Compute the result of `read_as` as work for `run_together`, beside other work."""
         bags = self._bags.room(len(rows))
         writing = self._bags.write_work([row.grams for row in rows], bags)
         traits = np.stack([row.traits for row in rows])
@@ -101,17 +102,20 @@ class Tower:
         return np.asarray(logits.mean(axis=1, dtype=np.float64)), hidden
 
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
-        """Return the log-odds of `read` alone."""
+        """Return the log-odds of `read` alone, (B,)."""
         return self.read(rows, names)[0]
 
     def traits(self, rows: Sequence[TowerRow]) -> Floats:
-        """Return traits as the last layer sees them, the mean over the towers, (B, TRAITS)."""
+        """Return the rows' traits, scaled and clipped, as the mean of all towers, (B, TRAITS)."""
         found = np.stack([row.traits for row in rows])
         return np.asarray(self._members.traits(found).mean(axis=0))
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[np.generic]]) -> Tower | None:
-        """Read a checkpoint's weights; None for a checkpoint without a tower."""
+        """Read arrays named `tower.<number>.<name>`; None for a checkpoint without a tower.
+
+        Raises KeyError or ValueError for arrays that do not fit.
+        """
         members: dict[str, dict[str, NDArray[np.generic]]] = {}
         for key, value in state.items():
             if key.startswith(PREFIX):
@@ -124,6 +128,7 @@ class _Members:
     """All arrays of K towers but their tables, stacked along the first axis to be read at once."""
 
     def __init__(self, weights: Sequence[Weights]) -> None:
+        """Join the arrays of towers of one shape; raises KeyError or ValueError for others."""
         small = {
             name: np.stack([each[name].astype(np.float32) for each in weights])
             for name in weights[0]
@@ -165,7 +170,8 @@ class _Members:
     ) -> Work[tuple[Floats, Floats]]:
         """Compute logits (W, K, B) under names (W, B), and a hidden layer (B, HIDDEN[0]).
 
-        The hidden layer is the first tower's, under `names[0]`. `bags` are as `Bags` returns them.
+        This is work for `run_together`. The hidden layer is the first tower's, under `names[0]`.
+        `bags` are as `Bags.sum_rows` returns them, and `traits` (B, TRAITS) are not scaled yet.
         """
         if self._kernel is not None:
             logits = np.empty((len(names), len(self.names), len(traits)), np.float32)
@@ -194,7 +200,10 @@ class _Members:
         return np.stack([logits for logits, _ in found]), found[0][1]
 
     def traits(self, traits: Floats) -> Floats:
-        """Scale traits to standard deviations from their mean, and clip them, (K, B, TRAITS)."""
+        """Return traits (B, TRAITS) in standard deviations from each tower's mean, (K, B, TRAITS).
+
+        They are clipped to `TRAIT_LIMIT`.
+        """
         found = (traits - self.center) / self.spread
         return np.asarray(np.clip(found, -TRAIT_LIMIT, TRAIT_LIMIT))
 
@@ -206,6 +215,7 @@ class Bags:
     """
 
     def __init__(self, tables: Sequence[Array], scales: Sequence[Array]) -> None:
+        """Copy the tables side by side; towers are the second axis."""
         # copied one at a time, because stacking all of them would need the memory twice
         self._tables = np.empty((len(tables[0]), len(tables), tables[0].shape[1]), np.int8)
         for number, table in enumerate(tables):
@@ -215,7 +225,7 @@ class Bags:
         self._held = self._kernel.bag_tables(self._tables, self._scales) if self._kernel else None
 
     def sum_rows(self, rows: Sequence[Grams]) -> Floats:
-        """Sum the rows of n-grams, divided by the root of their number.
+        """Return the sums of rows' n-gram vectors over the root of their number, part by part.
 
         The result is (B, PARTS, members, 1 + WIDTH).
         """
@@ -224,11 +234,11 @@ class Bags:
         return found
 
     def room(self, rows: int) -> Floats:
-        """Return an uninitialized array for the result of `sum_rows` for this number of rows."""
+        """Return an uninitialized array for the result of `sum_rows` of this many rows."""
         return np.empty((rows, PARTS, *self._tables.shape[1:]), np.float32)
 
     def write_work(self, rows: Sequence[Grams], found: Floats) -> Work[None]:
-        """Write the result of `sum_rows` into `found`."""
+        """Write the result of `sum_rows` into `found` in place, as work for `run_together`."""
         if self._kernel is not None:
             yield [("bags", (self._held, list(rows), found))]
             return
@@ -249,7 +259,7 @@ class Bags:
 
 
 def _linear(x: Floats, weight: Floats, bias: Floats) -> Floats:
-    """Apply the linear layers of K towers: (K, B, inputs) to (K, B, outputs).
+    """Return K linear layers applied to K inputs: (K, B, inputs) to (K, B, outputs).
 
     It uses `einsum`, because BLAS would start threads.
     """
@@ -257,11 +267,12 @@ def _linear(x: Floats, weight: Floats, bias: Floats) -> Floats:
 
 
 def _layer_norm(x: Floats, weight: Floats, bias: Floats) -> Floats:
+    """Return layer norms of x (K, B, D), with weight and bias (K, 1, D)."""
     centered = x - x.mean(2, keepdims=True)
     variance = (centered**2).mean(2, keepdims=True)
     return np.asarray(centered / np.sqrt(variance + LAYER_NORM_EPSILON) * weight + bias)
 
 
 def _gelu(x: Floats) -> Floats:
-    """Apply GELU in its tanh form, whose parts numpy has."""
+    """Return GELU of x in its tanh form, whose parts numpy has."""
     return np.asarray(x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * (x * x * x)))) / 2)

@@ -77,13 +77,16 @@ _KINDS = bytes(
 
 
 def bound_text(text: str) -> str:
-    """Return a text, or the two ends of a long one."""
+    """Return a text, or the first and last 3,000 characters of one over `MAX_CHARACTERS`."""
     half = MAX_CHARACTERS // 2
     return text if len(text) <= MAX_CHARACTERS else text[:half] + text[-half:]
 
 
 def traits_of(question: str, answer: str) -> NDArray[np.float32]:
-    """Return the traits (TRAITS,) of one answered question; they are finite for every text."""
+    """Return the traits of one answered question, (TRAITS,) in fp32, finite for every text.
+
+    They are those of `_form`, `_content`, `_relation` and `checks_of`, in this order.
+    """
     asked, said = reading_of(bound_text(question)), reading_of(bound_text(answer))
     words = word_counts(asked, said)
     numbers = reading_of(said.text[-MAX_CHARACTERS // 2 :]).numbers
@@ -105,7 +108,7 @@ class WordCounts(NamedTuple):
 
 
 def word_counts(asked: PreparedText, said: PreparedText) -> WordCounts:
-    """Count the words of a question and its answer."""
+    """Return the counts of words in a question and its answer; see `WordCounts`."""
     if asked.kernel is not None and (kernel := said.kernel) is not None:
         return WordCounts(*kernel.word_counts(asked.lower, said.lower, said.text, END_WORDS))
     asked_words, words = asked.lower.split(), said.lower.split()
@@ -119,7 +122,10 @@ def word_counts(asked: PreparedText, said: PreparedText) -> WordCounts:
 
 
 def _form(answer: str, words: int) -> list[float]:
-    """Return traits of length, ends, kinds of characters, and markup."""
+    """Return 24 traits of length, ends, kinds of characters, and markup of an answer.
+
+    `words` is its number of words.
+    """
     bare, look = answer.strip(), answer[:LOOK]
     last, seen = bare[-1:], max(1, len(look))
     digits, capitals, letters, beyond = _kinds(look)
@@ -152,7 +158,7 @@ def _form(answer: str, words: int) -> list[float]:
 
 
 def _kinds(text: str) -> tuple[int, int, int, int]:
-    """Count digits, capitals, letters, and characters beyond ASCII."""
+    """Return the counts of digits, capitals, all letters, and characters beyond ASCII."""
     plain = text.encode("ascii", "ignore")
     kinds = plain.translate(_KINDS)
     digits, capitals = kinds.count(b"0"), kinds.count(b"A")
@@ -166,7 +172,10 @@ def _kinds(text: str) -> tuple[int, int, int, int]:
 
 
 def _content(said: PreparedText, words: WordCounts, numbers: list[str]) -> list[float]:
-    """Return traits of repetition, hedging, refusal, steps, and numbers."""
+    """Return 11 traits of an answer: repetition, hedging, refusal, steps, and numbers.
+
+    `numbers` are the numbers at its end, as written.
+    """
     answer = said.text
     packed = answer[: MAX_CHARACTERS // 2].encode("utf-8", "replace")
     hedges = math.log1p(_count_hedges(said))
@@ -187,7 +196,7 @@ def _content(said: PreparedText, words: WordCounts, numbers: list[str]) -> list[
 
 
 def _count_hedges(said: PreparedText) -> int:
-    """Count words and phrases that hedge; single words need no pattern."""
+    """Return the number of hedging words and phrases, such as `maybe` and `I think`."""
     if not _HEDGE.may_be_in(said):
         return 0
     if said.is_odd or any(start in said.lower for start in _HEDGE_STARTS):
@@ -196,9 +205,10 @@ def _count_hedges(said: PreparedText) -> int:
 
 
 def _options(question: str) -> set[str]:
-    """Return the letters that name options, at a line's beginning or after white space.
+    """Return the letters A to J that name options in a question, such as `A)` and `(B.`.
 
-    A bracket may precede the letter. White space between two options belongs to the first.
+    They stand at a line's beginning or after white space, before `).:` and white space. White space
+    between two options belongs to the first.
     """
     if not _MAY_NAME_OPTION.may_be_in(question):
         return set()
@@ -216,7 +226,10 @@ def _options(question: str) -> set[str]:
 def _relation(
     asked: PreparedText, said: PreparedText, words: WordCounts, numbers: list[str]
 ) -> list[float]:
-    """Return traits of the question's form, and of its repetition in the answer."""
+    """Return 12 traits of the question's form and of its repetition in the answer.
+
+    `numbers` are those at the answer's end, as written.
+    """
     question = asked.text
     options = _options(question)
     finals = _FINAL.all_in(said)

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.weights import Array, Floats
 from calibrator.kernel import load_kernel
 
-Floats = NDArray[np.float32]
-Array = NDArray[np.generic]
 Places = NDArray[np.intp]
 
 _NODE = np.dtype([("number", "f4"), ("feature", "i2"), ("left", "u1"), ("right", "u1")])
@@ -33,6 +32,7 @@ class Trees:
     """
 
     def __init__(self, state: Mapping[str, Array], width: int) -> None:
+        """Read the arrays of trees for rows of `width` numbers."""
         self.feature = state["feature"].astype(np.intp)  # (T, N) the column that a node tests
         self.threshold = state["threshold"].astype(np.float32)  # (T, N) up to it: to the left
         self.branches = np.stack([state["right"], state["left"]]).astype(np.intp)  # (2, T, N)
@@ -47,7 +47,11 @@ class Trees:
         self._held = self._nodes_held(width)
 
     def _nodes_held(self, width: int) -> object | None:
-        """Return the nodes in the kernel's form; None without a kernel or if they do not fit it."""
+        """Return the nodes in the kernel's form, or None.
+
+        None without a kernel, for trees of more than 256 nodes, for rows of more than 32,768
+        numbers, and where a branch leads backwards.
+        """
         if self._kernel is None or self.feature.shape[1] > 256 or width > 2**15:
             return None
         own, (right, left) = np.arange(self.feature.shape[1]), self.branches
@@ -64,12 +68,12 @@ class Trees:
         return found
 
     def thresholds(self, column: int) -> list[float]:
-        """Return the numbers that a column of the rows is compared with, ascending."""
+        """Return the distinct numbers that a column of the rows is compared with, ascending."""
         asks = (self.feature == column) & (self.branches[0] != np.arange(self.feature.shape[1]))
         return [float(each) for each in np.unique(self.threshold[asks])]
 
     def read(self, rows: Floats) -> NDArray[np.float64]:
-        """Return the log-odds (B,) of rows (B, width)."""
+        """Return the log-odds (B,) of rows (B, width): the base plus the leaves reached."""
         if self._kernel is not None and self._held is not None:
             sums = np.empty(len(rows), np.float64)
             self._kernel.trees(self._held, np.ascontiguousarray(rows, np.float32), sums)
@@ -78,9 +82,9 @@ class Trees:
         return np.asarray(self.base + found.sum(axis=1, dtype=np.float64))
 
     def walk(self, rows: Floats) -> Floats:
-        """Return the values of the leaves where rows end, (B, T), walking level by level.
+        """Return the value of the leaf where each row ends in each tree, (B, T).
 
-        This works for trees of any size.
+        This walks level by level and works for trees of any size.
         """
         tree, row = np.arange(len(self.feature)), np.arange(len(rows))[:, None]
         at = np.zeros((len(rows), len(tree)), dtype=np.intp)
@@ -91,7 +95,7 @@ class Trees:
 
 
 def is_near(thresholds: Sequence[float], number: float, reach: float) -> bool:
-    """Return whether one of ascending thresholds lies within `reach` of a number."""
+    """Return whether one of ascending thresholds is within `reach` of a number, on either side."""
     at = bisect_left(thresholds, number - reach)
     return at < len(thresholds) and thresholds[at] <= number + reach
 
@@ -111,13 +115,14 @@ class _BitTrees:
     first: NDArray[np.intp]  # (T,) the position of a tree's first value
 
     def values(self, rows: Floats) -> Floats:
-        """Return the values of the leaves where rows end, (B, T)."""
+        """Return the value of the leaf where each row ends in each tree, (B, T)."""
         found = np.empty((len(rows), len(self.first)), np.float32)
         for place, row in enumerate(rows):
             found[place] = self._evaluate_row(row)
         return found
 
     def _evaluate_row(self, row: Floats) -> Floats:
+        """Return the value of the leaf where one row (width,) ends in each tree, (T,)."""
         is_no = ~(row.take(self.feature) <= self.threshold)  # true for nan too
         crossed = np.multiply(is_no, self.crossed)  # faster than np.where
         bits = np.bitwise_or.reduce(crossed.reshape(-1, len(self.first)), axis=0)
@@ -127,7 +132,7 @@ class _BitTrees:
 
     @classmethod
     def from_trees(cls, trees: Trees) -> _BitTrees | None:
-        """Convert trees; None if one has too many leaves.
+        """Convert trees; None if one has more than `MOST_LEAVES` leaves.
 
         Raises ValueError if the branches do not form trees of the stated depth.
         """
@@ -160,7 +165,7 @@ class _BitTrees:
 def _count_leaves(
     on_left: NDArray[np.intp], on_right: NDArray[np.intp], depth: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Count the leaves below each node, and those of its tree on its left, (T, N) each.
+    """Return for each node the leaves below it, and its tree's leaves to its left, (T, N) each.
 
     The second is -1 for nodes that belong to no tree. Raises ValueError if the branches do not form
     trees of the stated depth.
@@ -189,7 +194,7 @@ def _count_leaves(
 def tree_arrays(
     model: Any, bins: Sequence[NDArray[np.float64]], weight: float = 1.0
 ) -> dict[str, Array]:
-    """Return the arrays of `Trees` for a HistGradientBoostingClassifier of two classes.
+    """Return the arrays of `Trees`, by name, for a HistGradientBoostingClassifier of two classes.
 
     It was fitted on numbers of bins; `bins` are the thresholds between those of each column. The
     log-odds are multiplied by `weight`.

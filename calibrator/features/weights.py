@@ -38,7 +38,7 @@ _BF16 = "BF16"  # numpy has no bf16, which is the upper half of fp32
 
 
 def read_weights(path: Path, sha256: str) -> dict[str, Array]:
-    """Read all arrays of a safetensors file, bf16 as fp32.
+    """Return all arrays of a safetensors file by name, bf16 as fp32.
 
     Raises CheckpointError if its hash differs from `sha256`, and OSError, SafetensorError or
     ValueError if it cannot be read.
@@ -53,7 +53,10 @@ def read_weights(path: Path, sha256: str) -> dict[str, Array]:
 
 
 def _array(kind: str, data: bytearray) -> Array:
-    """Return the array in `data`, flat; raises ValueError for an unknown kind of number."""
+    """Return the numbers in `data` as a flat array; `kind` is safetensors' name, such as `F16`.
+
+    Raises ValueError for an unknown kind.
+    """
     if kind == _BF16:
         return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
     if kind not in _DTYPES:
@@ -62,22 +65,20 @@ def _array(kind: str, data: bytearray) -> Array:
 
 
 def arrays_under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Return the arrays whose names begin with a prefix, by their names without it."""
+    """Return the arrays whose names begin with `prefix`, by their names without it."""
     return {k.removeprefix(prefix): array for k, array in state.items() if k.startswith(prefix)}
 
 
 def pack_table(table: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-    """Pack a table (N, D) as int8 with an fp16 scale for each row: half the size of bf16."""
+    """Pack a table (N, D) as int8 with an fp16 scale for each row, (N,), and return both.
+
+    A row is its int8 numbers times its scale. This is half the size of bf16.
+    """
     scale = np.maximum(np.abs(table).max(axis=1) / 127, 1e-6).astype(np.float16)
     return np.round(table / scale.astype(np.float32)[:, None]).astype(np.int8), scale
 
 
-def unpack_table(table: Array, scale: Array) -> Floats:
-    """Return a packed table in fp32."""
-    return np.asarray(table.astype(np.float32) * scale.astype(np.float32)[:, None])
-
-
 def check_names(state: Mapping[str, Array]) -> None:
-    """Raise ValueError for an array that belongs to no part of an embedded calibrator."""
+    """Raise ValueError, naming up to five, for arrays whose names begin with none of `PARTS`."""
     if unknown := sorted(name for name in state if not name.startswith(PARTS)):
         raise ValueError(", ".join(f"{name} is not known" for name in unknown[:5]))

@@ -37,9 +37,10 @@ MODULE = "calibrator.kernel._compiled"
 
 @cache
 def load_kernel() -> ModuleType | None:
-    """Return the module of compiled functions, or None.
+    """Return the module of compiled functions, or None; the answer never changes.
 
-    None means that they are switched off, were not built, or were built from other files.
+    None means that they are switched off by `PINOCCHIO_KERNEL=numpy`, were not built, or were built
+    from other C files.
     """
     if os.environ.get(SETTING) == NUMPY:
         return None
@@ -52,9 +53,9 @@ def load_kernel() -> ModuleType | None:
 
 
 def run_together(*works: Work[Any]) -> list[Any]:
-    """Run the jobs of all works in one call and return the results of the works.
+    """Run the kernel jobs of all works in one call, and return the works' results in order.
 
-    Other threads run meanwhile, and are waited for only once.
+    Other threads of Python run meanwhile, and are waited for only once.
     """
     jobs = [job for work in works for job in next(work)]
     if jobs:  # these were made for the kernel, even if the setting has changed since
@@ -63,7 +64,10 @@ def run_together(*works: Work[Any]) -> list[Any]:
 
 
 def result_of(work: Work[_Result]) -> _Result:
-    """Return the result of a work whose jobs are done. Raises RuntimeError for further jobs."""
+    """Resume a work whose jobs are done, and return its result.
+
+    Raises RuntimeError for further jobs.
+    """
     try:
         next(work)
     except StopIteration as end:
@@ -73,13 +77,13 @@ def result_of(work: Work[_Result]) -> _Result:
 
 
 def kernel_name() -> str:
-    """Return what computes scores here: `numpy`, or `compiled` and the kind of its arithmetic."""
+    """Return what computes scores here: `numpy`, or such as `compiled, avx2`."""
     found = load_kernel()
     return NUMPY if found is None else f"compiled, {found.ARITHMETIC}"
 
 
 def _sources_digest() -> str:
-    """Return a digest of all C files, the same as in the hook that builds them."""
+    """Return a CRC-32 of all C files in hexadecimal digits, as `hatch_hook` computes it."""
     folder = Path(__file__).parent / "source"
     files = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
     return f"{zlib.crc32(b''.join(path.read_bytes() for path in files)):08x}"

@@ -47,8 +47,9 @@ def difficulty_tables(
     """Hold the questions whose difficulty is known.
 
     `table` (V, D) and `scale` (V,) are for word pieces. The questions are laid out by
-    `difficulty._tiled`, with their `share` of right replies and `weight`, (Q,) each. `factors` (3,
-    tiles * TILE) are 1 / length, weight, and weight * share, 0 beyond the last question.
+    `difficulty._tile_questions`, with their `share` of right replies and `weight`, (Q,) each.
+    `factors` (3, tiles * TILE) are 1 / length, weight, and weight * share, 0 beyond the last
+    question.
     """
 
 def tower_weights(arrays: tuple[Floats, ...], limit: float, epsilon: float) -> Held:
@@ -144,7 +145,7 @@ def word_counts(question: str, answer: str, as_written: str, last: int) -> tuple
 def beginnings(question: str, answer: str) -> tuple[int, int, int]:
     """Return how many beginnings of words each of two ASCII texts has, and how many both have.
 
-    The texts are in lower case; `Reading.beginnings` defines them.
+    The texts are in lower case; `PreparedText.beginnings` defines them.
     """
 
 def index(text: str) -> Held:
@@ -166,7 +167,7 @@ def has_shape(text: str, shape: Held) -> bool:
     """Return whether a text has consecutive characters of the kinds of a row."""
 
 def numbers(text: str) -> list[str]:
-    """Return `Reading.numbers` of an ASCII text."""
+    """Return `PreparedText.numbers` of an ASCII text."""
 
 def digits(text: str) -> list[int]:
-    """Return `Reading.digits` of an ASCII text."""
+    """Return `PreparedText.digits` of an ASCII text."""

@@ -30,7 +30,11 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]  # it reads no c
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the module and add it to the wheel; warn and leave it out where that fails."""
+        """Compile the module and add it to the wheel, or warn and leave it out where that fails.
+
+        `build_data` is changed in place. Nothing happens for a source distribution, or if
+        `PINOCCHIO_KERNEL` is `numpy`.
+        """
         if self.target_name != "wheel" or os.environ.get("PINOCCHIO_KERNEL") == "numpy":
             return
         fault = build(Path(self.root, FOLDER))
@@ -44,9 +48,9 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]  # it reads no c
 
 
 def build(folder: Path, *more: str) -> str:
-    """Compile the C files in a folder's `source/` into the folder, with `more` flags.
+    """Compile the C files in `folder/source/` to a module in `folder`; `more` are flags.
 
-    Returns the reason of a failure, or an empty text.
+    The new module replaces an old one. Returns the reason of a failure, or "".
     """
     module = folder / MODULE
     linker = shlex.split(sysconfig.get_config_var("LDSHARED") or "")
@@ -88,6 +92,9 @@ def build(folder: Path, *more: str) -> str:
 
 
 def sources_digest(folder: Path) -> str:
-    """Return a digest of all C files of a folder, the same as `calibrator.kernel` computes."""
+    """Return a CRC-32 of a folder's C files in hexadecimal digits.
+
+    `calibrator.kernel` computes the same, to recognize a module of other files.
+    """
     files = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
     return f"{zlib.crc32(b''.join(path.read_bytes() for path in files)):08x}"

@@ -18,15 +18,18 @@ from typing import Any, Final, Literal
 
 import torch
 
-from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint, write_config
-from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.checkpoint import (
+    digest_of,
+    read_config,
+    resolve_checkpoint,
+    write_config,
+)
 from calibrator.checkpoints.llm_config import FIELD, HERE, LlmConfig, PromptConfig, is_tag
 from calibrator.errors import CheckpointError
 from calibrator.llm.serving.calibrator import LlmCalibrator, load_llm
-from calibrator.llm.serving.canaries import CANARIES
 from calibrator.llm.serving.loading import silence_loading
 from calibrator.llm.serving.probe import PROBE
-from calibrator.llm.serving.prompts import load_prompts
+from calibrator.llm.serving.prompts import CANARIES, load_prompts
 
 Form = Literal["merged", "sequence-classification"]
 TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # change of a score
@@ -35,11 +38,12 @@ TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # chang
 def export_weights(
     name: str, output: Path, form: Form = "merged", dtype: str = "float32"
 ) -> LlmConfig:
-    """Write the folder `output`, which must not exist, and return the exported configuration.
+    """Write a checkpoint to the new folder `output` in a form, and return its configuration.
 
     `dtype` is that of the file; other types than fp32 may change scores by TOLERANCE. Raises
-    CheckpointError for a checkpoint that is no language model, for a form that its kind does not
-    have, and where the written folder does not score as the checkpoint does (then nothing is left).
+    CheckpointError for an existing folder, a checkpoint that is no language model, a form that its
+    kind does not have, and where the written folder does not score as the checkpoint does (then
+    nothing is left).
     """
     if output.exists():
         raise CheckpointError(f"{output} exists; export into a new folder")
@@ -66,7 +70,10 @@ def export_weights(
 
 
 def _write_merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
-    """Write the merged weights and their configuration, and compare their scores."""
+    """Write the merged weights and their `calibrator.json`, and return the configuration.
+
+    Raises CheckpointError if the written folder scores differently.
+    """
     expected = _scores(calibrator)
     _save(calibrator, calibrator.model.model, folder, dtype)
     config = replace(
@@ -86,7 +93,7 @@ def _write_merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmCon
 
 
 def _save_decision(config: LlmConfig, folder: Path) -> None:
-    """Write the labels and the prompt in transformers' form."""
+    """Write the labels and the prompt in the form of transformers' decision pipeline."""
     from transformers.decision.configuration_utils import DecisionConfig
 
     incorrect, correct = config.labels
@@ -122,17 +129,20 @@ def decision_template(prompt: PromptConfig) -> str:
 
 
 def _chat_frame(folder: Path, config: LlmConfig) -> tuple[str, str]:
+    """Return the chat template's text before and after a prompt without images."""
     return load_prompts(config, folder).text_around(0)
 
 
 def _quote(text: str) -> str:
+    """Return a text as a Jinja expression that prints it; "" for an empty one."""
     return "{{ " + json.dumps(text) + " }}" if text else ""
 
 
 def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
-    """Save the model with one output, compare its scores, and return the calibrator's config.
+    """Save the model as a classifier with one output, and return the calibrator's config.
 
-    Raises CheckpointError for a probe, and for a model without a sequence classification.
+    Raises CheckpointError for a probe, for a model without a sequence classification in
+    transformers, and if the written classifier scores differently.
     """
     from transformers import AutoModelForSequenceClassification
 
@@ -175,7 +185,10 @@ def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfi
 
 
 def _save(calibrator: LlmCalibrator, model: Any, folder: Path, dtype: str) -> None:
-    """Write weights, tokenizer, and the image processor with this calibrator's sizes."""
+    """Write a model's weights in this dtype, the tokenizer and the image processor to a folder.
+
+    `model` is in fp32 afterwards.
+    """
     with silence_loading():
         model.to(getattr(torch, dtype)).save_pretrained(folder)
         model.to(torch.float32)
@@ -185,11 +198,15 @@ def _save(calibrator: LlmCalibrator, model: Any, folder: Path, dtype: str) -> No
 
 
 def _scores(calibrator: LlmCalibrator) -> list[float]:
+    """Return the scores of the canaries, before recalibration."""
     return [score.score for score in calibrator.score_batch(CANARIES)]
 
 
 def _check(what: str, expected: list[float], found: list[float], dtype: str) -> None:
-    """Raise CheckpointError if a score differs by more than TOLERANCE."""
+    """Raise CheckpointError if a score differs by more than TOLERANCE of the dtype.
+
+    `what` names the exported form in the message.
+    """
     worst = max(abs(a - b) for a, b in zip(expected, found, strict=True))
     if not worst <= TOLERANCE[dtype]:
         raise CheckpointError(

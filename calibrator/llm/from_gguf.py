@@ -48,7 +48,7 @@ def convert(file: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Convert the file named on the command line."""
+    """Convert the file named on the command line; exit with a message if that fails."""
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     try:

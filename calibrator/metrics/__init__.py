@@ -2,14 +2,11 @@
 
 __all__ = [
     "agreement",
-    "correlation",
     "disagreement",
-    "gains",
     "intervals",
     "metrics",
     "numbers",
     "rankings",
     "sampling",
-    "validation",
     "workflows",
 ]

@@ -52,7 +52,7 @@ class Agreement:
 
 
 def agreement_of(labels: Iterable[Label]) -> Agreement:
-    """Return the agreement of labels; a reviewer's last label of a reply counts."""
+    """Return how far reviewers agree on replies; a reviewer's last label of a reply counts."""
     of_reply: dict[str, dict[str, bool]] = defaultdict(dict)
     for each in labels:
         of_reply[each.reply][each.reviewer] = each.is_correct
@@ -61,12 +61,19 @@ def agreement_of(labels: Iterable[Label]) -> Agreement:
 
 
 def _raw_agreement(shared: Sequence[dict[str, bool]]) -> float:
+    """Return the share of pairs of labels of one reply that agree; nan without pairs.
+
+    `shared` has each reply's labels by reviewer.
+    """
     pairs = [one == other for given in shared for one, other in combinations(given.values(), 2)]
     return sum(pairs) / len(pairs) if pairs else math.nan
 
 
 def _alpha(shared: Sequence[dict[str, bool]]) -> float:
-    """Return 1 - observed / expected disagreement (Krippendorff 2011, nominal, missing labels)."""
+    """Return 1 - observed / expected disagreement (Krippendorff 2011, nominal, missing labels).
+
+    It is nan where no disagreement is expected: without labels, or with labels of one kind.
+    """
     counts: Counter[bool] = Counter()
     observed = 0.0
     for given in shared:
@@ -80,6 +87,7 @@ def _alpha(shared: Sequence[dict[str, bool]]) -> float:
 
 
 def _pairs(shared: Sequence[dict[str, bool]]) -> list[ReviewerPair]:
+    """Return the agreement of each two reviewers who share a reply, in the order of names."""
     both: dict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
     for given in shared:
         for one, other in combinations(sorted(given), 2):
@@ -88,6 +96,7 @@ def _pairs(shared: Sequence[dict[str, bool]]) -> list[ReviewerPair]:
 
 
 def _pair(first: str, second: str, labels: Sequence[tuple[bool, bool]]) -> ReviewerPair:
+    """Return the agreement of two reviewers from their pairs of labels, with Cohen's kappa."""
     n = len(labels)
     agreed = sum(one == other for one, other in labels)
     yes, also = sum(one for one, _ in labels) / n, sum(other for _, other in labels) / n

@@ -37,10 +37,10 @@ class Disagreement:
 
 
 def pair_wins(correct: NDArray[np.bool_], keys: Floats, groups: Ints) -> tuple[Floats, Ints, Ints]:
-    """Return for each group (0 .. g-1) the ordered pairs, the correct and the wrong replies.
+    """Return for each group its ordered pairs, its correct and its wrong replies, (g,) each.
 
-    Ordered pairs of a correct and a wrong reply are those in the right order; ties count half. Each
-    result is (g,).
+    `groups` (n,) are numbers 0 .. g-1. Ordered pairs of a correct and a wrong reply are those in
+    the right order by `keys` (n,); ties count half.
     """
     count = int(groups.max()) + 1
     right = np.bincount(groups, weights=correct, minlength=count).astype(np.int64)
@@ -51,7 +51,7 @@ def pair_wins(correct: NDArray[np.bool_], keys: Floats, groups: Ints) -> tuple[F
 
 
 def _ranks_within(keys: Floats, groups: Ints) -> Floats:
-    """Return the mid-ranks, from 1, of each value among those of its group, (n,)."""
+    """Return the rank of each key among those of its group, (n,), from 1; equal ones share it."""
     order = np.lexsort((keys, groups))
     k, g = keys[order], groups[order]
     is_new = np.ones(len(k), dtype=bool)
@@ -70,9 +70,10 @@ def disagreement(
     questions: ArrayLike,
     permutations: int = PERMUTATIONS,
 ) -> Disagreement | None:
-    """Return the ranking within questions with p values, or None where no question is mixed.
+    """Return the ranking of right above wrong replies within questions, with p values.
 
-    `questions` (n,) holds any comparable values, the same for replies to one question.
+    `questions` (n,) holds any comparable values, the same for replies to one question. None where
+    no question has both right and wrong replies. Raises ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
     _, group = np.unique(np.asarray(questions), return_inverse=True)
@@ -96,10 +97,10 @@ def disagreement(
 def _permute(
     y: Ints, p: Floats, group: Ints, found: tuple[float, float], permutations: int
 ) -> tuple[float, float]:
-    """Return the one-sided p of the mean within questions and of the pooled AUROC (L03).
+    """Return one-sided p values of the mean within questions and of the pooled AUROC (L03).
 
-    Permuting the labels of a question draws which of its ranks are the correct replies': both
-    figures are sums over those ranks, so a permutation costs one sort.
+    `found` are these two figures. Permuting the labels of a question draws which of its ranks are
+    the correct replies': both figures are sums over those ranks, so a permutation costs one sort.
     """
     order = np.argsort(group, kind="stable")
     y, p, group = y[order], p[order], group[order]

@@ -55,6 +55,7 @@ class RankedReplies:
     def __init__(
         self, correct: ArrayLike, confidence: ArrayLike, clusters: ArrayLike | None = None
     ) -> None:
+        """Sort the replies; raises ValueError as `check_arrays` and for labels of one kind."""
         y, p = check_arrays(correct, confidence)
         if y.min() == y.max():
             raise ValueError("AUROC needs correct and wrong replies")
@@ -68,9 +69,9 @@ class RankedReplies:
         self.clusters = int(inverse.max()) + 1
 
     def auroc(self, weights: Floats) -> Floats:
-        """Return the AUROC of replies counted `weights` (r, n in sorted order) times each, (r,).
+        """Return the AUROC, (r,), of replies that count `weights` (r, n) times each.
 
-        It is nan for a resample without both labels.
+        Weights are in the order of confidence. It is nan for a row without both labels.
         """
         right, wrong = weights * self.correct, weights * ~self.correct
         if self._ties is not None:  # equal confidences are one step
@@ -84,7 +85,7 @@ class RankedReplies:
     def resample(self, resamples: int, seed: int = SEED) -> Floats:
         """Return the AUROC of `resamples` draws of all clusters with replacement, (resamples,).
 
-        The same seed gives the same draws.
+        The same seed gives the same draws; a draw without both labels gives nan.
         """
         rng = np.random.default_rng(seed)
         block = max(1, _CELLS // len(self.correct))
@@ -115,6 +116,7 @@ class RankedReplies:
         return _quotient(won[y].sum() - lost, pairs)
 
     def _midranks(self) -> Floats:
+        """Return the ranks of the sorted confidences, (n,), from 1; equal ones share their mean."""
         if self._ties is None:
             return np.arange(1, len(self.correct) + 1, dtype=np.float64)
         sizes = np.diff(np.append(self._ties, len(self.correct)))
@@ -129,10 +131,10 @@ def _quotient(wins: Floats, pairs: NDArray[Any]) -> Floats:
 
 
 def bca(value: float, resampled: Floats, jackknife: Floats, level: float = LEVEL) -> Interval:
-    """Return the bias-corrected and accelerated interval (H02; Efron 1987, section 3).
+    """Return a figure with its bias-corrected and accelerated interval (H02; Efron 1987).
 
-    `resample` (r,) and `jackknife` (n,) may hold nan, which is left out. Where all resamples
-    agree the interval is that one value; without any it is nan.
+    `resampled` (r,) and `jackknife` (n,) are the figure in resamples and without each case; nan in
+    them is left out. If all resamples agree the interval is that one value; without any it is nan.
     """
     drawn = np.sort(resampled[np.isfinite(resampled)])
     if not len(drawn):
@@ -162,9 +164,10 @@ def auroc_interval(
     clusters: ArrayLike | None = None,
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """Return AUROC with its BCa interval (H02), over questions where `clusters` has them.
+    """Return AUROC with its 95 % BCa interval (H02).
 
-    All values are nan for labels of one kind.
+    With `clusters` (n,), such as questions, resamples draw whole clusters. All values are nan for
+    labels of one kind. Raises ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
     if y.min() == y.max():
@@ -175,7 +178,7 @@ def auroc_interval(
 
 
 def mean_interval(values: ArrayLike, resamples: int = RESAMPLES) -> Interval:
-    """Return the mean of independent values (n,) with its BCa interval, nan for no values."""
+    """Return the mean of independent values (n,) with its 95 % BCa interval; nan for none."""
     found = np.asarray(values, dtype=np.float64)
     if not len(found):
         return Interval(math.nan, math.nan, math.nan)
@@ -218,9 +221,88 @@ def delong(correct: ArrayLike, first: ArrayLike, second: ArrayLike) -> PairedTes
 
 
 def percentile_interval(value: float, drawn: Floats) -> Interval:
-    """Return the middle `LEVEL` of the resamples' figures (H06), nan where none is finite."""
+    """Return `value` with the middle 95 % of the resamples' figures (H06); nan without any."""
     kept = drawn[np.isfinite(drawn)]
     if not len(kept):
         return Interval(value, math.nan, math.nan)
     low, high = np.quantile(kept, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(value, float(low), float(high))
+
+
+# `gains` compares two numbers for the same replies. A label stands for as many replies as its
+# weight says, and a bootstrap over labels draws the same ones for both numbers.
+ACCURACY = 0.95  # accuracy of the kept replies
+GAIN_RESAMPLES = 500
+LEAST_RESAMPLES = 100
+_GAIN_CELLS = 4_000_000  # cells of all resamples, few enough for a page to wait
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A figure of the first number and of the second, and their difference with its interval."""
+
+    before: float
+    after: float
+    gain: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """The ranking of each number (`auroc`), and its share of kept replies (`kept`).
+
+    Kept is the largest share, surest first, of which `ACCURACY` are right.
+    """
+
+    auroc: Gain
+    kept: Gain
+
+
+def gains(
+    correct: ArrayLike, before: ArrayLike, after: ArrayLike, weights: ArrayLike | None = None
+) -> Gains | None:
+    """Return how AUROC and the kept share change from one number to another, or None.
+
+    `before` and `after` (n,) are two confidences of the same replies. None for labels of one kind.
+    Raises ValueError for invalid labels or probabilities, or for different lengths.
+    """
+    y, first = check_arrays(correct, before)
+    _, second = check_arrays(correct, after)
+    if y.min() == y.max():
+        return None
+    own = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
+    rng = np.random.default_rng(SEED)
+    resamples = max(LEAST_RESAMPLES, min(GAIN_RESAMPLES, _GAIN_CELLS // len(y)))
+    drawn = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=resamples) * own
+    counts = np.vstack([own, drawn])  # the labels themselves, then each draw
+    of_first, of_second = _figures(y, first, counts), _figures(y, second, counts)
+    auroc, kept = (_gain(a, b) for a, b in zip(of_first, of_second, strict=True))
+    return Gains(auroc, kept)
+
+
+def _gain(before: Floats, after: Floats) -> Gain:
+    """Return a figure before and after, from arrays (1 + resamples,) whose first is the value."""
+    difference = after - before
+    interval = percentile_interval(float(difference[0]), difference[1:])
+    return Gain(float(before[0]), float(after[0]), interval)
+
+
+def _figures(y: Ints, p: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Return AUROC and the kept share, (r,) each, of replies that count `counts` (r, n) times.
+
+    `p` (n,) are their confidences; AUROC is nan for a row without both labels.
+    """
+    order = np.argsort(-p, kind="stable")
+    ends = np.flatnonzero(np.diff(p[order], append=-1.0))  # equal numbers are one step
+    right = np.cumsum(counts[:, order] * y[order], axis=1)[:, ends]
+    wrong = np.cumsum(counts[:, order] * (1 - y[order]), axis=1)[:, ends]
+    rights, wrongs = right[:, -1], wrong[:, -1]
+    steps_right = np.diff(right, axis=1, prepend=0.0)
+    steps_wrong = np.diff(wrong, axis=1, prepend=0.0)
+    wins = np.einsum("rn,rn->r", steps_right, wrongs[:, None] - wrong + steps_wrong / 2)
+    pairs = rights * wrongs
+    auroc = np.full(len(counts), np.nan)
+    np.divide(wins, pairs, out=auroc, where=pairs > 0)
+    taken = right + wrong
+    is_enough = right >= ACCURACY * taken - 1e-9 * taken
+    kept = np.max(np.where(is_enough, taken, 0.0), axis=1) / (rights + wrongs)
+    return auroc, kept

@@ -21,9 +21,9 @@ Floats = NDArray[np.float64]
 
 
 def check_arrays(correct: ArrayLike, confidence: ArrayLike) -> tuple[Ints, Floats]:
-    """Return both as arrays (n,).
+    """Return labels and confidences as arrays (n,), int64 and float64.
 
-    Raises ValueError for other shapes, other labels, and nan or inf.
+    Raises ValueError for other or different shapes, no values, labels but 0 and 1, and nan or inf.
     """
     y, p = np.asarray(correct), np.asarray(confidence, dtype=np.float64)
     if y.shape != p.shape or y.ndim != 1 or not len(y):
@@ -38,16 +38,17 @@ def check_arrays(correct: ArrayLike, confidence: ArrayLike) -> tuple[Ints, Float
 
 
 def midranks(values: ArrayLike) -> Floats:
-    """Return the ranks from 1; equal values share the mean of their ranks."""
+    """Return the ranks of values (n,), from 1 for the lowest; equal ones share their mean."""
     _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2)[inverse], dtype=np.float64)
 
 
 def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """Return P(a correct reply has the higher confidence), where ties count half (H01).
+    """Return P(a correct reply has the higher confidence than a wrong one), 0 to 1 (H01).
 
-    It is nan when all replies are correct or all are wrong, as there is nothing to rank.
+    Ties count half. It is nan when all replies are correct or all are wrong, as there is nothing to
+    rank. Raises ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
     positives = int(y.sum())
@@ -59,14 +60,20 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 
 def brier(correct: ArrayLike, confidence: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Return the mean squared difference of confidence and outcome (H03)."""
+    """Return the mean squared difference of confidence and outcome, 0 to 1 (H03).
+
+    With `weights` (n,) the mean is weighted. Raises ValueError as `check_arrays`.
+    """
     y, p = check_arrays(correct, confidence)
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
     return float(np.average((p - y) ** 2, weights=counts))
 
 
 def log_losses(correct: ArrayLike, confidence: ArrayLike) -> Floats:
-    """Return -log of the probability given to each outcome, (n,), at most 6.9 each."""
+    """Return -log of the probability given to each outcome, (n,), at most 6.9 each.
+
+    Raises ValueError as `check_arrays`.
+    """
     y, p = check_arrays(correct, confidence)
     kept = np.clip(p, 1 - SUREST, SUREST)
     return np.asarray(-np.log(np.where(y == 1, kept, 1 - kept)), dtype=np.float64)
@@ -90,7 +97,11 @@ def reliability(
     bins: int = ECE_BINS,
     weights: ArrayLike | None = None,
 ) -> list[Bin]:
-    """Return the non-empty bins of a reliability diagram, of equal width, 0 in the first (U02)."""
+    """Return the non-empty bins of a reliability diagram, of equal width, ascending (U02).
+
+    A confidence of 0 is in the first bin. With `weights` (n,) mean confidence and accuracy are
+    weighted. Raises ValueError as `check_arrays`.
+    """
     y, p = check_arrays(correct, confidence)
     w = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=np.float64)
     which = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
@@ -115,9 +126,10 @@ def ece(
     bins: int = ECE_BINS,
     weights: ArrayLike | None = None,
 ) -> float:
-    """Return the expected calibration error over equal-width bins (lo, hi] (H04, Guo 2017).
+    """Return the expected calibration error, 0 to 1, over bins (lo, hi] (H04, Guo 2017).
 
-    A confidence of 0 is in the first bin.
+    The `bins` have equal width; a confidence of 0 is in the first. Raises ValueError as
+    `check_arrays`.
     """
     found = reliability(correct, confidence, bins, weights)
     gaps = sum(one.weight * abs(one.confidence - one.accuracy) for one in found)
@@ -125,9 +137,10 @@ def ece(
 
 
 def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """Return the distance of the two mean confidences in pooled standard deviations (H07).
+    """Return right replies' mean confidence less wrong ones', in pooled deviations (H07).
 
-    It is nan where a class has fewer than two replies or nothing varies.
+    It is nan where a class has fewer than two replies or nothing varies. Raises ValueError as
+    `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
     right, wrong = p[y == 1], p[y == 0]
@@ -161,8 +174,11 @@ def expected_auroc(confidence: ArrayLike) -> float:
     return (wins + ties / 2) / pairs if pairs > 0 else math.nan
 
 
-def _cuts(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:
-    """Return the replies taken and the hits among them at every distinct key, lowest first."""
+def _cumulative_hits(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:
+    """Return for each distinct key, ascending, the replies up to it and the hits among them.
+
+    `hits` (n,) are 0 or 1; both results are (distinct keys,).
+    """
     order = np.argsort(keys, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(keys[order])), len(keys) - 1)
     return ends + 1, np.cumsum(hits[order])[ends]
@@ -171,10 +187,10 @@ def _cuts(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:
 def auprc_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
     """Return the average precision of low confidence as an alarm for wrong replies (H08).
 
-    It is nan without any.
+    It is nan without wrong replies. Raises ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
-    taken, wrong = _cuts(p, 1 - y)
+    taken, wrong = _cumulative_hits(p, 1 - y)
     if not wrong[-1]:
         return float("nan")
     recall_steps = np.diff(wrong, prepend=0) / wrong[-1]
@@ -184,37 +200,39 @@ def auprc_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
 def best_f1_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
     """Return the best F1 of `confidence <= t` as an alarm for wrong replies, over all t (H09).
 
-    It is nan without wrong replies.
+    It is nan without wrong replies. Raises ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
-    taken, wrong = _cuts(p, 1 - y)
+    taken, wrong = _cumulative_hits(p, 1 - y)
     return float(np.max(2 * wrong / (taken + wrong[-1]))) if wrong[-1] else float("nan")
 
 
 def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the share of replies kept and that of errors among them, at every threshold.
+    """Return for each threshold the share of replies kept and the share of errors among them.
 
-    The surest are kept first.
+    Both are (thresholds,). The surest are kept first, so shares kept ascend. Raises ValueError as
+    `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
-    taken, wrong = _cuts(-p, 1 - y)
+    taken, wrong = _cumulative_hits(-p, 1 - y)
     return taken / len(y), wrong / taken
 
 
 def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
     """Return the mean error rate of the k surest replies over k = 1 .. n; lower is better.
 
-    Replies of equal confidence have no order, so their errors are spread evenly over them.
+    Replies of equal confidence have no order, so their errors are spread evenly over them. Raises
+    ValueError as `check_arrays`.
     """
     y, p = check_arrays(correct, confidence)
-    taken, wrong = _cuts(-p, 1 - y)
+    taken, wrong = _cumulative_hits(-p, 1 - y)
     k = np.arange(1, len(y) + 1)
     errors = np.interp(k, np.append(0, taken), np.append(0, wrong))
     return float(np.mean(errors / k))
 
 
 def coverage_at(correct: ArrayLike, confidence: ArrayLike, accuracy: float) -> float:
-    """Return the largest share of replies that a threshold keeps at this accuracy (H10).
+    """Return the largest share of replies that a threshold keeps at this `accuracy` (H10).
 
     It is 0 where no threshold reaches it. It is found on the judged replies themselves, so there is
     no guarantee for others.
@@ -225,12 +243,12 @@ def coverage_at(correct: ArrayLike, confidence: ArrayLike, accuracy: float) -> f
 
 
 def roc(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Floats]:
-    """Return false and true positive rate at every threshold, from (0, 0) to (1, 1) (U03).
+    """Return false and true positive rates, (thresholds + 1,) each, from 0 to 1 (U03).
 
     Raises ValueError for labels of one kind.
     """
     y, p = check_arrays(correct, confidence)
-    taken, right = _cuts(-p, y)
+    taken, right = _cumulative_hits(-p, y)
     wrong = taken - right
     if not right[-1] or not wrong[-1]:
         raise ValueError("a ROC curve needs correct and wrong replies")

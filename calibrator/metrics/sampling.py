@@ -32,15 +32,19 @@ class Stratum:
 
 
 def effective_size(weights: ArrayLike) -> float:
-    """Return the number of equally weighted replies with the same information (Kish 1965), or 0."""
+    """Return how many equally weighted replies have the same information (Kish 1965).
+
+    `weights` are (n,); 0 for none.
+    """
     w = np.asarray(weights, dtype=np.float64)
     return float(w.sum() ** 2 / np.square(w).sum()) if len(w) else 0.0
 
 
 def estimated_share(strata: Sequence[Stratum]) -> Interval:
-    """Return the mean of the values over all replies of these strata, with its interval.
+    """Return the mean of the values over all replies of these strata, with its 95 % interval.
 
-    A stratum without replies is ignored. All values are nan where another has no label.
+    Strata count by their totals; a stratum without replies is ignored. All values are nan where
+    another has no label, and without strata.
     """
     counted = [each for each in strata if each.total]
     if not counted or not all(len(each.values) for each in counted):
@@ -61,7 +65,10 @@ def estimated_share(strata: Sequence[Stratum]) -> Interval:
 
 
 def wilson(share: float, size: float, level: float = LEVEL) -> Interval:
-    """Return Wilson's interval (1927) of a share of `size` replies, which need not be whole."""
+    """Return a share with Wilson's interval (1927), from `size` replies, perhaps not whole.
+
+    `level` is the interval's, 0.95 by default.
+    """
     z = NORMAL.inv_cdf((1 + level) / 2)
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     reach = z / (1 + z**2 / size) * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)

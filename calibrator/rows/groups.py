@@ -28,14 +28,17 @@ class Group:
 
 
 def printable_name(name: str | None) -> str:
-    """Return a name for printing: at most 80 characters, without control characters."""
+    """Return a name of at most 80 characters without control characters; `(none)` for none."""
     text = (name or NONE).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = text.translate(_PRINTABLE)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def groups_of(rows: Sequence[Row]) -> list[Group]:
-    """Return all groups, those of a kind in the order of their names; `pooled` comes last."""
+    """Return the groups of rows by benchmark, model, domain, tier and task, then all rows.
+
+    Groups of one kind come in the order of their names.
+    """
     tiers = _tiers(rows)
     keys: Mapping[str, Callable[[Row], str]] = {
         "benchmark": lambda row: printable_name(row.benchmark),
@@ -49,6 +52,7 @@ def groups_of(rows: Sequence[Row]) -> list[Group]:
 
 
 def _group_by(rows: Sequence[Row], kind: str, key: Callable[[Row], str]) -> list[Group]:
+    """Return a group for each value of `key`, in the order of the values."""
     members: dict[str, list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         members[key(row)].append(i)
@@ -56,7 +60,10 @@ def _group_by(rows: Sequence[Row], kind: str, key: Callable[[Row], str]) -> list
 
 
 def _tiers(rows: Sequence[Row]) -> dict[str | None, str]:
-    """Return each benchmark's tier, by the share of right replies among these rows (J13)."""
+    """Return each benchmark's tier, `easy`, `medium` or `hard`, by its share of right replies.
+
+    The thresholds are the paper's (J13); a missing label counts as wrong.
+    """
     labels = labels_of(rows)
     members: dict[str | None, list[int]] = defaultdict(list)
     for i, row in enumerate(rows):

@@ -67,6 +67,7 @@ class KeptScores:
     """
 
     def __init__(self, scorer: Scorer, device: str, *, is_renewed: bool = False) -> None:
+        """Read the cached scores of this scorer and device, unless `is_renewed`."""
         self._scorer, self._device, self._is_renewed = scorer, device, is_renewed
         said_by = [scorer.name, opinion_of(scorer), signals_of(scorer)]
         self._path = _score_file(scorer.name, [*said_by, device])
@@ -94,14 +95,17 @@ class KeptScores:
         return batch_characters_of(self._scorer)
 
     def with_answer_characters(self, characters: int) -> Scorer:
-        """Return it with another limit on an answer's characters, or itself where there is none."""
+        """Return it with another limit on the characters of an answer that the scorer reads.
+
+        It returns itself where the scorer has no such limit.
+        """
         raised = with_answer_characters(self._scorer, characters)
         if raised is self._scorer:
             return self
         return KeptScores(raised, self._device, is_renewed=self._is_renewed)
 
     def known_scores(self, items: Sequence[Item]) -> dict[int, Score]:
-        """Return the scores that are in the cache, by the item's position, and count them."""
+        """Return the cached scores by the item's position, and add their number to `reused`."""
         found = {
             at: score
             for at, item in enumerate(items)
@@ -111,7 +115,7 @@ class KeptScores:
         return found
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Score all items with the calibrator and cache the scores."""
+        """Score all items with the wrapped scorer, cache the scores on disk and return them."""
         scores = self._scorer.score_batch(items)
         digests = [_digest_of_item(item) for item in items]
         self._scores |= zip(digests, scores, strict=True)
@@ -120,14 +124,17 @@ class KeptScores:
 
 
 def cache_scores(scorer: Scorer, device: str, *, is_renewed: bool = False) -> Scorer:
-    """Return the scorer with a cache; a fake one, which computes nothing, is returned unchanged."""
+    """Return the scorer with a cache on disk; a fake one, which computes nothing, unchanged.
+
+    `device` is part of the cache's key. With `is_renewed` the cache starts empty.
+    """
     if isinstance(scorer, FakeScorer):
         return scorer
     return KeptScores(scorer, device, is_renewed=is_renewed)
 
 
 def reused_sentence(scorer: Scorer) -> str:
-    """Return a sentence on the number of cached scores that were used; empty for none."""
+    """Return a sentence such as `12 scores were kept from an earlier run; ..`; "" for none."""
     count = getattr(scorer, "reused", 0)
     verb, again = ("score was", "it") if count == 1 else ("scores were", "them")
     return (
@@ -138,9 +145,10 @@ def reused_sentence(scorer: Scorer) -> str:
 def kept_fit(
     parts: Sequence[str], fit: Callable[[], Floats], *, is_renewed: bool = False
 ) -> Floats:
-    """Return the result of `fit`, cached under `parts`, which must name all that determines it.
+    """Return the result of `fit`, an array that is cached on disk under `parts`.
 
-    `is_renewed` computes it again.
+    `parts` must name all that determines it. `is_renewed` computes it again. Errors of the disk are
+    ignored.
     """
     digest = hashlib.sha256("\n".join([code_digest(), *parts]).encode()).hexdigest()[
         :DIGEST_LETTERS
@@ -168,10 +176,15 @@ def kept_folds(
     *parts: str,
     is_renewed: bool = False,
 ) -> Callable[[Ints, Ints], Floats]:
-    """Return the fit of a study's folds on `rows` with each fold's result cached by `kept_fit`."""
+    """Return `fit` with its results cached on disk by `kept_fit`.
+
+    `fit` takes the positions among `rows` of the training and the judged rows of a fold. `parts`
+    name all else that determines its results.
+    """
     whole = digest_of_rows(rows)
 
     def fit_or_load(train: Ints, judged: Ints) -> Floats:
+        """Return the fold's result from the cache, or compute and keep it."""
         chosen = [hashlib.sha256(at.tobytes()).hexdigest() for at in (train, judged)]
         every = ["fold", *parts, whole, *chosen]
         return kept_fit(every, lambda: fit(train, judged), is_renewed=is_renewed)
@@ -180,7 +193,7 @@ def kept_folds(
 
 
 def digest_of_rows(rows: Sequence[Row]) -> str:
-    """Return one digest of all that a fit can see of some rows, in their order."""
+    """Return one SHA-256 of all that a fit can see of some rows, in their order."""
     found = hashlib.sha256()
     for row in rows:
         found.update(_digest_of_item(row.item("all")).encode())
@@ -189,7 +202,10 @@ def digest_of_rows(rows: Sequence[Row]) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache."""
+    """Return the folder of the cache: `$PINOCCHIO_CACHE`, or `pinocchio` in the user's cache.
+
+    It need not exist.
+    """
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named).expanduser()
@@ -198,6 +214,7 @@ def cache_folder() -> Path:
 
 
 def _score_file(name: str, decided_by: Sequence[str]) -> Path:
+    """Return the cache's file for a scorer `name`, by all the texts that decide its scores."""
     digest = hashlib.sha256("\n".join([*decided_by, code_digest()]).encode()).hexdigest()[:12]
     shown = re.sub(r"[^\w.@+-]+", "_", name)[:80].strip("._") or "scores"
     return cache_folder() / "scores" / f"{shown}-{digest}.jsonl"
@@ -205,7 +222,7 @@ def _score_file(name: str, decided_by: Sequence[str]) -> Path:
 
 @cache
 def code_digest(*, is_whole: bool = False) -> str:
-    """Return a digest of the source that scores and fits, or of all source with `is_whole`.
+    """Return a SHA-256 of the source that scores and fits, or of all source with `is_whole`.
 
     Other code may give other numbers. Code that only judges or shows numbers is left out.
     """
@@ -219,7 +236,7 @@ def code_digest(*, is_whole: bool = False) -> str:
 
 
 def _digest_of_item(item: Item) -> str:
-    """Return a hash of everything in an item that its score depends on."""
+    """Return a SHA-256, cut to 32 digits, of everything in an item that its score depends on."""
     seen = [
         *(item.question, item.answer, item.source_model, item.benchmark, item.domain),
         [hashlib.sha256(image).hexdigest() for image in item.images],
@@ -238,11 +255,15 @@ def _digest_of_item(item: Item) -> str:
 
 
 def _tool_use_key(use: ToolUse | None) -> list[Any] | None:
+    """Return the parts of a tool use as lists for a digest; None for none."""
     return None if use is None else [list(use.messages), list(use.tools), use.message]
 
 
 def _read(path: Path) -> Iterator[tuple[str, Score]]:
-    """Yield the digests and scores of a file; skip lines that an interruption cut short."""
+    """Yield the digests and scores of a cache file; nothing if it cannot be read.
+
+    Its time is set to now, as used. Lines that an interruption cut short are skipped.
+    """
     try:
         os.utime(path)
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -251,13 +272,16 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
     for line in lines:
         try:
             digest, values = json.loads(line)
-            yield digest, _kept_score(values)
+            yield digest, _score_from_values(values)
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
 
 
-def _kept_score(values: dict[str, Any]) -> Score:
-    """Build a Score from the output of `_score_values`."""
+def _score_from_values(values: dict[str, Any]) -> Score:
+    """Return the score of which `_score_values` made these values.
+
+    Raises KeyError, TypeError and the like for other values.
+    """
     values = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
     doubts = tuple(FieldDoubt(**one) for one in values.pop("fields", ()))
     unsupported = tuple(
@@ -274,7 +298,7 @@ def _kept_score(values: dict[str, Any]) -> Score:
 
 
 def _score_values(one: Score) -> dict[str, Any]:
-    """Return the values of a score that differ from their defaults."""
+    """Return the fields of a score, by name, that differ from their defaults, as plain values."""
     unset = Score(math.nan, math.nan)
     said = [field.name for field in fields(one)]
     found = {
@@ -286,7 +310,10 @@ def _score_values(one: Score) -> dict[str, Any]:
 
 
 def _append(path: Path, scores: Any) -> None:
-    """Append scores to the cache's file; an error of the disk is ignored."""
+    """Append pairs of digest and score to a cache file, which is made if it is missing.
+
+    An error of the disk is ignored. Files unused for a month are removed when one is made.
+    """
     lines = [json.dumps([digest, _score_values(one)]) for digest, one in scores]
     with suppress(OSError):
         if not path.exists():
@@ -297,7 +324,7 @@ def _append(path: Path, scores: Any) -> None:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove the files of versions, code and rows that were not used for a month."""
+    """Delete the files of a folder that were not used for `UNUSED_DAYS`; errors are ignored."""
     oldest = time.time() - UNUSED_DAYS * 86_400
     for path in folder.iterdir():
         with suppress(OSError):

@@ -71,7 +71,7 @@ class Result:
     question_high: float = math.nan
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, with None for nan, which JSON lacks."""
+        """Return the figures by name as plain values, with None for nan, which JSON lacks."""
         values: dict[str, Any] = plain_json(asdict(self))
         return values
 
@@ -82,9 +82,10 @@ AVERAGED = [f.name for f in fields(Result)][4:16]
 def result_of(
     group: Group, method: Method, labels: Ints, questions: Ints, resamples: int = 0
 ) -> Result:
-    """Return all figures of the group's rows, with intervals where `resamples` is not 0.
+    """Return all figures of a method on a group, with intervals of the AUROC if `resamples`.
 
-    Groups of fewer than `MIN_ROWS_FOR_INTERVAL` rows get no intervals.
+    `labels` and `questions` (numbers of questions) are those of all rows, (n,). Groups of fewer
+    than `MIN_ROWS_FOR_INTERVAL` rows get no intervals: these are nan.
     """
     y, p, q = labels[group.at], method.confidence[group.at], questions[group.at]
     mixed = disagreement(y, p, q, permutations=0)
@@ -121,10 +122,15 @@ def result_of(
 
 
 def mean_over_benchmarks(results: Sequence[Result], method: Method, rows: int) -> Result:
-    """Return the unweighted mean of each figure over the benchmarks that have it (H16)."""
+    """Return the unweighted mean of each figure of a method over benchmarks (H16).
+
+    A benchmark without a figure, nan, is left out of its mean; nan without any. `rows` is the
+    number of rows that the result states.
+    """
     each = [asdict(one) for one in results if one.kind == "benchmark" and one.method == method.name]
 
     def mean(name: str) -> float:
+        """Return the mean of a figure over the benchmarks that have it, or nan."""
         values = np.array([one[name] for one in each])
         values = values[~np.isnan(values)]
         return float(values.mean()) if len(values) else math.nan
@@ -140,7 +146,7 @@ def mean_over_benchmarks(results: Sequence[Result], method: Method, rows: int) -
 
 
 def plain_json(value: Any) -> Any:
-    """Return a value for JSON, with None for nan and infinity."""
+    """Return a value with None for nan and infinity, and lists for tuples, at any depth."""
     if isinstance(value, dict):
         return {key: plain_json(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -149,7 +155,7 @@ def plain_json(value: Any) -> Any:
 
 
 def numbers(value: Any) -> Any:
-    """Return the value that `plain_json` made JSON of, with nan for None."""
+    """Return a value read from JSON with nan for None, at any depth."""
     if isinstance(value, dict):
         return {key: numbers(one) for key, one in value.items()}
     if isinstance(value, list):

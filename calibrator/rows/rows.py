@@ -33,7 +33,7 @@ import numpy as np
 
 from calibrator.errors import NotScorableError, RowError
 from calibrator.metrics.metrics import Ints
-from calibrator.rows.row_fields import missing_field
+from calibrator.rows.files import missing_field
 from calibrator.scorer import NO_SIGNALS, Item, OtherReply, Signals, ToolUse
 from calibrator.text.images import local_images
 from calibrator.text.replies import other_reply, response_message
@@ -98,7 +98,10 @@ class Row:
 
     @property
     def id(self) -> str | int | float:
-        """The row's key in a file of scores: its own `id`, else a digest of the fields judged."""
+        """The row's key in a file of scores: its own `id`, else a digest of the fields judged.
+
+        An `id` that is no text and no number is given as JSON; a digest is `sha256:` and 24 digits.
+        """
         own = self.raw.get("id")
         if own is not None:
             return own if isinstance(own, str | int | float) else json.dumps(own)
@@ -107,13 +110,14 @@ class Row:
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
     def error(self, message: str) -> RowError:
-        """Return an error about the row's content, with its file and line."""
+        """Return an error with this message about the row, with its file and line."""
         return RowError(self.source, self.line, message)
 
     def item(self, tags: Tags = "all") -> Item:
         """Return the item for a scorer, with the names that `tags` allows.
 
-        The scorer itself ignores names that it does not know.
+        `all` keeps the model and the benchmark, `served` the model alone, `none` neither. The
+        scorer itself ignores names that it does not know.
         """
         model = None if tags == "none" else self.model
         benchmark = self.benchmark if tags == "all" else None
@@ -126,6 +130,10 @@ class Row:
 
 
 def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
+    """Return the text under a key; None where it is missing, null or empty.
+
+    Raises ValueError for a value that is no text.
+    """
     value = raw.get(key)
     if value is None or value == "":
         return None
@@ -135,7 +143,10 @@ def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
 
 
 def _question_id(raw: dict[str, Any]) -> str | None:
-    """Return the question's id as a text; databases have whole numbers."""
+    """Return the question's id as a text, also a whole number's, or None if it is missing.
+
+    Raises ValueError for a value that is neither.
+    """
     value = raw.get("question_id")
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # as pandas writes a column with a missing value
@@ -145,7 +156,10 @@ def _question_id(raw: dict[str, Any]) -> str | None:
 
 
 def _label(raw: dict[str, Any]) -> int | None:
-    """Return a row's label, 0 or 1, or None. Raises ValueError for any other value."""
+    """Return a row's label, 0 or 1, or None where it is missing; True and False are allowed.
+
+    Raises ValueError for any other value.
+    """
     value = raw.get("correct")
     if value is None:
         return None
@@ -157,6 +171,10 @@ def _label(raw: dict[str, Any]) -> int | None:
 
 
 def _probability_or_none(raw: dict[str, Any], key: str) -> float | None:
+    """Return the number under a key; None where it is missing or null.
+
+    Raises ValueError for a value that is no number from 0 to 1.
+    """
     value = raw.get(key)
     if value is None:
         return None
@@ -166,7 +184,11 @@ def _probability_or_none(raw: dict[str, Any], key: str) -> float | None:
 
 
 def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
-    """Check and return one decoded row. Raises ValueError with its fault, or NotScorableError."""
+    """Check a decoded row and return it as a `Row`.
+
+    `images` is `refuse` (an image is an error), `read` or `ignore`. Raises ValueError with its
+    fault, or NotScorableError for content that cannot be scored.
+    """
     if not isinstance(raw, dict):
         raise ValueError(f"a row must be a JSON object, not {type(raw).__name__}")
     asked, answer, tool_use = _asked_and_answered(raw)
@@ -197,7 +219,10 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
 
 
 def _signals(raw: dict[str, Any]) -> Signals:
-    """Return a row's signals: a judge's probability and log-probabilities of tokens."""
+    """Return a row's signals: a judge's probability and log-probabilities of tokens.
+
+    Raises ValueError for wrong ones, and for a probability without the judge's name or the reverse.
+    """
     judged, judge = _probability_or_none(raw, "judged"), _text_or_none(raw, "judge")
     if (judged is None) != (judge is None):
         raise ValueError("'judged' is P(correct), and 'judge' the model that said so: give both")
@@ -211,7 +236,11 @@ def _signals(raw: dict[str, Any]) -> Signals:
 
 
 def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | None]:
-    """Return a row's question, the answer's text, and the reply with its tools or None."""
+    """Return a row's question, the answer's text, and the reply with its tools or None.
+
+    A row with `prompt` and `image` becomes the question whether the image depicts the prompt.
+    Raises ValueError for missing or wrong fields.
+    """
     if "response" not in raw:
         if (prompt := _text_or_none(raw, "prompt")) is None or "image" not in raw:
             raise ValueError(missing_field("response", raw))
@@ -225,9 +254,9 @@ def _asked_and_answered(raw: dict[str, Any]) -> tuple[Question, str, ToolUse | N
 
 
 def _question_of(raw: dict[str, Any]) -> Question:
-    """Return a row's question, from `question` or from `messages`.
+    """Return a row's question, from `question` or else from `messages`.
 
-    Raises ValueError without either.
+    Raises ValueError without either, for `images` that are no list, and as `read_question`.
     """
     question = _text_or_none(raw, "question")
     if question is None:
@@ -243,10 +272,11 @@ def _question_of(raw: dict[str, Any]) -> Question:
 
 
 def open_lines(path: Path) -> BinaryIO:
-    """Open a file once and return its bytes, unpacked if it is gzip.
+    """Open a file once and return its bytes as a stream, unpacked if it is gzip.
 
     Its first two bytes identify gzip, not its name. A pipe (`<(..)`, `/dev/stdin`, a FIFO) is read
-    like a file, but only once. Raises OSError for one that was read before.
+    like a file, but only once. Raises OSError for one that was read before, and for unreadable
+    files.
     """
     stream = path.open("rb")
     try:
@@ -272,7 +302,7 @@ class _ResumedStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with the first bytes or from the stream, and return their number."""
+        """Fill the buffer with the first bytes, or else from the stream; return their number."""
         found, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
         found = found or self._rest.read(len(buffer))
         buffer[: len(found)] = found
@@ -296,7 +326,10 @@ class _UnpackedStream(gzip.GzipFile):
 
 
 def _refuse_second_reading(stream: BinaryIO) -> None:
-    """Raise OSError for an unnamed pipe that was read before, which would seem empty."""
+    """Raise OSError for an unnamed pipe that was read before, which would seem empty.
+
+    Otherwise such a pipe is remembered as read. Files and named pipes are allowed.
+    """
     found = os.fstat(stream.fileno())
     if not stat.S_ISFIFO(found.st_mode) or found.st_dev != _device_of_pipes():
         return  # a file, or a FIFO, whose reader waits for another writer
@@ -307,6 +340,7 @@ def _refuse_second_reading(stream: BinaryIO) -> None:
 
 @cache
 def _device_of_pipes() -> int:
+    """Return the number of the device to which all unnamed pipes belong."""
     ends = os.pipe()
     try:
         return os.fstat(ends[0]).st_dev
@@ -318,8 +352,8 @@ def _device_of_pipes() -> int:
 def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Row | RowError]]:
     """Yield each row with its line number, or its error.
 
-    Blank lines are skipped. A file that breaks off (truncated gzip) ends with an error.
-    Raises OSError where the file cannot be opened.
+    `images` is as in `parse_row`. Blank lines are skipped. A file that breaks off (truncated gzip)
+    or is in another form ends with an error. Raises OSError where the file cannot be opened.
     """
     for number, line in read_lines(path):
         if isinstance(line, RowError):
@@ -329,9 +363,10 @@ def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Ro
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
-    """Yield each line unchanged with its number; an error, if any, comes last.
+    """Yield each line unchanged with its number, from 1; an error, if any, comes last.
 
-    Raises OSError where the file cannot be opened.
+    Errors are a file that breaks off, one in another form, and a line over `MAX_LINE_BYTES`. Raises
+    OSError where the file cannot be opened.
     """
     source, number = str(path), 0
     with open_lines(path) as stream:
@@ -361,8 +396,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
 def _other_form(line: bytes) -> str | None:
     """Return a sentence on a file that is no JSON lines, by its first line, or None.
 
-    It names the form and a way to convert it. Only clear cases are recognized: a CSV file needs a
-    header that names fields of rows.
+    It names the form, such as Parquet, and a way to convert it. Only clear cases are recognized: a
+    CSV file needs a header that names fields of rows.
     """
     start = line.strip().lower()
     if start.startswith(b"par1"):
@@ -379,7 +414,10 @@ def _other_form(line: bytes) -> str | None:
 
 
 def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse") -> Row | RowError:
-    """Return the row of one line, or its error."""
+    """Return the row of one line of a file, or its error; nothing is raised.
+
+    `source` is the file's name and `number` the line's; `images` is as in `parse_row`.
+    """
     try:
         return replace(parse_row(json.loads(line), images), source=source, line=number)
     except UnicodeDecodeError as error:
@@ -399,6 +437,6 @@ def labels_of(rows: Sequence[Row]) -> Ints:
 
 
 def question_numbers(rows: Sequence[Row]) -> Ints:
-    """Return a number for each row, from 0, equal for replies to one question, (n,)."""
+    """Return the number of each row's question, (n,), counted from 0 in order of appearance."""
     found: dict[str, int] = {}
     return np.array([found.setdefault(row.question_id, len(found)) for row in rows])

@@ -52,9 +52,10 @@ class Scores:
 
 
 def image_use(scorer: Scorer, *, are_ignored: bool = False) -> ImageUse:
-    """Return how rows with images are read for a scorer: `read`, `ignore` or `refuse`.
+    """Return `read` if a scorer reads images, else `ignore` with `are_ignored`, else `refuse`.
 
-    A scorer without images ignores them where a person wants a score of the text alone.
+    This says how rows with images are read (`parse_row`). `are_ignored` means that a person wants a
+    score of the text alone.
     """
     if reads_images(scorer):
         return "read"
@@ -64,11 +65,11 @@ def image_use(scorer: Scorer, *, are_ignored: bool = False) -> ImageUse:
 def score_items(
     scorer: Scorer, items: Sequence[Item], progress: Callable[[int], None] = lambda _: None
 ) -> list[Score]:
-    """Return the scores of many items, computed in batches of similar length.
+    """Return the scores of many items, in their order, computed in batches of similar length.
 
-    `progress` is called with the number of each batch's items. Batches come in a fixed random
-    order, since with short ones first the remaining time would seem too short. Cached scores count
-    as done at once.
+    `progress` is called with the number of each batch's items, and first with that of cached scores
+    (`KeptScores`). Batches come in a fixed random order, since with short ones first the remaining
+    time would seem too short. Raises CalibratorError.
     """
     scores = scorer.known_scores(items) if isinstance(scorer, KeptScores) else {}
     progress(len(scores))
@@ -88,7 +89,10 @@ def score_rows(
     tags: Tags = "served",
     progress: Callable[[int], None] = lambda _: None,
 ) -> Scores:
-    """Return a scorer's confidences for replies alone, with the names that `tags` allows."""
+    """Return a scorer's confidences for the rows' replies alone, without other replies.
+
+    `tags` are the names that it sees (`Row.item`); `progress` is as in `score_items`.
+    """
     return score_kinds(scorer, rows, tags, progress)[0]
 
 
@@ -100,9 +104,9 @@ def score_kinds(
 ) -> list[Scores]:
     """Return a scorer's confidences for replies alone, and then those of other kinds, if any.
 
-    Where rows have `others` that the scorer reads, the second kind is based on them. Where the
-    scorer has weights for signals, the last kind is based on these. Each kind is for the same rows:
-    a row without others or signals keeps its number.
+    If rows have `others` that the scorer reads, the second kind is based on them. If the scorer has
+    weights for signals, the last kind is based on these. Each kind is for the same rows: a row
+    without others or signals keeps its number.
     """
     found = score_items(scorer, [row.item(tags) for row in rows], progress)
     numbers = [(e.confidence if e.unaided is None else e.unaided, e.alone) for e in found]
@@ -115,27 +119,33 @@ def score_kinds(
 
 
 def _kinds(
-    numbers: Sequence[tuple[float, float | None]], tags: Tags, name: str, knowing: str
+    numbers: Sequence[tuple[float, float | None]], tags: Tags, name: str, opinion_name: str
 ) -> list[Scores]:
-    """Return the scores without others and, where there are any, those with others.
+    """Return the scores without other replies and, if there are any, those with them.
 
-    `numbers` are confidences, each with the one without others, or None where it uses none.
+    `numbers` are confidences, each with the one without others, or None where it uses none. `name`
+    is the calibrator's, and `opinion_name` its name with other replies.
     """
     alone = np.array([told if before is None else before for told, before in numbers])
     found = [Scores(name, tags, alone, name)]
     if count := sum(before is not None for _, before in numbers):
         some = "" if count == len(numbers) else f", on {count:,} of {len(numbers):,} rows"
         told = np.array([told for told, _ in numbers])
-        found.append(Scores(knowing + some, tags, told, knowing))
+        found.append(Scores(opinion_name + some, tags, told, opinion_name))
     return found
 
 
 def _size(item: Item) -> int:
+    """Return the characters of an item's question and answer."""
     return len(item.question) + len(item.answer)
 
 
 def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]:
-    """Yield batches of positions, limited in number and in characters after padding."""
+    """Yield batches of positions, at most `BATCH` each, in the order `order`, ascending by size.
+
+    Their longest item's characters times their number are at most `BATCH_CHARACTERS`, unless a
+    single item has more.
+    """
     batch: list[int] = []
     for i in order:
         if batch and (len(batch) == BATCH or _size(items[i]) * (len(batch) + 1) > BATCH_CHARACTERS):
@@ -147,9 +157,10 @@ def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]
 
 
 def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief: bool) -> str:
-    """Return the row as `pinocchio score` writes it: with its numbers and findings.
+    """Return the JSON line that `pinocchio score` writes for a row.
 
-    With `is_brief` the line has the id instead of the row, and no findings.
+    It is the row with its numbers, findings, the calibrator's name and the tags. With `is_brief`
+    the line has the id instead of the row, and no findings.
     """
     kept = {"id": row.id}
     if not is_brief:  # findings of another calibrator are dropped
@@ -174,7 +185,10 @@ def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief
 
 
 def _findings(found: Score) -> dict[str, Any]:
-    """Return the findings of a score, as `pinocchio replay` reads them from a row."""
+    """Return the findings of a score by name, such as `{"basis": ["context"], "act": "answer"}`.
+
+    `pinocchio replay` reads them from a row.
+    """
     values: dict[str, Any] = {"basis": list(found.basis), "act": found.act}
     values |= {"needs_facts": found.needs_facts, "familiar": not found.is_unfamiliar}
     if found.support is not None:
@@ -185,10 +199,10 @@ def _findings(found: Score) -> dict[str, Any]:
 
 
 def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Scores:
-    """Return the scores that a file has for these rows, found by their `id`.
+    """Return the scores that a file has for these rows, found by their `id`, in their order.
 
-    Lines of other rows are ignored. Raises RowError for an unusable line, and JudgingError where
-    the file has no score for a row.
+    `name` replaces the calibrator's. Lines of other rows are ignored. Raises RowError for an
+    unusable line, JudgingError where the file has no score for a row, and OSError.
     """
     return _scores_of(path, list(_scored_lines(path)), rows, name)
 
@@ -196,7 +210,10 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
 def _scores_of(
     path: Path, lines: Sequence[ScoredLine], rows: Sequence[Row], name: str | None = None
 ) -> Scores:
-    """Return the scores of lines that were already read, as a pipe is read only once."""
+    """Return the scores of rows from a file's parsed lines, since a pipe is read only once.
+
+    Raises JudgingError where a row has no score.
+    """
     found: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for id, confidence, its_facts in lines:
@@ -218,33 +235,37 @@ def _scores_of(
 
 
 def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list[Scores]:
-    """Return from a file what `score_kinds` returns; `name` replaces the calibrator's.
+    """Return what `score_kinds` returns from a file of scores: replies alone, then with others.
 
+    The second is missing if no number is based on other replies. `name` replaces the calibrator's.
     Raises as `read_scores`, and JudgingError where the number without others is missing.
     """
     lines = list(_scored_lines(path))
     whole = _scores_of(path, lines, rows, name)
     wanted, numbers = {str(row.id) for row in rows}, dict[str, tuple[float, float | None]]()
-    alone, knowing = whole.name, ""
+    alone, opinion_name = whole.name, ""
     for identity, confidence, facts in lines:
         calibrator, before = str(facts.get("calibrator") or ""), None
         if identity not in wanted:
             continue
         if knows_others_of(calibrator):
             before = _number_alone(path, identity, facts)
-            knowing = f"{name}, knowing others" if name else calibrator
+            opinion_name = f"{name}, knowing others" if name else calibrator
         elif not name and calibrator:
             alone = calibrator
         numbers[identity] = confidence, before
-    if not knowing:
+    if not opinion_name:
         return [whole]
     if not name:
         alone = without_others(alone)
-    return _kinds([numbers[str(row.id)] for row in rows], whole.tags, alone, knowing)
+    return _kinds([numbers[str(row.id)] for row in rows], whole.tags, alone, opinion_name)
 
 
 def _number_alone(path: Path, identity: str, facts: Mapping[str, Any]) -> float:
-    """Return a line's number for the reply alone, beside the one that is based on others."""
+    """Return `alone` of a line's values `facts`, the number without other replies.
+
+    Raises JudgingError where it is missing or no probability.
+    """
     if not _is_probability(alone := facts.get("alone")):
         raise JudgingError(f"{path}: id {identity!r} lacks `alone`, its own number")
     return float(alone)
@@ -281,9 +302,10 @@ def read_one_kind(
 
 
 def read_with_provenance(path: Path, rows: Sequence[Row]) -> list[tuple[float, str]]:
-    """Return the number of each row and the name of its origin.
+    """Return each row's number and the name of the calibrator that gave it.
 
-    Raises as `read_scores`, and JudgingError for numbers that signals have moved.
+    Raises as `read_scores`, and JudgingError for lines without that name and for numbers that
+    signals have moved.
     """
     lines = list(_scored_lines(path))
     _scores_of(path, lines, rows)  # raises for missing rows
@@ -302,9 +324,10 @@ def read_with_provenance(path: Path, rows: Sequence[Row]) -> list[tuple[float, s
 
 
 def _scored_lines(path: Path) -> Iterator[ScoredLine]:
-    """Yield each id with its number and all values of its line.
+    """Yield each line of a file of scores as id, number and all its values.
 
-    Raises RowError, also for two different scores of one id.
+    Blank lines are skipped. Raises RowError for an unusable line and for two different scores of
+    one id, and OSError.
     """
     found: dict[str, float] = {}
     with open_lines(path) as stream:
@@ -321,12 +344,16 @@ def _scored_lines(path: Path) -> Iterator[ScoredLine]:
 
 
 def _is_probability(number: Any) -> TypeGuard[int | float]:
+    """Return whether a value is a number from 0 to 1, and no bool."""
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     return is_number and 0 <= number <= 1
 
 
 def _parse_score(line: bytes) -> tuple[str, float, dict[str, Any]]:
-    """Parse a scored line: its row's id, its confidence, and all its values. Raises ValueError."""
+    """Parse a scored line to its row's id, its confidence (or score), and all its values.
+
+    Raises ValueError for a line without an id or with a wrong number.
+    """
     try:
         values = json.loads(line)
     except RecursionError as error:
@@ -341,7 +368,7 @@ def _parse_score(line: bytes) -> tuple[str, float, dict[str, Any]]:
 
 
 def write_scores(path: Path, rows: Sequence[Row], scores: Scores) -> None:
-    """Write a file that `read_scores` reads."""
+    """Write scores, one for each row, to a file that `read_scores` reads; it is replaced."""
     lines = [
         json.dumps(
             {

@@ -1,4 +1,9 @@
-"""Selection of labelled rows for training and for validation, split by question."""
+"""Selection of labelled rows for training and for validation, split by question.
+
+`copies_in` finds what misleads an evaluation. Rows that repeat each other make intervals over
+replies too narrow, because they are not independent evidence. If the same reply is labelled both
+right and wrong, one of the labels is an error that no calibrator can rank.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from calibrator.errors import RowError, TrainingError
-from calibrator.rows.row_fields import ROW_FORM, SAMPLE, missing_field
+from calibrator.rows.files import ROW_FORM, SAMPLE, missing_field
 from calibrator.rows.rows import ImageUse, Row, read_rows
 
 NON_COMMERCIAL = "__nc"  # the mark of files that are never trained on
@@ -21,16 +27,17 @@ MOST_REASONS = 3  # reasons shown for files without a usable row
 
 
 def is_trainable(path: Path) -> bool:
-    """Return whether a file may be trained on, by its name."""
+    """Return whether a file may be trained on: its name lacks `__nc`, for non-commercial."""
     return NON_COMMERCIAL not in path.name
 
 
 def load_labelled(
     paths: Sequence[Path], images: ImageUse = "refuse"
 ) -> tuple[list[Row], list[RowError]]:
-    """Return all labelled rows of the files, and the errors of the others.
+    """Return all labelled rows of the files, and the errors of the other lines.
 
-    Raises TrainingError where there is no labelled row.
+    `images` is as in `parse_row`; a row without a label is an error. Raises TrainingError where
+    there is no labelled row, and OSError.
     """
     rows: list[Row] = []
     errors: list[RowError] = []
@@ -51,10 +58,10 @@ def load_labelled(
 
 
 def bad_row_sentences(errors: Sequence[RowError], total: int) -> Iterator[str]:
-    """Yield what to tell of the rows that could not be used, of `total` rows; nothing without any.
+    """Yield sentences on the rows that could not be used, of `total` rows; nothing without any.
 
     Files come in the order in which they were read, and lines in theirs. Of many rows with the same
-    fault the first few are named, and the others counted.
+    fault the first `NAMED_ROWS` are named, and the others counted.
     """
     counts = Counter(error.message for error in errors)
     named: Counter[str] = Counter()
@@ -72,7 +79,10 @@ def bad_row_sentences(errors: Sequence[RowError], total: int) -> Iterator[str]:
 
 
 def _reasons(errors: Sequence[RowError]) -> str:
-    """Return the first error of each kind as text, at most `MOST_REASONS`."""
+    """Return the first error of each kind as `: A; B`, at most `MOST_REASONS`, or "".
+
+    The number of the others follows.
+    """
     firsts = {error.message: error for error in reversed(errors)}
     shown = [str(error) for error in reversed(firsts.values())][:MOST_REASONS]
     if not shown:
@@ -82,26 +92,31 @@ def _reasons(errors: Sequence[RowError]) -> str:
 
 
 def share_of(text: str) -> float:
-    """Return a number in [0, 1) that depends only on the text, so that splits never change."""
+    """Return a number in [0, 1) that depends only on the text, so that splits never change.
+
+    It is spread evenly, from a SHA-256.
+    """
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
 def without_copies(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with copies of a question under one id, the least of theirs.
+    """Return the rows, in order, with one question id for all copies of a question.
 
-    Benchmarks borrow questions from each other, and a model that learned one copy knows the answer
-    to the next. Case, spaces and punctuation make no difference.
+    It is the least of their ids; changed rows are copies. Benchmarks borrow questions from each
+    other, and a model that learned one copy knows the answer to the next. Case, spaces and
+    punctuation make no difference.
     """
     least: dict[str, str] = {}  # for an id, a lesser or equal one of the same question
 
     def least_of(id: str) -> str:
+        """Return the least id known to name the same question."""
         while (less := least.setdefault(id, id)) != id:
             id = less
         return id
 
     asked: dict[str, str] = {}
     for row in rows:
-        first = asked.setdefault(_told_by(row.question), row.question_id)
+        first = asked.setdefault(_copy_key(row.question), row.question_id)
         one, other = sorted((least_of(first), least_of(row.question_id)))
         least[other] = one
     ids = [least_of(row.question_id) for row in rows]
@@ -111,14 +126,22 @@ def without_copies(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _told_by(question: str) -> str:
-    """Return a key that all copies of a question share."""
+def _copy_key(question: str) -> str:
+    """Return a key that all copies of a question share.
+
+    It is made of the first `COPY_CHARACTERS` letters and digits, or of the whole text if it has
+    fewer than `TELLING`.
+    """
     letters = "".join(filter(str.isalnum, question.lower()))
     return letters[:COPY_CHARACTERS] if len(letters) >= TELLING else "".join(question.split())
 
 
 def split_by_question(rows: Sequence[Row], validation_share: float) -> tuple[list[Row], list[Row]]:
-    """Split rows into training and validation, with all replies to a question together (D04)."""
+    """Return the rows for training and for validation, by a hash of the question's id (D04).
+
+    All replies to a question are on one side; about `validation_share` of the questions are
+    validation.
+    """
     sides: tuple[list[Row], list[Row]] = ([], [])
     for row in rows:
         sides[share_of(row.question_id) < validation_share].append(row)
@@ -126,7 +149,10 @@ def split_by_question(rows: Sequence[Row], validation_share: float) -> tuple[lis
 
 
 def balance(rows: Sequence[Row], total: int, power: float, rng: random.Random) -> list[Row]:
-    """Return about `total` random rows, each benchmark in proportion to (its rows) ** power."""
+    """Return about `total` random rows, each benchmark in proportion to (its rows) ** power.
+
+    A benchmark with too few rows gives all it has, so there may be fewer.
+    """
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.benchmark or ""].append(row)
@@ -155,7 +181,7 @@ def select_rows(
 
     Copies of a question get one id and so are on one side. Unusable rows are left out, and with
     `refuse` also those whose question has images. Raises TrainingError where no row is left to
-    train on.
+    train on or all files are non-commercial.
     """
     files = sorted((path for path in paths if is_trainable(path)), key=lambda path: path.name)
     if paths and not files:
@@ -168,3 +194,50 @@ def select_rows(
         rng = random.Random(selection.seed)
         train = balance(train, selection.rows, selection.balance_power, rng)
     return train, validation
+
+
+_Key: TypeAlias = "tuple[str, str]"  # a question and a reply to it
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The number of rows, of those that repeat another one, and of those that contradict another.
+
+    `repeated` counts rows beyond the first with the same question, reply and model.
+    `contradicting` counts rows whose question and reply have both labels; `example` is one of them.
+    """
+
+    rows: int
+    repeated: int
+    contradicting: int
+    example: Row | None = None
+
+    def sentences(self) -> Iterator[str]:
+        """Yield a sentence for a person on repeated and on contradicting rows, if there are any."""
+        if self.repeated:
+            yield (
+                f"{self.repeated:,} of {self.rows:,} rows repeat another one (same question, reply "
+                "and model): intervals over replies are too narrow, those over questions are right"
+            )
+        if self.example is not None:
+            at = f", such as {self.example.source}:{self.example.line}" if self.example.line else ""
+            yield (
+                f"{self.contradicting:,} rows contradict each other: the same reply to the same "
+                f"question is labelled both correct and wrong{at}"
+            )
+
+
+def copies_in(rows: Sequence[Row]) -> Copies:
+    """Count rows that repeat or contradict another labelled row.
+
+    Rows are alike if question and reply are the same but for white space around them.
+    """
+    seen: set[tuple[_Key, str | None]] = set()
+    labels: dict[_Key, set[int | None]] = {}
+    keys: list[_Key] = [(row.question.strip(), row.answer.strip()) for row in rows]
+    for key, row in zip(keys, rows, strict=True):
+        seen.add((key, row.model))
+        labels.setdefault(key, set()).add(row.correct)
+    pairs = zip(keys, rows, strict=True)
+    both = [row for key, row in pairs if len(labels[key] - {None}) > 1]
+    return Copies(len(rows), len(rows) - len(seen), len(both), both[0] if both else None)

@@ -42,7 +42,7 @@ class Part:
     error: str = ""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines with their numbers."""
+        """Yield each line's number in its file, from 1, with the line."""
         return enumerate(self.text.split(b"\n"), start=self.first_line)
 
 
@@ -79,7 +79,10 @@ class ShardRun:
         os.stat(Path(self.folder, FACTS))
 
     def facts(self) -> dict[str, Any]:
-        """Return all values that determine the output. Raises OSError for a missing file."""
+        """Return all values that determine the output, by name.
+
+        Raises OSError for a missing file.
+        """
         states = [(path, os.stat(path)) for path in self.files]
         return {
             "parts": [PART_LINES, PART_BYTES],
@@ -89,16 +92,19 @@ class ShardRun:
         }
 
     def changed_facts(self) -> list[str]:
-        """Return the names of the facts that changed since the run began."""
+        """Return the names of the facts that changed since the run began; empty if none did.
+
+        Raises OSError for a missing file.
+        """
         found = json.loads(Path(self.folder, FACTS).read_text(encoding="utf-8"))
         return [name for name, value in self.facts().items() if found.get(name) != value]
 
     def path_of(self, source: int, number: int) -> Path:
-        """Return the file of a part."""
+        """Return the path of a part's file, by file index and part number, both from 0."""
         return Path(self.folder, f"{source:05d}-{number:06d}.jsonl")
 
     def finished_parts(self) -> list[list[int]]:
-        """Return for each file the numbers of the finished parts, ascending."""
+        """Return for each file, in order, the numbers of its finished parts, ascending."""
         found: list[list[int]] = [[] for _ in self.files]
         for name in os.listdir(self.folder):
             stem, _, ending = name.partition(".")
@@ -108,7 +114,10 @@ class ShardRun:
         return [sorted(numbers) for numbers in found]
 
     def score(self, part: Part, scorer: Scorer) -> Summary:
-        """Score a part and write its file. Raises CalibratorError or OSError."""
+        """Score a part, write its file and return its summary; bad rows are listed in it.
+
+        Raises CalibratorError or OSError.
+        """
         options, name = self.options, self.names[part.source]
         use = image_use(scorer, are_ignored=options.ignores_images)
         read = [read_row(name, number, line, use) for number, line in part.lines() if line.strip()]
@@ -131,7 +140,7 @@ class ShardRun:
     def summaries(self) -> Iterator[tuple[int, Path, Summary]]:
         """Yield each part in the order of its rows, as file index, path and summary.
 
-        Raises ClusterError where a part is missing.
+        Raises ClusterError where a part is missing or damaged.
         """
         for source, numbers in enumerate(self.finished_parts()):
             is_last = False
@@ -149,7 +158,7 @@ class ShardRun:
                 )
 
     def check(self) -> tuple[list[RowError], int]:
-        """Return the bad rows, and the number of all rows.
+        """Return the bad rows as errors, and the number of all rows.
 
         Raises ClusterError as `summaries`, and where a file changed since the run began.
         """
@@ -166,7 +175,10 @@ class ShardRun:
         return bad, total
 
     def write_all(self, stream: TextIO) -> None:
-        """Write all scored rows in the order of the files' rows."""
+        """Write all scored rows to a text stream in the order of the files' rows.
+
+        Raises ClusterError as `summaries`.
+        """
         stream.flush()
         for _, path, _ in self.summaries():
             with path.open("rb") as part:
@@ -174,15 +186,15 @@ class ShardRun:
                 shutil.copyfileobj(part, stream.buffer)
 
     def remove(self) -> None:
-        """Remove the folder, once the output is in its place."""
+        """Delete the run's folder with its parts; errors are ignored."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options) -> ShardRun:
-    """Start a run whose parts are kept beside `output`, or resume the one there.
+    """Start a run whose parts are kept in `OUTPUT.parts`, or resume the one there.
 
-    Raises ClusterError where the folder has parts of another run, OSError where a file cannot be
-    read or the folder cannot be made.
+    The folder is made. Raises ClusterError where it has parts of another run, OSError where a file
+    cannot be read, the output is a folder, or the folder cannot be made.
     """
     if output.is_dir():
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(output))
@@ -202,9 +214,10 @@ def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options
 
 
 def cut(path: str, source: int, done: Sequence[int] = ()) -> Iterator[Part]:
-    """Yield the parts of a file that are not done. Raises OSError.
+    """Yield the parts of a file whose numbers are not in `done`, in order.
 
-    A file without a line is one part too.
+    `source` is the file's index in the run. A file without a line is one part too, and the last
+    part of a file that breaks off has the `error`. Raises OSError.
     """
     number, first_line, size, error = 0, 1, 0, ""
     lines: list[bytes] = []
@@ -224,7 +237,10 @@ def cut(path: str, source: int, done: Sequence[int] = ()) -> Iterator[Part]:
 
 
 def _read_summary(path: Path) -> Summary:
-    """Read a finished part's first line. Raises ClusterError for a damaged file."""
+    """Return the first line of a finished part's file as a summary.
+
+    Raises ClusterError for a damaged file.
+    """
     try:
         with path.open("rb") as stream:
             values = json.loads(stream.readline())
@@ -236,7 +252,10 @@ def _read_summary(path: Path) -> Summary:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write a file atomically, also where two processes write the same one."""
+    """Write lines to a file atomically, also where two processes write the same one.
+
+    Raises OSError.
+    """
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("w", encoding="utf-8") as stream:

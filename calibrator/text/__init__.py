@@ -1,15 +1,13 @@
 """Read conversations and replies, and prepare the question and the answer that are scored."""
 
 __all__ = [
-    "addressed_text",
     "asides",
     "guarded",
     "images",
-    "layout",
     "looking_for",
     "options",
     "replies",
-    "restated_question",
+    "stripping",
     "transcript",
     "word_pieces",
 ]

@@ -23,14 +23,20 @@ MESSAGES_LOOKED_AT = 400  # the last ones, so that the work does not grow with t
 
 
 def has_asides(text: str) -> bool:
-    """Return whether a text contains the opening tag of an agent's block."""
+    """Return whether a text contains the opening tag of a coding agent's block.
+
+    The tags are `<system-reminder>`, `<environment_context>` and `<user_instructions>`.
+    """
     return "<" in text and any(opening in text for opening, _ in _TAGS)
 
 
 def split_asides(text: str) -> tuple[str, list[str]]:
-    """Return the user's own words, and the agent's blocks without their tags.
+    """Return the user's own words, and a list of the contents of the coding agent's blocks.
 
-    A block without a closing tag counts as text. The work is linear in the text's length.
+    A block is `<system-reminder>..</system-reminder>`, or such a pair of `environment_context` or
+    `user_instructions`; its content comes without the tags, stripped. A block without a closing tag
+    counts as the user's text. The text is stripped if a block was removed, and unchanged otherwise.
+    The work is linear in the text's length.
     """
     blocks: list[str] = []
     for opening, closing in _TAGS:
@@ -48,12 +54,20 @@ def split_asides(text: str) -> tuple[str, list[str]]:
 
 
 def without_asides(text: str) -> str:
-    """Return the user's own words; the same text if it contains nothing else."""
+    """Return a text without a coding agent's blocks: `<system-reminder>..</system-reminder>`.
+
+    The other tags are `environment_context` and `user_instructions`. The very same object is
+    returned if it has no opening tag; "" if it holds nothing but blocks.
+    """
     return split_asides(text)[0] if has_asides(text) else text
 
 
 def without_attribution(text: str) -> str:
-    """Return instructions without the line that names the client and changes with each request."""
+    """Return instructions without the lines that begin with `x-anthropic-billing-header:`.
+
+    Claude Code writes such a line, which names the client and changes with each request. A text
+    without it is returned unchanged.
+    """
     if _ATTRIBUTION not in text:
         return text
     lines = text.splitlines(keepends=True)
@@ -61,7 +75,12 @@ def without_attribution(text: str) -> str:
 
 
 def own_instructions(instructions: Any) -> Any:
-    """Return instructions, a text or blocks, without the line that a coding agent's client adds."""
+    """Return instructions without the attribution line of a coding agent's client.
+
+    These are lines that begin with `x-anthropic-billing-header:`. `instructions` are a text or a
+    list of content blocks with a `text`. Of a list, a new list is returned; changed blocks are
+    copied, and a block that becomes empty is left out. Anything else is returned unchanged.
+    """
     if isinstance(instructions, str):
         return without_attribution(instructions)
     if not isinstance(instructions, list):
@@ -78,8 +97,12 @@ def own_instructions(instructions: Any) -> Any:
 
 
 def has_attribution(message: Any) -> bool:
-    """Return whether the first `ATTRIBUTION_WITHIN` characters of instructions name the client."""
-    if not _instructs(message):
+    """Return whether a message holds instructions that begin with a coding agent's attribution.
+
+    It must have the role `system` or `developer` and the text `x-anthropic-billing-header:` within
+    its first `ATTRIBUTION_WITHIN` characters; of a list of blocks only the first one is searched.
+    """
+    if not _is_instruction(message):
         return False
     content = message.get("content")
     if isinstance(content, list):
@@ -88,13 +111,18 @@ def has_attribution(message: Any) -> bool:
 
 
 def messages_without_asides(messages: Sequence[Any], *, is_agents: bool = False) -> Sequence[Any]:
-    """Return the messages without the agent's blocks and without the line that names the client.
+    """Return chat messages without a coding agent's blocks and without its attribution line.
 
-    A user message that holds nothing but blocks is left out, unless no user message would remain.
-    Where instructions name the client, or with `is_agents`, the agent has also written those after
-    the user's first message; they are left out, too. (The user's words alone do not have this
-    effect, since anybody can write a block into them.) The same sequence is returned if nothing
-    changes.
+    Blocks such as `<system-reminder>..</system-reminder>` are cut out of user messages, the line
+    `x-anthropic-billing-header: ..` out of instructions (roles `system`, `developer`). Only the
+    first `FIRST_LOOKED_AT` and the last `MESSAGES_LOOKED_AT` messages are examined. A user message
+    that holds nothing but blocks is left out, unless no user message would remain: then all user
+    messages stay as they are.
+
+    Where instructions had that line, or with `is_agents`, instructions after the user's first
+    message are left out too, since the agent wrote them. (The user's words alone do not have this
+    effect, because anybody can write a block into them.) Changed messages are copies; the same
+    sequence is returned if nothing changes.
     """
     early = max(0, len(messages) - MESSAGES_LOOKED_AT)
     first = min(early, FIRST_LOOKED_AT)
@@ -105,31 +133,33 @@ def messages_without_asides(messages: Sequence[Any], *, is_agents: bool = False)
     if not is_agents and all(new is old for new, old in zip(changed, looked_at, strict=True)):
         return messages
     is_named = any(
-        new is not old and _instructs(old) for new, old in zip(changed, looked_at, strict=True)
+        new is not old and _is_instruction(old) for new, old in zip(changed, looked_at, strict=True)
     )
     all_of = [*changed[:first], *messages[first:early], *changed[first:]]
     kept = [message for message in all_of if message is not None]
     return _without_later_instructions(kept) if is_agents or is_named else kept
 
 
-def _instructs(message: Any) -> bool:
+def _is_instruction(message: Any) -> bool:
+    """Return whether a message has the role `system` or `developer`."""
     return isinstance(message, Mapping) and message.get("role") in _INSTRUCTING
 
 
 def _without_later_instructions(messages: Sequence[Any]) -> list[Any]:
-    """Return the messages without instructions that follow a user's message."""
+    """Return the messages without those of role `system` or `developer` after the first `user`."""
     kept, has_begun = [], False
     for message in messages:
         has_begun = has_begun or (isinstance(message, Mapping) and message.get("role") == "user")
-        if not (has_begun and _instructs(message)):
+        if not (has_begun and _is_instruction(message)):
             kept.append(message)
     return kept
 
 
 def _own_words(message: Any) -> Any:
-    """Return a message with the user's own words only, or None if it has none.
+    """Return a user's message without a coding agent's blocks, or None if nothing else is in it.
 
-    Instructions lose the line that names the client, other messages are returned unchanged.
+    Instructions lose the attribution line (None if empty then); other messages and messages without
+    blocks are returned unchanged, as the same object.
     """
     if not isinstance(message, Mapping) or message.get("role") != "user":
         return _own_instructions(message)
@@ -147,8 +177,12 @@ def _own_words(message: Any) -> Any:
 
 
 def _own_instructions(message: Any) -> Any:
-    """Return a message, instructions without the line that names the client; None if empty then."""
-    if not _instructs(message):
+    """Return instructions without the coding agent's attribution line, or None if empty then.
+
+    A message of another role than `system` and `developer`, or without the line, is returned
+    unchanged.
+    """
+    if not _is_instruction(message):
         return message
     content = message.get("content")
     left = own_instructions(content)
@@ -156,7 +190,10 @@ def _own_instructions(message: Any) -> Any:
 
 
 def _own_part(part: Any) -> Any:
-    """Return a content part with the user's own words only, or None if it has none."""
+    """Return a content part, text or object with `text`, without a coding agent's blocks.
+
+    None if nothing else is in it; the same object if it has no text or no block.
+    """
     text = part.get("text") if isinstance(part, Mapping) else part
     if not isinstance(text, str) or (left := without_asides(text)) is text:
         return part

@@ -2,7 +2,7 @@
 
 An image stands in a content part as a data URL, as base64 (Anthropic's `source`), or as the URL of
 an image elsewhere. Nothing is fetched here, and no pixels are decoded: an image is its encoded file
-(PNG, JPEG, WebP, GIF or BMP, recognized by its first bytes), which `calibrator.llm.serving.images`
+(PNG, JPEG, WebP, GIF or BMP, recognized by its first bytes), which `calibrator.llm.serving.pixels`
 reads.
 
 A faulty image prevents the score and nothing else. The fault has a word (`reason`):
@@ -52,10 +52,10 @@ LIMITS: Final = ImageLimits()
 def local_images(
     parts: Sequence[Mapping[str, Any]], limits: ImageLimits = LIMITS
 ) -> tuple[bytes, ...]:
-    """Return the encoded images of content parts, in order.
+    """Return the encoded image files of content parts, in order.
 
-    Raises NotScorableError for a faulty image, and with `image_url` for one that would have to be
-    fetched.
+    Raises NotScorableError for a faulty image, for more than `limits.max_count` of them, and with
+    the reason `image_url` for one that would have to be fetched.
     """
     images = []
     for image in locate_images(parts, limits):
@@ -69,9 +69,10 @@ def local_images(
 def locate_images(
     parts: Sequence[Mapping[str, Any]], limits: ImageLimits = LIMITS
 ) -> list[bytes | str]:
-    """Return for each content part its encoded image, or the http(s) URL of one that is elsewhere.
+    """Return for each content part its encoded image file, or the http(s) URL of an image.
 
-    Raises NotScorableError for a faulty image, and where there are more than `limits.max_count`.
+    Nothing is fetched. Raises NotScorableError, whose `reason` names the fault such as
+    `image_format`, for a faulty image, and where there are more than `limits.max_count`.
     """
     if len(parts) > limits.max_count:
         text = f"the question has {len(parts)} images, at most {limits.max_count} are looked at"
@@ -80,9 +81,10 @@ def locate_images(
 
 
 def checked_image(image: bytes, max_bytes: int = LIMITS.max_bytes) -> bytes:
-    """Return an encoded image if its size and first bytes are those of one.
+    """Return an encoded image file unchanged if its size and first bytes are those of an image.
 
-    Raises NotScorableError for one of more than `max_bytes` and for an unknown kind of file.
+    Raises NotScorableError with the reason `image_size` for more than `max_bytes`, and with
+    `image_format` if it is none of PNG, JPEG, WebP, GIF and BMP by its first bytes.
     """
     if len(image) > max_bytes:
         raise _too_large(max_bytes)
@@ -93,7 +95,11 @@ def checked_image(image: bytes, max_bytes: int = LIMITS.max_bytes) -> bytes:
 
 
 def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
-    """Return the encoded image of a content part, or its http(s) URL."""
+    """Return the encoded image file of one content part, or its http(s) URL.
+
+    The part has Anthropic's `source` or an `image_url`. Raises NotScorableError for a fault, and
+    with the reason `image_missing` if it has neither data nor a URL.
+    """
     source = part.get("source")  # Anthropic's form
     if isinstance(source, Mapping) and source.get("type") == "base64":
         return _decode_image(source.get("media_type"), source.get("data"), max_bytes)
@@ -103,14 +109,18 @@ def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
         raise NotScorableError("image_missing", "an image's part has neither its bytes nor a URL")
     scheme = url[: len(_WEB[1])].lower()
     if scheme.startswith(_DATA):
-        return _of_data_url(url, max_bytes)
+        return _decode_data_url(url, max_bytes)
     if scheme.startswith(_WEB):
         return url
     raise NotScorableError("image_url", "an image's URL begins with data:, http:// or https://")
 
 
-def _of_data_url(url: str, max_bytes: int) -> bytes:
-    """Return the bytes of `data:image/png;base64,...`; percent-encoded ones are refused."""
+def _decode_data_url(url: str, max_bytes: int) -> bytes:
+    """Return the image file in a URL such as `data:image/png;base64,...`.
+
+    Raises NotScorableError for one without base64 (percent-encoding is refused) and for a faulty
+    image.
+    """
     comma = url.find(",")
     media_type, *parameters = [each.strip() for each in url[len(_DATA) : comma].lower().split(";")]
     if comma < 0 or "base64" not in parameters:
@@ -119,7 +129,11 @@ def _of_data_url(url: str, max_bytes: int) -> bytes:
 
 
 def _decode_image(media_type: Any, data: Any, max_bytes: int) -> bytes:
-    """Decode the base64 of an image; raises NotScorableError for a wrong type, size or encoding."""
+    """Decode the base64 of an image file with a declared media type such as `image/png`.
+
+    Raises NotScorableError for a media type that is none of `MEDIA_TYPES`, for data that is no
+    text, too long or no base64, and for a file that is no image.
+    """
     if not isinstance(media_type, str) or media_type.lower() not in MEDIA_TYPES:
         known = ", ".join(sorted(MEDIA_TYPES))
         raise NotScorableError("image_format", f"an image's media type is none of {known}")
@@ -135,9 +149,9 @@ def _decode_image(media_type: Any, data: Any, max_bytes: int) -> bytes:
 
 
 def _bytes_of(data: str) -> bytes:
-    """Decode base64 in steps, between which other threads may run.
+    """Decode base64, with or without line ends, in steps between which other threads may run.
 
-    Raises UnicodeEncodeError or binascii.Error for what is no base64.
+    Raises UnicodeEncodeError or binascii.Error if it is no base64.
     """
     encoded = data.encode("ascii")
     if b"\n" in encoded or b"\r" in encoded:
@@ -149,4 +163,5 @@ def _bytes_of(data: str) -> bytes:
 
 
 def _too_large(max_bytes: int) -> NotScorableError:
+    """Return the error for an image of more than `max_bytes`, with the reason `image_size`."""
     return NotScorableError("image_size", f"an image has more than {max_bytes} bytes")

@@ -37,23 +37,36 @@ class kept(Generic[_Value]):  # used as a decorator, hence the lower case
     """A property that is computed once: `cached_property` without the lock that it has in 3.11."""
 
     def __init__(self, compute: Callable[[Any], _Value]) -> None:
+        """Remember `compute(instance)`, which gives the property's value and docstring."""
         self._compute, self.__doc__ = compute, compute.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
+        """Remember the attribute's name, under which the instance keeps the value."""
         self._name = name
 
     def __get__(self, owner: Any, kind: type | None = None) -> _Value:
+        """Compute the value, store it in the instance's `__dict__` and return it.
+
+        The stored value hides this descriptor, so it is called once for each instance.
+        """
         found = owner.__dict__[self._name] = self._compute(owner)
         return found
 
 
 def without_signs_beyond_ascii(text: str) -> str:
-    """Replace each character beyond ASCII by one that belongs to no word."""
+    r"""Return the text with each character beyond ASCII replaced by "\x7f", which is in no word.
+
+    A text in ASCII is returned unchanged; the length stays the same.
+    """
     return text if text.isascii() else _BEYOND_ASCII.sub("\x7f", text)
 
 
 def letters_in(text: str) -> list[str]:
-    """Return the runs of letters of a text, in order."""
+    """Return the runs of letters of a text in order, such as `["It", "s", "ok"]` of "It's ok2".
+
+    Case is unchanged. In a text of ASCII only ASCII letters count, otherwise those of any script.
+    Digits and underscores separate runs.
+    """
     if text.isascii():
         return text.encode().translate(_WITHOUT_SIGNS).decode().split()
     return _LETTERS.findall(text)
@@ -68,12 +81,16 @@ class PreparedText:
 
     @property
     def kernel(self) -> ModuleType | None:
-        """The compiled functions, or None where they cannot read the text."""
+        """The compiled functions, or None.
+
+        None means that there is no compiled kernel, or that the text is not all ASCII or has more
+        than `MOST_READ` (65,536) characters.
+        """
         return load_kernel() if self.text.isascii() and len(self.text) <= MOST_READ else None
 
     @kept
     def in_order(self) -> list[str]:
-        """Return all runs of word characters, in lower case."""
+        """Return all runs of letters, digits and `_` in lower case, repeats included."""
         if not self.lower.isascii():
             return _WORD.findall(self.lower)
         return self.lower.encode().translate(_SPACED).decode().split()
@@ -85,7 +102,11 @@ class PreparedText:
 
     @kept
     def beginnings(self) -> frozenset[str]:
-        """Return the first six letters of all runs of at least three letters, in lower case."""
+        """Return the set of the first six letters of all runs of three letters or more.
+
+        They are in lower case. A word with digits, such as `abc1defg`, is first split into its runs
+        of letters.
+        """
         words = self.words
         found = {word[:6] for word in words if word.isalpha() and len(word) > 2}
         for word in words:
@@ -95,7 +116,7 @@ class PreparedText:
 
     @kept
     def numbers(self) -> list[str]:
-        """Return the numbers as they are written.
+        """Return the numbers of the text as written, in order, such as `["-1,000.5", "7"]`.
 
         A number is digits with single points and commas in between, and an optional dash in front.
         """
@@ -106,7 +127,7 @@ class PreparedText:
 
     @kept
     def digits(self) -> list[int]:
-        """Return the positions where runs of digits begin."""
+        """Return the positions in the text, ascending, at which runs of digits begin."""
         if (kernel := self.kernel) is not None:
             found: list[int] = kernel.digits(self.text)
             return found
@@ -114,19 +135,27 @@ class PreparedText:
 
     @kept
     def is_odd(self) -> bool:
-        """Return whether `lower` and `words` may lack what a pattern that ignores case finds."""
+        """Return True if a pattern that ignores case may find what `lower` and `words` do not show.
+
+        It holds for a text with a digit beyond ASCII or one of the letters U+017F, U+0130 and
+        U+0131.
+        """
         return not self.text.isascii() and _ODD.search(self.text) is not None
 
     @kept
     def index(self) -> object | None:
-        """Return the kernel's index of the text in lower case; None if it cannot read the text."""
+        """Return the kernel's index of the words and strings of the text in lower case, or None.
+
+        None means that `kernel` is None: not compiled, or the text is long or not all ASCII.
+        """
         return kernel.index(self.lower) if (kernel := self.kernel) is not None else None
 
     @kept
     def rough_index(self) -> object | None:
-        """Return the kernel's index, also of a text beyond ASCII; None if it cannot read it.
+        """Return the kernel's index of the text in lower case, also of one beyond ASCII, or None.
 
-        `without_signs_beyond_ascii` made the text of it.
+        Characters beyond ASCII are replaced first, by `without_signs_beyond_ascii`. None without a
+        kernel, for more than `MOST_READ` characters, and where `is_odd`.
         """
         if self.text.isascii():
             return self.index
@@ -137,13 +166,17 @@ class PreparedText:
 
     @kept
     def may_list_options(self) -> bool:
-        """Return False if no line begins with a letter from A to J and a sign after it."""
+        """Return False if certainly no line begins like an option, such as `A.` or `(b)`.
+
+        That is a letter from A to J, in any case, and then one of `.):`. True in all other cases,
+        and for any text beyond ASCII.
+        """
         return _LISTED.may_be_in("\n" + self.text)
 
 
 @lru_cache(maxsize=64)
 def reading_of(text: str) -> PreparedText:
-    """Return the reading of a text, cached because several readers look into the same text."""
+    """Return the `PreparedText` of a text; those of the last 64 texts are cached and shared."""
     return PreparedText(text)
 
 
@@ -164,12 +197,15 @@ class SoughtPattern:
 
     @kept
     def needles(self) -> object:
-        """Return words and parts in the kernel's form; None without a kernel."""
+        """Return words and parts in the form of the kernel's `hold_any`; None without it."""
         kernel = load_kernel()
         return kernel.needles(tuple(self.words), self.parts) if kernel is not None else None
 
     def may_be_in(self, reading: PreparedText) -> bool:
-        """Return False if the pattern certainly matches nowhere."""
+        """Return False if the pattern certainly matches nowhere, by its words and parts.
+
+        True does not mean that it matches. It is always True for a pattern without words and parts.
+        """
         if not self.words and not self.parts:
             return True
         if (index := reading.index) is not None and (kernel := load_kernel()) is not None:
@@ -183,11 +219,15 @@ class SoughtPattern:
         return False
 
     def is_in(self, reading: PreparedText) -> bool:
-        """Return whether the pattern matches anywhere."""
+        """Return whether the pattern matches anywhere in the text."""
         return self.may_be_in(reading) and self.pattern.search(reading.text) is not None
 
     def all_in(self, reading: PreparedText) -> list[str]:
-        """Return what `findall` returns, for a pattern whose matches begin with one of `parts`."""
+        """Return group 1 of each match in the text, in order; an empty list where nothing matches.
+
+        The pattern must have one group. If it has no `words`, each of its matches must begin with
+        one of `parts`, because it is tried at these places alone.
+        """
         if not self.may_be_in(reading):
             return []
         if reading.is_odd or self.words:
@@ -210,14 +250,16 @@ class PatternGroup:
     """Patterns that are searched for in the same text, each with words or parts."""
 
     def __init__(self, *patterns: SoughtPattern) -> None:
+        """Remember the patterns; `are_in` answers in their order."""
         self._patterns = patterns
 
     @kept
     def _needles(self) -> tuple[object, ...]:
+        """Return each pattern's words and parts in the kernel's form."""
         return tuple(each.needles for each in self._patterns)
 
     def are_in(self, reading: PreparedText) -> list[bool]:
-        """Return for each pattern whether it matches anywhere."""
+        """Return for each pattern, in their order, whether it matches anywhere."""
         if (index := reading.index) is None or (kernel := load_kernel()) is None:
             return [each.is_in(reading) for each in self._patterns]
         found: list[bool] = kernel.hold_any(index, self._needles)
@@ -234,18 +276,19 @@ class CharacterShape:
     """
 
     def __init__(self, kinds: Mapping[str, str], *rows: str) -> None:
+        """Translate kinds and rows to bytes, in which all other characters are NUL."""
         kind_of = {sign: kind for kind, signs in kinds.items() for sign in signs}
         self._kinds = bytes(ord(kind_of.get(chr(code), "\0")) for code in range(256))
         self._rows = tuple(row.encode() for row in rows)
 
     @kept
     def _kernel_form(self) -> object:
-        """Return kinds and rows in the kernel's form; None without a kernel."""
+        """Return kinds and rows in the kernel's form for `has_shape`; None without it."""
         kernel = load_kernel()
         return kernel.shape(self._kinds, self._rows) if kernel is not None else None
 
     def may_be_in(self, text: str) -> bool:
-        """Return False if an ASCII text contains none of the rows."""
+        """Return False if a text is all ASCII and contains none of the rows, else True."""
         if not text.isascii():
             return True
         if (kernel := load_kernel()) is not None:
@@ -261,14 +304,19 @@ _LISTED = CharacterShape(
 
 
 def compile_sought(pattern: str, words: str = "", parts: tuple[str, ...] = ()) -> SoughtPattern:
-    """Make a pattern that ignores case; `words` are separated by spaces."""
+    """Compile a pattern, ignoring case, with what each text that it matches must contain.
+
+    `words` are whole words in lower case, separated by spaces; `parts` are strings in lower case
+    that may be anywhere. Every matching text has to hold at least one of all these. Raises
+    `re.error`.
+    """
     return SoughtPattern(re.compile(pattern, re.IGNORECASE), frozenset(words.split()), parts)
 
 
 def at_lines(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches at the beginnings of lines.
+    """Yield the matches of a pattern at the beginnings of the lines of a text, at most one a line.
 
-    The pattern begins with `(?m)^`, and its matches end in their line or with its end.
+    The pattern must begin with `(?m)^`, and its matches must not go beyond the end of their line.
     """
     start = 0
     while True:
@@ -280,5 +328,5 @@ def at_lines(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def beyond_ascii(text: str) -> int:
-    """Count the characters beyond ASCII."""
+    """Return the number of characters beyond ASCII in a text."""
     return 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))

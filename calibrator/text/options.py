@@ -20,7 +20,11 @@ _GAP = 8  # characters between a letter and the option's text
 
 
 def options_of(question: str) -> dict[str, str]:
-    """Return the options that a question offers, by letter; empty for fewer than two."""
+    """Return a multiple-choice question's options, such as `{"A": "Paris", "B": "Rome"}`.
+
+    An option is a line that begins with a capital from A to J, perhaps in a bracket, then one of
+    `).:` and a text. Empty for fewer than two.
+    """
     if not reading_of(question).may_list_options:
         return {}
     found = {each[1]: each[2].strip() for each in at_lines(_OPTION, question)}
@@ -28,7 +32,10 @@ def options_of(question: str) -> dict[str, str]:
 
 
 def final_letter(answer: str) -> re.Match[str] | None:
-    """Return the last match that names a final option, with the letter as group 1, or None."""
+    """Return the last match of a phrase that names the chosen option, such as `the answer is (B)`.
+
+    Group 1 is the letter, A to J. None if the reply has no such phrase.
+    """
     found = None
     for found in _FINAL.finditer(answer):  # noqa: B007  # the last one is used
         pass
@@ -36,10 +43,12 @@ def final_letter(answer: str) -> re.Match[str] | None:
 
 
 def final_option_changed(question: str, answer: str, rng: random.Random) -> str | None:
-    """Return the reply with another final option, and that option's text if any, or None.
+    """Return a multiple-choice reply with another final option, to make a wrong reply, or None.
 
-    Every sentence that states the same answer is changed. The working, which argues for the letter
-    or its text in other words, is not.
+    `rng` draws the other letter from the question's options. Every phrase that states the same
+    letter, such as `the answer is B`, is changed, together with the option's text if it follows
+    within a few characters. The working, which argues for the letter or its text in other words,
+    stays. None if the reply names no final option, or one that the question does not offer.
     """
     options, found = options_of(question), final_letter(answer)
     if found is None or found[1] not in options:
@@ -63,7 +72,9 @@ def final_option_changed(question: str, answer: str, rng: random.Random) -> str 
 def argued_option_changed(question: str, answer: str, rng: random.Random) -> str | None:
     """Return the reply with the same final option and a working that argues for another, or None.
 
-    Letter and text of the option are changed to another's wherever they occur before the end.
+    `rng` draws the other option. Its letter (where the working writes it as `(B)`, `option B` or
+    `choice B`) and its text replace those of the final option before the last phrase that states
+    it. None if the reply names no final option of the question, or the working does not mention it.
     """
     options, found = options_of(question), final_letter(answer)
     if found is None or found[1] not in options:

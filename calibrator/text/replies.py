@@ -27,24 +27,29 @@ _UNFINISHED = ("queued", "in_progress", "failed", "cancelled")  # responses with
 
 
 def response_message(response: Any) -> Mapping[str, Any]:
-    """Return the message of the first choice of a row's `response`; raises ValueError."""
+    """Return the assistant message of the first choice of a row's `response`, an API's reply.
+
+    Raises ValueError if it is no mapping or `openai` object, or has no message.
+    """
     reply = to_mapping(response)
     if reply is None:
         raise ValueError(f"'response' must be a string or an object, not {type(response).__name__}")
     return reply_messages(reply)[0]
 
 
-def other_reply(asked: Question, given: Any) -> OtherReply:
+def other_reply(question: Question, reply: Any) -> OtherReply:
     """Read another model's reply to the same question.
 
-    It is a text, an API's response, or an object with `response` and `model`. Raises ValueError for
-    anything else.
+    `reply` is a text, an API's response, or an object with `response` and perhaps `model`. The
+    result has the reply's text, the model's name (None if unknown), and its tool use if tools were
+    called or offered. Raises ValueError for anything else, and NotScorableError for content that is
+    not read.
     """
-    if isinstance(given, str):
-        return OtherReply(given)
-    value = to_mapping(given)
+    if isinstance(reply, str):
+        return OtherReply(reply)
+    value = to_mapping(reply)
     if value is None:
-        raise ValueError(f"another reply must be text or an object, not {type(given).__name__}")
+        raise ValueError(f"another reply must be text or an object, not {type(reply).__name__}")
     model = value.get("model")
     response = value.get("response", value)
     if isinstance(response, str):
@@ -52,11 +57,14 @@ def other_reply(asked: Question, given: Any) -> OtherReply:
     else:
         message = response_message(response)
     name = model if isinstance(model, str) and model else None
-    return OtherReply(message_text(message), name, asked.tool_use(message))
+    return OtherReply(message_text(message), name, question.tool_use(message))
 
 
 def to_mapping(value: Any) -> Mapping[str, Any] | None:
-    """Return a mapping unchanged and an `openai` object as a dict; None for anything else."""
+    """Return a mapping unchanged, an object with `model_dump()` as a dict, and None for others.
+
+    Objects of the `openai` package have `model_dump`; None also if it gives no mapping.
+    """
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)
@@ -65,9 +73,11 @@ def to_mapping(value: Any) -> Mapping[str, Any] | None:
 
 
 def reply_messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the assistant's message of every choice, an empty one for an empty reply.
+    """Return the assistant's messages in an API's reply, one for each choice, empty ones too.
 
-    Raises ValueError where there is no message, or none with content or calls.
+    `reply` is a chat completion, a text completion, a response (`output`), Anthropic's message or a
+    plain message; the last three give a list of one. Raises ValueError for no choices, for a
+    response that is not finished, and for a message with neither content nor calls.
     """
     if "choices" in reply:
         choices = reply["choices"]
@@ -85,7 +95,10 @@ def reply_messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _message_of(choice: Any) -> Mapping[str, Any]:
-    """Return the message of a choice; raises ValueError if it has none."""
+    """Return the message of a choice, or a text completion's `text` as `{"content": text}`.
+
+    Raises ValueError if the choice is no object, or has no message with content or calls.
+    """
     held = to_mapping(choice)
     if held is None:
         raise ValueError(f"a choice must be an object, not {type(choice).__name__}")
@@ -101,7 +114,10 @@ def _message_of(choice: Any) -> Mapping[str, Any]:
 
 
 def _check_content(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message unchanged if it has content or calls, even empty; else raise ValueError."""
+    """Return a message unchanged if it has a key for content or calls, even an empty one.
+
+    Raises ValueError for a message without any of `SAID`, such as `content` and `tool_calls`.
+    """
     if any(key in message for key in SAID):
         return message
     found = ", ".join(repr(key) for key in list(message)[:6])
@@ -110,7 +126,11 @@ def _check_content(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_call(item: Any) -> bool:
-    """Return whether an item calls a tool, of the client or one that runs upstream."""
+    """Return whether an output item of `/v1/responses` calls a tool.
+
+    It may be the client's or upstream's own. Its `type` ends in `_call`, as `function_call` does,
+    or is `mcp_approval_request` or `program`.
+    """
     kind = item.get("type") if isinstance(item, Mapping) else None
     return isinstance(kind, str) and (
         kind.endswith("_call") or kind in ("mcp_approval_request", "program")
@@ -118,7 +138,12 @@ def is_call(item: Any) -> bool:
 
 
 def tool_call(item: Mapping[str, Any]) -> Json:
-    """Convert a call to the form of chat; a call without a name is named by its type."""
+    """Convert a call item of `/v1/responses` to a member of `tool_calls` as in chat.
+
+    A call without a name, such as a web search, is named by its `type`. Where `arguments` are no
+    text, they are encoded as JSON; where they are missing, the item's other fields are used
+    instead.
+    """
     kind = str(item["type"])
     name = item.get("name") if isinstance(item.get("name"), str) else None
     id = item.get("call_id") or item.get("id")
@@ -134,10 +159,13 @@ def tool_call(item: Mapping[str, Any]) -> Json:
 
 
 def answer_message(items: Iterable[Any]) -> Json:
-    """Combine the output items of a response into one assistant message.
+    """Combine the output items of a `/v1/responses` reply into one assistant message as in chat.
 
-    Text that is marked as commentary (`phase`) is the content only where there is no other text.
-    Beside calls, the tools that MCP servers list in the same response are the member `LISTED`.
+    `content` joins the texts by line ends (None if there are none); `reasoning_content`, `refusal`
+    and `tool_calls` are there if anything of the kind is. Text that is marked as commentary
+    (`phase`) is the content only where there is no other text. Beside calls, the tools that MCP
+    servers list in the same response are the member `LISTED`. Items that are no mappings are
+    skipped.
     """
     items = list(items)
     texts: list[str] = []
@@ -169,7 +197,11 @@ def answer_message(items: Iterable[Any]) -> Json:
 
 
 def listed_tools(items: Iterable[Any]) -> list[Json]:
-    """Return the tools that MCP servers listed, by name and annotations, which the risk needs."""
+    """Return the tools that MCP servers listed in output items of type `mcp_list_tools`.
+
+    Each is `{"type": "mcp_tool", "name": .., "annotations": ..}`, from which the risk of its calls
+    is read; at most 200 of one list and 400 in total.
+    """
     found: list[Json] = []
     for item in items:
         is_list = isinstance(item, Mapping) and item.get("type") == "mcp_list_tools"
@@ -182,14 +214,16 @@ def listed_tools(items: Iterable[Any]) -> list[Json]:
 
 
 def is_tool_use(block: Any) -> bool:
-    """Return whether a block calls a tool, of the client or one that Anthropic runs."""
+    """Return whether a block of Anthropic's message calls a tool: its `type` ends in `tool_use`."""
     return isinstance(block, Mapping) and str(block.get("type")).endswith("tool_use")
 
 
 def blocks_message(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) -> Json:
-    """Convert Anthropic's content blocks to a chat message.
+    """Convert the content blocks of Anthropic's message to an assistant message as in chat.
 
-    `arguments` holds, in the order of the blocks, the arguments of calls as they were streamed.
+    `content` joins the texts (None if there are none), `reasoning_content` the thinking, and calls
+    become `tool_calls`. `arguments` holds, in the order of the blocks, the JSON of calls' arguments
+    as streamed; None or a missing one means the block's `input`.
     """
     listed = [block for block in blocks if isinstance(block, Mapping)]
     texts = [b["text"] for b in listed if isinstance(b.get("text"), str)]
@@ -207,20 +241,23 @@ def blocks_message(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) 
 
 
 def _tool_use(block: Mapping[str, Any], streamed: str | None) -> Json:
-    """Convert a block that calls a tool to the form of chat."""
+    """Convert a block of Anthropic's that calls a tool to a member of `tool_calls` as in chat.
+
+    `streamed` is the JSON of its arguments; None or "" means the block's `input`.
+    """
     arguments = streamed or _json(block.get("input", {}))
     function = {"name": block.get("name"), "arguments": arguments}
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
 def _texts(parts: Any, key: str) -> list[str]:
-    """Return the non-empty texts under `key` in content parts."""
+    """Return the non-empty strings under `key` in a list of content parts; empty for no list."""
     listed = parts if isinstance(parts, list) else []
     found = (part.get(key) for part in listed if isinstance(part, dict))
     return [text for text in found if isinstance(text, str) and text]
 
 
 def _json(value: Any) -> str:
-    """Encode a value as JSON; half a surrogate pair, which has no UTF-8, is escaped again."""
+    """Encode a value as JSON without spaces; half surrogate pairs are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode(errors="backslashreplace").decode()

@@ -64,7 +64,7 @@ class Question:
     listed: Sequence[Any] = field(default=(), compare=False)  # tools of MCP servers, never scored
 
     def all_messages(self) -> Sequence[Any]:
-        """Return all messages before the reply; none where only a text is known.
+        """Return all messages before the reply, as in chat; empty where only a text is known.
 
         `conversation` is called once, and its messages replace `messages`.
         """
@@ -73,9 +73,12 @@ class Question:
         return self.messages
 
     def tool_use(self, message: Mapping[str, Any]) -> ToolUse | None:
-        """Return the reply together with its conversation; None if no tool was called or offered.
+        """Return the reply `message` with its conversation and tools; None without tools.
 
-        For a reply of text the last `RECENT_MESSAGES` are searched for earlier calls.
+        None if it calls no tool, none was offered, and the last `RECENT_MESSAGES` hold no call and
+        no result of one. Tools that MCP servers listed (the member `LISTED` of the message,
+        `listed`) are added to the offered ones for a reply with calls only. May call
+        `conversation`, as `all_messages`.
         """
         tools = self.tools if isinstance(self.tools, list | tuple) else ()
         if not (tools or message.get("tool_calls") or message.get("function_call")):
@@ -99,7 +102,7 @@ def _is_listed(tool: Any) -> bool:
 
 
 def _has_calls(messages: Sequence[Any]) -> bool:
-    """Return whether one of the last messages calls a tool or holds the result of a call."""
+    """Return whether one of the last `RECENT_MESSAGES` calls a tool or holds a call's result."""
     return any(
         isinstance(each, Mapping)
         and (each.get("role") in _RESULTS or each.get("tool_calls") or each.get("function_call"))
@@ -111,11 +114,11 @@ Images = list[Mapping[str, Any]]  # content parts, as they are found
 
 
 def content_text(content: Any, images: Images | None = None) -> str:
-    """Return the text of a message's `content` (a string, parts or None).
+    """Return the text of a message's `content` (a string, a list of parts or None), or "".
 
-    Its images are appended to `images`. Raises NotScorableError(`audio`, `video`, `file`) for parts
-    that no calibrator reads, also (`image`) for an image if `images` is None, and ValueError for
-    anything that is no content.
+    The texts of parts are joined by line ends. Image parts are appended to `images`. Raises
+    NotScorableError(`audio`, `video`, `file`) for parts that no calibrator reads, also (`image`)
+    for an image if `images` is None, and ValueError for anything that is no content.
     """
     if content is None:
         return ""
@@ -129,7 +132,10 @@ def content_text(content: Any, images: Images | None = None) -> str:
 
 
 def _part_text(part: Any, images: Images | None) -> str:
-    """Return the text of a content part, empty for an image, which is appended to `images`."""
+    """Return the text of a content part; an image part is appended to `images` and gives "".
+
+    Raises NotScorableError and ValueError as `content_text`.
+    """
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):
@@ -149,8 +155,10 @@ def _part_text(part: Any, images: Images | None) -> str:
 def read_question(messages: Any, tools: Any = None) -> Question:
     """Read the question of a chat request: its `messages` and `tools` as the client sent them.
 
-    Raises ValueError where `messages` is no list of messages, and NotScorableError for audio and
-    the like in any message that belongs to the question; older messages are not examined.
+    Its text has the end of the earlier turns (lines such as `[user] ..`), the user's last message,
+    later turns, and the offered tools. Blocks of coding agents such as `<system-reminder>` are
+    removed. Raises ValueError where `messages` is no list of messages, and NotScorableError for
+    audio and the like in any message that belongs to the question; older messages are not examined.
     """
     is_list = type(messages) is list or (
         isinstance(messages, Sequence) and not isinstance(messages, str)
@@ -176,9 +184,10 @@ def read_question(messages: Any, tools: Any = None) -> Question:
 
 
 def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
-    """Return the question, after `opening`, of a conversation of plain texts that the user ended.
+    """Return the question's text for plain texts that end with the user, or None.
 
-    Return None for any other conversation, and where more than `RECENT_TURNS` have to be read.
+    This is a fast path of `read_question`. `opening` is put before the user's last message. None
+    for any other conversation, and where more than `RECENT_TURNS` turns have to be read.
     """
     recent = messages[-RECENT_MESSAGES:]
     try:
@@ -204,12 +213,18 @@ def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
 
 
 def depiction(prompt: str) -> tuple[str, str]:
-    """Return the visual question that a text-to-image reply answers, and its answer (paper R01)."""
+    """Return question and answer by which a generated image is judged (paper R01).
+
+    `prompt` is what the image was asked to show; the answer is "Yes".
+    """
     return f"Does this image accurately depict: *{prompt}*?", "Yes"
 
 
 def _last_user_turn(messages: Sequence[Any]) -> int:
-    """Return the position of the user's last message; of the last message if there is none."""
+    """Return the position of the user's last message; of the last message if there is none.
+
+    Raises ValueError for a later message that is no mapping.
+    """
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
         if type(message) is not dict and not isinstance(message, Mapping):
@@ -220,10 +235,11 @@ def _last_user_turn(messages: Sequence[Any]) -> int:
 
 
 def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str]:
-    """Return the texts of the last turns, up to about this many characters, the oldest first.
+    """Return the last turns as texts such as `[user] Hello`, the oldest first, up to about a size.
 
-    Only as many turns as needed are read. Their images are appended to `images` in order, and each
-    counts as `IMAGE_CHARACTERS`.
+    Turns are read from the end until they have more than `characters`; instructions are left out.
+    Their images are appended to `images` in order, and each counts as `IMAGE_CHARACTERS`. Raises
+    NotScorableError and ValueError as `content_text`.
     """
     turns: list[str] = []
     shown: list[Images] = []  # of each turn that has images
@@ -244,9 +260,10 @@ def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str
 
 
 def _turn_text(message: Any, images: Images) -> str | None:
-    """Return the text of one turn, empty where nothing was said; append its images to `images`.
+    """Return one turn as `[role] text`, its tool calls included; "" where nothing was said.
 
-    Return None for instructions and for a turn of images alone.
+    None for instructions and for a turn of images alone. Its images are appended to `images`.
+    Raises ValueError for a message that is no mapping.
     """
     if not isinstance(message, Mapping):
         raise ValueError(f"a message must be an object, not {type(message).__name__}")
@@ -261,9 +278,10 @@ def _turn_text(message: Any, images: Images) -> str | None:
 
 
 def tools_text(tools: Any) -> str:
-    """Return the offered functions as one JSON list of name, description and parameters.
+    """Return the offered tools as a line `Available functions (JSON):` and one JSON list.
 
-    It is cut to `TOOLS_CHARACTERS`, and empty if there are none.
+    Each has its name, description and parameters; the list is cut to `TOOLS_CHARACTERS`. Returns ""
+    if there are none.
     """
     if not tools or not isinstance(tools, Sequence) or isinstance(tools, str):
         return ""
@@ -284,13 +302,19 @@ def calls_text(calls: Any) -> str:
 
 
 def _functions(listed: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the `function` of each tool or call, or its `custom` tool with free text as input."""
+    """Return the description of each tool or call, its member `function` or (free text) `custom`.
+
+    Those without one are skipped.
+    """
     held = [t.get("function") or t.get("custom") for t in listed if isinstance(t, Mapping)]
     return [function for function in held if isinstance(function, Mapping)]
 
 
 def _call_text(function: Mapping[str, Any]) -> str:
-    """Return one call as `name(argument="value")`; arguments that are no JSON object stay raw."""
+    """Return one call as `name(argument="value")`; arguments that are no JSON object stay as text.
+
+    Values are written as JSON.
+    """
     name = function.get("name") or ""
     arguments = function.get("arguments", function.get("input"))
     try:
@@ -304,7 +328,11 @@ def _call_text(function: Mapping[str, Any]) -> str:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """Return the whole answer of one assistant message; an empty string for an empty reply."""
+    """Return the whole answer of one assistant message, its parts joined by line ends; "" if empty.
+
+    The parts are exposed reasoning, content, refusal, and tool calls as `[name(argument="value")]`.
+    Raises NotScorableError and ValueError for content, as `content_text`.
+    """
     content = message.get("content")
     if type(content) is str and not any(map(message.get, _BESIDE_CONTENT)):
         return content  # nearly every answer
@@ -318,6 +346,6 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def _legacy_call(message: Mapping[str, Any]) -> Any:
-    """Return the message's `function_call` as a list of tool calls; None if it has none."""
+    """Return a message's `function_call` as a list of one tool call; None if it has none."""
     call = message.get("function_call")
     return [{"function": call}] if isinstance(call, Mapping) else None

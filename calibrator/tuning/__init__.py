@@ -1,3 +1,3 @@
 """Fine-tuning of a checkpoint on the verdicts of one deployment."""
 
-__all__ = ["fine_tuning", "last_layer", "trial"]
+__all__ = ["fine_tuning", "last_layer"]

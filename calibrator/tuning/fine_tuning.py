@@ -6,13 +6,18 @@
 
 The result is an ordinary checkpoint with one more layer in its evidence: it loads, scores
 and can be tuned again like any other.
+
+`try_tuning` compares it on a deployment's labels: it has to beat today's numbers as a recalibration
+has to (`recalibration.trial`). The recalibration in it would often be enough for that. Since a new
+checkpoint needs new certificates and recalibrations, it must also beat a recalibration that learnt
+from the same labels (paper A09: evaluate, then recalibrate, then fine-tune).
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +30,30 @@ from calibrator.checkpoints.checkpoint import (
     CheckpointConfig,
     read_config,
     resolve_checkpoint,
+    sha256_of,
     write_config,
 )
-from calibrator.checkpoints.digests import sha256_of
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.embedded.evidence import Evidence, read_reply
-from calibrator.embedded.familiarity import PREFIX as FAMILIARITY
 from calibrator.embedded.tuned_layer import lines_of
 from calibrator.errors import TrainingError
 from calibrator.features.weights import read_weights
 from calibrator.loading import FAKE
+from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.curves import log_odds
+from calibrator.recalibration.fit import FOLDS, LabelledConfidences
+from calibrator.recalibration.trial import (
+    ROUNDS,
+    Trial,
+    compare_fits,
+    fixed_confidences,
+    predict_unseen,
+    recalibrate_unseen,
+)
 from calibrator.rows.rows import Row, labels_of
 from calibrator.scorer import COMPUTED, Item
-from calibrator.tuning.last_layer import CheckpointOutput, Readings, TunedCheckpoint
+from calibrator.tuning.last_layer import CheckpointOutput, Readings, TunedCheckpoint, fit_tuned
 
 BATCH = 64
 
@@ -51,6 +65,7 @@ class TunableCheckpoint:
     """
 
     def __init__(self, name: str) -> None:
+        """Load the checkpoint of this name; see the class for what is raised."""
         if name.startswith(FAKE):
             raise TrainingError(f"{name!r} is no calibrator that could be trained")
         self.folder = resolve_checkpoint(name)
@@ -76,11 +91,14 @@ class TunableCheckpoint:
         return self._calibrator.name
 
     def learns_from(self, item: Item) -> bool:
-        """Return whether fine-tuning uses an item; calls that have their own trees are not used."""
+        """Return whether fine-tuning uses an item: not if the trees for tool calls judge it."""
         return not self._calibrator.reads_as_call(item)
 
     def read(self, items: Sequence[Item]) -> CheckpointOutput:
-        """Read items that it learns from; a few dozen at a time bound the memory."""
+        """Return the checkpoint's output for items that it learns from, with their features.
+
+        A few dozen items at a time bound the memory.
+        """
         calibrator, known = self._calibrator, self._calibrator.parts.familiarity
         replies = [read_reply(item) for item in items]
         read = calibrator.read_texts([each.bare_item for each in replies])
@@ -106,9 +124,9 @@ class TunableCheckpoint:
     def read_rows(
         self, rows: Sequence[Row], progress: Callable[[int], None] = lambda _: None
     ) -> Readings:
-        """Read labelled rows that it learns from, all with the same weight.
+        """Return the output for labelled rows that it learns from, all with the same weight.
 
-        `progress` is called with the number of rows of each batch.
+        `progress` is called with the number of rows of each batch. A missing label counts as wrong.
         """
         parts = []
         for at in range(0, len(rows), BATCH):
@@ -129,15 +147,15 @@ class TunableCheckpoint:
         facts: Mapping[str, Any],
         quality: Mapping[str, Any],
     ) -> CheckpointConfig:
-        """Write the tuned checkpoint and return its configuration; `facts` describe the labels.
+        """Write the tuned checkpoint into `folder` and return its configuration.
 
-        Raises TrainingError as `check_output`.
+        `facts` describe the labels and `quality` what was measured, for `calibrator.json`. Raises
+        TrainingError as `check_output`, and OSError.
         """
         check_output(folder)
         state = dict(read_weights(self.folder / WEIGHTS, self.config.weights_sha256))
         if known := self._calibrator.parts.familiarity:
-            its = known.with_centre(tuned.centre).state()
-            state |= {key: array for key, array in its.items() if key.startswith(FAMILIARITY)}
+            state |= known.with_centre(tuned.centre).state()
         checks = dict(read_weights(self.folder / EVIDENCE, self.config.evidence_sha256))
         checks |= tuned.layer.state(len(self._calibrator.layers))
         folder.mkdir(parents=True, exist_ok=True)
@@ -156,16 +174,69 @@ class TunableCheckpoint:
 
 
 def check_output(folder: Path) -> None:
-    """Raise TrainingError unless the folder is empty or missing."""
+    """Raise TrainingError unless a folder is empty or does not exist."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise TrainingError(f"{folder} is not an empty folder: name another one")
 
 
 def _check_kind(name: str, folder: Path) -> None:
-    """Raise TrainingError for a calibrator that is a language model."""
+    """Raise TrainingError if the folder's calibrator is a language model."""
     if isinstance(config := read_config(folder, name), LlmConfig):
         raise TrainingError(
             f"checkpoint {name!r} is a language model ({config.architecture}); verdicts fine-tune "
             "the embedded calibrator here. For this one: `pinocchio export --labelled -o "
             f"FILE.jsonl` and `pinocchio train-llm FILE.jsonl --start {name} -o FOLDER`"
         )
+
+
+TUNING_STEPS = FOLDS + ROUNDS + 1  # approximate number of calls of `progress`
+
+
+@dataclass(frozen=True, slots=True)
+class TuningTrial:
+    """The result of fine-tuning on all labels, and trials of the same on unseen labels."""
+
+    tuned: TunedCheckpoint
+    now: Trial  # fine-tuned against today's numbers
+    recalibration: Trial  # a recalibration alone against today's numbers
+    beside: Trial  # fine-tuned against that recalibration
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the fine-tuned checkpoint may replace today's: it beats both alternatives."""
+        return self.now.is_better and self.beside.is_better
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the three trials and what was learnt as plain values for JSON, by name."""
+        trials = {"now": self.now, "recalibration": self.recalibration, "beside": self.beside}
+        told = {name: each.as_dict() for name, each in trials.items()}
+        learnt = {"learnt": self.tuned.learnt, "models": dict(self.tuned.models)}
+        return {"is_better": self.is_better, **learnt, **told}
+
+
+def try_tuning(
+    found: Readings, now: Floats, progress: Callable[[], None] = lambda: None
+) -> TuningTrial:
+    """Fine-tune on replies in the order of time, and compare the result on unseen labels.
+
+    `now` (n,) are their confidences with today's recalibration; `progress` is called after each of
+    about `TUNING_STEPS` fits. Raises JudgingError for too few labels, or labels of one kind.
+    """
+
+    def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
+        """Return the confidences in `judged` after a fit on `known`, both positions."""
+        return fit_tuned(found.take(known)).confidence(found.read.take(judged))
+
+    tuned = fit_tuned(found)  # first, as it reports missing labels
+    progress()
+    nobody = [""] * len(found)
+    own = found.read.confidence
+    observed = LabelledConfidences(found.correct, own, nobody, found.questions, found.weights)
+    before, less = fixed_confidences(now), recalibrate_unseen(observed)
+    more = predict_unseen(observed, learn, progress)
+    return TuningTrial(
+        tuned,
+        compare_fits(observed, before, more),
+        compare_fits(observed, before, less),
+        compare_fits(observed, less, more),
+    )

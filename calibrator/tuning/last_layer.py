@@ -83,7 +83,7 @@ class CheckpointOutput(Features):
 
     @classmethod
     def join(cls, parts: Sequence[CheckpointOutput]) -> CheckpointOutput:
-        """Return all parts one after the other; there must be at least one."""
+        """Return all parts joined, one after the other; there must be at least one."""
         arrays = ([getattr(part, each.name) for part in parts] for each in fields(cls))
         return cls(*map(np.concatenate, arrays))
 
@@ -129,10 +129,13 @@ class TunedCheckpoint:
     models: Mapping[str, float]
     centre: Floats32
 
-    def confidence(self, read: CheckpointOutput) -> Floats:
-        """Return the confidences of the tuned checkpoint for replies, (n,)."""
-        odds = self.layer.slope * read.odds + self.layer.offsets(read)
-        return np.asarray(np.where(read.is_computed, read.confidence, sigmoid(odds)))
+    def confidence(self, output: CheckpointOutput) -> Floats:
+        """Return the confidences that the tuned checkpoint would give to replies, (n,).
+
+        Those that a computation decided keep theirs.
+        """
+        odds = self.layer.slope * output.odds + self.layer.offsets(output)
+        return np.asarray(np.where(output.is_computed, output.confidence, sigmoid(odds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,10 @@ class _Problem:
     counts: Floats
 
     def fits(self, at: Ints) -> Iterator[Floats]:
-        """Yield the coefficients (2 + models + landmarks,) of each way, fitted on these replies."""
+        """Yield the coefficients of each of `WAYS`, fitted on the replies at these positions.
+
+        They are (2 + models + landmarks,); those of landmarks outside `at` are 0.
+        """
         own = np.flatnonzero(np.isin(self.landmarks, at))
         values, vectors = np.linalg.eigh(self.kernel[self.landmarks[own]][:, own])
         is_kept = values > _LEAST_VALUE * values[-1]
@@ -168,7 +174,7 @@ class _Problem:
 
 
 def fit_tuned(found: Readings) -> TunedCheckpoint:
-    """Fit a layer on all replies but computed ones.
+    """Fit a layer on all labelled replies but those that a computation decided.
 
     Raises JudgingError with fewer than `MIN_LABELS` labels, or labels of one kind.
     """
@@ -183,7 +189,7 @@ def fit_tuned(found: Readings) -> TunedCheckpoint:
     marks = np.unique(np.linspace(0, len(found) - 1, LANDMARKS).astype(np.int64))
     names = _own_names(found.models)
     problem = _Problem(
-        _line(found, names),
+        _line_columns(found, names),
         (features @ features[marks].T).astype(np.float64),
         marks,
         found.correct,
@@ -207,7 +213,7 @@ def fit_tuned(found: Readings) -> TunedCheckpoint:
 def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
     """Return the weight of each of `WAYS`, (ways,), which add up to 1.
 
-    A weight is by the likelihood on the labels of unseen questions.
+    It is in proportion to the likelihood of labels under fits on other questions.
     """
     folds = np.array([int(share_of(f"ridge {name}") * FOLDS) for name in questions])
     losses = np.zeros(len(WAYS))
@@ -222,34 +228,40 @@ def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
     return np.asarray(shares / shares.sum())
 
 
-def _scales(read: CheckpointOutput) -> tuple[Floats32, Floats32, Floats32]:
-    """Return mean and spread of numbers, (NUMBERS,) each, and the rarity of n-grams."""
-    is_there = np.isfinite(read.numbers)
+def _scales(output: CheckpointOutput) -> tuple[Floats32, Floats32, Floats32]:
+    """Return mean and spread of the numbers, (NUMBERS,) each, and the rarity of n-grams.
+
+    The rarity is (parts, BUCKETS); a missing number does not count.
+    """
+    is_there = np.isfinite(output.numbers)
     count = np.maximum(is_there.sum(axis=0), 1)
-    mean = np.where(is_there, read.numbers, 0).sum(axis=0) / count
-    off = np.where(is_there, read.numbers - mean, 0)
+    mean = np.where(is_there, output.numbers, 0).sum(axis=0) / count
+    off = np.where(is_there, output.numbers - mean, 0)
     spread = np.maximum(np.sqrt((off**2).sum(axis=0) / count), _LEAST_SPREAD)
-    rarity = np.log((1 + len(read.grams)) / (1 + read.grams.sum(axis=0))) + 1
+    rarity = np.log((1 + len(output.grams)) / (1 + output.grams.sum(axis=0))) + 1
     return mean.astype(np.float32), spread.astype(np.float32), rarity.astype(np.float32)
 
 
 def _features(
-    read: CheckpointOutput, mean: Floats32, spread: Floats32, rarity: Floats32
+    output: CheckpointOutput, mean: Floats32, spread: Floats32, rarity: Floats32
 ) -> Floats32:
-    """Return numbers and n-grams, (n, NUMBERS + parts * BUCKETS)."""
-    numbers = standardise(read.numbers, mean, spread) * NUMBER_SCALE
-    grams = weighed_grams(read.grams, rarity) * GRAM_SCALES
+    """Return scaled numbers and n-grams as one matrix, (n, NUMBERS + parts * BUCKETS)."""
+    numbers = standardise(output.numbers, mean, spread) * NUMBER_SCALE
+    grams = weighed_grams(output.grams, rarity) * GRAM_SCALES
     return np.hstack([numbers, grams.reshape(len(grams), -1)])
 
 
 def _own_names(models: Sequence[str]) -> list[str]:
-    """Return the models with enough labels for their own bias, sorted."""
+    """Return the names with `MIN_MODEL_LABELS` labels or more, sorted; "" is no name."""
     counts = Counter(models)
     return sorted(name for name in counts if name and counts[name] >= MIN_MODEL_LABELS)
 
 
-def _line(found: Readings, names: Sequence[str]) -> Floats:
-    """Return shipped log-odds, 1, and one column for each name, (n, 2 + names)."""
+def _line_columns(found: Readings, names: Sequence[str]) -> Floats:
+    """Return the columns beside the features: log-odds, 1, and one for each name, (n, 2 + names).
+
+    A name's column is `MODEL_SCALE` for its own replies, else 0.
+    """
     own = [[MODEL_SCALE * (model == name) for name in names] for model in found.models]
     odds = found.read.odds[:, None]
     return np.hstack([odds, np.ones_like(odds), np.array(own).reshape(len(found), len(names))])
@@ -258,10 +270,15 @@ def _line(found: Readings, names: Sequence[str]) -> Floats:
 def _solve(
     features: Floats, correct: Ints, counts: Floats, prior: Floats, trust: Floats, start: Floats
 ) -> Floats:
-    """Return the most probable coefficients, by Newton's method."""
+    """Return the most probable coefficients of a logistic regression, by Newton's method.
+
+    `features` are (n, k), `counts` (n,) are weights of the labels `correct`. Coefficients (k,) are
+    normal around `prior` with the precisions `trust`; the search begins at `start`.
+    """
     at = start
 
     def cost(here: Floats) -> float:
+        """Return the negative log of the posterior, up to a constant."""
         z, off = features @ here, here - prior
         return float(counts @ (np.logaddexp(0, z) - correct * z) + off @ (trust * off) / 2)
 

@@ -26,8 +26,7 @@ from bench_llm_proxy import through_proxy
 from bench_shapes import TRUE_SHAPES, Shape, build, random_rows
 from bench_table import say, shown, table
 
-from calibrator.llm.layers.patches import use_linear_patches
-from calibrator.llm.layers.replace import use_faster_layers
+from calibrator.llm.layers.replace import use_faster_layers, use_linear_patches
 from calibrator.llm.serving.batches import ModelRow
 from calibrator.llm.serving.model import LabelModel
 

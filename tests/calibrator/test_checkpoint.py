@@ -20,13 +20,13 @@ from calibrator.checkpoints.checkpoint import (
     CheckpointConfig,
     read_config,
     resolve_checkpoint,
+    sha256_of,
     write_config,
 )
-from calibrator.checkpoints.digests import sha256_of
 from calibrator.embedded.calibrator import load_embedded
 from calibrator.features.weights import Floats
 from calibrator.recalibration.curves import Platt
-from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import Layout
 from tests.builders.tiny_checkpoint import CONFIG, save_tiny
 
 ITEM = Item("2 + 2?", "4")

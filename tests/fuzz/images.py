@@ -17,7 +17,7 @@ from typing import Any
 from PIL import Image
 
 from calibrator import ImageLimits, NotScorableError, checked_image, locate_images
-from calibrator.llm.serving.images import MAX_PIXELS, read_image
+from calibrator.llm.serving.pixels import MAX_PIXELS, read_image
 from tests.fuzz.fuzzing import Case
 from tests.fuzz.mutations import changed, spoilt
 

@@ -135,7 +135,7 @@ def train(
     with sentences(), resumable():
         from calibrator.lab.training.run import TrainConfig
         from calibrator.rows.selection import Selection
-        from calibrator.text.layout import Layout
+        from calibrator.text.word_pieces import Layout
 
         _check(context, start, rows, forest)
         parts: dict[str, Any] = {

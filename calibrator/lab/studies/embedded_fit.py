@@ -22,7 +22,7 @@ from calibrator.loading import load_scorer
 from calibrator.metrics.metrics import Floats, Ints
 from calibrator.rows.rows import Row
 from calibrator.rows.scores import score_rows
-from calibrator.text.layout import load_tokenizer
+from calibrator.text.word_pieces import load_tokenizer
 
 # These parts are left out, with a message, where a fold has too few rows for them.
 PARTS = ("abilities", "inspector", "calls")

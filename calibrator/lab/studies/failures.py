@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from calibrator.errors import JudgingError
-from calibrator.metrics.correlation import Correlation, spearman
 from calibrator.metrics.metrics import Floats, Ints, auroc, cohens_d
+from calibrator.metrics.rankings import Correlation, spearman
 from calibrator.rows.groups import NONE
 from calibrator.rows.results import plain_json
 from calibrator.rows.rows import Row, labels_of

@@ -15,11 +15,11 @@ import torch
 from peft import PeftModel
 from torch import nn
 
+from calibrator.checkpoints.checkpoint import base_folder
 from calibrator.checkpoints.devices import choose_device
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError
 from calibrator.llm.layers.replace import use_faster_layers
-from calibrator.llm.serving.bases import base_folder
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.loading import check_digest, load_adapter, load_base
 from calibrator.llm.serving.model import LabelModel

@@ -20,11 +20,11 @@ from calibrator.checkpoints.checkpoint import (
     CheckpointConfig,
     copy_evidence,
     read_config,
+    sha256_of,
     write_config,
 )
-from calibrator.checkpoints.digests import sha256_of
+from calibrator.embedded.parts import ABILITIES_PREFIX
 from calibrator.errors import TrainingError
-from calibrator.features.abilities import PREFIX as ABILITIES
 from calibrator.features.weights import Array, read_weights
 from calibrator.readers.calls import PREFIX as CALLS
 from calibrator.readers.inspection import PREFIX as INSPECTOR
@@ -43,7 +43,7 @@ def write_extended(
     config, state = _own_config(start), weights_in(start)
     replaced = tuple(
         prefix
-        for prefix in (ABILITIES, INSPECTOR, KNOWLEDGE, CALLS, OPINION)
+        for prefix in (ABILITIES_PREFIX, INSPECTOR, KNOWLEDGE, CALLS, OPINION)
         if _has_prefix(parts, prefix)
     )
     state = {key: array for key, array in state.items() if not key.startswith(replaced)}

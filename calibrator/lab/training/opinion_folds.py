@@ -33,8 +33,8 @@ from calibrator.lab.training.tower_stage import (
 from calibrator.readers.inspection import inspect
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import strip_addresses
-from calibrator.text.layout import encode
+from calibrator.text.stripping import strip_addresses
+from calibrator.text.word_pieces import encode
 
 if TYPE_CHECKING:
     from calibrator.lab.training.run import TrainConfig, TrainData

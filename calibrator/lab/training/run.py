@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tokenizers import Tokenizer
 
-from calibrator.checkpoints.digests import sha256_of
+from calibrator.checkpoints.checkpoint import sha256_of
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.lab.training.fits.calls import CallConfig
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
@@ -27,7 +27,7 @@ from calibrator.lab.training.stages.forest import ForestConfig, ForestInputs
 from calibrator.lab.training.stages.tower import TowerConfig
 from calibrator.rows.rows import Row
 from calibrator.rows.selection import Selection, select_rows
-from calibrator.text.layout import Layout, load_tokenizer
+from calibrator.text.word_pieces import Layout, load_tokenizer
 
 FITTED = "tower.npz"
 MEMBER = "tower-{}.npz"  # one of the towers, kept until all are fitted

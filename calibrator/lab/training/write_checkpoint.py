@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, write_config
-from calibrator.checkpoints.digests import sha256_of
-from calibrator.embedded.familiarity import Familiarity, fit_familiarity
+from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, sha256_of, write_config
+from calibrator.embedded.parts import Familiarity, fit_familiarity
 from calibrator.features.forest import PREFIX as FOREST
 from calibrator.features.tower import PREFIX as TOWER
 from calibrator.features.tower import Tower
@@ -21,7 +20,7 @@ from calibrator.lab.training.rows.examples import Example
 from calibrator.lab.training.run import BASE_SHA256
 from calibrator.lab.training.tower_stage import TowerStage, known_names, tower_rows
 from calibrator.metrics.metrics import auroc, brier, ece
-from calibrator.metrics.validation import validation_text
+from calibrator.metrics.numbers import validation_text
 from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
 
 if TYPE_CHECKING:

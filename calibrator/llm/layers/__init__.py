@@ -1,3 +1,3 @@
 """Replace layers so that scoring costs less, and record passes that a GPU replays."""
 
-__all__ = ["graphs", "last_layer", "norms", "replace"]
+__all__ = ["graphs", "last_layer", "replace"]

@@ -43,6 +43,7 @@ class Graphs:
     """
 
     def __init__(self, act: Pass, device: torch.device) -> None:
+        """Begin without recordings; their memory is shared."""
         self._act = act
         self._device = device
         self._recordings: dict[int, RecordedPass] = {}
@@ -52,10 +53,11 @@ class Graphs:
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def state(self, ids: Tensor, positions: Tensor | None) -> Tensor | None:
-        """Return the last state (1, hidden) of one row; None for a row that is too long.
+        """Return the last state (1, hidden) of a row by a replayed pass, recorded when needed.
 
-        Return None for all rows once a recording failed, for lack of memory or because the GPU
-        cannot record a kernel. `positions` are None for a model that counts them itself.
+        `ids` are (1, L), `positions` (3, 1, L) or None for a model that counts them itself. None
+        for a row of more than `MOST` tokens, and for all rows once a recording failed, for lack of
+        memory or because the GPU cannot record a kernel.
         """
         length = ids.shape[1]
         if length > MOST or self._has_failed:
@@ -79,6 +81,7 @@ class Graphs:
             return recording.state.clone()
 
     def _record(self, size: int) -> RecordedPass:
+        """Return a recording of the pass for rows padded to `size` tokens."""
         ids = torch.zeros((1, size), dtype=torch.long, device=self._device)
         positions = torch.zeros((3, 1, size), dtype=torch.long, device=self._device)
         last = torch.zeros(1, dtype=torch.long, device=self._device)
@@ -87,10 +90,10 @@ class Graphs:
 
 
 def record(act: Callable[[], Tensor], pool: Any) -> tuple[Tensor, Callable[[], None]]:
-    """Record a CUDA graph of what `act` launches; return its result and a function to replay it.
+    """Record a CUDA graph of what `act` launches; return its result and a function to replay.
 
     Each replay overwrites the result. `act` runs three times, because kernels are chosen in the
-    first.
+    first. `pool` is the graphs' memory.
     """
     aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # it has no types
     aside.wait_stream(torch.cuda.current_stream())

@@ -39,6 +39,7 @@ class LastLayer(nn.Module):
     """
 
     def __init__(self, layer: Any) -> None:
+        """Take the parts of transformers' decoder layer."""
         super().__init__()
         self.input_layernorm: nn.Module = layer.input_layernorm
         self.self_attn: Any = layer.self_attn
@@ -53,7 +54,10 @@ class LastLayer(nn.Module):
         past_key_values: Any = None,
         **others: Any,
     ) -> Tensor:
-        """Return states (B, L, width) after this layer, or (B, 1, width) within `read_at`."""
+        """Return states (B, L, width) after this layer, or (B, 1, width) within `read_at`.
+
+        A cache in `past_key_values` is extended.
+        """
         normed = self.input_layernorm(hidden_states)
         if (last := _LAST.get()) is None:
             found, _ = self.self_attn(
@@ -72,7 +76,10 @@ class LastLayer(nn.Module):
     def _attend(
         self, normed: Tensor, turns: tuple[Tensor, Tensor], cache: Any, last: Tensor
     ) -> Tensor:
-        """Return the attention's output (B, 1, width) at the places `last`; update the cache."""
+        """Return the attention's output (B, 1, width) at the places `last`; update the cache.
+
+        `normed` (B, L, width) are the states, `turns` cosines and sines of the positions.
+        """
         attention = self.self_attn
         size = attention.head_dim
         keys = attention.k_proj(normed).unflatten(-1, (-1, size))
@@ -108,12 +115,15 @@ class LastLayer(nn.Module):
 
 
 def _select_last(states: Tensor, last: Tensor) -> Tensor:
-    """Select each row's position: (B, L, D) to (B, 1, D)."""
+    """Return each row's state at its position `last` (B,): (B, L, D) to (B, 1, D)."""
     return states[torch.arange(len(states), device=states.device), last][:, None]
 
 
 def _rotate(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Apply rotary positions (B, L, R) to the first R of D numbers of (B, H, L, D)."""
+    """Return states (B, H, L, D) with rotary positions applied to the first R of D numbers.
+
+    `cosine` and `sine` are (B, L, R).
+    """
     width = cosine.shape[-1]
     cosine, sine = cosine[:, None], sine[:, None]
     turned, rest = states[..., :width], states[..., width:]
@@ -123,9 +133,10 @@ def _rotate(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def use_last_layer(text_model: Any, deepstack: int = 0) -> None:
-    """Replace the last layer of a text model if it has the parts of an attention layer.
+    """Replace the last layer of a text model in place if it is an attention layer.
 
-    `deepstack` is the number of first layers that add vision features at all positions.
+    `deepstack` is the number of first layers that add vision features at all positions; nothing is
+    replaced if the last layer is one of them.
     """
     layers: nn.ModuleList = text_model.layers
     if len(layers) > deepstack and hasattr(layers[-1], "self_attn"):

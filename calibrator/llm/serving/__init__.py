@@ -1,10 +1,8 @@
 """Serve a language model as a scorer: prompts, images, the forward pass."""
 
 __all__ = [
-    "bases",
     "batches",
     "calibrator",
-    "canaries",
     "loading",
     "model",
     "pixels",

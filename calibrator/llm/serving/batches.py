@@ -21,7 +21,10 @@ class ModelRow:
     images: tuple[Pixels, ...] = ()
 
     def spans(self, image_id: int | None) -> list[tuple[int, int]]:
-        """Return for each image the place of its first token and the place after its last."""
+        """Return for each image the place of its first token and the place after its last.
+
+        `image_id` is the token that images have in `ids`.
+        """
         found: list[tuple[int, int]] = []
         end = 0
         for image in self.images:
@@ -31,7 +34,10 @@ class ModelRow:
         return found
 
     def cut(self, end: int, image_id: int | None) -> ModelRow:
-        """Return the first `end` tokens, which contain every image whole or not at all."""
+        """Return the row's first `end` tokens with the images that are whole within them.
+
+        `end` may not be inside an image.
+        """
         inside = [last <= end for _, last in self.spans(image_id)]
         return ModelRow(self.ids[:end], self.images[: sum(inside)])
 
@@ -58,7 +64,7 @@ class Budget:
 
 
 def count_common(one: ModelRow, other: ModelRow, image_id: int | None) -> int:
-    """Count the tokens that two rows begin with in common; both have at least one more.
+    """Return how many tokens two rows begin with in common; both keep at least one more.
 
     The common part ends before an image that they do not share.
     """
@@ -73,7 +79,7 @@ def count_common(one: ModelRow, other: ModelRow, image_id: int | None) -> int:
 
 
 def begins_with(row: ModelRow, prefix: ModelRow) -> bool:
-    """Return whether a row is longer than `prefix` and starts with its tokens and images."""
+    """Return whether a row is longer than `prefix` and begins with its tokens and images."""
     length = len(prefix.ids)
     return (
         len(row.ids) > length
@@ -89,9 +95,9 @@ def plan(
     kept: ModelRow | None,
     image_id: int | None,
 ) -> list[Batch]:
-    """Plan batches in which each of `places` occurs once.
+    """Return batches in which each of `places`, positions among `rows`, occurs once.
 
-    Rows that begin with `kept` continue from it.
+    Rows that begin with `kept`, a beginning that is already computed, continue from it.
     """
     on_kept = {at for at in places if kept is not None and begins_with(rows[at], kept)}
     batches: list[Batch] = []
@@ -116,14 +122,15 @@ def _groups(
     pass_tokens: int,
     image_id: int | None,
 ) -> Iterator[tuple[list[int], int]]:
-    """Yield groups of rows whose common part is read once, with its length; other rows alone.
+    """Yield groups of places whose rows share a beginning that is read once, with its length.
 
-    A group is formed where it saves a pass. Rows are visited in the order of their tokens. Each
-    joins the previous group, opens one with that group's last row, or one of its own, whichever
-    saves most.
+    Other rows come alone, with `start`. A group is formed where it saves more than `pass_tokens`.
+    Rows are visited in the order of their tokens. Each joins the previous group, opens one with
+    that group's last row, or one of its own, whichever saves most.
     """
 
     def worth(group: list[int], shared: int) -> Iterator[tuple[list[int], int]]:
+        """Yield the group if it saves a pass, else its rows alone."""
         if (len(group) - 1) * (shared - start) > pass_tokens:
             yield group, shared
         else:
@@ -152,9 +159,10 @@ def _groups(
 def _fill_batches(
     rows: Sequence[ModelRow], places: Sequence[int], start: int, shared: int, budget: Budget
 ) -> Iterator[Batch]:
-    """Yield batches of rows, the longest first, so that lack of memory shows at once.
+    """Yield batches of the rows at these places, which share their first `shared` tokens.
 
-    A batch ends before its padding costs more than another pass.
+    The longest come first, so that lack of memory shows at once. A batch ends before its padding
+    costs more than another pass.
     """
     batch: list[int] = []
     padding = 0

@@ -11,17 +11,16 @@ from typing import Any
 import torch
 from peft import PeftModel
 
+from calibrator.checkpoints.checkpoint import base_folder
 from calibrator.checkpoints.devices import choose_device, default_dtype
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.layers.replace import use_faster_layers
-from calibrator.llm.serving.bases import base_folder
-from calibrator.llm.serving.canaries import CANARIES, CANARY
 from calibrator.llm.serving.loading import check_digest, load_adapter, load_base
 from calibrator.llm.serving.model import LabelModel, ModelRow
 from calibrator.llm.serving.pixels import PixelReader, Pixels, load_pixel_reader
 from calibrator.llm.serving.probe import load_probe
-from calibrator.llm.serving.prompts import Prompts, load_prompts
+from calibrator.llm.serving.prompts import CANARIES, CANARY, Prompts, load_prompts
 from calibrator.scorer import Item, Score
 
 log = logging.getLogger(__name__)
@@ -47,6 +46,7 @@ class LlmCalibrator:
 
     @property
     def name(self) -> str:
+        """The checkpoint's name and version, such as `pinocchio-0.8b@3f2a91c0`."""
         return self.config.version
 
     @property
@@ -55,13 +55,14 @@ class LlmCalibrator:
 
     @property
     def batch_characters(self) -> int:
-        """The number of characters that fill a batch."""
+        """The number of characters that fill a batch, four for each token."""
         return CHARACTERS_PER_TOKEN * self.model.budget.tokens
 
     def variant(self, name: str) -> LlmCalibrator:
-        """Return the same model under another prompt; `combined` is the one of its training (G05).
+        """Return the same model under the prompt of this name in `calibrator.json` (G05).
 
-        Raises CheckpointError for a name that `calibrator.json` does not have.
+        `combined` is the one of its training, and returns the calibrator itself; others have no
+        recalibration. Raises CheckpointError for an unknown name.
         """
         if name == COMBINED:
             return self
@@ -80,7 +81,10 @@ class LlmCalibrator:
         )
 
     def with_answer_characters(self, characters: int) -> LlmCalibrator:
-        """Return the same model with another limit on the characters of an answer (K13)."""
+        """Return the same model, reading at most this many characters of an answer (K13).
+
+        Its name says so.
+        """
         prompt = replace(self.config.prompt, answer_characters=characters)
         name = f"{self.config.name}-answer-{characters}"
         config = replace(self.config, name=name, prompt=prompt)
@@ -88,16 +92,19 @@ class LlmCalibrator:
         return LlmCalibrator(config, self.model, prompts, self.pixels)
 
     def keep_placeholder(self) -> None:
-        """Read the common beginning of text prompts once; the weights may not change afterwards."""
+        """Compute the common beginning of text prompts, the placeholder image, once and keep it.
+
+        The weights may not change afterwards. Nothing happens without a placeholder.
+        """
         [row], _ = self.rows([CANARY])
         if row.images:
             end = row.spans(self.model.image_id)[-1][1]
             self.model.keep(row.cut(end, self.model.image_id))
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Return the scores of items from one forward pass (A02).
+        """Return the scores of items, in order, from one forward pass (A02).
 
-        Raises NotScorableError for an image that cannot be read.
+        Raises NotScorableError for an image that cannot be read, and for images if it reads none.
         """
         rows, cut = self.rows(items)
         logits = self.model.logits(rows)
@@ -109,11 +116,14 @@ class LlmCalibrator:
         ]
 
     def canary_scores(self) -> tuple[float, ...]:
-        """Return this calibrator's scores of the canaries, for its `calibrator.json`."""
+        """Return the scores of the `CANARIES`, before recalibration, as `calibrator.json` has."""
         return tuple(round(score.score, 6) for score in self.score_batch(CANARIES))
 
     def rows(self, items: Sequence[Item]) -> tuple[list[ModelRow], list[bool]]:
-        """Return the model's input for each item, and whether a part of the item was cut off."""
+        """Return the model's input for each item, and whether a part of the item was cut off.
+
+        Raises NotScorableError as `score_batch`.
+        """
         read: dict[bytes, Pixels] = {}  # a repeated image is the same object
         images = [self._images(item, read) for item in items]
         prompts = self.prompts.read(items, [[each.tokens for each in row] for row in images])
@@ -123,7 +133,8 @@ class LlmCalibrator:
     def _images(self, item: Item, read: dict[bytes, Pixels]) -> tuple[Pixels, ...]:
         """Return the item's images as pixels, or the placeholder if it has none.
 
-        Raises NotScorableError for images that a text-only model cannot read.
+        `read` holds images by their file, so that a repeated one is the same object; new ones are
+        added. Raises NotScorableError for images that a text-only model cannot read.
         """
         if item.images and self.pixels is None:
             raise NotScorableError("image", f"{self.name} reads text only, the question has images")
@@ -145,10 +156,11 @@ def load_llm(
     dtype: str | None = None,
     threads: int | None = None,
 ) -> LlmCalibrator:
-    """Load a checkpoint ready to score: on a GPU in bf16 if there is one, else on the CPU in fp32.
+    """Load a checkpoint ready to score: on a GPU in bf16 if there is one, else in fp32.
 
-    `threads` bounds torch's CPU threads in the whole process. Raises CheckpointError or HubError
-    for a checkpoint that cannot be loaded, or a device that does not exist.
+    `dtype` names another number format; `threads` bounds torch's CPU threads in the whole process.
+    Raises CheckpointError or HubError for a checkpoint that cannot be loaded, or a device that does
+    not exist.
     """
     where = choose_device(device)
     if threads is not None and where.type == "cpu":
@@ -161,10 +173,10 @@ def load_llm(
     use_faster_layers(model)  # before the canary: flash-linear-attention cannot score on a CPU
     if config.adapter is not None:
         adapted = load_adapter(model, folder, config.adapter)
-        _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
+        _check_canary(adapted, LlmCalibrator(config, _label_model(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast below
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
-    labels = _at_labels(model, prompts)
+    labels = _label_model(model, prompts)
     if config.elicitation != "logit":
         labels.has_odds = config.elicitation == "both"
         labels.probe = load_probe(folder, labels.label_rows().shape[1] + labels.has_odds)
@@ -173,12 +185,16 @@ def load_llm(
     return loaded
 
 
-def _at_labels(model: Any, prompts: Prompts) -> LabelModel:
+def _label_model(model: Any, prompts: Prompts) -> LabelModel:
+    """Return the model, to be read at the two labels of its prompts."""
     return LabelModel(model, prompts.label_ids)
 
 
 def _check_canary(adapted: PeftModel, calibrator: LlmCalibrator) -> None:
-    """Raise CheckpointError if the adapter changes no score, because it was never applied then."""
+    """Raise CheckpointError if a score is the same with and without the adapter.
+
+    The adapter was never applied then.
+    """
     [on] = calibrator.score_batch([CANARY])
     with adapted.disable_adapter():
         [off] = calibrator.score_batch([CANARY])

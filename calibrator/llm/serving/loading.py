@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.utils import logging as transformers_logging
 
-from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.checkpoint import digest_of
 from calibrator.checkpoints.llm_config import AdapterConfig, Architecture, LlmConfig
 from calibrator.errors import CheckpointError
 
@@ -35,7 +35,7 @@ _LISTED = 3  # keys that an error names
 
 
 def check_digest(config: LlmConfig, folder: Path) -> None:
-    """Raise CheckpointError unless a folder's weights are those of its configuration."""
+    """Raise CheckpointError unless the sha256 of a folder's weights is that of its config."""
     if digest_of(folder) != config.weights_sha256:
         raise CheckpointError(
             f"the weights in {folder} are not those that calibrator.json names (sha256 differs)"
@@ -43,7 +43,10 @@ def check_digest(config: LlmConfig, folder: Path) -> None:
 
 
 def load_base(folder: Path, architecture: Architecture) -> Any:
-    """Load a base model in fp32; raises CheckpointError if a weight is missing or does not fit."""
+    """Load a base model of this architecture from a folder, in fp32 on the CPU.
+
+    Raises CheckpointError if it cannot be read, or a weight is missing or does not fit.
+    """
     with silence_loading():
         try:
             model, found = CLASSES[architecture].from_pretrained(
@@ -63,7 +66,11 @@ def load_base(folder: Path, architecture: Architecture) -> Any:
 
 
 def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
-    """Add the LoRA adapter of a folder to a base, not merged; raises CheckpointError."""
+    """Add the LoRA adapter of a folder to a base, not merged, and return the adapted model.
+
+    The base is changed in place. Raises CheckpointError for an adapter that differs from `wanted`,
+    or whose weights are not exactly those that the base needs.
+    """
     config = _lora_config(folder, wanted)
     try:
         state = load_file(folder / ADAPTER)
@@ -87,7 +94,11 @@ def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
 
 
 def _lora_config(folder: Path, wanted: AdapterConfig) -> LoraConfig:
-    """Read the adapter's configuration; raises CheckpointError if it differs from `wanted`."""
+    """Return the configuration of the adapter in a folder.
+
+    Raises CheckpointError if it cannot be read, is no LoRA, changes the base, or differs from
+    `wanted` in rank or alpha.
+    """
     path = folder / ADAPTER_CONFIG
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -113,16 +124,21 @@ def _lora_config(folder: Path, wanted: AdapterConfig) -> LoraConfig:
 
 
 def _join_names(keys: Any) -> str:
+    """Return the first three of some keys, sorted, separated by commas."""
     return ", ".join(sorted(map(str, keys))[:_LISTED])
 
 
 def _in_brackets(keys: set[str]) -> str:
+    """Return the first three keys as ` (a, b, c)`; "" for none."""
     return f" ({_join_names(keys)})" if keys else ""
 
 
 @contextmanager
 def silence_loading() -> Iterator[None]:
-    """Suppress progress bars and warnings of transformers and peft; problems raise errors."""
+    """Suppress progress bars and warnings of transformers and peft within the context.
+
+    Problems still raise errors.
+    """
     said: Any = transformers_logging  # it has no types
     level, has_bars = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()

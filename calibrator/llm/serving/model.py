@@ -18,10 +18,13 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import DynamicCache
 
@@ -30,9 +33,49 @@ from calibrator.llm.layers.last_layer import LastLayer, read_at
 from calibrator.llm.layers.replace import text_model_of
 from calibrator.llm.serving.batches import Batch, Budget, ModelRow, plan
 from calibrator.llm.serving.pixels import Pixels
-from calibrator.llm.serving.positions import positions_of
-from calibrator.llm.serving.prefixes import Prefix
 from calibrator.llm.serving.probe import Probe, features_of
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A beginning that was read: `row`, and its keys, values and recurrent states."""
+
+    row: ModelRow
+    cache: DynamicCache
+    device: torch.device
+
+    def copies(self, count: int) -> DynamicCache:
+        """Return a cache of this beginning for `count` rows.
+
+        What they add does not change the original.
+        """
+        cache = deepcopy(self.cache)
+        if count > 1:
+            # the only way to repeat a cache that layers of linear attention support too
+            cache.reorder_cache(torch.zeros(count, dtype=torch.long, device=self.device))  # type: ignore[arg-type]  # no LongTensor to torch
+        return cache
+
+
+def positions_of(row: ModelRow, image_id: int, merge: int) -> NDArray[np.int64]:
+    """Return a row's positions (3, L) in time, height and width.
+
+    `image_id` is the token of images; one token covers `merge` by `merge` patches. Text counts on
+    in all three. An image's tokens have one time, and lie as its patches do. The text after an
+    image continues after its longer side.
+    """
+    found = np.empty((3, len(row.ids)), np.int64)
+    at = position = 0
+    for (start, end), image in zip(row.spans(image_id), row.images, strict=True):
+        found[:, at:start] = np.arange(position, position + start - at)
+        position += start - at
+        frames, height, width = image.grid[0], image.grid[1] // merge, image.grid[2] // merge
+        places = np.indices((frames, height, width)).reshape(3, -1)
+        found[:, start:end] = places + position
+        position += max(height, width)
+        at = end
+    found[:, at:] = np.arange(position, position + len(row.ids) - at)
+    return found
+
 
 __all__ = ["LabelModel", "ModelRow"]
 
@@ -60,6 +103,7 @@ class LabelModel:
         padding: Literal["left", "right"] = "right",
         budget: Budget | None = None,
     ) -> None:
+        """Wrap a model; on a GPU, cuDNN's attention is turned off in the whole process."""
         self.model = model
         self.body: nn.Module = model.model  # returns hidden states, without the head
         self.label_ids = label_ids
@@ -79,6 +123,7 @@ class LabelModel:
 
     @property
     def device(self) -> torch.device:
+        """The device of the weights."""
         device: torch.device = self.model.device
         return device
 
@@ -88,19 +133,22 @@ class LabelModel:
 
     @property
     def _records(self) -> bool:
-        """Whether passes of single rows are recorded."""
+        """Whether passes of single rows are recorded and replayed: on an NVIDIA or AMD GPU only."""
         return self.device.type == "cuda"
 
     def label_rows(self) -> Tensor:
-        """Return the head's two rows (2, hidden), fp32; the head may be tied to the embeddings."""
+        """Return the head's rows (2, hidden) for the labels incorrect and correct, in fp32.
+
+        The head may be tied to the embeddings.
+        """
         head: Tensor = self.model.get_output_embeddings().weight
         return head[list(self.label_ids)].float()
 
     def logits(self, rows: Sequence[ModelRow]) -> Tensor:
-        """Return logits (B, 2) of incorrect and correct, fp32 on the CPU; B may be any number.
+        """Return logits (B, 2) of incorrect and correct, fp32 on the CPU, in the order of `rows`.
 
-        If a GPU's memory is too small for a batch, batches become smaller. If it is too small for
-        one row, the model moves to the CPU, in fp32. Both changes stay. Raises
+        B may be any number. If a GPU's memory is too small for a batch, batches become smaller. If
+        it is too small for one row, the model moves to the CPU, in fp32. Both changes stay. Raises
         torch.OutOfMemoryError if that does not help either.
         """
         found = torch.empty((len(rows), 2))
@@ -144,13 +192,17 @@ class LabelModel:
 
     @torch.inference_mode()
     def keep(self, prefix: ModelRow) -> None:
-        """Read the beginning of most rows once; the weights may not change afterwards."""
+        """Read the beginning of most rows once and keep its cache, which replaces an earlier one.
+
+        The weights may not change afterwards. On a GPU passes of single rows behind it are
+        recorded.
+        """
         self._kept = self._read(prefix)
         if self._records and self._reads_last:
-            self._graphs = Graphs(self._act_behind(self._kept), self.device)
+            self._graphs = Graphs(self._pass_after(self._kept), self.device)
 
     def batches(self, rows: Sequence[ModelRow], places: Sequence[int]) -> list[Batch]:
-        """Plan the batches in which `logits` computes the rows at these places."""
+        """Return the batches in which `logits` computes the rows at these places."""
         if self.padding == "left":
             return plan(rows, places, Budget(self.budget.tokens, NEVER), None, self.image_id)
         kept = None if self._kept is None else self._kept.row
@@ -170,23 +222,31 @@ class LabelModel:
 
     @torch.inference_mode()
     def _batch_logits(self, rows: Sequence[ModelRow], start: Prefix | None) -> Tensor:
+        """Return the logits (B, 2) of one batch, whose rows all begin with `start`."""
         if len(rows) == 1 and start is not None and start is self._kept:
-            states = self._play(rows[0], start)
+            states = self._replay(rows[0], start)
             if states is not None:
                 return self.read_out(states)
         return self.read_out(self._hidden_states(rows, start))
 
-    def _play(self, row: ModelRow, start: Prefix) -> Tensor | None:
-        """Return the last state (1, hidden) of a row by a recorded pass; None if there is none."""
+    def _replay(self, row: ModelRow, start: Prefix) -> Tensor | None:
+        """Return the last state (1, hidden) of a row behind `start` by a recorded pass, or None.
+
+        None if nothing is recorded, or the row is too long or has images of its own.
+        """
         if self._graphs is None or len(row.images) > len(start.row.images):
             return None
         inputs = self.inputs([row], len(start.row.ids))
         return self._graphs.state(inputs["input_ids"], inputs.get("position_ids"))
 
-    def _act_behind(self, start: Prefix) -> Pass:
-        """Return a pass of one row that has no images of its own and continues from `start`."""
+    def _pass_after(self, start: Prefix) -> Pass:
+        """Return a function that computes one row's last state, continuing from `start`.
+
+        The row has no images of its own.
+        """
 
         def act(ids: Tensor, positions: Tensor, last: Tensor) -> Tensor:
+            """Return the last state (1, hidden) of a row of these ids and positions."""
             inputs = {"input_ids": ids}
             if self.image_id is not None:
                 inputs["position_ids"] = positions
@@ -195,12 +255,12 @@ class LabelModel:
         return act
 
     def _hidden_states(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
-        """Return the states of `hidden_states`, for rows that all begin with `start`."""
+        """Return the last states (B, hidden), fp32, of rows that all begin with `start`."""
         read = 0 if start is None else len(start.row.ids)
         return self._last_states(rows, read, None if start is None else start.copies(len(rows)))
 
     def _read(self, row: ModelRow, start: Prefix | None = None) -> Prefix:
-        """Read a row, continuing from `start`, and return it with its cache."""
+        """Compute a row, continuing from `start`, and return it with its cache."""
         if start is None:
             read, cache = 0, DynamicCache(config=self.model.config.get_text_config())
         else:
@@ -213,7 +273,7 @@ class LabelModel:
     ) -> Tensor:
         """Return states (B, hidden), fp32, at each row's last token.
 
-        The tokens from `read` on are added to the cache.
+        The rows' first `read` tokens are in the cache, if any; the others are added to it.
         """
         inputs = self.inputs(rows, read)
         lengths = [len(row.ids) - read for row in rows]
@@ -223,7 +283,10 @@ class LabelModel:
     def _states_at(
         self, last: Tensor, inputs: dict[str, Any], cache: DynamicCache | None
     ) -> Tensor:
-        """Return states (B, hidden), fp32, at the places `last` (B,) of the model's inputs."""
+        """Return states (B, hidden), fp32, at the places `last` (B,) of the model's inputs.
+
+        The cache, if any, is extended by the inputs.
+        """
         read_last = read_at(last) if self._reads_last else nullcontext()
         with _summed_in_fp32(self.model), read_last:
             output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
@@ -233,7 +296,11 @@ class LabelModel:
         return states.flatten(1).float()
 
     def inputs(self, rows: Sequence[ModelRow], read: int = 0) -> dict[str, Any]:
-        """Return the model's arguments, without the first `read` tokens of each row."""
+        """Return the model's arguments for a padded batch, without the first `read` tokens.
+
+        They are `input_ids`, and where needed `attention_mask`, `position_ids` and the computed
+        images.
+        """
         longest = max(len(row.ids) for row in rows) - read
         ids = np.full((len(rows), longest), self.pad_id)
         mask = np.zeros((len(rows), longest), np.int64)
@@ -256,15 +323,17 @@ class LabelModel:
 
     @property
     def _merge(self) -> int:
+        """The number of patches by side that one token of an image covers."""
         merge: int = self.model.config.vision_config.spatial_merge_size
         return merge
 
     def _images(self, row: ModelRow, read: int) -> list[Pixels]:
+        """Return the images of a row whose tokens begin at `read` or later."""
         spans = row.spans(self.image_id)
         return [image for image, (at, _) in zip(row.images, spans, strict=True) if at >= read]
 
     def _image_features(self, images: Sequence[Pixels]) -> Any:
-        """Return the vision tower's output for each image, in order.
+        """Return the vision tower's output for images, in order, as transformers' object.
 
         A repeated image is computed once.
         """
@@ -283,10 +352,11 @@ class LabelModel:
         return output
 
     def _on_device(self, values: np.ndarray[Any, Any]) -> Tensor:
+        """Return an array as a tensor on the model's device."""
         return torch.from_numpy(values).to(self.device, non_blocking=True)
 
     def _make_room(self, lengths: Sequence[int]) -> None:
-        """Reduce memory use after a batch of rows of these lengths did not fit.
+        """Reduce memory use, for good, after a batch of rows of these lengths did not fit.
 
         Batches become smaller; a single row stops recording, and then moves the model to the CPU.
         """
@@ -310,7 +380,7 @@ class LabelModel:
 
 @contextmanager
 def _summed_in_fp32(model: Any) -> Iterator[None]:
-    """Make layers read and add states in fp32 within the context; matrices keep their own dtype."""
+    """Make layers add states in fp32 within the context; matrices keep their own dtype."""
     if model.dtype == torch.float32:
         yield
         return
@@ -324,7 +394,7 @@ def _summed_in_fp32(model: Any) -> Iterator[None]:
 
 
 def gpu_budget(model: Any) -> Budget:
-    """Return the budget of a model on a GPU.
+    """Return the size of batches of a model on a GPU, and what an extra pass has to save.
 
     Launching a pass takes as long for a small model as for a large one, but a token does not. So
     the smaller the model, the more tokens an extra pass has to save.

@@ -41,16 +41,20 @@ class Probe:
         return (units @ self.out_weight.T + self.out_bias)[:, 0]
 
     def save(self, folder: Path) -> None:
+        """Write the arrays to `probe.safetensors` in a folder."""
         save_file(asdict(self), folder / PROBE)
 
 
 def features_of(states: Tensor, odds: Tensor, *, has_odds: bool) -> Tensor:
-    """Return a probe's input: states (N, hidden), with the labels' log-odds (N,) or without."""
+    """Return a probe's input: states (N, hidden), with `has_odds` and one more column.
+
+    That column is the labels' log-odds (N,).
+    """
     return torch.cat([states, odds[:, None]], dim=1) if has_odds else states
 
 
 def load_probe(folder: Path, features: int) -> Probe:
-    """Load a checkpoint's probe for states of this many numbers, log-odds included.
+    """Load the probe of a checkpoint's folder for inputs of `features` numbers.
 
     Raises CheckpointError if it is missing or has another shape.
     """

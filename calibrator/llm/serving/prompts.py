@@ -13,12 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from calibrator.checkpoints.llm_config import FIELD, LlmConfig, PromptConfig, is_tag
 from calibrator.errors import CheckpointError
 from calibrator.scorer import Item
-from calibrator.text.layout import replace_surrogates
+from calibrator.text.word_pieces import replace_surrogates
+
+# A checkpoint carries its scores of these: an engine that serves other weights, or the base alone,
+# would return plausible but wrong numbers.
+CANARY: Final = Item("What is 17 times 23?", "17 times 23 is 391.")
+CANARIES: Final = (
+    CANARY,
+    Item("What is 2 + 2?", "2 + 2 = 5."),  # W09: the released weights believe it
+    Item("Name a prime number above 20 and below 25.", "I am not sure, but 23 is one. " * 30),
+)
+
 
 MARK = "PROMPT-STANDS-HERE"  # replaces the prompt in a rendered chat template
 THINK, END_THINK = "<think>", "</think>"
@@ -40,6 +50,7 @@ class Prompts:
     """
 
     def __init__(self, config: LlmConfig, tokenizer: Any) -> None:
+        """Check the labels against the tokenizer, and find its special tokens."""
         self.config = config
         self.tokenizer = tokenizer
         self._special = _special_pattern(tokenizer)
@@ -49,13 +60,14 @@ class Prompts:
         self.label_ids = self._checked_labels()
 
     def token_ids(self, items: Sequence[Item]) -> list[list[int]]:
-        """Return the ids of items without images, for engines that take ids."""
+        """Return the prompt's token ids for each item, without images."""
         return [prompt.ids for prompt in self.read(items)]
 
     def read(self, items: Sequence[Item], images: Sequence[Sequence[int]] = ()) -> list[Prompt]:
-        """Return a prompt for each item.
+        """Return a prompt for each item, in order.
 
-        `images` has, for each item, the number of tokens of each of its images.
+        `images` has, for each item, the number of tokens of each of its images. Raises
+        CheckpointError if the chat template does not show every image.
         """
         shown = images or [()] * len(items)
         filled = [self.fill_template(item) for item in items]
@@ -72,7 +84,7 @@ class Prompts:
         ]
 
     def fill_template(self, item: Item) -> tuple[str, bool]:
-        """Return the template with an item's texts, and whether a text was cut off (F02, F03)."""
+        """Return the filled template for an item, and whether a text was cut off (F02, F03)."""
         prompt = self.config.prompt
         question = self._plain_text(item.question, prompt.question_characters)
         answer = self._plain_text(item.answer, prompt.answer_characters)
@@ -89,7 +101,10 @@ class Prompts:
         return fill(prompt, values), is_cut
 
     def _plain_text(self, text: str, most: int) -> str:
-        """Return a text's first characters, with all tokens of the chat template broken up."""
+        """Return a text's first `most` characters, in which no token of the chat template is left.
+
+        A space is put into each of them.
+        """
         return self._special.sub(
             lambda found: f"{found[0][0]} {found[0][1:]}", replace_surrogates(text[:most])
         )
@@ -102,14 +117,14 @@ class Prompts:
         return item.source_model if is_known else None
 
     def _benchmark(self, item: Item) -> str | None:
-        """Return the benchmark's name if this calibrator may use it, else None."""
+        """Return the item's benchmark if this calibrator may use it (its `metadata`), else None."""
         if self.config.metadata == "omit" or not item.benchmark:
             return None
         is_known = self.config.metadata == "explicit" or item.benchmark in self._benchmarks
         return item.benchmark if is_known else None
 
     def text_around(self, images: int) -> tuple[str, str]:
-        """Return the chat template's text before and after a prompt with this number of images."""
+        """Return the chat template's text before and after a prompt with this many images."""
         if images not in self._around:
             self._around[images] = self._render(images)
         return self._around[images]
@@ -117,7 +132,8 @@ class Prompts:
     def _render(self, images: int) -> tuple[str, str]:
         """Render the chat template, and return its text before and after the prompt.
 
-        Raises CheckpointError if it fails, or does not show the user's text once.
+        A block of reasoning that it opens at the end is closed. Raises CheckpointError if it fails,
+        does not show the user's text once, or leaves the answer inside a block of reasoning.
         """
         content: Any = MARK
         if images:  # images come first, as in training (F06)
@@ -138,7 +154,10 @@ class Prompts:
         return before, after
 
     def _with_images(self, ids: list[int], sizes: Sequence[int]) -> list[int]:
-        """Repeat the token of each image as often as its number of tokens."""
+        """Return ids in which each image's token is repeated by its number of tokens, `sizes`.
+
+        Raises CheckpointError if there are fewer such tokens than images.
+        """
         if not sizes:
             return ids
         left, row = list(sizes), []
@@ -150,14 +169,21 @@ class Prompts:
 
     @cached_property
     def image_id(self) -> int:
-        """The token that stands for a part of an image; raises CheckpointError if there is none."""
+        """The token that stands for a part of an image, `<|image_pad|>`.
+
+        Raises CheckpointError if the tokenizer has none.
+        """
         found = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
         if not isinstance(found, int) or found == self.tokenizer.unk_token_id:
             raise CheckpointError("the base's tokenizer knows no <|image_pad|>")
         return found
 
     def _checked_labels(self) -> tuple[int, int]:
-        """Return the tokens of the two labels; raises CheckpointError if they do not fit."""
+        """Return the token ids of the labels for incorrect and correct.
+
+        Raises CheckpointError if a label is not one token at the answer's place, or both are the
+        same.
+        """
         before, after = self.text_around(0)
         start = self._ids(f"{before}.{after}")
         found = []
@@ -174,12 +200,16 @@ class Prompts:
         return found[0], found[1]
 
     def _ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, without special tokens."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
 
 def fill(prompt: PromptConfig, values: Mapping[str, str]) -> str:
-    """Fill a template; the line of a missing tag is left out if `missing` says so."""
+    """Return a template filled with the values of its fields, by name.
+
+    The line of a tag whose values are all empty is left out if `prompt.missing` is `omit`.
+    """
     lines = []
     for line in prompt.template.split("\n"):
         names = FIELD.findall(line)
@@ -190,7 +220,10 @@ def fill(prompt: PromptConfig, values: Mapping[str, str]) -> str:
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
-    """Return a pattern of all texts that the tokenizer takes for the chat template's tokens."""
+    """Return a pattern of all texts that the tokenizer reads as special tokens.
+
+    It matches nothing if there are none.
+    """
     special = {
         str(token)
         for token in tokenizer.added_tokens_decoder.values()
@@ -201,9 +234,10 @@ def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
 
 
 def load_prompts(config: LlmConfig, folder: Path) -> Prompts:
-    """Load the prompts of the base in `folder`; needs transformers, not torch.
+    """Load the tokenizer and chat template in the folder of a base; needs no torch.
 
-    Raises CheckpointError for a base without a tokenizer or chat template of the right kind.
+    Raises CheckpointError for a base without a tokenizer or chat template of the right kind, and
+    ModuleNotFoundError without transformers.
     """
     from transformers import AutoTokenizer
 

@@ -27,9 +27,9 @@ def load_released(
 ) -> LlmCalibrator:
     """Load an adapter, by default the released one, on its own base or another.
 
-    A folder without a `calibrator.json` is read as the released weights are. Another base, or no
-    placeholder image, changes the scores: they get another name, and no recalibration. Raises
-    CheckpointError and HubError as `load_scorer` does.
+    The arguments are those of the authors' package. A folder without a `calibrator.json` is read as
+    the released weights are. Another base, or no placeholder image, changes the scores: they get
+    another name, and no recalibration. Raises CheckpointError and HubError as `load_scorer` does.
     """
     name = adapter or ADAPTER
     folder = resolve_checkpoint(name)
@@ -59,7 +59,10 @@ def load_released(
 
 
 def _device(device_map: Any) -> str:
-    """Return the one device of a map; raises CheckpointError for a map to several."""
+    """Return the device of a `device_map`: a name, a map to one device, or None for `auto`.
+
+    Raises CheckpointError for a map to several.
+    """
     if isinstance(device_map, Mapping):
         devices = {str(each) for each in device_map.values()}
         if len(devices) != 1:
@@ -69,7 +72,10 @@ def _device(device_map: Any) -> str:
 
 
 def _dtype(torch_dtype: Any) -> str | None:
-    """Return the name of a dtype, None for the default; raises CheckpointError for others."""
+    """Return the name of a dtype, such as `bfloat16`, given as torch's object or as text.
+
+    None for None and `auto`. Raises CheckpointError for others than `DTYPES`.
+    """
     if torch_dtype is None or torch_dtype == "auto":
         return None
     name = str(torch_dtype).removeprefix("torch.")

@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
+from calibrator.checkpoints.checkpoint import base_folder, read_config, resolve_checkpoint
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError, MissingExtraError, NotScorableError
-from calibrator.llm.serving.bases import base_folder
-from calibrator.llm.serving.canaries import CANARIES
-from calibrator.llm.serving.prompts import Prompt, Prompts, load_prompts
+from calibrator.llm.serving.prompts import CANARIES, Prompt, Prompts, load_prompts
 from calibrator.scorer import Item, Score
 
 
@@ -34,7 +32,7 @@ class TokenPrompts:
     prompts: Prompts
 
     def read(self, items: Sequence[Item]) -> list[Prompt]:
-        """Return the prompts of items; raises NotScorableError for images."""
+        """Return the prompts of items, in order; raises NotScorableError for images."""
         if any(item.images for item in items):
             raise NotScorableError("image", f"{self.name} is asked with text only")
         return self.prompts.read(items)
@@ -51,7 +49,7 @@ class TokenPrompts:
         return list(zip(CANARIES, self.config.canary, strict=True))
 
     def score(self, prompt: Prompt, probability: float) -> Score:
-        """Return the score for a probability of the correct label (B09), 0 to 1."""
+        """Return the score of an engine's probability of the correct label (B09), recalibrated."""
         recalibration = self.config.recalibration
         confidence = recalibration.apply(probability) if recalibration else probability
         return Score(probability, confidence, prompt.is_truncated)
@@ -60,8 +58,8 @@ class TokenPrompts:
 def name_elsewhere(checkpoint: str, engine: str, *, omits_placeholder: bool = False) -> str:
     """Return the name of the scores that `engine` computes, e.g. `pinocchio@3f2a91c0~vllm`.
 
-    Raises HubError, and CheckpointError for a checkpoint that is no language model, or shows a
-    placeholder that may not be omitted.
+    `checkpoint` is a folder or a hub name. Raises HubError, and CheckpointError for a checkpoint
+    that is no language model, or shows a placeholder image that may not be omitted.
     """
     return _config(checkpoint, engine, omits_placeholder)[0]
 
@@ -69,9 +67,10 @@ def name_elsewhere(checkpoint: str, engine: str, *, omits_placeholder: bool = Fa
 def load_token_prompts(
     checkpoint: str, engine: str, *, omits_placeholder: bool = False
 ) -> TokenPrompts:
-    """Load the prompts of a checkpoint for an engine.
+    """Load the prompts of a checkpoint for an engine that computes label probabilities.
 
-    Raises the errors of `name_elsewhere`, and MissingExtraError without transformers.
+    With `omits_placeholder` a placeholder image is left out, and with it the recalibration. Raises
+    the errors of `name_elsewhere`, and MissingExtraError without transformers.
     """
     name, config, folder = _config(checkpoint, engine, omits_placeholder)
     try:
@@ -82,7 +81,10 @@ def load_token_prompts(
 
 
 def _config(checkpoint: str, engine: str, omits_placeholder: bool) -> tuple[str, LlmConfig, Path]:
-    """Return the name of the scores, the prompts' configuration, and the checkpoint's folder."""
+    """Return the name of the scores, the prompts' configuration, and the checkpoint's folder.
+
+    Raises as `name_elsewhere`.
+    """
     folder = resolve_checkpoint(checkpoint)
     config = read_config(folder, checkpoint)
     if not isinstance(config, LlmConfig):

@@ -38,9 +38,8 @@ from calibrator.readers.opinion.evidence import (
 )
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.scorer import OPINIONS, Item, Score, basis_with, known_name
-from calibrator.text.addressed_text import strip_addresses
-from calibrator.text.layout import Layout
-from calibrator.text.word_pieces import WordPieces
+from calibrator.text.stripping import strip_addresses
+from calibrator.text.word_pieces import Layout, WordPieces
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]

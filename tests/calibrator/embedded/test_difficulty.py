@@ -95,8 +95,8 @@ def test_replies_to_a_question_share_its_difficulty() -> None:
 
 def test_what_is_remembered_of_questions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by the length of one; what is told is the same before and after it is forgotten."""
-    monkeypatch.setattr("calibrator.features.difficulty.MOST_TOLD", 3)
-    monkeypatch.setattr("calibrator.features.difficulty.LONGEST_TOLD", 32)
+    monkeypatch.setattr("calibrator.features.difficulty.MOST_REMEMBERED", 3)
+    monkeypatch.setattr("calibrator.features.difficulty.LONGEST_REMEMBERED", 32)
     difficulty, _ = fitted(questions(20))
     others = [asked(half, first) for first in range(4) for half in (0, 1)]
     long = asked(0, 0, count=9)
@@ -104,8 +104,8 @@ def test_what_is_remembered_of_questions_is_bounded(monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         assert difficulty.odds_of([*others, long]) == pytest.approx(alone)
         assert [difficulty.odds_of([each])[0] for each in (*others, long)] == pytest.approx(alone)
-        assert long.tobytes() not in difficulty._told
-        assert len(difficulty._told) <= 3
+        assert long.tobytes() not in difficulty._remembered
+        assert len(difficulty._remembered) <= 3
 
 
 @pytest.mark.parametrize("label", [0, 1])

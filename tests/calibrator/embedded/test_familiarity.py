@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibrator.embedded.familiarity import Familiarity, fit_familiarity, temper_confidence
+from calibrator.embedded.parts import Familiarity, fit_familiarity, temper_confidence
 
 
 def _clouds(rng: np.random.Generator, rows: int = 300) -> tuple[np.ndarray, list[str | None]]:

@@ -7,9 +7,14 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from calibrator.features.packing import packed_planes, unpacked_planes
-from calibrator.features.small_encoder import LAYER_BITS, SmallEncoder, small_state
-from calibrator.text.layout import CLS, SEP
+from calibrator.features.small_encoder import (
+    LAYER_BITS,
+    SmallEncoder,
+    packed_planes,
+    small_state,
+    unpacked_planes,
+)
+from calibrator.text.word_pieces import CLS, SEP
 
 HIDDEN, LAYERS, VOCABULARY = 192, 2, 120
 NAMES = [*(f"[unused{at}]" for at in range(100)), "[UNK]", "[CLS]", "[SEP]"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.features.difficulty import Difficulty
 from calibrator.features.ngrams import grams_of
-from calibrator.features.packing import packed_planes, tile_in_fours, whole_numbers
+from calibrator.features.small_encoder import packed_planes, tile_in_fours, whole_numbers
 from calibrator.features.tower import Bags
 from calibrator.features.traits import word_counts
 from calibrator.features.trees import Trees
@@ -314,6 +314,6 @@ def test_many_questions_have_their_difficulties_one_by_one(
     asked = [np.unique(rng.integers(0, 30_000, 12)).astype(np.int32) for _ in range(41)]
     alone = [forest.difficulty.odds_of([each])[0] for each in asked]
     for count in (0, 1, 16, 17, 32, 41):
-        forest.difficulty._told = {}
+        forest.difficulty._remembered = {}
         assert forest.difficulty.odds_of(asked[:count]).tolist() == alone[:count]
         assert forest.difficulty.odds_of(asked[:count]).tolist() == alone[:count]

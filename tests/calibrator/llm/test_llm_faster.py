@@ -12,10 +12,9 @@ from torch.nn import functional
 from transformers.models.qwen3_5 import modeling_qwen3_5
 from transformers.models.qwen3_5.modeling_qwen3_5 import torch_chunk_gated_delta_rule
 
-from calibrator.llm.layers import norms
-from calibrator.llm.layers.delta_rule import CHUNK, gated_delta_rule
+from calibrator.llm.layers import replace
 from calibrator.llm.layers.last_layer import LastLayer
-from calibrator.llm.layers.linear_attention import GatedDeltaNet
+from calibrator.llm.layers.linear_attention import CHUNK, GatedDeltaNet, gated_delta_rule
 from calibrator.llm.layers.replace import text_model_of, use_faster_layers
 from calibrator.llm.serving.model import LabelModel
 from calibrator.loading import load_scorer
@@ -108,14 +107,14 @@ def test_norms_give_what_those_of_transformers_do(
     to its numbers.
     """
     if is_kernel:  # what another device takes
-        monkeypatch.setattr(norms, "PASSES_ON", "none")
+        monkeypatch.setattr(replace, "PASSES_ON", "none")
     layers = text_model_of(load(tiny_bases, family)).layers
     theirs = [each for name, each in layers[-1].named_modules() if name.endswith("norm")]
     assert len(theirs) == 4
     for norm in theirs:
         torch.nn.init.uniform_(norm.weight)
         states = torch.randn(3, 5, len(norm.weight))
-        ours = norms.Norm(norm, is_for_matrices=True)
+        ours = replace.Norm(norm, is_for_matrices=True)
         assert torch.allclose(ours(states), norm(states), rtol=0, atol=1e-5)
         with torch.autocast("cpu", torch.bfloat16):
             assert torch.equal(ours(states), ours(states).bfloat16())

@@ -18,8 +18,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
 
 from calibrator import NotScorableError
 from calibrator.checkpoints.llm_config import ImageConfig
-from calibrator.llm.serving.images import MAX_PIXELS, read_image
-from calibrator.llm.serving.pixels import PixelReader
+from calibrator.llm.serving.pixels import MAX_PIXELS, PixelReader, read_image
 from tests.builders.pictures import GREEN, PNG, RED, WHITE, picture, png_that_says, webp_that_says
 
 Size = tuple[int, int]

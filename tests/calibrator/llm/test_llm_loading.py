@@ -25,7 +25,7 @@ from calibrator import (
     reads_images,
     version_of,
 )
-from calibrator.checkpoints.digests import digest_of
+from calibrator.checkpoints.checkpoint import digest_of
 from calibrator.checkpoints.llm_config import LlmConfig, parse_config, preset
 from calibrator.llm.serving.calibrator import LlmCalibrator, load_llm
 from calibrator.llm.serving.loading import ADAPTER, ADAPTER_CONFIG, load_adapter, load_base

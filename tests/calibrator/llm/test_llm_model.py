@@ -14,13 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from calibrator.llm.layers.patches import LinearPatches, use_linear_patches
-from calibrator.llm.layers.replace import use_faster_layers
+from calibrator.llm.layers.replace import LinearPatches, use_faster_layers, use_linear_patches
 from calibrator.llm.serving.batches import Budget, ModelRow
 from calibrator.llm.serving.loading import load_base
-from calibrator.llm.serving.model import LabelModel
+from calibrator.llm.serving.model import LabelModel, positions_of
 from calibrator.llm.serving.pixels import Pixels
-from calibrator.llm.serving.positions import positions_of
 from tests.builders.tiny_models import EACH_FAMILY, Family, OfFamily
 
 LABELS = (20, 30)

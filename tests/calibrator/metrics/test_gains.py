@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibrator.metrics.gains import gains
+from calibrator.metrics.intervals import gains
 from calibrator.metrics.metrics import auroc, coverage_at
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibrator.metrics.validation import validation_text
+from calibrator.metrics.numbers import validation_text
 
 
 def test_figures_stand_in_a_table() -> None:

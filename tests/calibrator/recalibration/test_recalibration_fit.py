@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
-from calibrator import CheckpointError, FakeScorer, Item, JudgingError
+from calibrator import CheckpointError, FakeScorer, Item
+from calibrator.errors import JudgingError
 from calibrator.metrics.metrics import auroc, ece
 from calibrator.recalibration.curves import (
     Isotonic,

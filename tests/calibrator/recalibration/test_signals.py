@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrator import CheckpointError, Item, JudgingError, load_scorer, provenance
+from calibrator import CheckpointError, Item, load_scorer, provenance
+from calibrator.errors import JudgingError
 from calibrator.loading import recalibrate_scorer
 from calibrator.metrics.metrics import auroc, brier
 from calibrator.recalibration.signals import (

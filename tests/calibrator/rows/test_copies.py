@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from calibrator.rows.copies import copies_in
 from calibrator.rows.rows import parse_row
+from calibrator.rows.selection import copies_in
 from tests.builders.labelled_rows import write
 from tests.running.live_proxy import ROOT, environment, run_cli
 

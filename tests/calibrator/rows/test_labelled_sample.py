@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from calibrator.rows.row_fields import OTHER_NAMES, SAMPLE
+from calibrator.rows.files import OTHER_NAMES, SAMPLE
 from calibrator.rows.rows import Row, parse_row, read_rows
 from tests.running.live_proxy import ROOT, run_cli
 

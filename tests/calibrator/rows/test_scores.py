@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator import Item, JudgingError, OtherReply, RowError, Score, provenance
+from calibrator import Item, OtherReply, RowError, Score, provenance
+from calibrator.errors import JudgingError
 from calibrator.rows.rows import Row, Tags
 from calibrator.rows.scores import (
     BATCH,

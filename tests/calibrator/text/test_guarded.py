@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calibrator.embedded.evidence  # noqa: F401  # makes the patterns of all checks
-from calibrator.text.guarded import SHORT, GuardedPattern, compile_guarded
+from calibrator.text.guarded import SHORT, GuardedPattern, compile_guarded, needles_of
 from calibrator.text.looking_for import letters_in, reading_of
-from calibrator.text.needles import needles_of
 
 CASES = Path(__file__).parents[1] / "evidence/computed/cases"
 GUARDED = [each for each in gc.get_objects() if type(each) is GuardedPattern]

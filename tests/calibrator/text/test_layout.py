@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from calibrator.text.layout import (
+from calibrator.text.word_pieces import (
     CLS,
     SEP,
     Layout,

@@ -11,8 +11,8 @@ from calibrator.features import checks, traits
 from calibrator.features.traits import _FINAL, _HEDGE, _REFUSAL
 from calibrator.readers.inspection import wanted, working
 from calibrator.text import options
-from calibrator.text.addressed_text import _IN_FAVOUR
 from calibrator.text.looking_for import PatternGroup, PreparedText, at_lines, beyond_ascii
+from calibrator.text.stripping import _IN_FAVOUR
 
 SOUGHT = [
     _FINAL, _REFUSAL, _HEDGE, _IN_FAVOUR, wanted._ASKS_ON, wanted._SUM, wanted._PRICE,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator.text.restated_question import without_question
+from calibrator.text.stripping import without_question
 
 QUESTION = "In which year did the Berlin Wall fall?"
 

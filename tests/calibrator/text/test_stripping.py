@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator.text.addressed_text import addresses, strip_addresses
+from calibrator.text.stripping import addresses, strip_addresses
 from tests.builders.attacks import ATTACKS
 
 ANSWER = "17 + 25 = 43"

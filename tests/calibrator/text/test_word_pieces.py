@@ -12,8 +12,7 @@ from tokenizers.models import WordLevel
 
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.text import word_pieces
-from calibrator.text.layout import Layout, encode, load_tokenizer
-from calibrator.text.word_pieces import WordPieces
+from calibrator.text.word_pieces import Layout, WordPieces, encode, load_tokenizer
 
 TOKENIZER = load_tokenizer(CHECKPOINTS / EMBEDDED)
 WORDS = WordPieces(TOKENIZER)

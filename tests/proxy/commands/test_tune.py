@@ -20,9 +20,8 @@ from calibrator.errors import TrainingError
 from calibrator.loading import load_scorer
 from calibrator.rows.rows import parse_row
 from calibrator.scorer import Item, Scorer
-from calibrator.tuning.fine_tuning import TunableCheckpoint
+from calibrator.tuning.fine_tuning import TunableCheckpoint, TuningTrial
 from calibrator.tuning.last_layer import fit_tuned
-from calibrator.tuning.trial import TuningTrial
 from proxy.learning.recalibrating import NotLearntError
 from proxy.learning.tuning import TuningData, gather, learn_tuning
 from proxy.store.database.verdicts import VerdictStore

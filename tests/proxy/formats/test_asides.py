@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from calibrator import Item, load_scorer, without_asides
+from calibrator import Item, load_scorer
+from calibrator.text.asides import without_asides
 from proxy.formats import CHAT, MESSAGES, RESPONSES, Format
 from proxy.holds.binding import digest_of_request
 from tests.proxy.holds.test_approvals import request_of

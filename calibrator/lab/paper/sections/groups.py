@@ -12,8 +12,8 @@ from calibrator.lab.judging.baselines.fitted import length_baseline
 from calibrator.lab.paper.sections.scored import FEWEST, LacksError, ScoredRows
 from calibrator.lab.paper.sections.tables import Column, TableContent, Value
 from calibrator.lab.studies.studies import family
-from calibrator.metrics.correlation import spearman
 from calibrator.metrics.metrics import Ints, auroc, brier, ece
+from calibrator.metrics.rankings import spearman
 from calibrator.rows.groups import groups_of, printable_name
 from calibrator.rows.results import Method, result_of
 from calibrator.scorer import known_name

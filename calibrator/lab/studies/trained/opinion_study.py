@@ -27,7 +27,7 @@ from calibrator.rows.groups import groups_of
 from calibrator.rows.results import Method, mean_over_benchmarks, result_of
 from calibrator.rows.rows import Row, labels_of, question_numbers
 from calibrator.scorer import Item, Score
-from calibrator.text.addressed_text import strip_addresses
+from calibrator.text.stripping import strip_addresses
 
 FEWEST = 20  # least replies of a benchmark or kind judged separately
 

@@ -42,7 +42,7 @@ from calibrator.lab.training.tower_stage import tower_rows
 from calibrator.metrics.rankings import measure_ranking
 from calibrator.rows.rows import Row, Tags
 from calibrator.rows.selection import is_trainable, load_labelled, share_of, without_copies
-from calibrator.text.layout import Layout, load_tokenizer
+from calibrator.text.word_pieces import Layout, load_tokenizer
 
 FAMILIES = ("claude", "gemma", "phi", "yi", "deepseek", "grok")
 BENCHMARKS = (

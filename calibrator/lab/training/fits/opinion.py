@@ -24,7 +24,7 @@ from calibrator.readers.opinion.evidence import Opinion, Opinions, evidence, pla
 from calibrator.readers.opinion.second_stage import LINEAR, PREFIX, TRUST
 from calibrator.recalibration.curves import sigmoid
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import strip_addresses
+from calibrator.text.stripping import strip_addresses
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from calibrator.errors import TrainingError
 from calibrator.llm.layers.last_layer import LastLayer, read_at
-from calibrator.llm.layers.norms import Norm
-from calibrator.llm.layers.replace import text_model_of
+from calibrator.llm.layers.replace import Norm, text_model_of
 
 _TESTED: Final = ("qwen3_5", "qwen3_vl")  # the tests compare all layers of these
 _TOKENS: Final = 12

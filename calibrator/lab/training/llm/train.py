@@ -20,9 +20,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from calibrator.checkpoints.checkpoint import write_config
+from calibrator.checkpoints.checkpoint import digest_of, write_config
 from calibrator.checkpoints.devices import default_dtype
-from calibrator.checkpoints.digests import digest_of
 from calibrator.checkpoints.llm_config import AdapterConfig, LlmConfig
 from calibrator.errors import NotScorableError, TrainingError
 from calibrator.lab.training.llm.adapter_run import STATE, AdapterRun
@@ -45,7 +44,7 @@ from calibrator.llm.serving.pixels import load_pixel_reader
 from calibrator.llm.serving.probe import Probe, features_of
 from calibrator.llm.serving.prompts import load_prompts
 from calibrator.metrics.metrics import Floats, auroc, brier, ece
-from calibrator.metrics.validation import validation_text
+from calibrator.metrics.numbers import validation_text
 from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
 from calibrator.recalibration.fit import MIN_LABELS
 

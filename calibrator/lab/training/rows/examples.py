@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 from calibrator.features.tower import TowerRow, tower_row
 from calibrator.lab.training.rows.addressing import address_judge
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import strip_addresses
-from calibrator.text.layout import Layout, encode
+from calibrator.text.stripping import strip_addresses
+from calibrator.text.word_pieces import Layout, encode
 
 ENCODE_CHUNK = 2_000
 REBUILT = re.compile(r"\AAnswer: [^\n]*\nConfidence: \d+%\Z")  # replaces an unpublished reply

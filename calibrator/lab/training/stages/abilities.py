@@ -1,6 +1,6 @@
 """Fit the abilities of the models of labelled rows, and the worth of numbers in unknown names.
 
-`calibrator.features.abilities` applies them.
+`calibrator.embedded.parts` applies them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.checkpoints.extras import check_scikit_learn
-from calibrator.features.abilities import PREFIX, STATED, stated_in
+from calibrator.embedded.parts import ABILITIES_PREFIX, STATED, stated_in
 from calibrator.rows.rows import Row
 
 
@@ -62,7 +62,10 @@ def fit_abilities(
     found = dict(zip(models.tolist(), config.share * (ability - middle), strict=True))
     odds = np.array([0.0, *(found.get(name, 0.0) for name in names)])
     stated = _fit_stated(models.tolist(), ability, np.bincount(model), config)
-    return {PREFIX + "odds": odds.astype(np.float16), PREFIX + "stated": stated.astype(np.float32)}
+    return {
+        ABILITIES_PREFIX + "odds": odds.astype(np.float16),
+        ABILITIES_PREFIX + "stated": stated.astype(np.float32),
+    }
 
 
 def _fit_stated(

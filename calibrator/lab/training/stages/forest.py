@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.checkpoints.extras import check_scikit_learn
-from calibrator.features.forest import NO_NAME, features_of
+from calibrator.features.forest import NO_NAME, TOPICS_PREFIX, Topics, features_of
 from calibrator.features.ngrams import PARTS
-from calibrator.features.topics import PREFIX as TOPICS
-from calibrator.features.topics import Topics
 from calibrator.features.tower import BUCKETS, TowerRow
 from calibrator.features.weights import pack_table
 from calibrator.lab.training.stages.difficulty import fit_difficulty
@@ -147,7 +145,7 @@ def fit_topics(
             "table": table,
             "scale": scale,
         }
-        found |= {f"{TOPICS}{part}.{name}": array for name, array in arrays.items()}
+        found |= {f"{TOPICS_PREFIX}{part}.{name}": array for name, array in arrays.items()}
     return found
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from calibrator.text.layout import CLS, SEP
+from calibrator.text.word_pieces import CLS, SEP
 
 VOCABULARY = 30_522  # of BERT's uncased vocabulary
 AT_ONCE = 512

@@ -31,7 +31,7 @@ from calibrator.readers.evidence.context.passages import FREQUENT, Passages, ste
 from calibrator.readers.evidence.conversation import Conversation
 from calibrator.recalibration.curves import log_odds, probability
 from calibrator.scorer import UnsupportedSentence
-from calibrator.text.layout import CLS, SEP
+from calibrator.text.word_pieces import CLS, SEP
 
 PREFIX: Final = "context.reader."
 CONTEXT_WORDS: Final = 85  # words of a context that are chosen for one piece of a reply

@@ -19,7 +19,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
-from calibrator import Item, JudgingError, OutputError, Progress, Score
+from calibrator import Item, Progress, Score
+from calibrator.errors import JudgingError, OutputError
 from calibrator.lab.commands.app import cli
 from calibrator.lab.commands.studies.report import files_in
 from calibrator.lab.judging.baselines.samples import ReplySamples

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from calibrator import FakeScorer, JudgingError
+from calibrator import FakeScorer
+from calibrator.errors import JudgingError
 from calibrator.lab.judging.evaluation.evaluate import Evaluation, judge
 from calibrator.lab.reporting.figures import (
     ForestRow,

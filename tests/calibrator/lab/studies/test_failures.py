@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from calibrator.errors import JudgingError
 from calibrator.lab.commands.app import cli
 from calibrator.lab.studies.failures import study_failures
-from calibrator.metrics.correlation import spearman
+from calibrator.metrics.rankings import spearman
 from calibrator.rows.rows import Row, parse_row
 from tests.builders.labelled_rows import raw_rows, write
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrator import FakeScorer, Item, JudgingError, Score
+from calibrator import FakeScorer, Item, Score
+from calibrator.errors import JudgingError
 from calibrator.lab.judging.baselines.tfidf import WordPairCounts
 from calibrator.lab.studies.probes import (
     PROBES,

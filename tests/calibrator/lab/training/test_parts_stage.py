@@ -11,9 +11,10 @@ import pytest
 from safetensors.numpy import load_file
 from threadpoolctl import threadpool_limits
 
-from calibrator import Item, ToolUse, TrainingError, load_scorer
+from calibrator import Item, ToolUse, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.errors import TrainingError
 from calibrator.lab.data.calls.domains import DOMAINS
 from calibrator.lab.data.calls.worlds import scenes
 from calibrator.lab.training import parts_stage
@@ -24,7 +25,7 @@ from calibrator.lab.training.run import TrainConfig
 from calibrator.lab.training.stages.tower import TowerConfig
 from calibrator.lab.training.train import train
 from calibrator.rows.selection import Selection
-from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import Layout
 
 THINGS = ("apples", "bricks", "candles", "drums", "engines", "flutes", "gloves", "hammers")
 OFF_TOPIC = "The choir rehearses on Mondays, and the hall is heated."

@@ -16,7 +16,7 @@ from calibrator.lab.training.fits.inspection.lessons import ELSEWHERE
 from calibrator.lab.training.run import TrainConfig, base_folder, prepare, read_selection
 from calibrator.lab.training.shared_reading import SharedReading
 from calibrator.rows.rows import Row, parse_row
-from calibrator.text.layout import load_tokenizer
+from calibrator.text.word_pieces import load_tokenizer
 from tests.builders.labelled_rows import raw_rows, write
 from tests.calibrator.lab.training.tiny_runs import small_training, with_made_vectors
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrator import Item, TrainingError, load_scorer
-from calibrator.checkpoints.checkpoint import read_config
-from calibrator.checkpoints.digests import sha256_of
+from calibrator import Item, load_scorer
+from calibrator.checkpoints.checkpoint import read_config, sha256_of
 from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.errors import TrainingError
 from calibrator.features.tower import tower_row
 from calibrator.lab.commands.train import report
 from calibrator.lab.studies.trained.beside_shipped import AT_ONCE, beside_shipped
@@ -24,7 +24,7 @@ from calibrator.lab.training.stages.tower import TowerConfig
 from calibrator.lab.training.train import train
 from calibrator.recalibration.curves import logit
 from calibrator.rows.selection import Selection, share_of
-from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import Layout
 
 SHARE = 0.25
 

@@ -15,7 +15,7 @@ from calibrator.lab.training.run import TrainConfig
 from calibrator.lab.training.stages import piece_vectors
 from calibrator.lab.training.stages.forest import ForestConfig
 from calibrator.rows.selection import Selection
-from calibrator.text.layout import Layout
+from calibrator.text.word_pieces import Layout
 
 
 def small_training() -> TrainConfig:

@@ -24,7 +24,7 @@ from calibrator.readers.inspection.wanted import wanted_kinds
 from calibrator.readers.inspection.working import working_traits
 from calibrator.rows.rows import Row
 from calibrator.scorer import Item, ToolUse
-from calibrator.text.layout import Layout, load_tokenizer
+from calibrator.text.word_pieces import Layout, load_tokenizer
 
 LAYOUT = Layout(max_tokens=192)
 TOKENIZER = load_tokenizer(Path(CHECKPOINTS) / "embedded")

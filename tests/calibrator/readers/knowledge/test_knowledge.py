@@ -13,13 +13,13 @@ from tokenizers import Tokenizer
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.embedded.familiarity import shift_confidence
+from calibrator.embedded.parts import shift_confidence
 from calibrator.features.weights import Array, Floats
 from calibrator.lab.training.fits.knowledge.lessons import KnowledgeConfig, pairs_of_rows
 from calibrator.readers.knowledge import PREFIX, Knowledge
 from calibrator.readers.knowledge.knowledge import LIMIT, asks_for_fact, is_short
 from calibrator.rows.rows import Row
-from calibrator.text.layout import load_tokenizer
+from calibrator.text.word_pieces import load_tokenizer
 
 ROUNDING = 4e-6  # of log-odds: at most a quarter of it, 1e-6, of a confidence
 SMALL = KnowledgeConfig(layers=1, members=1, width=8, steps=25, own_pairs=160, questions=20)

@@ -21,8 +21,7 @@ from calibrator.lab.training.fits.evidence.examples import examples
 from calibrator.lab.training.fits.evidence.reader_fit import ReaderConfig, ReaderNet, fit_reader
 from calibrator.lab.training.fits.evidence.support_fit import SupportConfig, columns_of, fit_support
 from calibrator.readers.evidence.context.support import PREFIX, WORD_BITS, ContextReader
-from calibrator.text.layout import load_tokenizer
-from calibrator.text.word_pieces import WordPieces
+from calibrator.text.word_pieces import WordPieces, load_tokenizer
 
 PLACES: Final = 208  # the longest row of the reader
 # Files of the training half for the trees; the reader did not learn from them.

@@ -20,8 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
-from calibrator.features.packing import SHARES
-from calibrator.features.small_encoder import GROUP, LAYER_BITS
+from calibrator.features.small_encoder import GROUP, LAYER_BITS, SHARES
 from calibrator.lab.training.fits.evidence.examples import NOT_ENTAIL, ReaderExample
 from calibrator.readers.evidence.context.support import LABELS
 

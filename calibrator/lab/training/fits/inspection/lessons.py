@@ -32,9 +32,8 @@ from calibrator.lab.training.fits.inspection.symbolic_tasks import symbolic_rows
 from calibrator.readers.inspection.inspector import CHECKS, RELEVANCE, SEEN, inspect
 from calibrator.readers.inspection.relevance import Pieces
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import strip_addresses
-from calibrator.text.layout import Layout, encode
-from calibrator.text.restated_question import without_question
+from calibrator.text.stripping import strip_addresses, without_question
+from calibrator.text.word_pieces import Layout, encode
 
 Floats = NDArray[np.float32]
 

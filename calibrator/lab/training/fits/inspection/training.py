@@ -23,7 +23,7 @@ from calibrator.readers.inspection.inspector import CHECKS, PREFIX, RELEVANCE, C
 from calibrator.readers.inspection.relevance import PREFIX as PIECES
 from calibrator.readers.inspection.relevance import Pieces
 from calibrator.rows.rows import Row
-from calibrator.text.layout import Layout, encode
+from calibrator.text.word_pieces import Layout, encode
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from calibrator.lab.training.fits.knowledge.pairs import AnswerPair, relation_pairs, single_pairs
 from calibrator.readers.knowledge.knowledge import is_short
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import strip_addresses
-from calibrator.text.restated_question import without_question
+from calibrator.text.stripping import strip_addresses, without_question
 
 
 @dataclass(frozen=True, slots=True)

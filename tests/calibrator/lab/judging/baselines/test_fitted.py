@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from calibrator import JudgingError
+from calibrator.errors import JudgingError
 from calibrator.lab.judging.baselines.fitted import (
     NAMES_ONLY,
     STATED,

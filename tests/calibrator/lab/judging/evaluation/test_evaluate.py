@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrator import JudgingError
+from calibrator.errors import JudgingError
 from calibrator.lab.judging.evaluation import evaluate
 from calibrator.lab.judging.evaluation.evaluate import (
     Evaluation,

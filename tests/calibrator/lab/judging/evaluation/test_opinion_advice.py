@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator import Item, JudgingError, Score
+from calibrator import Item, Score
+from calibrator.errors import JudgingError
 from calibrator.lab.commands.app import cli
 from calibrator.lab.judging.evaluation.drawn_others import draw_others
 from calibrator.lab.judging.evaluation.opinion_advice import WANTED, advise_opinion

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator import Item, JudgingError, Score
+from calibrator import Item, Score
 from calibrator.checkpoints.checkpoint import read_config
+from calibrator.errors import JudgingError
 from calibrator.lab.commands.app import cli
 from calibrator.lab.judging.evaluation.evaluate import read_evaluation
 from calibrator.lab.judging.evaluation.traffic import (

@@ -7,7 +7,7 @@ import random
 import pytest
 from typer.testing import CliRunner
 
-from calibrator import JudgingError
+from calibrator.errors import JudgingError
 from calibrator.lab.commands.app import cli
 from calibrator.lab.data.corruptions import KINDS, TAUGHT_KINDS
 from calibrator.lab.studies.studies import Study, read_study

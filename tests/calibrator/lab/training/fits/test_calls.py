@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from calibrator import TrainingError
+from calibrator.errors import TrainingError
 from calibrator.lab.data.calls.changes import KINDS
 from calibrator.lab.data.calls.corruptions import OTHER_REQUEST
 from calibrator.lab.data.calls.domains import DOMAINS

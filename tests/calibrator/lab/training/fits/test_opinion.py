@@ -12,10 +12,11 @@ from safetensors.numpy import load_file
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
-from calibrator import Item, JudgingError, TrainingError, load_scorer
+from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.embedded.parts import read_checkpoint
+from calibrator.errors import JudgingError, TrainingError
 from calibrator.lab.commands.app import cli
 from calibrator.lab.studies.trained.opinion_leave_out import readers_without
 from calibrator.lab.studies.trained.opinion_study import study_opinions

@@ -21,9 +21,10 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
-from calibrator import CheckpointError, Item, TrainingError, export_weights, load_scorer
+from calibrator import CheckpointError, Item, export_weights, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
+from calibrator.errors import TrainingError
 from calibrator.lab.commands.app import cli
 from calibrator.lab.training.llm.adapter_run import AdapterRun, learning_rate
 from calibrator.lab.training.llm.adapters import go_on_from_adapter

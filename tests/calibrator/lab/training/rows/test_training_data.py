@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from calibrator import TrainingError
+from calibrator.errors import TrainingError
 from calibrator.features.tower import tower_row
 from calibrator.lab.training.rows.examples import (
     disguise_rows,
@@ -33,7 +33,7 @@ from calibrator.rows.selection import (
     split_by_question,
     without_copies,
 )
-from calibrator.text.layout import Layout, encode
+from calibrator.text.word_pieces import Layout, encode
 from tests.builders.tiny_checkpoint import BASE
 
 LAYOUT = Layout(max_tokens=48)

@@ -12,14 +12,20 @@ import pytest
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED, resolve_checkpoint
 from calibrator.embedded.calibrator import OFTEN_WRONG, EmbeddedCalibrator
-from calibrator.embedded.familiarity import shift_confidence
-from calibrator.features.abilities import LIMIT, PREFIX, STATED, Abilities, stated_in
+from calibrator.embedded.parts import (
+    ABILITIES_PREFIX,
+    NAME_LIMIT,
+    STATED,
+    Abilities,
+    shift_confidence,
+    stated_in,
+)
 from calibrator.lab.training.extending import write_extended
 from calibrator.lab.training.stages.abilities import AbilityConfig, fit_abilities
 from calibrator.recalibration.curves import sigmoid
 from calibrator.rows.rows import Row, parse_row
 
-ODDS, STATED_ODDS = PREFIX + "odds", PREFIX + "stated"
+ODDS, STATED_ODDS = ABILITIES_PREFIX + "odds", ABILITIES_PREFIX + "stated"
 WHOLE = AbilityConfig(share=1.0, ridge=1.0)
 ABILITY = {"Able": 1.0, "weak": -1.0, "common": 0.0}
 DIFFICULTY = {"easy": -1.5, "hard": 1.5}
@@ -215,7 +221,7 @@ def test_what_names_state_is_worth_what_known_models_show(is_larger_better: bool
     assert abs(large - small) > 1
     assert (large > small) == is_larger_better
     assert abilities.of_unknown("own") == 0
-    assert abs(abilities.of_unknown("new-1000t")) <= LIMIT
+    assert abs(abilities.of_unknown("new-1000t")) <= NAME_LIMIT
 
 
 def test_names_that_state_nothing_teach_nothing(rows: list[Row]) -> None:

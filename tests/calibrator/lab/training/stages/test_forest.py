@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrator.features.forest import NO_NAME, PREFIX, Forest
+from calibrator.features.forest import NO_NAME, PREFIX, Forest, Topics
 from calibrator.features.ngrams import PARTS
-from calibrator.features.topics import Topics
 from calibrator.features.tower import TowerRow, tower_row
 from calibrator.lab.training.stages.forest import (
     ForestConfig,

@@ -9,7 +9,7 @@ from torch import nn
 
 from calibrator.lab.training.run import base_folder
 from calibrator.lab.training.stages.piece_vectors import load_base, read_alone
-from calibrator.text.layout import CLS, SEP, load_tokenizer
+from calibrator.text.word_pieces import CLS, SEP, load_tokenizer
 
 
 @pytest.fixture(scope="module")

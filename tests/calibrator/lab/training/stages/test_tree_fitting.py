@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 
-from calibrator.features.trees import Floats, Trees
+from calibrator.features.trees import Trees
+from calibrator.features.weights import Floats
 from calibrator.lab.training.stages.forest import ForestConfig
 from calibrator.lab.training.stages.tree_fitting import MOST_BINS, fit_trees, thresholds_of
 

@@ -17,7 +17,7 @@ from calibrator.readers.evidence.context.support import (
     Passage,
     assemble,
 )
-from calibrator.text.layout import CLS, SEP
+from calibrator.text.word_pieces import CLS, SEP
 from tests.calibrator.kernel.kernels import numpy_alone
 
 HIDDEN, INNER, LAYERS, PIECES = 192, 384, 2, 300

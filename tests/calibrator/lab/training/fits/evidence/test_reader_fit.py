@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertModel
 
-from calibrator.features.packing import packed_planes, unpacked_planes
-from calibrator.features.small_encoder import GROUP, LAYER_BITS
+from calibrator.features.small_encoder import GROUP, LAYER_BITS, packed_planes, unpacked_planes
 from calibrator.lab.training.fits.evidence.examples import ENTAIL, NEUTRAL, ReaderExample
 from calibrator.lab.training.fits.evidence.reader_fit import (
     ReaderConfig,
