@@ -89,9 +89,9 @@ from calibrator.text.transcript import (
 
 if TYPE_CHECKING:
     from calibrator.checkpoints.extras import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
-    from calibrator.commands.app import cli
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
+    from calibrator.commands.score import score
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
     from calibrator.errors import install_command
     from calibrator.features.successors import plain_name
@@ -198,7 +198,6 @@ _LAZY = {
     "check_target": "calibrator.commands.terminal",
     "checked_image": "calibrator.text.images",
     "checkpoint_card": "calibrator.loading",
-    "cli": "calibrator.commands.app",
     "compare_fits": "calibrator.recalibration.trial",
     "estimated_share": "calibrator.metrics.sampling",
     "export_weights": "calibrator.llm.exporting",
@@ -223,6 +222,7 @@ _LAZY = {
     "open_lines": "calibrator.rows.rows",
     "plain_name": "calibrator.features.successors",
     "recalibrate": "calibrator.commands.recalibrate",
+    "score": "calibrator.commands.score",
     "recalibration_files": "calibrator.recalibration.versions",
     "refuse": "calibrator.commands.terminal",
     "resolve_recalibrations": "calibrator.recalibration.versions",
@@ -337,7 +337,6 @@ __all__ = [
     "check_target",
     "checked_image",
     "checkpoint_card",
-    "cli",
     "compare_fits",
     "copies_in",
     "depiction",
@@ -382,6 +381,7 @@ __all__ = [
     "recalibration_files",
     "refuse",
     "resolve_recalibrations",
+    "score",
     "score_items",
     "score_tickets",
     "split_asides",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperOption
 
 from pinocchio import __version__
 
@@ -24,3 +25,14 @@ def options(
     ] = False,
 ) -> None:
     """A proxy that says what was checked about each reply of a language model, and acts on it."""  # noqa: D401 - printed by --help
+
+
+def hide_type_of_flags() -> None:
+    """Remove `<bool>` behind flags, which take no value, from help.
+
+    Typer has no option for this.
+    """
+    option: Any = TyperOption
+    shown = getattr(option, "display_type_rich", None)
+    if shown is not None:
+        option.display_type_rich = lambda self, ctx: None if self.is_flag else shown(self, ctx)

@@ -36,7 +36,6 @@ def recalibrate(
     files: Sequence[Path],
     output: Path | None,
     calibrator: str,
-    device: str,
     scores: Path | None,
     kind: Kind,
     by: By | None,
@@ -65,14 +64,14 @@ def recalibrate(
         if of == "signals":
             if output is None:
                 raise JudgingError("--study is about curves; leave out --signals")
-            exit_with_bad(_join_signals(files, output, calibrator, device, scores, as_json))
+            exit_with_bad(_join_signals(files, output, calibrator, scores, as_json))
             return
         if scores:
             rows, bad = load_labelled(files, "read")
             say_rows(rows, bad)
             rows, found = read_one_kind(scores, rows, knows_others=knows_others)
         else:
-            scorer = cache_scores(load_scorer(calibrator, device), device)
+            scorer = cache_scores(load_scorer(calibrator), "auto")
             rows, bad = load_labelled(files, image_use(scorer))
             say_rows(rows, bad)
             rows, found = _scores(rows, scorer, knows_others)
@@ -105,7 +104,6 @@ def _join_signals(
     files: Sequence[Path],
     output: Path,
     calibrator: str,
-    device: str,
     scores: Path | None,
     as_json: bool,
 ) -> list[RowError]:
@@ -120,7 +118,7 @@ def _join_signals(
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 
-    scorer = None if scores else cache_scores(load_scorer(calibrator, device), device)
+    scorer = None if scores else cache_scores(load_scorer(calibrator), "auto")
     every, bad = load_labelled(files, "read" if scorer is None else image_use(scorer))
     say_rows(every, bad)
     rows = [row for row in every if row.signals.kinds]

@@ -8,8 +8,7 @@
 The question is the text that the calibrator reads, the response the message that it judged. A
 response that calls tools has the conversation before it in `messages` and `tools`. Unknown members
 are left out. `kind` says why a reply is there (`hold`, or `audit`, drawn with probability `share`);
-without a share it stands for itself alone. `export weights` writes a calibrator in the forms of
-other engines.
+without a share it stands for itself alone.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -32,29 +30,13 @@ from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, s
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
-
-class Form(StrEnum):
-    MERGED = "merged"
-    SEQUENCE_CLASSIFICATION = "sequence-classification"
-
-
-class Dtype(StrEnum):
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
-
-
 if TYPE_CHECKING:
     from calibrator import Question
     from proxy.store.exported import ExportedReply, ExportedVerdict
     from proxy.store.verdicts.feedback import StoredFeedback as Volunteered
 
-cli = typer.Typer()
 
-
-@cli.callback(invoke_without_command=True)
 def export(
-    context: typer.Context,
     since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 30d.")] = "30d",
     labelled: Annotated[
         bool, typer.Option("--labelled", help="Export only replies that have a verdict.")
@@ -70,8 +52,6 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """Write held and audited replies as JSON lines for evaluate, recalibrate, certify and train."""
-    if context.invoked_subcommand is not None:
-        return
     from calibrator import check_target
     from proxy.store.exported import with_content, without_content
 
@@ -96,27 +76,6 @@ def export(
             ": no reply was held or audited; --facts exports all exchanges, without their text"
         )
     typer.echo(f"{plural(count, 'row')}{left_out}", err=True)
-
-
-@cli.command()
-def weights(
-    checkpoint: Annotated[
-        str, typer.Argument(help="The calibrator: a folder or hub name of a language model.")
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write into this new folder.")],
-    form: Annotated[
-        Form, typer.Option(help="merged: for vLLM, SGLang and transformers; or with one output.")
-    ] = Form.MERGED,
-    dtype: Annotated[
-        Dtype, typer.Option(help="Number format of the weights in the file.")
-    ] = Dtype.FLOAT32,
-) -> None:
-    """Write a calibrator's weights for other engines; refused where these would score otherwise."""
-    from calibrator import export_weights
-
-    with calibrator_errors_told():
-        written = export_weights(checkpoint, output, form.value, dtype.value)
-    typer.echo(f"{written.version} is in {output}")
 
 
 def row_of(exported: ExportedReply) -> dict[str, Any] | None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from proxy.config.sections import Config
     from proxy.learning.recalibrating import LearnedFit
 
-cli = typer.Typer()
-
 NOT_PROMOTED = 3
 NAMED = "calibrator: {recalibration: recalibrations/current}"
 
@@ -66,9 +64,6 @@ Output = Annotated[
 Calibrator = Annotated[
     str, typer.Option(help="With FILES: embedded, a folder, a hub name, or fake:0.73.")
 ]
-Device = Annotated[
-    str, typer.Option(help="auto and cpu use the CPU; cuda and others need the extra `torch`.")
-]
 Scores = Annotated[
     Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
 ]
@@ -94,12 +89,11 @@ NUMBERS_TOLD = {
     "signals": " for judges and log-probabilities",
 }
 OF_STORE = ("since", "held_only", "dry_run")
-OF_FILES = ("calibrator", "device", "scores", "study")
+OF_FILES = ("calibrator", "scores", "study")
 OF_CURVES = ("second_opinion", "kind", "by", "study")
 OF_FITTING = (*OF_STORE, *OF_FILES, "output", "kind", "by")
 
 
-@cli.command()
 def recalibrate(
     context: typer.Context,
     files: Files = None,
@@ -114,7 +108,6 @@ def recalibrate(
     config: ConfigOption = None,
     output: Output = None,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
     scores: Scores = None,
     kind: Curve = "platt",
     by: Groups = None,
@@ -148,7 +141,7 @@ def recalibrate(
         refuse(context, (*OF_STORE, "config"), "is for verdicts; leave it out, or use --from-store")
         from calibrator import recalibrate as from_files
 
-        options_of_files = calibrator, device, scores, kind, by, study, of
+        options_of_files = calibrator, scores, kind, by, study, of
         from_files(files or [], output, *options_of_files, as_json)
 
 

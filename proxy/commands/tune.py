@@ -20,19 +20,14 @@ if TYPE_CHECKING:
     from calibrator import Recalibration, Trial, TunableCheckpoint, TuningTrial
     from proxy.learning.tuning import TuningData
 
-cli = typer.Typer()
-
 NOT_BETTER = 3
-OF_STORE = ("since", "held_only", "store")  # options without a meaning for rows of files
+OF_STORE = ("since", "held_only")  # options without a meaning for rows of files
 Files = Annotated[
     list[Path] | None,
     typer.Argument(help=f"Learn from these rows instead of the verdicts. {ROWS_HELP}"),
 ]
 Calibrator = Annotated[
     str | None, typer.Option(help="Tune this calibrator, not the configured one.")
-]
-Store = Annotated[
-    str | None, typer.Option(help="Read verdicts from this store's URL, not the configured one.")
 ]
 Since = Annotated[
     str, typer.Option(help="Learn from verdicts on replies of this last span, such as 30d.")
@@ -42,24 +37,18 @@ HeldOnly = Annotated[
 ]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="The new checkpoint's folder.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compare, and write nothing.")]
-EvenIfWorse = Annotated[
-    bool, typer.Option("--even-if-worse", help="Write it in any case, for a study.")
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-@cli.command()
 def tune(
     context: typer.Context,
     files: Files = None,
     calibrator: Calibrator = None,
     config: ConfigOption = None,
-    store: Store = None,
     since: Since = "30d",
     held_only: HeldOnly = False,
     output: Output = None,
     dry_run: DryRun = False,
-    even_if_worse: EvenIfWorse = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fine-tune the configured calibrator on the verdicts in the store, or on labelled rows.
@@ -77,10 +66,10 @@ def tune(
         if files:
             learnt, facts, notes = _from_files(files, start, current)
         else:
-            gathered = _gather_replies(config, store, since, start, held_only)
+            gathered = _gather_replies(config, since, start, held_only)
             learnt = _run_trial(gathered, current, held_only)
             facts, notes = {"store": gathered.facts()}, list(gathered.left_out.sentences())
-        is_written = output is not None and (learnt.is_better or even_if_worse)
+        is_written = output is not None and learnt.is_better
         if output is not None and is_written:
             start.write(output, learnt.tuned, facts, {"verdicts": quality_of(learnt.now)})
     written = output if is_written else None
@@ -145,14 +134,14 @@ def _from_files(
 
 
 def _gather_replies(
-    config: Path | None, store: str | None, since: str, start: TunableCheckpoint, held_only: bool
+    config: Path | None, since: str, start: TunableCheckpoint, held_only: bool
 ) -> TuningData:
     from calibrator import Progress
     from proxy.learning.tuning import gather
     from proxy.store.verdicts.labels import all_verdicts
 
     begin = time.time() - seconds(since)
-    with opened_record(config, store) as findings:
+    with opened_record(config) as findings:
         total = len(all_verdicts(findings.engine, begin))
         with Progress("reading verdicts", total) as bar:
             return gather(

@@ -59,8 +59,6 @@ Band = Annotated[
     typer.Option(help="Accuracies between which a benchmark is trained and tested on."),
 ]
 Concurrency = Annotated[int, typer.Option(min=1, max=256, help="Calls at a time.")]
-Attempts = Annotated[int, typer.Option(min=1, help="Attempts for each call.")]
-Timeout = Annotated[float, typer.Option(min=0.1, help="Time for one attempt.")]
 ExpectTokens = Annotated[int, typer.Option(min=1, help="Tokens of a reply, for the estimate.")]
 MaxCost = Annotated[
     float | None, typer.Option(min=0, help="End the run once it has cost this many dollars.")
@@ -84,8 +82,6 @@ def collect(
     as_it_is: AsItIs = False,
     band: Band = (0.2, 0.8),
     concurrency: Concurrency = 8,
-    attempts: Attempts = 6,
-    timeout_s: Timeout = 300.0,
     price: Prices = None,
     expect_tokens: ExpectTokens = 500,
     max_cost: MaxCost = None,
@@ -113,8 +109,6 @@ def collect(
             beside=_members(beside),
             band=band,
             concurrency=concurrency,
-            attempts=attempts,
-            timeout_s=timeout_s,
             prices=_prices(price or ()),
             max_cost=max_cost,
         )

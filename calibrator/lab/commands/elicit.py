@@ -37,7 +37,6 @@ def elicit(
     model: Annotated[
         str, typer.Option(help="Ask this model in place of the one that replied (a proxy).")
     ] = "",
-    temperature: Annotated[float, typer.Option(min=0, help="Of the samples.")] = 0.7,
     config: ConfigOption = None,
     concurrency: Annotated[
         int, typer.Option(min=1, max=256, help="Calls at a time; the paper's 20.")
@@ -51,7 +50,7 @@ def elicit(
     from calibrator.lab.collecting.eliciting import Elicitation, lines_of
 
     with errors_told(), calibrator_errors_told():
-        wanted = Elicitation(stated, judge, samples, model, temperature)
+        wanted = Elicitation(stated, judge, samples, model)
         if not (stated or judge or samples):
             raise _input_error("say what to ask: --stated, --judge MODEL, --samples N")
         check_target(output, files)

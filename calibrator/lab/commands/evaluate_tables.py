@@ -41,13 +41,6 @@ def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
         return
     _print_groups(evaluation)
     _print_methods(evaluation)
-    pooled = evaluation.of_kind("pooled")
-    if pooled and all(one.accuracy in (0.0, 1.0) for one in pooled):
-        which = "right" if pooled[0].accuracy else "wrong"
-        typer.echo(
-            f"all {evaluation.rows:,} rows are {which}: nothing tells how right and wrong replies "
-            "differ, so there is no AUROC, and what is kept says nothing about the calibrator"
-        )
     _print_within(evaluation)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -26,9 +26,7 @@ TrafficPlaces = Annotated[
         "with grounding/test, these, and traffic/handmade.json in or beside it. May be repeated.",
     ),
 ]
-TrafficRows = Annotated[
-    int, typer.Option(min=2, help="With --traffic: at most this many rows of a set.")
-]
+MOST_ROWS: Final = 1_000  # of a set
 
 
 def traffic_files(places: Sequence[Path] | None) -> list[Path]:
@@ -57,11 +55,12 @@ def check_has_rows(
 
 
 def traffic_of(
-    scorer: Scorer | None, calibrator: str, files: Sequence[Path], most: int
+    scorer: Scorer | None, calibrator: str, files: Sequence[Path]
 ) -> tuple[Traffic, list[RowError]]:
     """Return the figures on these files and our own replies, and the errors of bad rows.
 
-    At most `most` rows of a set are used. Raises JudgingError without a scorer, as with `--scores`.
+    At most `MOST_ROWS` rows of a set are used. Raises JudgingError without a scorer, as with
+    `--scores`.
     """
     from calibrator.lab.judging.evaluation.traffic import (
         measure_traffic,
@@ -74,7 +73,7 @@ def traffic_of(
 
     if scorer is None:
         raise JudgingError("--traffic needs a calibrator to score replies; leave out --scores")
-    sets, bad = read_traffic(files, image_use(scorer), most)
+    sets, bad = read_traffic(files, image_use(scorer), MOST_ROWS)
     say_bad(bad, sum(len(each.rows) for each in sets) + len(bad))
     probes = probes_of(sets)
     left_out = (checkpoint_card(calibrator) or {}).get("left_out", ())

@@ -27,8 +27,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 
 @contextmanager
-def opened_record(config: Path | None, store: str | None = None) -> Iterator[VerdictStore]:
-    """Open the configured record, or that of a store's URL; end the process where there is none.
+def opened_record(config: Path | None) -> Iterator[VerdictStore]:
+    """Open the configured record; end the process where there is none.
 
     Policies are not read.
     """
@@ -36,7 +36,7 @@ def opened_record(config: Path | None, store: str | None = None) -> Iterator[Ver
     from proxy.store.database.verdicts import VerdictStore
 
     with errors_told():
-        findings = VerdictStore(existing_store(store or load_store_config(config).store))
+        findings = VerdictStore(existing_store(load_store_config(config).store))
         try:
             yield findings
         finally:

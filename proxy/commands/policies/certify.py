@@ -20,7 +20,6 @@ from proxy.commands.policies.options import (
     NOT_CERTIFIED,
     SCORED_ROWS_HELP,
     Calibrator,
-    Device,
     JsonOption,
     policy_named,
     scored_rows,
@@ -65,7 +64,6 @@ def certify(
         int, typer.Option(min=0, help="Certify this many random halves and check the other halves.")
     ] = 0,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Find the threshold above which at most a stated share of the replies is wrong.
@@ -85,7 +83,7 @@ def certify(
         found = (
             _read_audit_labels(config, since, scope, loaded)
             if from_store
-            else _labels(files or [], calibrator, device, scope, loaded)
+            else _labels(files or [], calibrator, scope, loaded)
         )
         if splits:
             for labelled in found.values():
@@ -129,7 +127,7 @@ def _print_grant(
 def _refuse_idle(context: typer.Context, from_store: bool, splits: int) -> None:
     """End the process where an option would change nothing."""
     if from_store:
-        refuse(context, ["calibrator", "device"], "is for FILES; leave it out with --from-store")
+        refuse(context, ["calibrator"], "is for FILES; leave it out with --from-store")
     else:
         refuse(context, ["since", "config"], "is for the store; leave it out with FILES")
     if splits:
@@ -152,12 +150,10 @@ def _scope(model: str | None, team: str | None, policy: Policy | None, name: str
     raise ValueError(f"policy {policy.name} has no rule {name!r}{hint}")
 
 
-def _labels(
-    files: Sequence[Path], calibrator: str, device: str, scope: Scope, policy: Policy | None
-) -> Found:
+def _labels(files: Sequence[Path], calibrator: str, scope: Scope, policy: Policy | None) -> Found:
     """Read the labels of files, by the calibrator that gave their confidences."""
     found: Found = {}
-    for row in _in_scope(scored_rows(files, calibrator, device), scope, policy):
+    for row in _in_scope(scored_rows(files, calibrator), scope, policy):
         found.setdefault(row.calibrator, []).append(row.as_label())
     return found
 

@@ -112,9 +112,7 @@ class ScoredRow:
         }
 
 
-def load_scored(
-    paths: Sequence[Path], calibrator: str, device: str
-) -> tuple[list[ScoredRow], list[RowError]]:
+def load_scored(paths: Sequence[Path], calibrator: str) -> tuple[list[ScoredRow], list[RowError]]:
     """Read labelled rows, and score those without a `confidence` as the proxy would.
 
     Returns them in their order, and the errors of unusable rows. Raises CalibratorError, also for
@@ -137,7 +135,7 @@ def load_scored(
             known = name if isinstance(name, str) else None
             scored[index] = ScoredRow(row, float(confidence), known)
     if unscored:
-        scorer = cache_scores(load_scorer(calibrator, device), device)
+        scorer = cache_scores(load_scorer(calibrator), "auto")
         if not reads_images(scorer):
             text = "the question has an image; this calibrator reads text only"
             bad += [rows[index].error(text) for index in unscored if rows[index].images]

@@ -22,7 +22,6 @@ Rows = Annotated[list[Path], typer.Argument(help=SCORED_ROWS_HELP)]
 Calibrator = Annotated[
     str, typer.Option(help="The calibrator that scores rows without a `confidence`.")
 ]
-Device = Annotated[str, typer.Option(help="Where it runs: auto, cpu, cuda, ...")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -48,11 +47,15 @@ def policy_named(name: str) -> Policy:
     return load_policy(name)
 
 
-def scored_rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow]:
+def scored_rows(paths: Sequence[Path], calibrator: str) -> list[ScoredRow]:
+    """Return the labelled rows of files, scored where they have no confidence.
+
+    Bad rows and copies are printed to stderr. Raises ValueError where no row is left.
+    """
     from calibrator import bad_row_sentences, copies_in
     from proxy.commands.policies.labelled_rows import load_scored
 
-    rows, bad = load_scored(paths, calibrator, device)
+    rows, bad = load_scored(paths, calibrator)
     for sentence in bad_row_sentences(bad, len(rows) + len(bad)):
         typer.echo(sentence, err=True)
     for sentence in copies_in([each.row for each in rows]).sentences():

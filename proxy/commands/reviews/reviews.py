@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from calibrator import refuse
 from proxy.commands.opening.exits import (
     NAME_SHOWN,
     AsOption,
@@ -46,6 +47,16 @@ RevisionOption = Annotated[
     str | None,
     typer.Option(help="The edit that is approved, as `reviews show` has it, if somebody made one."),
 ]
+StateOption = Annotated[
+    str,
+    typer.Option(
+        help="List replies in this state: open, released, rejected or expired; with "
+        "--standing: open or all."
+    ),
+]
+StandingOption = Annotated[
+    bool, typer.Option("--standing", help="List approvals that cover further calls, not replies.")
+]
 SHOWN_OF_ID: Final = 8  # characters of an id's random part
 LEAST_OF_ID: Final = 4
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
@@ -53,19 +64,23 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 @reviews.command("list")
 def list_reviews(
+    context: typer.Context,
     config: ConfigOption = None,
-    state: Annotated[
-        str, typer.Option(help="List replies in this state: open, released, rejected or expired.")
-    ] = "open",
+    state: StateOption = "open",
     queue: Annotated[str | None, typer.Option(help="List those of this queue alone.")] = None,
     team: Annotated[str | None, typer.Option(help="List those of this team alone.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 50,
+    standing: StandingOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List held replies and those drawn to be checked, most likely wrong first.
 
     A terminal shows a part of each id; other commands take it in place of the whole one.
     """
+    if standing:
+        refuse(context, ["queue", "team", "limit"], "is for replies; leave it out with --standing")
+        _list_standing(config, state, as_json)
+        return
     from proxy.desk.decisions.basis import score_facts
     from proxy.desk.decisions.times import in_words
     from proxy.store.reviews.held_replies import STATE_NAMES, state_name, stored_state
@@ -100,6 +115,33 @@ def list_reviews(
             if total > limit:
                 typer.echo(f"{limit} of {total} are shown; --limit {total} shows all", err=True)
         _tell_of_missing(desk, [listed.policy for listed in found])
+
+
+def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
+    """Print the approvals that cover further calls: those in force, or all for state `all`."""
+    if state not in ("open", "all"):
+        message = f"--state must be open or all with --standing, not {state!r}"
+        raise stop(ExitStatus.UNUSABLE_INPUT, message)
+    from proxy.desk.decisions.standing import approval_json
+    from proxy.desk.decisions.times import format_time_left
+
+    with _desk(config) as desk:
+        found = [
+            approval_json(each) for each in desk.queue.standing_approvals(is_all=state == "all")
+        ]
+    for each in found:
+        if as_json:
+            typer.echo(json.dumps(each))
+            continue
+        left = format_time_left(max(0.0, each["expires_at"] - time.time()))
+        state = f"{left} left" if each["state"] == "open" else each["state"]
+        free = ", ".join(map(plain, each["any"])) or "nothing"
+        typer.echo(
+            f"{each['id']}  {plain(each['tool'])}  any: {free}"
+            f"  {each['uses']} of {each['most_uses']} used  {state}  by {plain(each['created_by'])}"
+        )
+    if not found and not as_json:
+        typer.echo("no approval covers further calls", err=True)
 
 
 def _id_shown(id: str) -> str:
@@ -170,43 +212,6 @@ def approve(
     _decide(id, config, "approve", reviewer, correct, note, revision, wish)
 
 
-@reviews.command("standing")
-def list_standing(
-    config: ConfigOption = None,
-    is_all: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """List approvals that cover further calls."""
-    from proxy.desk.decisions.standing import approval_json
-    from proxy.desk.decisions.times import format_time_left
-
-    with _desk(config) as desk:
-        found = [approval_json(each) for each in desk.queue.standing_approvals(is_all=is_all)]
-    for each in found:
-        if as_json:
-            typer.echo(json.dumps(each))
-            continue
-        left = format_time_left(max(0.0, each["expires_at"] - time.time()))
-        state = f"{left} left" if each["state"] == "open" else each["state"]
-        free = ", ".join(map(plain, each["any"])) or "nothing"
-        typer.echo(
-            f"{each['id']}  {plain(each['tool'])}  any: {free}"
-            f"  {each['uses']} of {each['most_uses']} used  {state}  by {plain(each['created_by'])}"
-        )
-    if not found and not as_json:
-        typer.echo("no approval covers further calls", err=True)
-
-
-@reviews.command("revoke")
-def revoke(id: str, config: ConfigOption = None, reviewer: AsOption = None) -> None:
-    """End an approval that covers further calls."""
-    from proxy.desk.decisions.standing import end
-
-    with _desk(config) as desk:
-        ended = end(desk.queue, id, reviewer or user())
-    typer.echo(f"{id} is {ended['state']}")
-
-
 @reviews.command("reject")
 def reject(
     id: str,
@@ -215,7 +220,7 @@ def reject(
     correct: LabelOption = None,
     note: NoteOption = None,
 ) -> None:
-    """Withhold the reply for good."""
+    """Withhold the reply for good, or end an approval that covers further calls, by its id."""
     _decide(id, config, "reject", reviewer, correct, note)
 
 
@@ -229,10 +234,18 @@ def _decide(
     revision: str | None = None,
     like_this: LikeThis | None = None,
 ) -> None:
+    """Decide on a held reply, or end the approval with this id, and print the outcome."""
     from proxy.desk.decisions.desk import Verdict
+    from proxy.desk.decisions.standing import end
 
     given = Verdict(verdict, correct, None, note, revision, like_this)
     with _desk(config) as desk:
+        if verdict == "reject" and desk.queue.standing_by_id(id) is not None:
+            if correct is not None or note is not None:
+                message = f"{id} is an approval: leave out --correct, --wrong and --note"
+                raise stop(ExitStatus.UNUSABLE_INPUT, message)
+            typer.echo(f"{id} is {end(desk.queue, id, reviewer or user())['state']}")
+            return
         id = _whole_id(desk, id)
         decided = desk.decide(id, given, reviewer or user())
     typer.echo(f"{id} is {decided['state']}{_approvals(decided['approvals'])}")

@@ -42,7 +42,6 @@ class OthersOptions:
     """The command line's options of the calibrator and of one study each."""
 
     calibrator: str
-    device: str
     is_renewed: bool
     leave_out: Path | None = None
     cheap: str | None = None
@@ -60,7 +59,7 @@ def study_others(
     name: OfOthers, rows: Sequence[Row], options: OthersOptions, output: Path | None
 ) -> None:
     """Run the study, print it, and write it where `output` is named. Raises JudgingError."""
-    scorer, alone = scores_alone(rows, options.calibrator, options.device, options.is_renewed)
+    scorer, alone = scores_alone(rows, options.calibrator, options.is_renewed)
     if name == "cascade":
         from calibrator.lab.studies.cascade_study import study_cascade
 
@@ -93,7 +92,7 @@ def study_others(
 
 
 def scores_alone(
-    rows: Sequence[Row], calibrator: str, device: str, is_renewed: bool = False
+    rows: Sequence[Row], calibrator: str, is_renewed: bool = False
 ) -> tuple[EmbeddedCalibrator, list[Score]]:
     """Return a calibrator that reads other replies, and its scores of the rows without them.
 
@@ -105,11 +104,11 @@ def scores_alone(
     from calibrator.rows.kept_scores import cache_scores
     from calibrator.rows.scores import score_items
 
-    scorer = load_scorer(calibrator, device)
+    scorer = load_scorer(calibrator)
     if not isinstance(scorer, EmbeddedCalibrator):
         raise JudgingError(f"{scorer.name} does not read other replies")
     check_reads_others(scorer)
-    kept = cache_scores(scorer, device, is_renewed=is_renewed)
+    kept = cache_scores(scorer, "auto", is_renewed=is_renewed)
     items = [row.item("served") for row in rows]
     for item in items:
         item.others = ()
@@ -179,7 +178,7 @@ class OpinionWish:
 
 
 def advise_on_opinions(
-    files: Sequence[Path], calibrator: str, device: str, wish: OpinionWish, as_json: bool
+    files: Sequence[Path], calibrator: str, wish: OpinionWish, as_json: bool
 ) -> bool:
     """Print the value of second opinions, and return whether they keep more replies."""
     from calibrator.lab.judging.evaluation.opinion_advice import advise_opinion
@@ -191,7 +190,7 @@ def advise_on_opinions(
         check_readable(files)
         rows, bad = load_labelled(files)
         say_rows(rows, bad)
-        scorer, alone = scores_alone(rows, calibrator, device)
+        scorer, alone = scores_alone(rows, calibrator)
         found = advise_opinion(scorer, rows, alone, model=wish.model, max_error=wish.max_error)
     if as_json:
         typer.echo(json_line(found.as_dict()), nl=False)

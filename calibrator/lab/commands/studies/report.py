@@ -39,7 +39,6 @@ class ReportOptions:
 
     out: Path
     calibrator: str
-    device: str
     is_renewed: bool
     train: list[Path] | None
     method: str
@@ -111,7 +110,7 @@ def _score_rows(
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 
-    scorer = load_scorer(options.calibrator, options.device)
+    scorer = load_scorer(options.calibrator)
     rows, bad = load_labelled(files, image_use(scorer))
     say_rows(rows, bad)
     train: list[Row] = []
@@ -122,13 +121,13 @@ def _score_rows(
     extent: Extent = _quick_extent(Extent) if options.is_quick else Extent()
     found = ScoredRows(
         rows,
-        cache_scores(scorer, options.device, is_renewed=options.is_renewed),
+        cache_scores(scorer, "auto", is_renewed=options.is_renewed),
         _watch,
         lambda: train,
         extent,
         frozenset(card["source_models"] if card else ()),
         options.method,
-        options.device,
+        "auto",
         options.runs or options.out / "runs",
     )
     return found, bad

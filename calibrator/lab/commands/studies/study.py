@@ -14,7 +14,6 @@ from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
     ROWS_HELP,
     Calibrator,
-    Device,
     Rescore,
     TrainFiles,
     check_target,
@@ -101,7 +100,7 @@ LeaveOut = Annotated[
     typer.Option(
         metavar="RUN",
         help="For `opinion`: judge each benchmark by a second stage that was fitted without it, "
-        "from this folder of `pinocchio train --opinion`, which keeps what is fitted.",
+        "from this folder of `pinocchio train --with opinion`, which keeps what is fitted.",
     ),
 ]
 
@@ -125,7 +124,6 @@ def study(
         int | None, typer.Option(min=100, help="Probe, swap, or train on, at most this many rows.")
     ] = None,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
     runs: Annotated[
         Path | None, typer.Option(help="Keep the trained calibrators in this folder, 100 MB each.")
     ] = None,
@@ -147,12 +145,12 @@ def study(
     if out is not None:
         from calibrator.lab.commands.studies.report import ReportOptions, report
 
-        named = (calibrator, device, rescore, train, method, only or [], retrain, quick, runs)
+        named = (calibrator, rescore, train, method, only or [], retrain, quick, runs)
         report([Path(name), *(files or [])], ReportOptions(out, *named))
         return
     _run(
         _study_named(name, files, only), files or [], train, method, rows, runs, output, only or [],
-        OthersOptions(calibrator, device, rescore, leave_out, cheap, strong),
+        OthersOptions(calibrator, rescore, leave_out, cheap, strong),
     )  # fmt: skip
 
 
@@ -196,17 +194,17 @@ def _run(
         elif name == "failures":
             from calibrator.lab.commands.studies.failures import show_failures
 
-            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
+            scorer = _scorer(others.calibrator, others.is_renewed)
             show_failures(test, scorer, output)
         elif name == "reasons":
             from calibrator.lab.commands.studies.reasons import show_reasons
 
-            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
+            scorer = _scorer(others.calibrator, others.is_renewed)
             show_reasons(test, scorer, rows, output)
         elif name == "fields":
             from calibrator.lab.commands.studies.fields import show_fields
 
-            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
+            scorer = _scorer(others.calibrator, others.is_renewed)
             show_fields(test, scorer, rows, output)
         else:
             given = [] if name in ASKING else training_files(files, train)
@@ -229,21 +227,21 @@ def _entries(
     """Return the entries of a study that has some; studies that train read `files`."""
     from calibrator.rows.selection import load_labelled
 
-    calibrator, device, is_renewed = others.calibrator, others.device, others.is_renewed
+    calibrator, is_renewed = others.calibrator, others.is_renewed
     if name == "probes":
-        return _probe(test, rows or 2_000, _scorer(calibrator, device, is_renewed))
+        return _probe(test, rows or 2_000, _scorer(calibrator, is_renewed))
     if name == "answer-swap":
-        return _swap(test, rows, _scorer(calibrator, device, is_renewed))
+        return _swap(test, rows, _scorer(calibrator, is_renewed))
     training, _ = load_labelled(files)
     if name == "elicitations":
-        return _elicitations(training, test, rows, calibrator, device)
+        return _elicitations(training, test, rows, calibrator)
     if name == "calls":
         return _calls(training, test, rows)
     if name == "faults":
         return _faults(training, test, rows, calibrator)
     with tempfile.TemporaryDirectory() as scratch:
         folder = runs or Path(scratch)
-        return _leave_out(name, method, training, test, rows, folder, device, only, is_renewed)
+        return _leave_out(name, method, training, test, rows, folder, only, is_renewed)
 
 
 def _check(
@@ -268,11 +266,11 @@ def _check(
         check_installed("torch", "torch", "train")
 
 
-def _scorer(calibrator: str, device: str, is_renewed: bool) -> Scorer:
+def _scorer(calibrator: str, is_renewed: bool) -> Scorer:
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import cache_scores
 
-    return cache_scores(load_scorer(calibrator, device), device, is_renewed=is_renewed)
+    return cache_scores(load_scorer(calibrator), "auto", is_renewed=is_renewed)
 
 
 def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
@@ -292,12 +290,12 @@ def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
 
 
 def _elicitations(
-    train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str, device: str
+    train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str
 ) -> Study:
     from calibrator.lab.studies.elicitations import compare_elicitations
     from calibrator.lab.studies.probes import sample
 
-    return compare_elicitations(calibrator, sample(train, most or len(train)), test, device, say)
+    return compare_elicitations(calibrator, sample(train, most or len(train)), test, "auto", say)
 
 
 def _calls(train: Sequence[Row], test: Sequence[Row], most: int | None) -> Study:
@@ -320,7 +318,6 @@ def _leave_out(
     test: Sequence[Row],
     most: int | None,
     folder: Path,
-    device: str,
     only: Sequence[str],
     is_renewed: bool,
 ) -> Study:
@@ -332,7 +329,7 @@ def _leave_out(
     chosen = sample(train, most or len(train))
     shared = shared_rows(name, chosen)
     rows = [*chosen, *test]
-    fit = fit_of(method, rows, folder, device, say, is_renewed=is_renewed, trained=shared)
+    fit = fit_of(method, rows, folder, "auto", say, is_renewed=is_renewed, trained=shared)
     with Progress("fitting", 0) as bar:
         if name in ("growing-sources", "single-sources"):
             return run_sources(name, SHOWN[method], fit, chosen, test, bar.update)
