@@ -43,7 +43,7 @@ MOST_TOLD: Final = 20  # printed lines about labels that were not kept
 Target = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ID|FILE]",
+        metavar="ID|FILE",
         help="x-pinocchio-request-id or a review id; or a file of JSON lines, .gz too: "
         '{"request_id": "req_..", "correct": true, "note": ".."}.',
     ),
