@@ -18,7 +18,7 @@ GC_THRESHOLDS = 50_000, 20, 50  # high, as nearly all imported objects stay aliv
 
 
 def misplaced_package(root: Path) -> str | None:
-    """Return a sentence about the first package from another distribution, or None."""
+    """Return a sentence about the first of our packages that is not in `root`, or None."""
     for name in PACKAGES:
         if (found := place_of(name)) != root:
             return (
@@ -44,6 +44,10 @@ def _import_structlog() -> None:
 
 
 def main() -> None:
+    """Run the command `pinocchio` with the arguments of this process.
+
+    Exits with a sentence where another distribution hides one of our packages.
+    """
     if sentence := misplaced_package(Path(__file__).resolve().parent.parent):
         sys.exit(sentence)
     gc.set_threshold(*GC_THRESHOLDS)
@@ -61,7 +65,10 @@ def main() -> None:
 
 
 def _commands(*, only: str | None) -> typer.Typer:
-    """Return all commands, or only `serve` or `hook`, which have to start quickly."""
+    """Return all commands, or an app with only `serve` or `hook`, which have to start quickly.
+
+    `only` is the name of one of these two, or None for all.
+    """
     import typer
 
     if only is None:

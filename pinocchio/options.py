@@ -11,6 +11,7 @@ from pinocchio import __version__
 
 
 def _tell_version(is_asked: bool) -> None:
+    """Print the name and version of the distribution, and exit, where `--version` was given."""
     if is_asked:
         typer.echo(f"pinocchio-proxy {__version__}")
         raise typer.Exit
@@ -28,9 +29,9 @@ def options(
 
 
 def hide_type_of_flags() -> None:
-    """Remove `<bool>` behind flags, which take no value, from help.
+    """Remove `<bool>` behind flags from all help pages, as flags take no value.
 
-    Typer has no option for this.
+    Typer has no option for this, so its class of options is changed.
     """
     option: Any = TyperOption
     shown = getattr(option, "display_type_rich", None)

@@ -83,9 +83,10 @@ def recalibrate(
 
 
 def _scores(rows: Sequence[Row], scorer: Scorer, knows_others: bool) -> tuple[list[Row], Scores]:
-    """Return the rows that have such a score, and the scores.
+    """Return the rows that have a score of the wanted kind, and the scores, in the same order.
 
-    Raises JudgingError where scores should use other replies and cannot.
+    With `knows_others` these are rows with replies of other models, scored with them; else all
+    rows, scored without them. Raises JudgingError where scores should use other replies and cannot.
     """
     from calibrator.rows.scores import score_kinds
     from calibrator.scorer import opinion_of
@@ -107,7 +108,11 @@ def _join_signals(
     scores: Path | None,
     as_json: bool,
 ) -> list[RowError]:
-    """Fit and write weights of signals; return the errors of bad rows."""
+    """Fit weights of signals, write them to `output` and print their gain; return bad rows' errors.
+
+    Signals are a judge's P(correct) and log-probabilities. Raises JudgingError where no row has
+    any.
+    """
     from calibrator.loading import load_scorer
     from calibrator.metrics.metrics import brier, ece
     from calibrator.recalibration.fit import observed_rows
@@ -181,6 +186,7 @@ def _print_gains(figures: Mapping[str, Any]) -> None:
 
 
 def _gain_figures(gain: Interval) -> dict[str, float]:
+    """Return the gain of log loss and the bounds of its 95 % interval, rounded, for JSON."""
     return {
         "gain": round(gain.value, 4),
         "gain_low": round(gain.low, 4),

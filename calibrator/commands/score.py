@@ -152,7 +152,7 @@ def _add_facts(items: Sequence[Item], known: FactFile) -> None:
 
 
 def _rows(files: Sequence[Path], use: ImageUse) -> tuple[list[Row], list[RowError]]:
-    """Return the rows that can be scored, and the errors of the others."""
+    """Return the rows of all files that can be scored, and the errors of the others."""
     from calibrator.rows.rows import Row, read_rows
 
     read = [row for path in files for _, row in read_rows(path, use)]

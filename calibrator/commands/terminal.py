@@ -96,9 +96,10 @@ def say(sentence: str) -> None:
 
 
 def refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """Exit if one of these parameters was given on the command line.
+    """Exit with status 2 if one of these parameters was given on the command line.
 
-    `why` follows the option's name, as in "--since is for ..".
+    `names` are names of parameters in Python. `why` follows the option's name, as in "--since is
+    for ..".
     """
     for name in names:
         source = context.get_parameter_source(name)
@@ -133,7 +134,10 @@ def _file_path(given: str) -> Path:
 
 
 def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise OutputError, before the work, where a file cannot be written or is also an input."""
+    """Raise OutputError, before the work, where a file cannot be written or is also an input.
+
+    Does nothing for None, which stands for stdout.
+    """
     if path is None:
         return
     if path.is_dir():
@@ -147,7 +151,7 @@ def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
 
 
 def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
-    """Return whether the path is one of these files, by any name."""
+    """Return whether the path is one of these existing files, also by another name or link."""
     return path.exists() and any(
         each is not None and each.exists() and path.samefile(each) for each in inputs
     )
@@ -183,6 +187,7 @@ def write_if_named(path: Path | None, text: str) -> None:
 
 
 def _open_text(path: Path, *, is_packed: bool) -> TextIO:
+    """Open a file to write UTF-8 text into it, packed with gzip if `is_packed`."""
     if is_packed:
         import gzip
 
@@ -197,7 +202,7 @@ def report_bad(bad: Sequence[RowError], total: int) -> None:
 
 
 def exit_with_bad(bad: Sequence[RowError]) -> None:
-    """Exit with status 1 if there are rows that could not be used."""
+    """Exit with status 1 if there are rows that could not be used; return otherwise."""
     if bad:
         raise typer.Exit(FAILED)
 
@@ -223,10 +228,11 @@ def say_rows(rows: Sequence[Row], bad: Sequence[RowError]) -> None:
 
 
 def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path]:
-    """Return the files given, or else, for `$DATA/test/*`, those of `$DATA/train/`, if any.
+    """Return the files to train baselines on: those given, or those in `train/` beside `test/`.
 
-    Files marked __nc are left out, as in the training of a calibrator: baselines learn from the
-    same rows. Raises JudgingError where no given file is left.
+    `files` are the judged ones: for `$DATA/test/x.jsonl` the files of `$DATA/train/` are found, if
+    there are any. Folders stand for their `*.jsonl*`. Files marked __nc are left out. Raises
+    JudgingError where no given file is left.
     """
     from calibrator.rows.selection import NON_COMMERCIAL, is_trainable
 

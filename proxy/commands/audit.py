@@ -67,6 +67,7 @@ def verify_record(
 
 
 def _tell(found: VerificationResult) -> None:
+    """Print a verification for people: counts, keys, declared cuts, breaks, the head last."""
     from proxy.store.database.chain import KEY_VARIABLE
 
     rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))

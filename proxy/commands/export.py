@@ -132,30 +132,41 @@ def row_of(exported: ExportedReply) -> dict[str, Any] | None:
 
 
 def _conversation(asked: Question, message: dict[str, Any]) -> dict[str, Any]:
-    """Return the conversation before a reply where tools are used; calibrators read it, too."""
+    """Return `messages` and `tools` of a reply that calls tools, or {} for other replies.
+
+    Calibrators read the conversation before such a reply, too.
+    """
     used = asked.tool_use(message)
     return {} if used is None else {"messages": list(used.messages), "tools": list(used.tools)}
 
 
 def _signals(facts: str | None) -> dict[str, Any]:
-    """Return the signals of a judge and of log-probabilities, for `recalibrate --signals`."""
+    """Return a judge's number and name and the log-probabilities of a reply, None if missing.
+
+    `recalibrate --signals` learns from them.
+    """
     recorded = json.loads(facts)[0] if facts else {}
     return {name: recorded.get(name) for name in ("judged", "judge", "logprobs")}
 
 
 def _findings(kept: str | None) -> dict[str, Any]:
-    """Return the calibrator's findings besides the confidence."""
+    """Return the calibrator's findings besides the confidence, each None where it is missing.
+
+    `kept` is the JSON object that is stored with a held reply.
+    """
     found = json.loads(kept) if kept else {}
     names = ("support", "basis", "unsupported", "act", "needs_facts", "familiar", "because")
     return {name: found.get(name) for name in names}
 
 
 def _domain(facts: str | None) -> str | None:
+    """Return the domain of a recorded exchange, from the JSON of its facts; None without one."""
     recorded = json.loads(facts) if facts else None
     return recorded[0].get("domain") if recorded else None
 
 
 def _verdict_member(given: ExportedVerdict) -> dict[str, Any]:
+    """Return a reviewer's verdict as a member of a row; the note only where there is one."""
     values = {"reviewer": given.reviewer, "correct": int(given.is_correct), "at_s": given.given_at}
     return values | ({"note": given.note} if given.note else {})
 

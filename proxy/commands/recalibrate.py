@@ -146,6 +146,7 @@ def recalibrate(
 
 
 def _read_config(config: Path | None) -> Config:
+    """Return the configuration without its policies; end the process where it is broken."""
     from proxy.config.setup import load_store_config
 
     with errors_told():
@@ -261,7 +262,10 @@ def _learnt_signals(
 def _known_recalibrations(
     named: Sequence[Path], current: Recalibration | None
 ) -> list[Recalibration]:
-    """Return the recalibrations whose confidences the record may hold."""
+    """Return all recalibrations whose confidences the record may hold.
+
+    These are all kept versions, or without such a folder the current one.
+    """
     from calibrator import versions_named
 
     if (versions := versions_named(named)) is not None:
@@ -276,6 +280,7 @@ def _print_learnt(
     output: Path | None,
     as_json: bool,
 ) -> None:
+    """Print the figures of a fit and what becomes of it, as text or as JSON."""
     found, tried = learnt.recalibration, learnt.trial
     before = current.name if current else None
     if as_json:
@@ -323,6 +328,7 @@ def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
 
 
 def _conclusion(learnt: LearnedFit, is_promoted: bool, output: Path | None) -> str:
+    """Return the last line: written, promoted, or why nothing changed."""
     if output is not None:
         unproven = (
             "" if learnt.trial.is_better else ", without a proven gain: not better beyond noise"
@@ -339,6 +345,7 @@ def _conclusion(learnt: LearnedFit, is_promoted: bool, output: Path | None) -> s
 
 
 def _roll_back(versions: RecalibrationVersions, of: Of, as_json: bool) -> None:
+    """Take the current recalibration of this kind back, and print which one counts now."""
     change = versions.roll_back(of)
     if as_json:
         typer.echo(json.dumps({"before": change.before, "after": change.after}))
@@ -347,6 +354,7 @@ def _roll_back(versions: RecalibrationVersions, of: Of, as_json: bool) -> None:
 
 
 def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
+    """Print all promotions and rollbacks, and which recalibrations count now."""
     counting = versions.current(), versions.current("others"), versions.current("signals")
     for change in versions.history():
         told: dict[str, Any] = {"at": change.at, "kind": change.kind}

@@ -136,6 +136,7 @@ def _from_files(
 def _gather_replies(
     config: Path | None, since: str, start: TunableCheckpoint, held_only: bool
 ) -> TuningData:
+    """Read the labelled replies of the last `since` from the store, as the tower reads them."""
     from calibrator import Progress
     from proxy.learning.tuning import gather
     from proxy.store.verdicts.labels import all_verdicts
@@ -154,6 +155,7 @@ def _gather_replies(
 
 
 def _run_trial(gathered: TuningData, current: Recalibration | None, held_only: bool) -> TuningTrial:
+    """Tune on these replies, compare with now and with a recalibration, and return the trial."""
     from calibrator import TUNING_STEPS, Progress
     from proxy.learning.tuning import learn_tuning
 
@@ -173,6 +175,7 @@ def quality_of(found: Trial) -> dict[str, float]:
 
 
 def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterator[str]:
+    """Yield the lines of a trial for people; `folder` is where the result is, None if nowhere."""
     now, less, beside = learnt.now, learnt.recalibration, learnt.beside
     yield f"{plural(now.labels, 'label')}, worth {now.effective_labels:.0f} of equal weight"
     yield from (f"  left out: {note}" for note in notes)
@@ -194,6 +197,7 @@ def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterat
 
 
 def _why_not(learnt: TuningTrial) -> str:
+    """Return a sentence on why the tuned calibrator was not better."""
     if learnt.recalibration.is_better:
         return (
             "not better: a recalibration of these labels does as well; "

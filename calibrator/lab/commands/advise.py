@@ -102,9 +102,10 @@ def advise(
 
 
 def _scores(rows: Sequence[Row], path: Path | None, calibrator: str, curve: Path | None) -> Scores:
-    """Return the scores of a file, or else of the calibrator, for replies alone.
+    """Return the scores of the file `path`, or else of the calibrator, for replies alone.
 
-    Scores that use other replies have their own recalibration, so they are left out.
+    `curve` is a file of recalibration. Scores that use other replies have their own recalibration,
+    so they are left out.
     """
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import cache_scores
@@ -118,7 +119,7 @@ def _scores(rows: Sequence[Row], path: Path | None, calibrator: str, curve: Path
 
 
 def own_auroc(calibrator: str) -> float:
-    """Return the AUROC on the checkpoint's card, the lowest of several, or nan without one."""
+    """Return the AUROC on the checkpoint's card, the lowest of several; nan without any."""
     from calibrator.loading import checkpoint_card
 
     quality: Any = (checkpoint_card(calibrator) or {}).get("quality") or {}
@@ -140,7 +141,7 @@ def next_command(advice: Advice, files: Sequence[Path], calibrator: str) -> str 
 
 
 def _tuning_command(given: str, calibrator: str) -> str:
-    """Return the command that tunes a tower, or trains a language model on from its adapter."""
+    """Return the command that tunes an embedded calibrator, or trains a language model on."""
     from calibrator.loading import checkpoint_card
 
     card = checkpoint_card(calibrator) or {}
@@ -150,6 +151,7 @@ def _tuning_command(given: str, calibrator: str) -> str:
 
 
 def _evidence(value: float) -> str:
+    """Return a Bayes factor for people: three digits, and `over 1,000,000` beyond."""
     return "over 1,000,000" if value > 1e6 else f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
 
 

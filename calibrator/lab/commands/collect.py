@@ -139,6 +139,7 @@ def _collection_plan(**values: Any) -> CollectionPlan:
 
 
 def _prices(given: Sequence[str]) -> dict[str, Price]:
+    """Parse `--price`: prices by model. Raises StartupError for a text that is none."""
     from calibrator.lab.collecting.bill import price_of
 
     try:
@@ -148,6 +149,7 @@ def _prices(given: Sequence[str]) -> dict[str, Price]:
 
 
 def _input_error(text: str) -> StartupError:
+    """Return the error that ends the command with this sentence and status 2."""
     return StartupError(ExitStatus.UNUSABLE_INPUT, text)
 
 
@@ -207,9 +209,9 @@ def _estimate(wanted: CollectionPlan, folder: Path | None, expected_tokens: int)
 
 
 def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResult:
-    """Collect labelled rows into `folder`, and close the router.
+    """Collect labelled rows into `folder` while progress is shown, and close the router.
 
-    Exit at `--max-cost` or an interruption.
+    Exits with status 1 at `--max-cost`, and with 130 after an interruption; answers are kept.
     """
     from calibrator.lab.collecting.asking import TooExpensiveError
     from calibrator.lab.collecting.run import collect as run
@@ -217,6 +219,7 @@ def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResu
     folder.mkdir(parents=True, exist_ok=True)
 
     async def collect_and_close() -> CollectionResult:
+        """Collect the rows and close the router, also after an error."""
         try:
             return await run(wanted, router, folder, Progress)
         finally:
@@ -264,7 +267,7 @@ def _print_summary(found: CollectionResult, folder: Path) -> None:
 
 
 def _why_empty(found: CollectionResult) -> str:
-    """Return why no row was written, and what to do."""
+    """Return a sentence on why train.jsonl and test.jsonl are empty, and what to do."""
     outside = [each for each in found.split.counted if not each.is_in_band]
     if not outside:
         return (
@@ -279,6 +282,7 @@ def _why_empty(found: CollectionResult) -> str:
 
 
 def _name(bad: list[RowError]) -> None:
+    """Print the errors of the first lines that cannot be asked, and how many there are more."""
     for error in bad[:NAMED]:
         _say(str(error))
     if len(bad) > NAMED:
@@ -286,7 +290,7 @@ def _name(bad: list[RowError]) -> None:
 
 
 def _list() -> None:
-    """Print a table of the known benchmarks."""
+    """Print a table of the known benchmarks: domain, form of the answer, grader, licence."""
     from calibrator.lab.data.benchmarks.registry import known_benchmarks
 
     rows: list[Mapping[str, str]] = [
@@ -308,4 +312,5 @@ def _list() -> None:
 
 
 def _say(sentence: str) -> None:
+    """Print a sentence to stderr."""
     typer.echo(sentence, err=True)

@@ -67,6 +67,7 @@ def elicit(
 
 
 def _input_error(text: str) -> StartupError:
+    """Return the error that ends the command with this sentence and status 2."""
     return StartupError(ExitStatus.UNUSABLE_INPUT, text)
 
 
@@ -90,12 +91,16 @@ def _router(config: Path | None, wanted: Elicitation, rows: Sequence[Row]) -> Ro
 def _run(
     rows: Sequence[Row], wanted: Elicitation, router: Router, output: Path, concurrency: int
 ) -> ElicitedRows:
-    """Ask the models about the rows and close the router; answers are kept beside `output`."""
+    """Ask the models about the rows while progress is shown, and close the router.
+
+    Answers are kept in a file beside `output`. Exits with status 130 after an interruption.
+    """
     from calibrator.lab.collecting.eliciting import elicit as run
 
     kept_at = output.with_name(f"{output.name}.answers.jsonl")
 
     async def elicit_and_close() -> ElicitedRows:
+        """Ask about all rows and close the router, also after an error."""
         try:
             return await run(rows, wanted, router, kept_at, Progress, concurrency)
         finally:
@@ -122,4 +127,5 @@ def _print_summary(found: ElicitedRows, output: Path) -> None:
 
 
 def _say(sentence: str) -> None:
+    """Print a sentence to stderr."""
     typer.echo(sentence, err=True)

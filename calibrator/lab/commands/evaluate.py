@@ -176,6 +176,7 @@ def _is_evaluation(path: Path) -> bool:
 
 
 def _studies(files: Sequence[Path] | None) -> list[Study]:
+    """Read the files of `pinocchio study -o`."""
     from calibrator.lab.studies.studies import read_study
 
     return [read_study(path) for path in files or []]
@@ -223,15 +224,17 @@ def _check_files(
 
 
 def _has_name(given: str) -> bool:
-    """Return whether --scores is NAME=FILE. A file may have that sign in its own name."""
+    """Return whether a value of --scores is NAME=FILE, not a file with = in its name."""
     return "=" in given and not Path(given).exists()
 
 
 def _scores_file(given: str) -> Path:
+    """Return the file of a value of --scores, `FILE` or `NAME=FILE`."""
     return Path(given.partition("=")[2] if _has_name(given) else given)
 
 
 def _read(given: str, rows: Sequence[Row]) -> list[Scores]:
+    """Return the scores of a value of --scores for these rows, one entry for each kind in it."""
     from calibrator.rows.scores import read_kinds
 
     name = given.partition("=")[0] if _has_name(given) else None
@@ -239,7 +242,7 @@ def _read(given: str, rows: Sequence[Row]) -> list[Scores]:
 
 
 def _tags(given: str) -> list[Tags]:
-    """Parse `--tags`, separated by commas. Raises JudgingError for an unknown one."""
+    """Parse `--tags`, such as `served,none`. Raises JudgingError for an unknown one."""
     from calibrator.rows.rows import Tags
 
     known: dict[str, Tags] = {name: name for name in get_args(Tags)}
@@ -281,7 +284,7 @@ def _scorer(
     is_sensitive: bool,
     is_renewed: bool,
 ) -> Scorer | None:
-    """Return the calibrator, or None where scores were given instead.
+    """Return the calibrator, which keeps its scores, or None where scores were given instead.
 
     Raises JudgingError for --sensitivity with given scores.
     """

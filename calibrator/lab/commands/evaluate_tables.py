@@ -45,7 +45,10 @@ def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
 
 
 def _why_little(evaluation: Evaluation) -> str:
-    """Return why figures are missing or uncertain; empty where the rows allow all of them."""
+    """Return a sentence on why figures are missing or uncertain; empty for enough rows.
+
+    That is with rows of one label only, and below `FEW` rows.
+    """
     count, right = evaluation.rows, evaluation.accuracy
     if not count:
         return ""
@@ -78,7 +81,10 @@ def _print_sensitivity(sensitivity: Sensitivity) -> None:
 
 
 def _print_groups(evaluation: Evaluation) -> None:
-    """Print the judged method on each benchmark and task, beside the first baseline's AUROC."""
+    """Print the judged method on each benchmark and task, beside the first baseline's AUROC.
+
+    The means over benchmarks and the figures on all rows come last.
+    """
     kinds = ("benchmark", "task", "mean")
     found = [one for kind in kinds for one in evaluation.of_kind(kind)]
     found += [one for one in evaluation.of_kind("pooled") if one.rows == evaluation.rows]

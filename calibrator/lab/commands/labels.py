@@ -233,6 +233,7 @@ def _print_self_preference(files: Sequence[Path], as_json: bool) -> None:
 
 
 def _is_nan(value: Any) -> bool:
+    """Return whether a value is the float nan."""
     return isinstance(value, float) and math.isnan(value)
 
 

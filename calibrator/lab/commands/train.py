@@ -279,7 +279,7 @@ def _wishes(having: Sequence[str], without: Sequence[str]) -> dict[str, bool | N
 
 
 def run_training(folder: Path, config: TrainConfig, **options: Any) -> Path:
-    """Run a training and return the checkpoint.
+    """Run a training in `folder`, or continue one, and return the checkpoint's folder.
 
     Progress is a bar on a terminal, and lines elsewhere.
     """

@@ -89,7 +89,11 @@ def doctor(
 
 
 def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[Diagnosis]:
-    """Yield the findings, part after part; only those on a configuration that cannot be used."""
+    """Yield a finding for each part of the installation, in the order of the command's lines.
+
+    Where the configuration cannot be used, only findings about it are yielded. `url` is where the
+    proxy listens, if it runs; without `scores` the calibrator is not loaded.
+    """
     from proxy.config.setup import load_setup
     from proxy.startup.startup import check_setup, with_files
 
@@ -117,6 +121,7 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[D
 
 
 def _policies(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield the warnings about policies: equal names, and what `check` warns of."""
     from policies import lint
 
     for text in patient.setup.book.namesakes():
@@ -130,10 +135,12 @@ def _policies(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _upstreams(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield a finding for each upstream; all are asked at the same time."""
     yield from asyncio.run(_ask_upstreams(patient))
 
 
 async def _ask_upstreams(patient: Patient) -> list[Diagnosis]:
+    """Return a finding for each configured upstream, in their order."""
     from proxy.upstreams.router import Router
 
     config = patient.setup.config
@@ -146,7 +153,11 @@ async def _ask_upstreams(patient: Patient) -> list[Diagnosis]:
 
 
 async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Diagnosis:
-    """Request an upstream's list of models, over the connection and with the key of requests."""
+    """Return the finding on one upstream, after a request for its list of models.
+
+    The request takes the connection and the key of ordinary requests. The date of the answer is
+    noted for the check of clocks.
+    """
     from proxy.http.pool.forward_proxy import forward_proxy_for
     from proxy.http.pool.pool import meant_address
     from proxy.http.wire.upstream import UpstreamRequest
@@ -180,7 +191,7 @@ async def _ask(patient: Patient, router: Router, name: str, section: UpstreamCon
 
 
 def _judge_status(status: int, *, has_key: bool) -> tuple[Level, str]:
-    """Return the level of an upstream's status for its list of models, and a phrase."""
+    """Return the level of an upstream's HTTP status for its list of models, and a phrase."""
     if status in (401, 403):
         if has_key:
             return "fail", "it refuses the key of the configuration"
@@ -193,6 +204,7 @@ def _judge_status(status: int, *, has_key: bool) -> tuple[Level, str]:
 
 
 def _note_date(patient: Patient, name: str, date: bytes | None) -> None:
+    """Note how far the clock of upstream `name` is ahead, by its Date header, if it has one."""
     with suppress(ValueError, TypeError):
         at = parsedate_to_datetime((date or b"").decode("latin-1")).timestamp()
         patient.skews_s[f"upstream {name}"] = at - time.time()
@@ -256,6 +268,10 @@ def _workers(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _store(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield findings on the database, and on its disk (SQLite) or its chain's key (PostgreSQL).
+
+    A reply is held and removed again as a trial, if the tables are this version's.
+    """
     from proxy.store.condition import condition_of, try_to_hold
     from proxy.store.database.chain import KEY_VARIABLE, chain_key
     from proxy.store.database.tables import path_of, place_of
@@ -288,6 +304,7 @@ def _store(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _disk(folder: Path) -> Diagnosis:
+    """Return a finding on the free space of a folder's disk; below 1 GiB is a warning."""
     free = shutil.disk_usage(folder).free
     level: Level = "ok" if free >= LEAST_FREE else "warn"
     return Diagnosis(level, "disk", f"{free / 2**30:.1f} GB free in {folder}")
@@ -309,6 +326,7 @@ def _clock(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _limits(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield findings on open files, and on the number of held replies if the store is there."""
     from proxy.http.listener.open_files import connections_for, raise_file_limit
 
     limits = patient.setup.config.limits
@@ -343,6 +361,7 @@ def _is_current(patient: Patient) -> bool:
 
 
 def _keys(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield findings on client keys: broken, soon to expire, or none where they are required."""
     from proxy.config.setup import problems_of
     from proxy.store.database.client_keys import KeyStore
 
@@ -399,6 +418,7 @@ def _certificates(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _withdrawn_calibrators(patient: Patient) -> frozenset[str]:
+    """Return the digests of all withdrawn grants; empty without this version's tables."""
     from proxy.store.database.verdicts import VerdictStore
 
     if not _is_current(patient):
@@ -443,7 +463,7 @@ def _telemetry(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _collector(config: OtelConfig) -> Diagnosis:
-    """Send a collector an empty request, and return whether it accepts that."""
+    """Return the finding on a collector of traces, after an empty request to it."""
     import httpx
 
     from calibrator import install_command

@@ -72,10 +72,11 @@ class RecordedTraffic(NamedTuple):
 def recorded_exchanges(
     config: Path | None, span: str, name: str, team: str | None = None, *, is_all: bool = False
 ) -> RecordedTraffic:
-    """Read the exchanges of the last `span` that policies decided on: a team's, or policy `name`'s.
+    """Read the exchanges of the last `span`, such as `30d`, that policies decided on.
 
-    Where no policy of this name decided on anything, or with `is_all`, those of every policy are
-    read. Ends the process for an unknown team, or where the record cannot be read.
+    These are those of a team, or else those that policy `name` decided on. Where that one decided
+    on nothing, or with `is_all`, those of every policy are read. Ends the process for an unknown
+    team, or where the record cannot be read.
     """
     from proxy.store.record.reader import since
 
@@ -101,6 +102,7 @@ def recorded_exchanges(
 
 
 def _left_out(count: int, name: str) -> list[str]:
+    """Return a sentence about requests that other policies than `name` decided on; [] for none."""
     if not count:
         return []
     what = plural(count, "request")
@@ -108,7 +110,7 @@ def _left_out(count: int, name: str) -> list[str]:
 
 
 def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -> list[str]:
-    """Return a sentence for each policy, other than the compared one, that decided."""
+    """Return a sentence for each policy, other than `default`, that decided on any of these."""
     names = Counter(each.label.partition("/")[0] for each in exchanges if each.label)
     known = {each.name for each in setup.book}
     replies = plural(len(exchanges), "reply", "replies")

@@ -161,7 +161,10 @@ def _labels(files: Sequence[Path], calibrator: str, scope: Scope, policy: Policy
 def _read_audit_labels(
     config: Path | None, since: str, scope: Scope, policy: Policy | None
 ) -> Found:
-    """Read the labels of the store's audited replies, by calibrators of the configuration."""
+    """Read the labels of the store's audited replies, by the calibrator of their numbers.
+
+    The calibrators are those of the configuration: alone, and with second opinions or signals.
+    """
     from calibrator import resolve_recalibrations
     from proxy.config.setup import load_store_config
     from proxy.learning.certifying import audited_knowing, audited_labels
@@ -227,6 +230,7 @@ def _print_certification(
     as_json: bool,
     auroc: Interval | None,
 ) -> None:
+    """Print the threshold, or why there is none and how many labels are missing; or JSON."""
     if as_json:
         values = asdict(found) | {"coverage": found.coverage, "scope": asdict(scope)}
         values["calibrator"] = calibrator
@@ -253,7 +257,7 @@ def _print_certification(
 
 
 def _describe_missing(needed: NeededLabels) -> Iterator[str]:
-    """Yield the sentences that say how near the labels are and what would help."""
+    """Yield sentences: how near the labels are to a proof, and what would help."""
     if needed.accepted:
         are = "is" if needed.wrong == 1 else "are"
         yield (
@@ -281,6 +285,7 @@ def _describe_missing(needed: NeededLabels) -> Iterator[str]:
 def _print_study(
     labelled: list[Any], max_error: float, confidence: float, splits: int, as_json: bool
 ) -> None:
+    """Print how a certificate of one random half holds on the other, over `splits` splits."""
     from policies import study
 
     found = study(labelled, max_error, confidence, splits=splits)

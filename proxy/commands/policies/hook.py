@@ -130,9 +130,9 @@ def hook_output(
 
 
 def permission_of(decision: Decision) -> Permission:
-    """Return a decision's permission for a call that has not run yet.
+    """Return allow, ask or deny for a call that has not run yet, by the policy's decision.
 
-    A policy in shadow asks nobody. A decision that would ask another model or the user is for a
+    A policy in shadow allows all. A decision that would ask another model or the user is for a
     person.
     """
     if decision.mode == "shadow" or decision.action.name in ("deliver", "annotate"):
@@ -184,7 +184,7 @@ def _judge_call(
 
 
 def _conversation(transcript: Path) -> tuple[list[Any], list[Any]]:
-    """Return the messages of a transcript of Claude Code's, and the items of one of Codex's.
+    """Return the messages of Claude Code's transcript, and the items of one of Codex's.
 
     One of the lists is empty. The message whose call is decided on is left out.
     """
@@ -202,6 +202,7 @@ def _conversation(transcript: Path) -> tuple[list[Any], list[Any]]:
 
 
 def _lines(transcript: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects in the lines of a transcript, from its last MAX_TRANSCRIPT bytes."""
     with transcript.open("rb") as file:
         file.seek(max(0, transcript.stat().st_size - MAX_TRANSCRIPT))
         for line in file:

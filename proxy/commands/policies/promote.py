@@ -66,7 +66,7 @@ def promote(
 
 
 def _bytes_of(policy: Path) -> bytes:
-    """Read a policy file; end the process where it cannot be read, or names a pack."""
+    """Return the content of a policy file; end the process for a pack or an unreadable file."""
     from policies import pack_names
 
     try:
@@ -96,6 +96,7 @@ class _Beside(NamedTuple):
 
 
 def _beside(recorded: RecordedExchange, rule: str | None) -> _Beside:
+    """Return what the policy, or one rule, would have done to a reply, beside what was done."""
     would = dict(recorded.shadowed).get(rule) if rule else recorded.would_action
     return _Beside(would, recorded.action, recorded.is_correct)
 
@@ -113,6 +114,10 @@ def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
 
 
 def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:
+    """Yield how often what would have been done agrees with what was done.
+
+    The last line counts the verdicts on replies where they differ.
+    """
     replies = [each for each in all_replies if each.would is not None]
     counts = Counter((each.would, each.action) for each in replies)
     for (would, action), count in counts.most_common():

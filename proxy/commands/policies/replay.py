@@ -85,6 +85,7 @@ def replay(
 
 
 def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
+    """Return labelled rows as outcomes for the tables of workflows."""
     from calibrator import Outcome
 
     return [

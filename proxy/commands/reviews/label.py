@@ -159,7 +159,10 @@ def _give_all(config: Path | None, file: Path, by: str) -> None:
 
 
 def _labels(file: Path) -> Iterator[tuple[str, Feedback]]:
-    """Yield each label with its place; end the process where a line is none."""
+    """Yield each label of a file with its place, `FILE:LINE`.
+
+    Ends the process where a line is no label.
+    """
     from calibrator import open_lines
     from proxy.learning.feedback import read_label
 
@@ -180,7 +183,10 @@ def _labels(file: Path) -> Iterator[tuple[str, Feedback]]:
 def give(
     findings: VerdictStore, queue: ReviewQueue, request_id: str, is_correct: bool, by: str
 ) -> None:
-    """Keep a verdict, and close the review of a reply that was drawn to be checked."""
+    """Store a verdict, and close the review of a reply that was drawn to be checked.
+
+    No other reviewer has to check it then.
+    """
     from proxy.store.reviews.held_replies import REJECTED, RELEASED
 
     findings.give_verdict(request_id, is_correct, by)
@@ -189,6 +195,7 @@ def give(
 
 
 def _in_place_of(before: bool | None) -> str:
+    """Return `, who said wrong before` for a verdict that replaces one; empty for a first one."""
     return "" if before is None else f", who said {'correct' if before else 'wrong'} before"
 
 
@@ -297,6 +304,7 @@ def _keep(
 
 
 def _describe_counts(counts: Counter[str], *, dry_run: bool) -> str:
+    """Return a phrase such as `3 verdicts kept, 2 known already`."""
     kept = f"{plural(counts['kept'], 'verdict')} {'would be kept' if dry_run else 'kept'}"
     others = (
         ("known", "known already"),

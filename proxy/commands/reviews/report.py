@@ -163,6 +163,7 @@ def _monitors(findings: VerdictStore) -> list[MonitorState]:
 
 
 def _drift_values(stands: Sequence[MonitorState]) -> dict[str, Any]:
+    """Return the states of the monitors as JSON values."""
     monitors = [
         {
             **each.key._asdict(),
@@ -178,6 +179,7 @@ def _drift_values(stands: Sequence[MonitorState]) -> dict[str, Any]:
 
 
 def _drift_lines(stands: Sequence[MonitorState]) -> Iterator[str]:
+    """Yield a line for each monitor, and one for each of its bands of confidence with verdicts."""
     if not stands:
         yield "no monitor has begun: replies are looked at a minute after they were asked for"
     for each in stands:
@@ -197,6 +199,7 @@ def _drift_lines(stands: Sequence[MonitorState]) -> Iterator[str]:
 
 
 def _figure(value: float) -> str:
+    """Return a number with three decimals, or `unknown` for nan."""
     return "unknown" if math.isnan(value) else f"{value:.3f}"
 
 

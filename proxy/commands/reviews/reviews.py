@@ -145,14 +145,17 @@ def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
 
 
 def _id_shown(id: str) -> str:
-    """Return the shown part of an id: on a terminal, the beginning of its random part."""
+    """Return the part of an id that a list shows; commands take it in place of the whole."""
     if not sys.stdout.isatty():
         return plain(id)
     return plain(id.replace("_", "-").rpartition("-")[2][:SHOWN_OF_ID])
 
 
 def _whole_id(desk: Desk, id: str) -> str:
-    """Return the whole id for a part of it; raises NotFoundError where several match."""
+    """Return the id of the review with this part of an id, or the text itself if none has it.
+
+    Raises NotFoundError where several match.
+    """
     if len(id) < LEAST_OF_ID or desk.queue.get(id) is not None:
         return id
     found = desk.queue.ids_like(id)
@@ -252,7 +255,7 @@ def _decide(
 
 
 def _approvals(told: dict[str, Any] | None) -> str:
-    """Return who has approved a reply that several people have to approve; empty for others."""
+    """Return a phrase such as `: 1 of 2 approved (ann)`; empty where one person decides."""
     if told is None:
         return ""
     people = ", ".join(plain(each["by"]) for each in told["given"])
@@ -283,6 +286,7 @@ def _desk(config: Path | None) -> Iterator[Desk]:
 
 
 def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
+    """Return what is known of a held reply as JSON values, without the text of the reply."""
     from proxy.desk.decisions.basis import score_facts
     from proxy.desk.decisions.desk import approvals_of
     from proxy.store.reviews.approvals import revision_of

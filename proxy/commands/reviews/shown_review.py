@@ -74,6 +74,7 @@ def _call(call: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text_of(held: HeldReply) -> str:
+    """Return the text of a held reply, of an edit where there is one, or `(no text)`."""
     from proxy.formats.conversation import read_reply
 
     turns = read_reply(held.edit or held.reply, held.path)
@@ -82,9 +83,11 @@ def _text_of(held: HeldReply) -> str:
 
 
 def _indent(text: str) -> Iterator[str]:
+    """Yield the lines of a text, indented and with control characters escaped."""
     for line in text.splitlines() or [""]:
         yield f"{_INDENT}{plain(line)}"
 
 
 def _at(seconds: float) -> str:
+    """Return a time in seconds since 1970 as `2026-05-02 14:30 UTC`."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

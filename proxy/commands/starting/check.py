@@ -122,7 +122,7 @@ def _facts_line(setup: Setup) -> list[str]:
 
 
 def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:
-    """Yield a line for each model that the policy asks about a reply, and on unweighed signals."""
+    """Yield a line for each other model that the policy asks, and for unweighed signals."""
     if policy.second_opinion is not None:
         yield str(policy.second_opinion)
     if policy.judge is not None:

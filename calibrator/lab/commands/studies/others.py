@@ -149,6 +149,7 @@ def _print_cascade(found: Cascade) -> None:
 
 
 def _row_alone(name: str, calls: str, accuracy: float, kept: float) -> list[str]:
+    """Return the line of a cascade in which all questions go to one model."""
     return [name, calls, figure(accuracy), "", figure(kept), ""]
 
 

@@ -82,11 +82,12 @@ def files_in(given: Sequence[Path]) -> Iterator[Path]:
 
 
 def _rows_folder(folder: Path) -> Path:
+    """Return the folder `test` in a folder of data, or the folder itself without one."""
     return folder / "test" if (folder / "test").is_dir() else folder
 
 
 def _command(given: Sequence[Path], options: ReportOptions) -> str:
-    """Return the command that makes the report.
+    """Return the command that makes this report, to be printed in it.
 
     Many files of one folder become the folder. --quick is left out: it is for a trial, and a
     command that is copied from the report should make numbers to publish.
@@ -147,6 +148,7 @@ def _training_files(
 
 @contextmanager
 def _watch(title: str, total: int) -> Iterator[Progress]:
+    """Show progress as a bar or as lines while the context is open."""
     with Progress(title, total) as progress:
         yield progress
 

@@ -252,7 +252,11 @@ def _check(
     train: list[Path] | None,
     others: OthersOptions,
 ) -> None:
-    """Check the options before the work. Raises CalibratorError where the study would fail."""
+    """Check the options and files before the work.
+
+    Raises CalibratorError where the study would fail: an option of another study, no training rows,
+    or a missing package.
+    """
     others.check(name)
     learns = name not in ASKING
     given = training_files(files, train) if train or learns else []
@@ -267,6 +271,7 @@ def _check(
 
 
 def _scorer(calibrator: str, is_renewed: bool) -> Scorer:
+    """Load a calibrator that keeps its scores; `is_renewed` scores all rows again."""
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import cache_scores
 
@@ -274,6 +279,7 @@ def _scorer(calibrator: str, is_renewed: bool) -> Scorer:
 
 
 def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
+    """Score at most `count` rows under each change of what the calibrator is shown."""
     from calibrator.lab.studies.probes import PROBES, probe, sample
 
     chosen = sample(rows, count)
@@ -282,6 +288,7 @@ def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
 
 
 def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
+    """Score answers to a question under each other's model names; `count` bounds the pairs."""
     from calibrator.lab.studies.answer_swap import MAX_PAIRS, answer_pairs, answer_swap
 
     most = count or MAX_PAIRS
@@ -292,6 +299,7 @@ def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
 def _elicitations(
     train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str
 ) -> Study:
+    """Compare ways to read a language model's certainty; `most` bounds the training rows."""
     from calibrator.lab.studies.elicitations import compare_elicitations
     from calibrator.lab.studies.probes import sample
 
@@ -299,12 +307,14 @@ def _elicitations(
 
 
 def _calls(train: Sequence[Row], test: Sequence[Row], most: int | None) -> Study:
+    """Leave sources, faults and domains out of the trees for calls, one after another."""
     from calibrator.lab.studies.trained.calls_study import calls_study
 
     return calls_study(train, test, most=most or 300, say=say)
 
 
 def _faults(train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str) -> Study:
+    """Leave kinds of faults out of what the inspector learns from, one after another."""
     from calibrator.lab.studies.probes import sample
     from calibrator.lab.studies.trained.faults_study import faults_study
 
@@ -321,7 +331,11 @@ def _leave_out(
     only: Sequence[str],
     is_renewed: bool,
 ) -> Study:
-    """Run one study that leaves parts of the training data out, and show its progress."""
+    """Run one study that leaves parts of the training data out, while progress is shown.
+
+    `name` is one of LEAVING_OUT, `growing-sources`, `single-sources` or `size`. `most` bounds the
+    training rows, `folder` keeps what is trained, `only` names the parts to leave out.
+    """
     from calibrator.lab.studies.probes import sample
     from calibrator.lab.studies.sources import run_sources
     from calibrator.lab.studies.studies import SHOWN, fit_of, run, shared_rows
