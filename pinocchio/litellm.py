@@ -67,10 +67,7 @@ def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool =
         async def async_post_call_success_hook(
             self, data: Any, user_api_key_dict: Any, response: Any
         ) -> Any:
-            """Add the facts about a chat completion to it, and return the reply.
-
-            Other replies are returned unchanged. Raises FastAPI's HTTPException for a withheld one.
-            """
+            """Add the facts about a chat completion to it; raises if it is withheld."""
             if not _is_chat(data, response):
                 return response
             facts = await listener.ask(data, user_api_key_dict, response)
@@ -93,10 +90,7 @@ def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool =
         async def async_post_call_streaming_iterator_hook(
             self, user_api_key_dict: Any, response: Any, request_data: Any
         ) -> AsyncIterator[Any]:
-            """Pass chunks on as they come, except the finishing one and those behind it.
-
-            These wait for the number.
-            """
+            """Yield chunks as they come, but the finishing ones only with the facts."""
             chunks: list[Any] = []
             held: list[Any] = []
             async for chunk in response:

@@ -37,15 +37,11 @@ if TYPE_CHECKING:
     from calibrator.rows.rows import Row
     from calibrator.scorer import Scorer
 
-ASKING = (
-    "probes",
-    "answer-swap",
-    "opinion",
-    "cascade",
-    "failures",
-    "reasons",
-    "fields",
-)  # studies that use a calibrator and train none
+SINGLE_REPLIES = ("failures", "reasons", "fields")
+ASKING = (  # studies that use a calibrator and train none
+    *("probes", "answer-swap", "opinion", "cascade"),
+    *SINGLE_REPLIES,
+)
 
 LEAVING_OUT = ("models", "families", "benchmarks", "benchmark-folds", "domains")
 TRAINING = (
@@ -191,21 +187,11 @@ def _run(
         say_rows(test, bad)
         if name in ("opinion", "cascade"):
             study_others("opinion" if name == "opinion" else "cascade", test, others, output)
-        elif name == "failures":
-            from calibrator.lab.commands.studies.failures import show_failures
+        elif name in SINGLE_REPLIES:
+            from calibrator.lab.commands.studies.single_replies import show_single_replies
 
             scorer = _scorer(others.calibrator, others.is_renewed)
-            show_failures(test, scorer, output)
-        elif name == "reasons":
-            from calibrator.lab.commands.studies.reasons import show_reasons
-
-            scorer = _scorer(others.calibrator, others.is_renewed)
-            show_reasons(test, scorer, rows, output)
-        elif name == "fields":
-            from calibrator.lab.commands.studies.fields import show_fields
-
-            scorer = _scorer(others.calibrator, others.is_renewed)
-            show_fields(test, scorer, rows, output)
+            show_single_replies(name, test, scorer, rows, output)
         else:
             given = [] if name in ASKING else training_files(files, train)
             found = _entries(name, test, given, method, rows, others, runs, only)
