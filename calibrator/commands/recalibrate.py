@@ -153,7 +153,10 @@ def _join_signals(
 def _labelled_signals(
     rows: Sequence[Row], scorer: Scorer | None, scores: Path | None
 ) -> list[LabelledSignals]:
-    """Return each row's confidence without signals, from `scores` or computed, with its signals."""
+    """Return each row's label, confidence without signals, its calibrator and its signals.
+
+    Confidences are read from the file `scores` or, where that is None, computed by `scorer`.
+    """
     from calibrator.recalibration.signals import LabelledSignals
     from calibrator.rows.scores import read_with_provenance, score_items
     from calibrator.scorer import provenance
@@ -172,7 +175,11 @@ def _labelled_signals(
 
 
 def _print_gains(figures: Mapping[str, Any]) -> None:
-    """Print ECE, Brier score and the gain of log loss on rows that were not fitted on."""
+    """Print ECE, Brier score and gain of log loss, of fits on the other questions.
+
+    `figures` has `ece_before`, `ece_after`, `brier_before`, `brier_after` and `gain` with its
+    bounds.
+    """
     typer.echo(
         f"  on rows that were not fitted on: ECE {figures['ece_before']:.3f} -> "
         f"{figures['ece_after']:.3f}, Brier {figures['brier_before']:.3f} -> "
@@ -197,7 +204,11 @@ def _gain_figures(gain: Interval) -> dict[str, float]:
 def _fit(
     rows: Sequence[Row], scores: Scores, output: Path, kind: Kind, by: By | None, as_json: bool
 ) -> None:
-    """Fit a recalibration, write it to `output`, and print its figures as text or JSON."""
+    """Fit a recalibration, write it to `output`, and print its figures as text or JSON.
+
+    `by` fits a curve for each model, domain or team besides. The figures are those of cross-
+    fitting.
+    """
     from calibrator.metrics.metrics import brier, ece
     from calibrator.recalibration.fit import cross_fitted, fit_recalibration, observed_rows
     from calibrator.recalibration.trial import log_loss_gain
@@ -230,9 +241,9 @@ def _fit(
 
 
 def _report(rows: Sequence[Row], scores: Scores, by: Any, as_json: bool) -> None:
-    """Print the gain of recalibrating each group on a hundred labels.
+    """Print what recalibrating on a hundred labels gains, for each model, benchmark or domain.
 
-    Exit with 2 where no group is large enough.
+    `by` is one of these three words. Exits with status 2 where no group is large enough.
     """
     from calibrator.recalibration.study import LABELS, MIN_ROWS, SPLITS, mean_of, study
 

@@ -55,7 +55,10 @@ RecalibrationFile = Annotated[
 
 @contextmanager
 def extras() -> Iterator[None]:
-    """Raise MissingExtraError, with the extra's name, for a package that cannot be imported."""
+    """Raise MissingExtraError for a package of the extra `train` that is not installed.
+
+    It names the extra. Other missing modules raise as they are.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -67,7 +70,11 @@ def extras() -> Iterator[None]:
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Print the errors of a user's mistake as one sentence, and exit with a status."""
+    """Print the errors of a user's mistake as one sentence, and exit with a status.
+
+    That is 1 for a missing extra, and 2 for other CalibratorErrors and OSErrors. A closed pipe
+    raises.
+    """
     try:
         with extras():
             yield
@@ -82,7 +89,7 @@ def sentences() -> Iterator[None]:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Exit after an interruption by the user, with a sentence that finished work is kept."""
+    """Exit with status 130 after Ctrl-C, with a sentence that finished work is kept."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -118,7 +125,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def file_option(*names: str, help: str) -> Any:
-    """Return a command's option for a file that it writes."""
+    """Return a command's option for a file that it writes; a name that ends in / is refused."""
     return typer.Option(*names, help=help, parser=_file_path, metavar="FILE")
 
 
@@ -159,10 +166,10 @@ def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
 
 @contextmanager
 def writer(path: Path | None) -> Iterator[TextIO]:
-    """Write beside the target, and move the file there when it is complete; stdout for None.
+    """Yield a text file that is moved to `path` when it is complete; stdout for None.
 
-    It is packed where the name ends in .gz. A pipe, or another target that is no file, is written
-    to directly.
+    It is packed where the name ends in .gz, and left out where the work fails. A pipe, or another
+    target that is no file, is written to directly.
     """
     if path is None:
         yield sys.stdout
@@ -208,7 +215,10 @@ def exit_with_bad(bad: Sequence[RowError]) -> None:
 
 
 def say_bad(bad: Sequence[RowError], total: int) -> None:
-    """Print the rows that could not be used, as `bad_row_sentences` words them."""
+    """Print the rows that could not be used, the first of them with their errors.
+
+    `total` is the number of all rows.
+    """
     from calibrator.rows.selection import bad_row_sentences
 
     for sentence in bad_row_sentences(bad, total):

@@ -177,9 +177,11 @@ def _learn(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Fit on verdicts, try the result, and write or promote it; print the outcome.
+    """Fit on verdicts, try the fit, write or promote it, and print the outcome.
 
-    Ends the process with NOT_PROMOTED where it is not better.
+    `of` is `alone`, `others` (numbers with second opinions) or `signals`. With `output` it is
+    written there, with `dry_run` nowhere, else promoted if it is better. Ends the process with
+    status 3 where it was to be promoted and is not better.
     """
     from calibrator import check_target
     from proxy.learning.domains import NONE_PICKS, picks_curves
@@ -209,7 +211,10 @@ def _learn(
 def _learnt_curve(
     engine: Any, start: float, whole: Config, kind: Kind, by: By | None, of: Of, held_only: bool
 ) -> tuple[LearnedFit, Recalibration | None]:
-    """Fit a curve for numbers of one kind; return it and the one that is in force for them."""
+    """Fit a curve for numbers of one kind; return the fit and the curve in force, or None.
+
+    `of` is `alone` or `others`; `start` is in seconds since 1970.
+    """
     from calibrator import resolve_recalibrations
     from proxy.learning.domains import Domains
     from proxy.learning.labels import read_labels
@@ -243,7 +248,7 @@ def _learnt_curve(
 def _learnt_signals(
     engine: Any, start: float, whole: Config, held_only: bool
 ) -> tuple[LearnedFit, SignalWeights | None]:
-    """Fit weights of signals; return them and those that are in force."""
+    """Fit weights of signals; return the fit and the weights in force, or None."""
     from calibrator import resolve_recalibrations
     from proxy.learning.domains import Domains
     from proxy.learning.labels import read_labels
@@ -319,7 +324,10 @@ def _print_learnt(
 
 
 def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
-    """Return the groups with their own curve, or the numbers that weights of signals give."""
+    """Return what a fit consists of, by a name for JSON.
+
+    These are `groups` with a curve of their own, or `numbers` that weights of signals give.
+    """
     from calibrator import SignalWeights
 
     if isinstance(found, SignalWeights):

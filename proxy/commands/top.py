@@ -48,7 +48,7 @@ class DeskSnapshot:
     waiting: list[dict[str, Any]] = field(default_factory=list)
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of all series of a name that have these labels."""
+        """Return the sum of all series of a metric that have these labels; 0 without any."""
         wanted = labels.items()
         return sum(v for its, v in self.series.get(name, {}).items() if its >= wanted)
 
@@ -70,7 +70,10 @@ class Change:
         return max(0.001, self.after.at - self.before.at)
 
     def by(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """Return the growth of a counter's series, summed by these labels."""
+        """Return the growth of a counter between the two moments, by the values of these labels.
+
+        A counter that fell was begun anew, and grew by its value.
+        """
         before = self.before.series.get(name, {})
         grown: dict[tuple[str, ...], float] = {}
         for its, now in self.after.series.get(name, {}).items():
@@ -81,7 +84,7 @@ class Change:
         return grown
 
     def buckets(self, name: str) -> list[tuple[float, float]]:
-        """Return the upper bound of each bucket of a histogram, and how many values it gained."""
+        """Return each bucket of a histogram as (upper bound, number of its new values)."""
         counts = {float(le): grown for (le,), grown in self.by(f"{name}_bucket", "le").items()}
         below, found = 0.0, []
         for bound in sorted(counts):
@@ -90,7 +93,10 @@ class Change:
         return found
 
     def quantile(self, name: str, share: float) -> float | None:
-        """Estimate a quantile of a histogram's new values; None without any."""
+        """Estimate the quantile `share` of a histogram's new values; None without any.
+
+        Values are taken as evenly spread within a bucket.
+        """
         buckets = self.buckets(name)
         wanted, low, seen = share * sum(count for _, count in buckets), 0.0, 0.0
         for bound, count in buckets:
@@ -221,7 +227,10 @@ def _watch(desk: httpx.Client, first: DeskSnapshot, every: float, console: Any) 
 
 
 def picture(change: Change, begin: DeskSnapshot, place: str) -> RenderableType:
-    """Return the whole picture; confidences are those since `begin`, or all if none is new."""
+    """Return all tables of one moment for rich to print.
+
+    Rates are those of `change`; confidences are those since `begin`, or all of them if none is new.
+    """
     from rich.columns import Columns
     from rich.console import Group
 
@@ -308,7 +317,10 @@ def _requests(change: Change) -> Table:
 
 
 def _times(change: Change) -> Table:
-    """Return the times of the last interval, or, dimmed, of all time where it has none."""
+    """Return the table of medians and 99th percentiles of our, upstream's and scoring time.
+
+    They are those of the last interval or, dimmed, of all time where it has none.
+    """
     table = _table("Time", "", "#p50", "#p99")
     for name, said in (("overhead", "ours"), ("upstream", "upstream's"), ("score", "scoring")):
         metric = f"pinocchio_{name}_seconds"

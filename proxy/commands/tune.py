@@ -85,7 +85,11 @@ def tune(
 def _in_use(
     config: Path | None, calibrator: str | None, output: Path | None
 ) -> tuple[TunableCheckpoint, Recalibration | None]:
-    """Return the checkpoint to start from, and the recalibration if it is the configured one."""
+    """Return the checkpoint to start from, and the recalibration in force (or None).
+
+    A checkpoint named by `calibrator` has none. Raises TrainingError for an output folder that is
+    not empty; ends the process where the configuration names no checkpoint.
+    """
     from calibrator import TunableCheckpoint, check_output, resolve_recalibrations
     from proxy.config.settings.engines import InProcess
     from proxy.config.setup import load_store_config
@@ -164,7 +168,10 @@ def _run_trial(gathered: TuningData, current: Recalibration | None, held_only: b
 
 
 def quality_of(found: Trial) -> dict[str, float]:
-    """Return the figures of a checkpoint's card, on verdicts that it was not fitted on."""
+    """Return the figures of a checkpoint's card: AUROC, Brier score, ECE and number of labels.
+
+    They are those after tuning, on verdicts that it was not fitted on.
+    """
     figures = found.after
     return {
         "auroc": round(figures.auroc, 4),

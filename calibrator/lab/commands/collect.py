@@ -123,7 +123,10 @@ def collect(
 
 
 def _collection_plan(**values: Any) -> CollectionPlan:
-    """Return the settings of the run; raises StartupError for those with a useless result."""
+    """Return the settings of the run, from the fields of a CollectionPlan.
+
+    Raises StartupError for a band that is none, and for rubrics without a judge.
+    """
     from calibrator.lab.collecting.run import CollectionPlan
 
     low, high = values["band"]
@@ -165,7 +168,10 @@ def _members(text: str) -> dict[str, Any]:
 
 
 def _router(config: Path | None, wanted: CollectionPlan) -> Router:
-    """Return a router of the configured upstreams; raises StartupError for an unknown model."""
+    """Return a router of the configured upstreams.
+
+    Raises StartupError where no route has one of the models that are asked or judge.
+    """
     from proxy.config.setup import load_store_config
     from proxy.errors import UnknownModelError
     from proxy.upstreams.router import Router
@@ -180,7 +186,10 @@ def _router(config: Path | None, wanted: CollectionPlan) -> Router:
 
 
 def _estimate(wanted: CollectionPlan, folder: Path | None, expected_tokens: int) -> None:
-    """Print what is still to be asked and its cost; raises StartupError above --max-cost."""
+    """Print what is still to be asked and its cost, by prices and `expected_tokens` a reply.
+
+    Answers in `folder` are not counted. Raises StartupError where it is more than --max-cost.
+    """
     from calibrator.lab.collecting.bill import estimate, sentence, total
     from calibrator.lab.collecting.kept_answers import keys_in
     from calibrator.lab.collecting.run import ANSWERS

@@ -72,7 +72,10 @@ def _input_error(text: str) -> StartupError:
 
 
 def _router(config: Path | None, wanted: Elicitation, rows: Sequence[Row]) -> Router:
-    """Return a router of the configured upstreams; raises StartupError for an unknown model."""
+    """Return a router of the configured upstreams.
+
+    Raises StartupError for a row without a model to ask, and for a model that no route has.
+    """
     from proxy.config.setup import load_store_config
     from proxy.errors import UnknownModelError
     from proxy.upstreams.router import Router

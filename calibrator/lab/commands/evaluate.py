@@ -255,9 +255,10 @@ def _tags(given: str) -> list[Tags]:
 def _load_training_rows(
     paths: Sequence[Path], rows: Sequence[Row], *, is_wanted: bool
 ) -> list[Row]:
-    """Return the rows that baselines are fitted on, checked before anything is scored.
+    """Return the rows that baselines are fitted on; [] without files.
 
-    Without files, [] is returned, and a line says so where baselines are wanted.
+    They are checked against the judged rows before anything is scored. A line says where baselines
+    are wanted and there are no files, and where scikit-learn is missing. Raises JudgingError.
     """
     from calibrator.lab.judging.evaluation.methods import check_baselines, has_sklearn
     from calibrator.rows.selection import load_labelled
@@ -303,7 +304,10 @@ def _scorer(
 
 
 def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list[RowError]]:
-    """Return the labelled rows that the calibrator can read, and the errors of the others."""
+    """Return the labelled rows that the calibrator can read, and the errors of the others.
+
+    Without a scorer rows with images are read, too, as they are not scored.
+    """
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 

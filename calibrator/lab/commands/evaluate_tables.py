@@ -22,7 +22,10 @@ FEW: Final = 50
 
 
 def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
-    """Print all figures to stdout, with `as_json` as one JSON object per line."""
+    """Print all figures to stdout, with `as_json` as one JSON object per line.
+
+    Why figures are missing or uncertain is printed to stderr first.
+    """
     if sentence := _why_little(evaluation):
         say(f"pinocchio: {sentence}")
     if as_json:
@@ -135,7 +138,10 @@ def _print_methods(evaluation: Evaluation) -> None:
 
 
 def _print_within(evaluation: Evaluation) -> None:
-    """Print the ranking within questions, and p of permuting labels within questions."""
+    """Print how methods rank replies to the same question; nothing if no question has both labels.
+
+    The last column is p of permuting labels within questions.
+    """
     if not evaluation.within:
         return
     first = evaluation.within[0]

@@ -30,7 +30,10 @@ MOST_ROWS: Final = 1_000  # of a set
 
 
 def traffic_files(places: Sequence[Path] | None) -> list[Path]:
-    """Return the files that --traffic names. Raises JudgingError or OSError where there is none."""
+    """Return the files of rows that --traffic names, files or folders; [] for None.
+
+    Raises JudgingError for a folder without any, and InputError for a file that cannot be read.
+    """
     from calibrator.lab.judging.evaluation.traffic import find_traffic
 
     found = find_traffic(places or [])
@@ -82,7 +85,7 @@ def traffic_of(
 
 
 def print_traffic(traffic: Traffic) -> None:
-    """Print all tables of real traffic."""
+    """Print all tables of replies of real apps that have any rows."""
     from calibrator.lab.judging.evaluation.traffic.tables import TABLES
 
     typer.echo(f"{traffic.calibrator}, real traffic")

@@ -145,7 +145,10 @@ def _survey(
 
 
 def _print_survey(found: Sequence[BenchmarkSurvey], as_json: bool) -> None:
-    """Print the composition of each benchmark's rows, as a table or as JSON lines."""
+    """Print the composition of each benchmark's rows, as a table or as JSON lines.
+
+    The table has a column for forms of answers where any row says its own.
+    """
     from calibrator.rows.groups import printable_name
 
     if as_json:

@@ -91,7 +91,7 @@ class ScoredRow:
     def _notes(self, message: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
         """Return the marks and risks of the row's calls, from its score or computed now.
 
-        None without calls.
+        Return None for a reply without calls.
         """
         if self.score is not None and self.score.notes is not None:
             return self.score.notes

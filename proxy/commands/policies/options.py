@@ -27,7 +27,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """End the process with one sentence and UNUSABLE_INPUT for a person's mistake raised inside."""
+    """End the process with one sentence and exit status 2 for a person's mistake.
+
+    These are CalibratorError, PolicyError, OSError and ValueError; a closed pipe raises.
+    """
     from calibrator import CalibratorError
     from policies import PolicyError
 
@@ -41,7 +44,7 @@ def sentences() -> Iterator[None]:
 
 
 def policy_named(name: str) -> Policy:
-    """Load a pack or a file."""
+    """Load a pack by its name, or a policy file; raises PolicyError."""
     from policies import load_policy
 
     return load_policy(name)

@@ -82,7 +82,7 @@ def _bytes_of(policy: Path) -> bytes:
 
 
 def _is_by(recorded: RecordedExchange, policy: Policy) -> bool:
-    """Return whether this version of the policy decided, with any certificate."""
+    """Return whether this version of the policy decided on a reply, whatever its certificate."""
     digest = (recorded.policy or "").rpartition("@")[2].partition("+")[0]
     return recorded.policy_name == policy.name and digest == policy.digest.partition("+")[0]
 
@@ -102,7 +102,10 @@ def _beside(recorded: RecordedExchange, rule: str | None) -> _Beside:
 
 
 def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
-    """Yield, by action, how many of the replies would no longer be delivered unchanged."""
+    """Yield, for each action but deliver, how many of the replies would get it, with the share.
+
+    One line says so where none would change. `rule` is the promoted one, None for all.
+    """
     counts = Counter(each.would for each in replies if each.would not in (None, "deliver"))
     whose = f"rule {rule!r}" if rule else "it"
     for action in sorted(counts, key=lambda name: (name != "hold", -counts[name])):

@@ -204,7 +204,7 @@ def _figure(value: float) -> str:
 
 
 def _without_nan(value: Any) -> Any:
-    """Replace nan, which JSON lacks, by None; tuples become lists."""
+    """Return JSON values in which nan, which JSON lacks, is None; tuples become lists."""
     if isinstance(value, dict):
         return {key: _without_nan(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

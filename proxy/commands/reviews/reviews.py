@@ -270,7 +270,11 @@ def _approvals(told: dict[str, Any] | None) -> str:
 
 @contextmanager
 def _desk(config: Path | None) -> Iterator[Desk]:
-    """Open the desk on the configured store; end the process where it refuses something."""
+    """Open the review desk on the configured store.
+
+    Ends the process where there is no store, and with status 1 where the desk refuses something. A
+    broken policy is ignored: it must not keep people from deciding.
+    """
     from proxy.config.setup import load_setup, load_store_config
     from proxy.desk.decisions.desk import Desk
     from proxy.store.queue import ReviewQueue
@@ -318,7 +322,11 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
 
 
 def _tell_of_missing(desk: Desk, labels: Sequence[str]) -> None:
-    """Print why calls have no `risk`: the policy that held them is not in the configuration."""
+    """Print a line for each policy that held a call and is not in the configuration.
+
+    Without it nothing says which pattern of risk a call matches. `labels` are such as
+    `desk/unsure@3f2a`.
+    """
     for name in sorted({name for each in labels if (name := desk.missing_policy(each))}):
         text = (
             f"policy {plain(name)} {NOT_CONFIGURED}, so nothing says which pattern a call matches"
@@ -327,7 +335,10 @@ def _tell_of_missing(desk: Desk, labels: Sequence[str]) -> None:
 
 
 def _end(held: QueueEntry) -> str:
-    """Return when a reply expires and what happens then, or how it ended."""
+    """Return when an open reply expires and what happens then, such as `reject in 4 min`.
+
+    For one that is not open, return how it ended and by whom.
+    """
     from proxy.desk.decisions.times import format_time_left
 
     if held.state == "held":
@@ -367,7 +378,7 @@ def _lines_of(facts: Mapping[str, Any], held: HeldReply, leaning: ThresholdSide)
 
 
 def _decision(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield who decided, the note, the number of approvals, and an edit."""
+    """Yield who decided, the note, the number of approvals, and an edit; nothing without any."""
     if facts.get("decided_by"):
         yield f"{_INDENT}decided by {plain(str(facts['decided_by']))}"
     if facts.get("note"):
@@ -380,7 +391,7 @@ def _decision(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _call(call: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a call, one argument on each line, with its marks and risk."""
+    """Yield a call, one argument on each line, with its marks and risk in brackets."""
     risk = f"  [{plain(str(call['risk']))}]" if call.get("risk") else ""
     yield f"Call {plain(str(call.get('name')))}{risk}"
     if call.get("level"):

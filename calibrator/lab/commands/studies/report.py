@@ -141,7 +141,7 @@ def _quick_extent(extent: type[Extent]) -> Extent:
 def _training_files(
     given: Sequence[Path], files: Sequence[Path], train: list[Path] | None
 ) -> list[Path]:
-    """Return the files asked for, or else those in the folder `train` of the given folder."""
+    """Return the files of `train`, or else those of the folders `train` in the given folders."""
     beside = [folder / "train" for folder in given if (folder / "train").is_dir()]
     return training_files(files, train or beside or None)
 
@@ -154,7 +154,7 @@ def _watch(title: str, total: int) -> Iterator[Progress]:
 
 
 def _print_tables(tables: Sequence[ReportTable], folder: Path) -> None:
-    """Print where the report is, and which tables were not made and why."""
+    """Print where the report is, which tables were not made and why, and which need --retrain."""
     made = sum(one.state == "made" for one in tables)
     typer.echo(f"{folder / 'index.html'}: {made} of {len(tables)} tables; report.md, report.json")
     for one in tables:

@@ -153,8 +153,8 @@ def study(
 def _study_named(name: str, files: Sequence[Path] | None, only: Sequence[str] | None) -> str:
     """Return the name of the study.
 
-    Raises BadParameter for an unknown name, where rows are missing, and for folds of a study
-    without any.
+    Raises BadParameter for an unknown name, where rows are missing, and for `--only` with a study
+    that leaves nothing out.
     """
     if name not in STUDIES:
         hint = "; for a report of these rows add --out FOLDER" if Path(name).exists() else ""
@@ -210,7 +210,11 @@ def _entries(
     runs: Path | None,
     only: Sequence[str],
 ) -> Study:
-    """Return the entries of a study that has some; studies that train read `files`."""
+    """Run a study whose result is a list of entries, and return it.
+
+    `files` are the training rows of studies that train, `rows` bounds the rows, `runs` keeps
+    trained calibrators, and `only` names the parts to leave out.
+    """
     from calibrator.rows.selection import load_labelled
 
     calibrator, is_renewed = others.calibrator, others.is_renewed
