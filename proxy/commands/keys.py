@@ -165,7 +165,7 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
 
 
 def _names(listed: str | None) -> str | None:
-    """Return comma-separated names without blanks around them; None unchanged."""
+    """Return comma-separated names without blanks around them; None for None."""
     return None if listed is None else ",".join(name.strip() for name in listed.split(","))
 
 

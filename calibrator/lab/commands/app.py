@@ -15,6 +15,8 @@ from calibrator.lab.commands.studies.study import study
 from calibrator.lab.commands.train import train
 
 cli = typer.Typer(no_args_is_help=True)
-for command in (evaluate, advise, train, study, collect, elicit, labels, pairs, export_weights):
+for command in (evaluate, advise, train, study, collect, elicit, labels):
     cli.command()(command)
 cli.command("filter")(filter_rows)
+cli.command()(pairs)
+cli.command()(export_weights)

@@ -182,9 +182,9 @@ def train(
 
 
 def parse_settings(given: Sequence[str], known: Mapping[str, Bounds]) -> dict[str, Any]:
-    """Return the values of `NAME=VALUE` settings by name, as int or float; `true` is 1.
+    """Return the values of settings such as `batch_rows=64` by name, as int or float.
 
-    Raises TrainingError for an unknown name, and for a value that is out of its bounds.
+    `true` counts as 1. Raises TrainingError for an unknown name, and for a value out of its bounds.
     """
     found: dict[str, Any] = {}
     for each in given:
@@ -212,7 +212,7 @@ def _is_llm(start: str) -> bool:
 
 
 def _train_llm(output: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
-    """Train a language model with these values of an LlmTrainConfig."""
+    """Train a language model with these values of an LlmTrainConfig, while progress is shown."""
     from calibrator.lab.training.llm.config import LlmTrainConfig
     from calibrator.lab.training.llm.train import train_llm as run
 

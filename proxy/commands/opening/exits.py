@@ -56,7 +56,7 @@ def calibrator_errors_told() -> Iterator[None]:
 
 
 def existing_store(url: str) -> str:
-    """Return the URL; end the process where it names an SQLite file that does not exist.
+    """Return the URL; end the process (status 8) where it names an SQLite file that is missing.
 
     Opening it would make an empty one, and in the wrong folder nothing would seem to be recorded.
     """

@@ -28,9 +28,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 @contextmanager
 def opened_record(config: Path | None) -> Iterator[VerdictStore]:
-    """Open the configured record; end the process where there is none.
+    """Open the configured store to read and write verdicts; close it at the end.
 
-    Policies are not read.
+    Ends the process where there is none. Policies are not read.
     """
     from proxy.config.setup import load_store_config
     from proxy.store.database.verdicts import VerdictStore
@@ -98,7 +98,7 @@ def recorded_exchanges(
             found = kept
         exchanges = [exchange for each in found for exchange in each.exchanges()]
         hints += _other_policies(exchanges, setup, policy.name)
-        return RecordedTraffic(exchanges, as_it_stands(policy, findings), hints)
+        return RecordedTraffic(exchanges, without_withdrawn(policy, findings), hints)
 
 
 def _left_out(count: int, name: str) -> list[str]:
@@ -123,8 +123,8 @@ def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -
     ]
 
 
-def as_it_stands(policy: Policy, findings: VerdictStore) -> Policy:
-    """Return the policy without the withdrawn grants of its certificate."""
+def without_withdrawn(policy: Policy, findings: VerdictStore) -> Policy:
+    """Return the policy with a certificate that lacks the grants that were withdrawn."""
     from policies import with_certificate
     from proxy.learning.certificates import still_granted
 

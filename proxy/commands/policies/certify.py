@@ -125,7 +125,7 @@ def _print_grant(
 
 
 def _refuse_idle(context: typer.Context, from_store: bool, splits: int) -> None:
-    """End the process where an option would change nothing."""
+    """End the process with status 2 where a given option would change nothing."""
     if from_store:
         refuse(context, ["calibrator"], "is for FILES; leave it out with --from-store")
     else:
@@ -151,7 +151,10 @@ def _scope(model: str | None, team: str | None, policy: Policy | None, name: str
 
 
 def _labels(files: Sequence[Path], calibrator: str, scope: Scope, policy: Policy | None) -> Found:
-    """Read the labels of files, by the calibrator that gave their confidences."""
+    """Return the labels of files in this scope, by the calibrator of their confidences.
+
+    The key is None for rows that do not name it. Raises ValueError where no row is in the scope.
+    """
     found: Found = {}
     for row in _in_scope(scored_rows(files, calibrator), scope, policy):
         found.setdefault(row.calibrator, []).append(row.as_label())
@@ -210,7 +213,7 @@ def _auroc(labelled: Sequence[LabelledScore]) -> Interval | None:
 
 
 def _cannot_rank(auroc: Interval, found: Certification) -> str:
-    """Return a warning that the confidences do not rank these replies, with advice."""
+    """Return a warning that the confidences do not rank these replies, and what to do."""
     told = f"AUROC {auroc.value:.3f}, 95 % between {auroc.low:.3f} and {auroc.high:.3f}"
     so = ""
     if found.threshold is not None:
@@ -306,7 +309,7 @@ def _print_study(
 
 
 def _check_named(found: Found) -> None:
-    """Refuse confidences without the name of their calibrator; raises ValueError."""
+    """Raise ValueError where some confidences do not name the calibrator that gave them."""
     if None in found:
         raise ValueError(
             "a certificate is for one calibrator: the rows have to say, under `calibrator`, which "
@@ -315,9 +318,9 @@ def _check_named(found: Found) -> None:
 
 
 def _add_grant(path: Path | None, grant: Grant) -> None:
-    """Add the grant to the file, replacing one for the same calibrator, error and scope.
+    """Write the grant to the file, beside those for another calibrator, error or scope.
 
-    None as path does nothing.
+    One for the same is replaced. None as path does nothing.
     """
     from policies import Certificate, parse_certificate
 

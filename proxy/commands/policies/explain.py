@@ -15,9 +15,9 @@ from proxy.commands.opening.opened_record import (
     NOT_CONFIGURED,
     JsonOption,
     RequestId,
-    as_it_stands,
     opened_record,
     usable_setup,
+    without_withdrawn,
 )
 from proxy.errors import ExitStatus
 
@@ -50,7 +50,7 @@ def explain(
         recorded = _with_held_arguments(recorded, findings)
         held = standing_of(findings.engine, recorded.review_id) if recorded.review_id else None
         named = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
-        now = as_it_stands(next(iter(named), setup.policy), findings)
+        now = without_withdrawn(next(iter(named), setup.policy), findings)
     explanations = [run(now, facts) for facts in recorded.facts]
     is_poll = request_id not in (recorded.request_id, recorded.review_id)
     if as_json:
@@ -90,7 +90,7 @@ def _with_held_arguments(recorded: RecordedExchange, findings: VerdictStore) -> 
 
 
 def _review_told(held: HoldState) -> str:
-    """Return a line about the state of a held reply."""
+    """Return a line about a held reply: its id, state, who decided, how often it was asked for."""
     from proxy.store.reviews.held_replies import HELD
 
     state = held.state

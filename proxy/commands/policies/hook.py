@@ -72,7 +72,7 @@ def hook(
 
 
 def read_hook_input(raw: bytes) -> HookInput:
-    """Read the call from a hook's stdin; raises ValueError for anything else."""
+    """Return the call in the JSON that a coding agent writes; raises ValueError for other bytes."""
     try:
         told = json.loads(raw)
     except ValueError as error:
@@ -101,7 +101,7 @@ def hook_output(
     *,
     denies_held: bool = False,
 ) -> dict[str, Any] | None:
-    """Return the client's answer, or None where the client's own approval goes on.
+    """Return the JSON answer for the client, or None where the client's own approval goes on.
 
     `words` say what speaks against the call. With `denies_held` a call that a person should decide
     on is denied.
@@ -141,7 +141,11 @@ def permission_of(decision: Decision) -> Permission:
 
 
 def _facts(asked: HookInput, policy: Policy, calibrator: str) -> tuple[Facts, list[str]]:
-    """Return the facts about a call, and in words what speaks against it."""
+    """Return the facts about a call, and up to four phrases that speak against it.
+
+    The confidence and marks are known only where the policy needs a score and there is a
+    transcript.
+    """
     from policies import Facts, OfferedTools, ToolCall
 
     readings = OfferedTools([asked.tool]).readings(asked.tool)

@@ -151,7 +151,7 @@ def load_scored(paths: Sequence[Path], calibrator: str) -> tuple[list[ScoredRow]
 
 
 def _message(response: Any) -> dict[str, Any]:
-    """Return the message of a chat completion, or the object itself; empty for a plain text."""
+    """Return the message of a row's response, whole completions included; {} for plain text."""
     if not isinstance(response, dict):
         return {}
     choices = response.get("choices")

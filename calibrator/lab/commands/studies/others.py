@@ -58,7 +58,10 @@ class OthersOptions:
 def study_others(
     name: OfOthers, rows: Sequence[Row], options: OthersOptions, output: Path | None
 ) -> None:
-    """Run the study, print it, and write it where `output` is named. Raises JudgingError."""
+    """Run the study `opinion` or `cascade`, print it, and write it to `output` if that is named.
+
+    Raises JudgingError for a calibrator that reads no other replies.
+    """
     scorer, alone = scores_alone(rows, options.calibrator, options.is_renewed)
     if name == "cascade":
         from calibrator.lab.studies.cascade_study import study_cascade
@@ -117,7 +120,7 @@ def scores_alone(
 
 
 def _print_cascade(found: Cascade) -> None:
-    """Print the calls, accuracy and kept replies of a cascade at each threshold."""
+    """Print a cascade: calls of the strong model, accuracy and kept replies at each threshold."""
     print(
         f"{found.cheap}, then {found.strong}: {found.questions:,} questions that both answered; "
         f"by {found.method}"
@@ -154,7 +157,10 @@ def _row_alone(name: str, calls: str, accuracy: float, kept: float) -> list[str]
 
 
 def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[str, OpinionReader]:
-    """Fit a reader of opinions for each benchmark of the rows, without that benchmark."""
+    """Return a reader of opinions for each benchmark of the rows, fitted without that benchmark.
+
+    `run` is the folder of `pinocchio train --with opinion`.
+    """
     from calibrator.checkpoints.checkpoint import resolve_checkpoint
     from calibrator.embedded.parts import read_checkpoint
     from calibrator.lab.studies.trained.opinion_leave_out import readers_without
@@ -181,7 +187,10 @@ class OpinionWish:
 def advise_on_opinions(
     files: Sequence[Path], calibrator: str, wish: OpinionWish, as_json: bool
 ) -> bool:
-    """Print the value of second opinions, and return whether they keep more replies."""
+    """Print what second opinions are worth, and return whether they keep more replies.
+
+    Exits with status 1 if rows could not be used.
+    """
     from calibrator.lab.judging.evaluation.opinion_advice import advise_opinion
     from calibrator.rows.selection import load_labelled
 
@@ -202,7 +211,10 @@ def advise_on_opinions(
 
 
 def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
-    """Yield the lines of the advice about second opinions for a terminal."""
+    """Yield the lines of the advice about second opinions for a terminal.
+
+    The last ones are the lines to put into a policy, where asking is worth it.
+    """
     right = f"{1 - found.max_error:.0%} right"
     if found.band is None:
         yield f"{found.calibrator}: do not ask; opinions keep no more replies at {right}"

@@ -49,7 +49,10 @@ class ReportOptions:
 
 
 def report(given: Sequence[Path], options: ReportOptions) -> None:
-    """Make the missing parts of the report, and print where it is."""
+    """Make the missing parts of the report of these files or folders, and print where it is.
+
+    Exits with status 1 if rows could not be used.
+    """
     from calibrator.lab.paper.run import ReportRequest, make_report
 
     with sentences(), resumable():

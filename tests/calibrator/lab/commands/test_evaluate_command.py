@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from calibrator import load_scorer, opinion_of
 from calibrator.errors import install_command
 from calibrator.lab.judging.evaluation.evaluate import STATED_ROWS, read_evaluation
-from calibrator.lab.reporting.model_card import BEGIN, END
+from calibrator.lab.reporting.model_card import BEGIN, BEGIN_OF, END
 from pinocchio.commands import cli
 from tests.builders.labelled_rows import raw_rows, write
 from tests.builders.tiny_checkpoint import save_tiny
@@ -282,7 +282,28 @@ def test_a_report_and_a_card_come_from_one_command_each(
     assert run("evaluate", output, "--card", card, "--study", study).exit_code == 0
     pooled = read_evaluation(output).find("pooled", "TF-IDF")
     assert pooled is not None
-    assert f"| TF-IDF | {pooled.auroc:.3f} " in card.read_text(encoding="utf-8")
+    line = f"| TF-IDF | {pooled.auroc:.3f} "
+    assert line in card.read_text(encoding="utf-8")
+    card.write_text(f"# Cards\n{BEGIN_OF.format('calls')}\n{END}\n")
+    again = run("evaluate", output, "--card", f"{card}#calls", "--report", page)
+    assert again.exit_code == 0, again.stderr
+    assert line in card.read_text(encoding="utf-8")
+    assert again.stdout == result.stdout
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_figures_that_were_written_are_not_scored_again(tmp_path: Path, test_file: Path) -> None:
+    """An option for rows beside them is refused, and a card without marks is named."""
+    output, card = tmp_path / "all.json", tmp_path / "README.md"
+    assert run("evaluate", test_file, "--calibrator", "fake:0.5", "-o", output).exit_code == 0
+    for option in (("--calibrator", "fake:0.5"), ("--tags", "all"), ("-o", card)):
+        refused = run("evaluate", output, *option)
+        assert refused.exit_code == 2
+        assert f"is for rows, and {output} has figures" in refused.stderr
+    card.write_text("# A card\n")
+    unmarked = run("evaluate", output, "--card", card)
+    assert unmarked.exit_code == 2
+    assert f"{card} needs these two lines" in unmarked.stderr
 
 
 @pytest.mark.parametrize("correct", [0, 1])
