@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,7 +99,7 @@ def collect(
         return
     with errors_told(), calibrator_errors_told():
         if not sources or not model or (output is None and not estimate):
-            raise _input_error("collect needs a FILE with questions, --model and --output")
+            raise input_error("collect needs a FILE with questions, --model and --output")
         tasks, bad = load_tasks(sources, is_as_it_is=as_it_is, most=questions)
         _name(bad)
         wanted = _collection_plan(
@@ -112,7 +112,7 @@ def collect(
             prices=_prices(price or ()),
             max_cost=max_cost,
         )
-        router = _router(config, wanted)
+        router = router_to((*wanted.models, *wanted.judges), config)
         _estimate(wanted, output, expect_tokens)
         if estimate or output is None:
             return
@@ -131,11 +131,11 @@ def _collection_plan(**values: Any) -> CollectionPlan:
 
     low, high = values["band"]
     if not 0 <= low < high <= 1:
-        raise _input_error("--band wants two accuracies from 0 to 1, the lower one first")
+        raise input_error("--band wants two accuracies from 0 to 1, the lower one first")
     wanted = CollectionPlan(**values)
     judged = sorted({task.benchmark for task in wanted.tasks if task.grader == "rubric"})
     if judged and not wanted.judges:
-        raise _input_error(
+        raise input_error(
             f"{', '.join(judged)}: a model grades these answers; name it with --judge"
         )
     return wanted
@@ -148,10 +148,10 @@ def _prices(given: Sequence[str]) -> dict[str, Price]:
     try:
         return dict(map(price_of, given))
     except ValueError as error:
-        raise _input_error(str(error)) from error
+        raise input_error(str(error)) from error
 
 
-def _input_error(text: str) -> StartupError:
+def input_error(text: str) -> StartupError:
     """Return the error that ends the command with this sentence and status 2."""
     return StartupError(ExitStatus.UNUSABLE_INPUT, text)
 
@@ -163,25 +163,25 @@ def _members(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or {"model", "messages", "stream", "n"} & set(found):
-        raise _input_error("--with must be a JSON object, without model, messages, stream and n")
+        raise input_error("--with must be a JSON object, without model, messages, stream and n")
     return found
 
 
-def _router(config: Path | None, wanted: CollectionPlan) -> Router:
+def router_to(models: Iterable[str], config: Path | None) -> Router:
     """Return a router of the configured upstreams.
 
-    Raises StartupError where no route has one of the models that are asked or judge.
+    Raises StartupError where no route has one of these models.
     """
     from proxy.config.setup import load_store_config
     from proxy.errors import UnknownModelError
     from proxy.upstreams.router import Router
 
     router = Router(load_store_config(config))
-    for model in (*wanted.models, *wanted.judges):
+    for model in models:
         try:
             router.name_for(model)
         except UnknownModelError as error:
-            raise _input_error(error.message) from error
+            raise input_error(error.message) from error
     return router
 
 
@@ -209,12 +209,12 @@ def _estimate(wanted: CollectionPlan, folder: Path | None, expected_tokens: int)
         if task.grader == "rubric" and ask.key not in done
     ]
     lines = estimate([*left, *judged], wanted.prices, expected_tokens)
-    _say(sentence(lines, f"estimate for {plural(len(wanted.tasks), 'question')}"))
+    say(sentence(lines, f"estimate for {plural(len(wanted.tasks), 'question')}"))
     if len(left) < len(asks):
-        _say(f"{len(asks) - len(left):,} of {len(asks):,} answers are there already")
+        say(f"{len(asks) - len(left):,} of {len(asks):,} answers are there already")
     if wanted.max_cost is not None and total(lines) > wanted.max_cost:
         text = f"that is more than --max-cost {wanted.max_cost:g}; ask fewer --questions"
-        raise _input_error(text)
+        raise input_error(text)
 
 
 def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResult:
@@ -240,7 +240,7 @@ def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResu
         text = f"ended at --max-cost: {error} paid in this run; what was answered is kept"
         raise stop(ExitStatus.FAILED, text) from error
     except KeyboardInterrupt as error:
-        _say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
+        say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
         raise typer.Exit(INTERRUPTED) from error
 
 
@@ -249,7 +249,7 @@ def _print_summary(found: CollectionResult, folder: Path) -> None:
     from calibrator.lab.collecting.bill import sentence
 
     if not found.split.train and not found.split.test:
-        _say(_why_empty(found))
+        say(_why_empty(found))
     for each in found.split.counted:
         band = "" if each.is_in_band else ", out of the band: neither trained nor tested on"
         typer.echo(
@@ -267,11 +267,11 @@ def _print_summary(found: CollectionResult, folder: Path) -> None:
     )
     typer.echo(sentence(found.lines, "cost of all that is kept"))
     if found.retries:
-        _say(f"{plural(found.retries, 'call was', 'calls were')} tried again")
+        say(f"{plural(found.retries, 'call was', 'calls were')} tried again")
     for what, count in sorted(found.failed.items()):
-        _say(f"{plural(count, 'call')} without an answer: {plain(what)}")
+        say(f"{plural(count, 'call')} without an answer: {plain(what)}")
     if found.unlabelled:
-        _say(f"{plural(found.unlabelled, 'answer')} without a label: no judge could be read")
+        say(f"{plural(found.unlabelled, 'answer')} without a label: no judge could be read")
     typer.echo(f"written to {folder}")
 
 
@@ -293,9 +293,9 @@ def _why_empty(found: CollectionResult) -> str:
 def _name(bad: list[RowError]) -> None:
     """Print the errors of the first lines that cannot be asked, and how many there are more."""
     for error in bad[:NAMED]:
-        _say(str(error))
+        say(str(error))
     if len(bad) > NAMED:
-        _say(f"... and {plural(len(bad) - NAMED, 'more line')} that cannot be asked")
+        say(f"... and {plural(len(bad) - NAMED, 'more line')} that cannot be asked")
 
 
 def _list() -> None:
@@ -320,6 +320,6 @@ def _list() -> None:
         typer.echo("  ".join(row[name].ljust(widths[name]) for name in names).rstrip())
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
     """Print a sentence to stderr."""
     typer.echo(sentence, err=True)

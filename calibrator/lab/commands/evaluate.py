@@ -6,10 +6,10 @@ printed, and written into a report or a model card, without scoring anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
@@ -26,6 +26,7 @@ from calibrator.commands.terminal import (
     refuse,
     resumable,
     say,
+    say_bad,
     say_rows,
     sentences,
     training_files,
@@ -34,22 +35,28 @@ from calibrator.commands.terminal import (
 )
 from calibrator.errors import JudgingError, OutputError, RowError, install_command
 from calibrator.lab.commands.evaluate_tables import print_evaluation
-from calibrator.lab.commands.evaluate_traffic import (
-    TrafficPlaces,
-    check_has_rows,
-    traffic_files,
-    traffic_of,
-)
 from calibrator.rows.files import check_readable
 
 if TYPE_CHECKING:
     from calibrator.lab.judging.evaluation.evaluate import Evaluation
+    from calibrator.lab.judging.evaluation.traffic import Traffic
     from calibrator.lab.judging.sensitivity import Sensitivity
     from calibrator.lab.studies.studies import Study
     from calibrator.rows.rows import Row, Tags
     from calibrator.rows.scores import Scores
     from calibrator.scorer import Scorer
 
+
+TrafficPlaces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--traffic",
+        help="Also measure on real traffic: 400 app replies of our own, and what this file or "
+        "folder holds, labelled rows (.jsonl, .jsonl.gz) and hand-made pairs (.json). Of a folder "
+        "with grounding/test, these, and traffic/handmade.json in or beside it. May be repeated.",
+    ),
+]
+MOST_ROWS: Final = 1_000  # of a set
 EVALUATION_BEGINS = b'{\n "format"'
 StudyFiles = Annotated[
     list[Path] | None, typer.Option("--study", help="Add this file of `pinocchio study`.")
@@ -141,9 +148,9 @@ def evaluate(
             _publish(read_evaluation(files[0]), report, card, _studies(studies), as_json)
             return
         needing = {"--sensitivity": is_sensitive, "--scores": scores, "--train": train}
-        check_has_rows(files, traffic, {**needing, "--keep-scores": keep})
+        _check_has_rows(files, traffic, {**needing, "--keep-scores": keep})
         train_files = [] if no_baselines else training_files(files, train)
-        replies = traffic_files(traffic)
+        replies = _traffic_files(traffic)
         read = [*files, *train_files, *replies, *map(_scores_file, scores or [])]
         _check_files(output, report, keep, [*read, *(studies or [])], recalibration)
         if no_baselines and train:
@@ -160,7 +167,7 @@ def evaluate(
             if scorer is not None and is_sensitive:
                 evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows))
         if traffic:
-            on_traffic, worse = traffic_of(scorer, calibrator, replies)
+            on_traffic, worse = _traffic_of(scorer, calibrator, replies)
             evaluation, bad = replace(evaluation, traffic=on_traffic), [*bad, *worse]
         write_if_named(output, to_json(evaluation))
         _publish(evaluation, report, card, shown, as_json)
@@ -360,3 +367,58 @@ def _sensitivity(scorer: Scorer, rows: Sequence[Row]) -> Sensitivity:
     pairs = pairs_of(rows)
     with Progress("scoring replies made wrong", items_to_score(pairs)) as progress:
         return measure(scorer, pairs, progress.advance)
+
+
+def _traffic_files(places: Sequence[Path] | None) -> list[Path]:
+    """Return the files of rows that --traffic names, files or folders; [] for None.
+
+    Raises JudgingError for a folder without any, and InputError for a file that cannot be read.
+    """
+    from calibrator.lab.judging.evaluation.traffic import find_traffic
+
+    found = find_traffic(places or [])
+    check_readable(found, times=2)  # a look at the first row tells what the file holds
+    return found
+
+
+def _check_has_rows(
+    files: Sequence[Path], traffic: Sequence[Path] | None, needing: Mapping[str, object]
+) -> None:
+    """Raise JudgingError where there are no rows to judge, or an option lacks its rows.
+
+    `needing` maps each such option to its value, which is falsy where it was not used.
+    """
+    if files:
+        return
+    if not traffic:
+        raise JudgingError("give files with labelled rows, --traffic with a folder, or both")
+    used = [name for name, value in needing.items() if value]
+    if used:
+        raise JudgingError(f"{used[0]} needs files with labelled rows; --traffic alone has none")
+
+
+def _traffic_of(
+    scorer: Scorer | None, calibrator: str, files: Sequence[Path]
+) -> tuple[Traffic, list[RowError]]:
+    """Return the figures on these files and our own replies, and the errors of bad rows.
+
+    At most `MOST_ROWS` rows of a set are used. Raises JudgingError without a scorer, as with
+    `--scores`.
+    """
+    from calibrator.lab.judging.evaluation.traffic import (
+        measure_traffic,
+        probes_of,
+        read_traffic,
+        replies_to_score,
+    )
+    from calibrator.loading import checkpoint_card
+    from calibrator.rows.scores import image_use
+
+    if scorer is None:
+        raise JudgingError("--traffic needs a calibrator to score replies; leave out --scores")
+    sets, bad = read_traffic(files, image_use(scorer), MOST_ROWS)
+    say_bad(bad, sum(len(each.rows) for each in sets) + len(bad))
+    probes = probes_of(sets)
+    left_out = (checkpoint_card(calibrator) or {}).get("left_out", ())
+    with Progress("scoring traffic", replies_to_score(sets, probes)) as progress:
+        return measure_traffic(scorer, sets, probes, left_out, progress.advance), bad

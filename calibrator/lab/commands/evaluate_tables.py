@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from calibrator.commands.terminal import print_table, say
-from calibrator.lab.commands.evaluate_traffic import print_traffic
 from calibrator.metrics.numbers import bounds, chance_text, figure
 from calibrator.rows.files import json_line
 
 if TYPE_CHECKING:
     from calibrator.lab.judging.evaluation.evaluate import Evaluation
+    from calibrator.lab.judging.evaluation.traffic import Traffic
     from calibrator.lab.judging.sensitivity import Sensitivity
 
 
@@ -37,7 +37,7 @@ def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
             typer.echo(json_line(line), nl=False)
         return
     if evaluation.traffic:
-        print_traffic(evaluation.traffic)
+        _print_traffic(evaluation.traffic)
     if evaluation.sensitivity:
         _print_sensitivity(evaluation.sensitivity)
     if not evaluation.rows:
@@ -63,6 +63,18 @@ def _why_little(evaluation: Evaluation) -> str:
     if count < FEW:
         return f"{count} rows are few: figures of fewer than {FEW} mostly show chance"
     return ""
+
+
+def _print_traffic(traffic: Traffic) -> None:
+    """Print all tables of replies of real apps that have any rows."""
+    from calibrator.lab.judging.evaluation.traffic.tables import TABLES
+
+    typer.echo(f"{traffic.calibrator}, real traffic")
+    for table in TABLES:
+        head, rows = table(traffic)
+        if rows:
+            print_table(head, rows)
+            typer.echo()
 
 
 def _print_sensitivity(sensitivity: Sensitivity) -> None:

@@ -27,7 +27,7 @@ from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.lab.training.llm.adapter_run import AdapterRun, learning_rate
 from calibrator.lab.training.llm.adapters import go_on_from_adapter
 from calibrator.lab.training.llm.config import LlmTrainConfig
-from calibrator.lab.training.llm.processes import Processes, use_threads
+from calibrator.lab.training.llm.processes import Processes
 from calibrator.lab.training.llm.samples import (
     Samples,
     check_questions_apart,
@@ -567,18 +567,6 @@ def test_options_that_contradict_are_refused(
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert not (tmp_path / "run").exists()
-
-
-def test_threads_are_limited_on_request() -> None:
-    """On shared cores several threads wait for each other."""
-    before = torch.get_num_threads()
-    try:
-        use_threads(1)
-        assert torch.get_num_threads() == 1
-        use_threads(0)  # no limit was asked for
-        assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_a_language_model_is_no_start_of_the_other_command(
