@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from calibrator.checkpoints.extras import ON_A_GPU as ON_A_GPU
     from calibrator.checkpoints.extras import has_gpu_and_torch as has_gpu_and_torch
     from calibrator.checkpoints.extras import torch_sees_gpu as torch_sees_gpu
-    from calibrator.commands.app import cli as cli
     from calibrator.commands.progress import Progress as Progress
     from calibrator.commands.recalibrate import recalibrate as recalibrate
+    from calibrator.commands.score import score as score
     from calibrator.commands.terminal import ROWS_HELP as ROWS_HELP
     from calibrator.commands.terminal import check_target as check_target
     from calibrator.commands.terminal import file_option as file_option

@@ -8,8 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pinocchio.help import LAB
-from pinocchio.packages import PACKAGES, has_lab, place_of
+from pinocchio.packages import PACKAGES, place_of
 
 if TYPE_CHECKING:
     import typer
@@ -19,7 +18,7 @@ GC_THRESHOLDS = 50_000, 20, 50  # high, as nearly all imported objects stay aliv
 
 
 def misplaced_package(root: Path) -> str | None:
-    """Return a sentence about the first package from another distribution, or None."""
+    """Return a sentence about the first of our packages that is not in `root`, or None."""
     for name in PACKAGES:
         if (found := place_of(name)) != root:
             return (
@@ -45,47 +44,40 @@ def _import_structlog() -> None:
 
 
 def main() -> None:
+    """Run the command `pinocchio` with the arguments of this process.
+
+    Exits with a sentence where another distribution hides one of our packages.
+    """
     if sentence := misplaced_package(Path(__file__).resolve().parent.parent):
         sys.exit(sentence)
-    if sys.argv[1:2] and sys.argv[1] in LAB and not has_lab():
-        sys.exit(
-            f"pinocchio: `{sys.argv[1]}` is one of the researchers' commands, which are in "
-            "calibrator/lab; this installation leaves that folder out"
-        )
     gc.set_threshold(*GC_THRESHOLDS)
     _import_structlog()
-    from pinocchio.help import group_commands
-    from pinocchio.options import options
+    import typer.main
+
+    from pinocchio.options import hide_type_of_flags, options
     from proxy.http.listener.logs import configure_logs
 
     configure_logs("warning")  # to stderr, as machines read stdout
     cli = _commands(only=sys.argv[1] if sys.argv[1:2] in (["serve"], ["hook"]) else None)
     cli.callback()(options)
-    group_commands(cli)(prog_name="pinocchio")
+    hide_type_of_flags()
+    typer.main.get_command(cli)(prog_name="pinocchio")
 
 
 def _commands(*, only: str | None) -> typer.Typer:
-    """Return all commands, or only `serve` or `hook`, which have to start quickly."""
+    """Return all commands, or an app with only `serve` or `hook`, which have to start quickly.
+
+    `only` is the name of one of these two, or None for all.
+    """
     import typer
 
-    if only is not None:
-        command = import_module(_QUICK[only])
-        cli = typer.Typer(no_args_is_help=True)
-        cli.command()(getattr(command, only))
-        return cli
-    import calibrator
-    from proxy.commands.app import cli as of_the_proxy
+    if only is None:
+        from pinocchio.commands import cli as all_commands
 
-    cli = typer.Typer(
-        no_args_is_help=True
-    )  # a new one, as typer keeps the commands of one that ran
-    cli.add_typer(of_the_proxy)
-    if has_lab():
-        import calibrator.lab
-
-        cli.add_typer(calibrator.lab.cli)
-    else:
-        cli.add_typer(calibrator.cli)
+        return all_commands
+    command = import_module(_QUICK[only])
+    cli = typer.Typer(no_args_is_help=True)
+    cli.command()(getattr(command, only))
     return cli
 
 

@@ -56,6 +56,7 @@ class SeenCalls:
     """
 
     def __init__(self, most: int = 10_000, *, judge: Judge | None = None) -> None:
+        """Keep the latest `most` calls; `judge` scores chat completions without a number."""
         self._most = most
         self._judge = judge
         self._calls: OrderedDict[str, SeenCall] = OrderedDict()
@@ -78,11 +79,11 @@ class SeenCalls:
         return self.get(call_id).confidence
 
     def get(self, call_id: str) -> SeenCall:
-        """Return the facts about a call, all None for one that was not seen."""
+        """Return the facts about a call; all of them are None for a call that was not seen."""
         return self._calls.get(call_id, SeenCall())
 
     def is_unsure(self, call_id: str, below: float) -> bool:
-        """Return whether the call has no confidence of at least `below`."""
+        """Return whether the call has no confidence, or one below `below`."""
         confidence = self.confidence(call_id)
         return confidence is None or confidence < below
 
@@ -95,16 +96,17 @@ class SeenCalls:
         marks: tuple[tuple[str, str], ...] | None = None,
         risk: str | None = None,
     ) -> None:
-        """Keep the facts about a call, and drop the oldest calls beyond the limit."""
+        """Keep the facts about a call, and drop the oldest calls beyond the limit `most`."""
         self._calls[call_id] = SeenCall(confidence, name, request_id, marks, risk)
         self._calls.move_to_end(call_id)
         while len(self._calls) > self._most:
             self._calls.popitem(last=False)
 
     def judged(self, asked: bytes, documents: list[Any]) -> float | None:
-        """Return the judge's P(correct) of a chat completion, given whole or as its events.
+        """Return the judge's P(correct) of a chat completion; None without a judge, or if it fails.
 
-        `asked` is the body of the request. Return None without a judge, or where the judge fails.
+        `asked` is the body of the request, and `documents` is the reply: one JSON object, or the
+        events of a stream in their order.
         """
         if self._judge is None:
             return None
@@ -117,12 +119,20 @@ class SeenCalls:
             return None
 
     def _listen(self, response: Any) -> None:
+        """Read the body of an httpx response for calls: the hook of a synchronous client."""
         self._listen_at(response, "SyncByteStream", _SYNC)
 
     async def _listen_later(self, response: Any) -> None:
+        """Read the body of a response for calls: the hook of an asynchronous client."""
         self._listen_at(response, "AsyncByteStream", _ASYNC)
 
     def _listen_at(self, response: Any, base: str, own: dict[str, Any]) -> None:
+        """Replace the stream of a response by one that also reads it for calls.
+
+        A response that is closed already is read at once; one whose body cannot hold calls is left
+        alone. `base` is the name of httpx's class of streams, `own` are the methods of the new
+        stream.
+        """
         if (reading := self._reading(response)) is None:
             return
         if response.is_closed:  # a caching transport returns replies without a stream
@@ -132,7 +142,10 @@ class SeenCalls:
             response.stream = _record_body(response.stream, reading, base, own)
 
     def _reading(self, response: Any) -> _Reading | None:
-        """Return a reader of the response's body, or None for a body that cannot hold calls."""
+        """Return a reader of the response's body, or None for a body that cannot hold calls.
+
+        Only unpacked JSON and server-sent events are read.
+        """
         headers = response.headers
         kind = headers.get("content-type", "").partition(";")[0].strip()
         is_packed = "content-encoding" in headers  # the proxy packs no body it adds to
@@ -147,6 +160,7 @@ class _Reading:
     """The body of one reply as it passes through, read for its calls and their facts."""
 
     def __init__(self, seen: SeenCalls, is_stream: bool, asked: bytes) -> None:
+        """Begin to read a reply to the request body `asked`, which is empty if streamed."""
         self._seen = seen
         self._is_stream = is_stream
         self._asked = asked
@@ -154,12 +168,13 @@ class _Reading:
         self._size = 0
 
     def add(self, piece: bytes) -> None:
+        """Keep a piece of the body, unless the reply is longer than `_MOST_BYTES`."""
         self._size += len(piece)
         if self._size <= _MOST_BYTES:
             self._pieces.append(piece)
 
     def finish(self) -> None:
-        """Note the facts about each call, once the client has read the body or closes it."""
+        """Note the facts about each call of the body, which the client has read or closes."""
         calls: dict[str, str | None] = {}
         confidence = request_id = None
         notes: dict[str, tuple[tuple[tuple[str, str], ...], str | None]] = {}
@@ -178,6 +193,10 @@ class _Reading:
             self._seen.note(id, confidence, name, request_id, marks, risk)
 
     def _documents(self) -> Iterator[Any]:
+        """Yield the JSON values in the body: the reply itself, or each event of a stream.
+
+        Events that are no JSON, such as `[DONE]`, are passed over.
+        """
         text = b"".join(self._pieces)
         parts = [text]
         if self._is_stream:
@@ -190,9 +209,9 @@ class _Reading:
 
 
 def _member_in(document: Any) -> dict[str, Any]:
-    """Return the proxy's member of a reply, or of the event that finishes a stream, or {}.
+    """Return the member `pinocchio` of a reply, or of the event that ends a stream; {} without one.
 
-    With several choices, its confidence is the lowest of theirs.
+    Its confidence is the lowest of several choices.
     """
     owners = (document, document.get("response")) if isinstance(document, dict) else ()
     for owner in owners:
@@ -205,7 +224,11 @@ def _member_in(document: Any) -> dict[str, Any]:
 def _notes_in(
     member: dict[str, Any],
 ) -> dict[str, tuple[tuple[tuple[str, str], ...], str | None]]:
-    """Return the marks and the risk of each call, by its id."""
+    """Return the marks and the risk of each call in a member `pinocchio`, by the call's id.
+
+    A mark is a pair of its name and the argument that it is about, such as `("not_in_request",
+    "amount")`; the risk is `low`, `medium` or `high`, or None.
+    """
     found = {}
     choices = member.get("choices")
     for choice in choices if isinstance(choices, list) else ():
@@ -219,13 +242,14 @@ def _notes_in(
 
 
 def _number(value: Any, otherwise: float | None) -> float | None:
+    """Return the value as a float, or `otherwise` where it is no number."""
     return float(value) if isinstance(value, int | float) else otherwise
 
 
 def _calls_in(part: Any) -> Iterator[tuple[str, str | None]]:
-    """Yield ids and names of calls in a reply or an event.
+    """Yield the id and the name (or None) of each call in a reply or an event, however deep.
 
-    It may be of chat completions, responses or messages.
+    The reply may be of chat completions, responses or messages; other values yield nothing.
     """
     if isinstance(part, list):
         for each in part:
@@ -245,7 +269,7 @@ def _calls_in(part: Any) -> Iterator[tuple[str, str | None]]:
 
 
 def _put_together(events: list[Any]) -> dict[str, Any]:
-    """Return the first choice of a streamed chat completion, in the form of a whole one."""
+    """Return the first choice of a streamed chat completion, in the form of a whole completion."""
     calls: dict[int, dict[str, Any]] = {}
     text = ""
     choices = [each for event in events for each in event.get("choices", ())]
@@ -264,9 +288,10 @@ def _put_together(events: list[Any]) -> dict[str, Any]:
 
 
 def _record_body(stream: Any, reading: _Reading, base: str, own: dict[str, Any]) -> Any:
-    """Return a body that hands what passes to `reading`.
+    """Return a stream that passes on the bytes of `stream`, and gives each piece to `reading`.
 
-    Its class derives from the class of streams that the client requires.
+    Its class derives from the class named `base`, which the client requires, with the methods
+    `own`.
     """
     kind = next(each for each in type(stream).__mro__ if each.__name__ == base)
     heard = type("HeardStream", (kind,), own)()
@@ -275,23 +300,27 @@ def _record_body(stream: Any, reading: _Reading, base: str, own: dict[str, Any])
 
 
 def _iterate(self: Any) -> Iterator[bytes]:
+    """Yield the pieces of the body, and give each to the reader first."""
     for piece in self.stream:
         self.reading.add(piece)
         yield piece
 
 
 async def _iterate_later(self: Any) -> AsyncIterator[bytes]:
+    """Yield the pieces of the body, and give each to the reader first."""
     async for piece in self.stream:
         self.reading.add(piece)
         yield piece
 
 
 def _close(self: Any) -> None:
+    """Note the calls that were read, then close the stream."""
     self.reading.finish()
     self.stream.close()
 
 
 async def _close_later(self: Any) -> None:
+    """Note the calls that were read, then close the stream."""
     self.reading.finish()
     await self.stream.aclose()
 

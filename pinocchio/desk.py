@@ -32,6 +32,7 @@ class DeskError(Exception):
     """A refusal by the proxy, in its own words; `code` is its machine word."""
 
     def __init__(self, status: int, code: str | None, message: str) -> None:
+        """Make an error of an HTTP status, the machine word `code` (or None) and a sentence."""
         super().__init__(f"{status} {code}: {message}" if code else f"{status}: {message}")
         self.status, self.code = status, code
 
@@ -75,7 +76,7 @@ class Stopped:
 
 
 def made_call(id: str, name: str, arguments: str) -> dict[str, Any]:
-    """Return a message of a chat completion that makes one call; `arguments` are JSON text."""
+    """Return an assistant message that makes one call; `arguments` are JSON text."""
     call = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
@@ -107,6 +108,7 @@ class Desk:
         below: float | None = None,
         patience_s: float = 60.0,
     ) -> None:
+        """Make a client; no request is sent yet. Raises ValueError for half of an escalation."""
         if (escalate_after_s is None) != (escalate_to is None):
             raise ValueError("escalate_after_s and escalate_to go together")
         self._url = url.rstrip("/").removesuffix("/v1") + _PATH
@@ -130,10 +132,11 @@ class Desk:
     ) -> Told:
         """Hold a call at the desk, or find it there, and return its state.
 
-        `run` names the agent's run, to which an approval then belongs. Without one, the same call
-        in the same conversation needs a new approval an hour after its approval was first read.
-        `messages` are those of a chat completion. With a `request_id`, from the proxy's member or
-        header, the desk shows the confidence of the reply, and the reply's label is kept.
+        `messages` are those of a chat completion. `run` names the agent's run, to which an approval
+        then belongs. Without one, the same call in the same conversation needs a new approval an
+        hour after its approval was first read. With a `request_id`, from the proxy's member or
+        header, the desk shows the confidence of the reply, and the reply's label is kept. Raises
+        DeskError and OSError.
         """
         call = {"id": call_id, "name": name, "arguments": arguments}
         body = {**self._given, "call": call, "messages": [*messages]}
@@ -148,7 +151,7 @@ class Desk:
         return self._ask(self._url, json.dumps(body).encode())
 
     def _approvals_for(self, tool: str) -> int:
-        """Return how many people have to approve a call of this tool."""
+        """Return how many people have to approve a call of this tool, 1 if nothing is set."""
         given = self._approvals
         return given if isinstance(given, int) else given.get(tool, 1)
 
@@ -179,6 +182,11 @@ class Desk:
         return None if any(each.is_open for each in told) else told
 
     def _ask(self, url: str, body: bytes | None, wait_s: float = 0.0) -> Told:
+        """Send a request to the desk, a POST where there is a body, and return the call's state.
+
+        A proxy that restarts is asked again each second for `patience_s`. Raises DeskError for a
+        refusal, and OSError where nothing answers in that time.
+        """
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
         request = urllib.request.Request(url, body, headers)
         give_up = time.monotonic() + self._patience_s
@@ -199,6 +207,7 @@ class Desk:
 
 
 def _read_call_state(found: Any, url: str) -> Told:
+    """Return the desk's JSON answer as a state; raises DeskError for an answer that is none."""
     if not isinstance(found, dict) or not isinstance(found.get("review_id"), str):
         raise _no_desk(200, url)
     names = ("review_id", "state", "verdict", "name", "arguments", "message", "approvals")
@@ -207,6 +216,10 @@ def _read_call_state(found: Any, url: str) -> Told:
 
 
 def _error_of(error: urllib.error.HTTPError, url: str) -> DeskError:
+    """Return the DeskError for an HTTP error, in the proxy's words.
+
+    It says that there is no review desk where the answer is not the desk's own.
+    """
     try:
         told = json.load(error)["error"]
         code, message = told["code"], told["message"]
@@ -220,5 +233,6 @@ def _error_of(error: urllib.error.HTTPError, url: str) -> DeskError:
 
 
 def _no_desk(status: int, url: str) -> DeskError:
+    """Return the error for an address without a review desk."""
     where = url.partition(_PATH)[0]
     return DeskError(status, "no_review_desk", f"no review desk at {where}; is this the proxy?")

@@ -44,8 +44,9 @@ def doubt(
     policy: str | PathLike[str] | None,
     marked: bool | Collection[str] = False,
 ) -> Doubt:
-    """Return the test: below a threshold, with a mark (or one of these), or as a policy decides.
+    """Return a test of calls: below a threshold, with a mark, or as a policy decides.
 
+    `marked` is True for any mark but those that right calls have as often, or the names of marks.
     Raises ValueError where a policy is given beside the others, where nothing is given, and for a
     policy that needs facts unknown here or is in shadow.
     """
@@ -66,6 +67,10 @@ def doubt(
         marks: Marks | None = None,
         risk: str | None = None,
     ) -> bool:
+        """Return whether a call has no number, one below the threshold, or one of the marks.
+
+        Where marks are asked for and unknown, it is for a person, too.
+        """
         if confidence is None or confidence < threshold:
             return True
         if not marked:
@@ -101,6 +106,10 @@ def _by_policy(name_or_path: str | PathLike[str]) -> Doubt:
         marks: Marks | None = None,
         risk: str | None = None,
     ) -> bool:
+        """Return whether the policy does anything else than deliver this call.
+
+        A call without a name is always for a person.
+        """
         if name is None:
             return True
         pairs = None if marks is None else tuple((mark, argument) for mark, argument in marks)
@@ -113,4 +122,5 @@ def _by_policy(name_or_path: str | PathLike[str]) -> Doubt:
 
 
 def _as_text(arguments: Any) -> str:
+    """Return arguments as JSON text; text is returned unchanged."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)

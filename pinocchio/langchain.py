@@ -46,6 +46,7 @@ def unsure(
     is_unsure = doubt(below, policy, marked)
 
     def when(request: Any) -> bool:
+        """Return whether this call of the agent needs a person."""
         call = request.tool_call
         confidence, marks, risk = _find_note(request.state, call["id"])
         return is_unsure(call["name"], call["args"], confidence, marks, risk)
@@ -54,24 +55,29 @@ def unsure(
 
 
 def noting(seen: SeenCalls) -> Any:
-    """Return a middleware that writes the confidence of each call into the message that makes it.
+    """Return a middleware that writes the facts about each call into the message that makes it.
 
-    Imports LangChain.
+    They are in the `response_metadata` of the message. Imports LangChain.
     """
     base: Any = import_module("langchain.agents.middleware").AgentMiddleware
 
     class NotingMiddleware(base):  # type: ignore[misc]  # the base is known only at run time
         def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+            """Return the message with the facts about its calls, None where all are unknown."""
             return _with_confidences(state["messages"][-1], seen)
 
         async def aafter_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+            """Return the message with the facts about its calls, None where all are unknown."""
             return _with_confidences(state["messages"][-1], seen)
 
     return NotingMiddleware()
 
 
 def _with_confidences(message: Any, seen: SeenCalls) -> dict[str, Any] | None:
-    """Return the change of an agent's state, or None where the message's calls are unknown."""
+    """Return a change of the agent's state: the message with the facts about its calls.
+
+    Return None where nothing is known of its calls.
+    """
     ids = [call["id"] for call in getattr(message, "tool_calls", ())]
     known = {id: seen.confidence(id) for id in ids if seen.confidence(id) is not None}
     request_id = seen.get(ids[0]).request_id if ids else None
@@ -127,10 +133,10 @@ def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
 
 
 def _stopped_by(value: Any, messages: Any) -> list[Stopped]:
-    """Return the calls that an interrupt is about.
+    """Return the calls that an interrupt is about, each with the conversation before it.
 
-    Where it has no ids, they are matched with the calls of the last message with calls, in its
-    order.
+    Where the interrupt has no ids, its requests are matched by name and arguments with the calls of
+    the last message that makes any.
     """
     at = max(i for i, each in enumerate(messages) if getattr(each, "tool_calls", None))
     calls = [*messages[at].tool_calls]
@@ -149,6 +155,7 @@ def _stopped_by(value: Any, messages: Any) -> list[Stopped]:
 
 
 def _decision(told: Told) -> dict[str, Any]:
+    """Return the desk's verdict as a decision of LangChain: approve, edit or reject."""
     if told.verdict == "reject":
         return {"type": "reject", "message": told.refusal}
     if told.verdict == "edit":

@@ -48,6 +48,7 @@ class WithheldError(Exception):
     """
 
     def __init__(self, detail: dict[str, Any]) -> None:
+        """Make an error from the detail of an HTTP error: its text is the member `error`."""
         super().__init__(detail["error"])
         self.message, self.type, self.status_code = detail["error"], "policy_error", _WITHHELD
 
@@ -66,6 +67,7 @@ def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool =
         async def async_post_call_success_hook(
             self, data: Any, user_api_key_dict: Any, response: Any
         ) -> Any:
+            """Add the facts about a chat completion to it; raises if it is withheld."""
             if not _is_chat(data, response):
                 return response
             facts = await listener.ask(data, user_api_key_dict, response)
@@ -80,6 +82,7 @@ def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool =
             response: Any,
             request_headers: Any = None,
         ) -> dict[str, str]:
+            """Return headers with the facts about a reply; for a stream, that they are pending."""
             if data.get("stream") and "messages" in data:
                 return {**_PENDING}
             return _headers(listener.take(data))
@@ -87,10 +90,7 @@ def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool =
         async def async_post_call_streaming_iterator_hook(
             self, user_api_key_dict: Any, response: Any, request_data: Any
         ) -> AsyncIterator[Any]:
-            """Pass chunks on as they come, except the finishing one and those behind it.
-
-            These wait for the number.
-            """
+            """Yield chunks as they come, but the finishing ones only with the facts."""
             chunks: list[Any] = []
             held: list[Any] = []
             async for chunk in response:
@@ -118,22 +118,26 @@ class _Listener:
     """A client of the guardrails listener, with the facts for headers that are still to be sent."""
 
     def __init__(self, url: str, token: str, timeout_s: float, *, fail_closed: bool) -> None:
+        """Make a client of the listener at `url`; `token` is sent as a bearer token."""
         self._at, self._token = f"{url.rstrip('/')}/litellm", token
         self._timeout_s, self._fail_closed = timeout_s, fail_closed
         self._facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def keep(self, data: Any, facts: dict[str, Any]) -> None:
+        """Keep the facts about a call of LiteLLM until `take`; drop the oldest beyond a limit."""
         self._facts[data.get("litellm_call_id") or ""] = facts
         while len(self._facts) > _MOST_CALLS:
             self._facts.popitem(last=False)
 
     def take(self, data: Any) -> dict[str, Any]:
+        """Return the facts that were kept for this call, and forget them; {} if there are none."""
         return self._facts.pop(data.get("litellm_call_id") or "", {})
 
     async def ask(self, data: Any, caller: Any, response: Any) -> dict[str, Any]:
-        """Return the listener's facts about a reply.
+        """Ask the listener about a reply, and return the facts of its member `pinocchio`.
 
-        Raises LiteLLM's error for a withheld reply.
+        Raises LiteLLM's error (FastAPI's HTTPException) for a withheld reply. Where the listener
+        does not answer, the status is `error`, or with `fail_closed` the reply is withheld.
         """
         visit = {
             "request": {name: data[name] for name in _ASKED if data.get(name) is not None},
@@ -152,6 +156,7 @@ class _Listener:
         return facts
 
     def _post(self, body: bytes) -> Any:
+        """Send a JSON body to the listener and return its answer; raises OSError, ValueError."""
         headers = {"authorization": f"Bearer {self._token}", "content-type": "application/json"}
         request = urllib.request.Request(self._at, body, headers)
         with urllib.request.urlopen(request, timeout=self._timeout_s) as reply:
@@ -159,10 +164,12 @@ class _Listener:
 
 
 def _is_chat(data: Any, response: Any) -> bool:
+    """Return whether a reply is a chat completion of LiteLLM, and not, say, an embedding."""
     return "messages" in data and hasattr(response, "choices") and hasattr(response, "model_dump")
 
 
 def _finishes(chunk: Any) -> bool:
+    """Return whether a chunk of a stream ends one of its choices."""
     return any(each.finish_reason is not None for each in getattr(chunk, "choices", None) or ())
 
 
@@ -174,20 +181,22 @@ def _put_on(chunk: Any, facts: dict[str, Any]) -> None:
 
 
 def _headers(facts: dict[str, Any]) -> dict[str, str]:
+    """Return the facts as response headers, such as `x-pinocchio-confidence: 0.9312`."""
     told = {_HEADERS[name]: facts[name] for name in _HEADERS if facts.get(name) is not None}
     return {name: _in_header(value) for name, value in told.items()}
 
 
 def _in_header(value: Any) -> str:
+    """Return a fact as the text of a header: lists with commas, numbers with four decimals."""
     if isinstance(value, list):
         return ",".join(map(str, value))
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _withheld_error(facts: dict[str, Any]) -> Exception:
-    """Return FastAPI's error for a withheld reply.
+    """Return the HTTPException (status 422) for a withheld reply, with its facts and headers.
 
-    LiteLLM's proxy is built with FastAPI, and clients do not retry this status.
+    It is FastAPI's, with which LiteLLM's proxy is built; clients do not retry this status.
     """
     review_id = facts.get("review_id")
     text = "the reply is held for review" if review_id else "the reply is withheld"

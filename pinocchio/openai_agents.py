@@ -34,7 +34,7 @@ def unsure(
     policy: str | PathLike[str] | None = None,
     seen: SeenCalls,
 ) -> Callable[[Any, Any, str], Awaitable[bool]]:
-    """Return a predicate for `needs_approval`.
+    """Return an asynchronous predicate for `needs_approval`, True where a person has to approve.
 
     It tests a threshold, marks (any, or those of a list), or a policy (a pack's name or a file). A
     call without a number needs approval, as does one whose reply was not seen here.
@@ -42,6 +42,7 @@ def unsure(
     is_unsure = doubt(below, policy, marked)
 
     async def needs_approval(context: Any, parameters: Any, call_id: str) -> bool:
+        """Return whether this call needs a person, by the facts that were seen about it."""
         call = seen.get(call_id)
         return is_unsure(call.name, parameters, call.confidence, call.marks, call.risk)
 
@@ -92,7 +93,11 @@ def at_desk(
 
 
 def _messages(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the conversation of a run as messages of a chat completion, without waiting calls."""
+    """Yield the conversation of a run as messages of a chat completion.
+
+    Calls without an answer, which are waiting, are left out. `state` is the JSON form of a
+    RunState.
+    """
     given = state["original_input"]
     items = [{"role": "user", "content": given}] if isinstance(given, str) else [*given]
     items += [each["raw_item"] for each in state["generated_items"]]
@@ -108,6 +113,7 @@ def _messages(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _text_of(content: Any) -> str:
+    """Return the text of a message's content: text itself, or the text parts of a list."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

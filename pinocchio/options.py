@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperOption
 
 from pinocchio import __version__
 
 
 def _tell_version(is_asked: bool) -> None:
+    """Print the name and version of the distribution, and exit, where `--version` was given."""
     if is_asked:
         typer.echo(f"pinocchio-proxy {__version__}")
         raise typer.Exit
@@ -24,3 +26,14 @@ def options(
     ] = False,
 ) -> None:
     """A proxy that says what was checked about each reply of a language model, and acts on it."""  # noqa: D401 - printed by --help
+
+
+def hide_type_of_flags() -> None:
+    """Remove `<bool>` behind flags from all help pages, as flags take no value.
+
+    Typer has no option for this, so its class of options is changed.
+    """
+    option: Any = TyperOption
+    shown = getattr(option, "display_type_rich", None)
+    if shown is not None:
+        option.display_type_rich = lambda self, ctx: None if self.is_flag else shown(self, ctx)

@@ -12,7 +12,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 def place_of(name: str) -> Path | None:
-    """Return the folder that a package would be imported from, or None where there is none."""
+    """Return the folder in which a package of this name is found, or None without one."""
     try:
         spec = importlib.util.find_spec(name)
     except ValueError:  # a module without a spec

@@ -31,7 +31,7 @@ def unsure(
     policy: str | PathLike[str] | None = None,
     seen: SeenCalls,
 ) -> Callable[[Any, Any, Any], bool]:
-    """Return a predicate for `approval_required`.
+    """Return a predicate for `approval_required`, True where a person has to approve.
 
     It tests a threshold, marks (any, or those of a list), or a policy (a pack's name or a file). A
     call without a number needs approval.
@@ -39,6 +39,7 @@ def unsure(
     is_unsure = doubt(below, policy, marked)
 
     def approval_required(context: Any, tool: Any, arguments: Any) -> bool:
+        """Return whether this call needs a person, by the facts that were seen about it."""
         call = seen.get(context.tool_call_id or "")
         return is_unsure(tool.name, arguments, call.confidence, call.marks, call.risk)
 
@@ -85,6 +86,7 @@ def at_desk(
 
 
 def _approval(library: Any, told: Told) -> Any:
+    """Return the desk's verdict as pydantic-ai's ToolApproved or ToolDenied."""
     if told.verdict == "reject":
         return library.ToolDenied(told.refusal)
     if told.verdict == "edit":
@@ -93,7 +95,7 @@ def _approval(library: Any, told: Told) -> Any:
 
 
 def _open_calls(messages: Sequence[Any]) -> list[Any]:
-    """Return the calls without an answer."""
+    """Return the calls of these messages that have no answer yet, in their order."""
     parts = [part for message in messages for part in message.parts]
     kinds = ("tool-return", "retry-prompt")
     answered = {part.tool_call_id for part in parts if part.part_kind in kinds}
@@ -102,7 +104,7 @@ def _open_calls(messages: Sequence[Any]) -> list[Any]:
 
 
 def _messages(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the conversation as messages of a chat completion, without waiting calls."""
+    """Yield the conversation as messages of a chat completion, without open calls."""
     waiting = {call.tool_call_id for call in _open_calls(messages)}
     roles = {"system-prompt": "system", "user-prompt": "user", "text": "assistant"}
     for part in (part for message in messages for part in message.parts):

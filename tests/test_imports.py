@@ -237,6 +237,7 @@ ROOMS: dict[str, set[str]] = {
         "lab.reporting",
         "lab.studies",
         "lab.training",
+        "llm",
         "loading",
         "metrics",
         "readers",
@@ -403,17 +404,17 @@ ROOMS: dict[str, set[str]] = {
         "store",
         "upstreams",
     },
-    "pinocchio.help": set(),
     "pinocchio.options": set(),
     "pinocchio.calls": set(),
     "pinocchio.desk": set(),
     "pinocchio.packages": set(),
+    "pinocchio.commands": {"packages"},
     "pinocchio.doubt": {"packages"},
     "pinocchio.langchain": {"calls", "desk", "doubt"},
     "pinocchio.litellm": set(),
     "pinocchio.openai_agents": {"calls", "desk", "doubt"},
     "pinocchio.pydantic_ai": {"calls", "desk", "doubt"},
-    "pinocchio.__main__": {"help", "options", "packages"},
+    "pinocchio.__main__": {"commands", "options", "packages"},
 }
 
 MAX_ENTRIES = 15
@@ -786,7 +787,7 @@ def test_no_folders_import_each_other_in_a_circle() -> None:
 
 LAB_IS_NAMED_IN = {
     "calibrator.commands.score",  # `--engine ray`
-    "pinocchio.__main__",  # adds the lab's commands, if they are there
+    "pinocchio.commands",  # adds the lab's commands, if they are there
 }
 
 

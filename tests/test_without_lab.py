@@ -99,4 +99,4 @@ def test_commands_of_the_lab_say_where_they_are(site: Path) -> None:
     assert done.returncode == 1
     assert "researchers' commands" in done.stderr
     assert LAB in done.stderr
-    assert "survey" not in run(site, "--help").stdout
+    assert " lab " not in run(site, "--help").stdout

@@ -1,3 +1,3 @@
-"""The commands for researchers, one file each."""
+"""The commands on rows, `score` and `recalibrate`, and what all commands share."""
 
-__all__ = ["app", "progress", "recalibrate", "score", "terminal"]
+__all__ = ["progress", "recalibrate", "score", "terminal"]

@@ -34,6 +34,10 @@ class Progress:
         is_terminal: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Prepare the progress of `title`; nothing is shown before the context is entered.
+
+        `is_terminal` None asks stderr whether it is one. `clock` returns seconds.
+        """
         self._title, self._total, self._done = title, total, 0
         self._clock = clock
         self._begin: tuple[float, int] | None = None  # time and amount of the first work
@@ -41,6 +45,7 @@ class Progress:
         self._bar = _bar(title, total) if _is_terminal(is_terminal) else None
 
     def __enter__(self) -> Progress:
+        """Show the bar, if there is one, and return the progress."""
         if self._bar is not None:
             self._bar.start()
         return self
@@ -51,6 +56,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Remove the bar, if there is one."""
         if self._bar is not None:
             self._bar.stop()
 
@@ -59,7 +65,10 @@ class Progress:
         self.update(self._done + count, self._total)
 
     def update(self, done: int, total: int | None) -> None:
-        """Set the work done and the total, and show it."""
+        """Set the amount of work done and the total, and show both.
+
+        Without a terminal a line is printed at most twice a minute.
+        """
         self._done, self._total = done, total
         if self._bar is not None:
             self._bar.update(0, completed=done, total=total)
@@ -79,6 +88,7 @@ class Progress:
             typer.echo(sentence, err=True)
 
     def _line(self, now: float) -> str:
+        """Return a line such as `scoring: 120 of 400 (30%), 3 min left`."""
         if not self._total:
             return f"{self._title}: {self._done:,}"
         share = f"{self._title}: {self._done:,} of {self._total:,} ({self._done / self._total:.0%})"
@@ -86,6 +96,7 @@ class Progress:
         return share if left is None else f"{share}, {duration_text(left)} left"
 
     def _seconds_left(self, now: float) -> float | None:
+        """Return the seconds that are left, or None before any work was seen or without a total."""
         if self._begin is None or self._total is None or self._done <= self._begin[1]:
             return None
         seconds_each = (now - self._begin[0]) / (self._done - self._begin[1])
@@ -102,11 +113,12 @@ def duration_text(seconds: float) -> str:
 
 
 def _is_terminal(asked: bool | None) -> bool:
+    """Return whether progress is shown as a bar; for None, whether stderr is a terminal."""
     return sys.stderr.isatty() if asked is None else asked
 
 
 def _bar(title: str, total: int | None) -> Any:
-    """Build rich's progress bar; `total` None shows the elapsed time only."""
+    """Return rich's progress bar, not shown yet; for the total None it has no time left."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

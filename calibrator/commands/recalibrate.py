@@ -36,7 +36,6 @@ def recalibrate(
     files: Sequence[Path],
     output: Path | None,
     calibrator: str,
-    device: str,
     scores: Path | None,
     kind: Kind,
     by: By | None,
@@ -65,14 +64,14 @@ def recalibrate(
         if of == "signals":
             if output is None:
                 raise JudgingError("--study is about curves; leave out --signals")
-            exit_with_bad(_join_signals(files, output, calibrator, device, scores, as_json))
+            exit_with_bad(_join_signals(files, output, calibrator, scores, as_json))
             return
         if scores:
             rows, bad = load_labelled(files, "read")
             say_rows(rows, bad)
             rows, found = read_one_kind(scores, rows, knows_others=knows_others)
         else:
-            scorer = cache_scores(load_scorer(calibrator, device), device)
+            scorer = cache_scores(load_scorer(calibrator), "auto")
             rows, bad = load_labelled(files, image_use(scorer))
             say_rows(rows, bad)
             rows, found = _scores(rows, scorer, knows_others)
@@ -84,9 +83,10 @@ def recalibrate(
 
 
 def _scores(rows: Sequence[Row], scorer: Scorer, knows_others: bool) -> tuple[list[Row], Scores]:
-    """Return the rows that have such a score, and the scores.
+    """Return the rows that have a score of the wanted kind, and the scores, in the same order.
 
-    Raises JudgingError where scores should use other replies and cannot.
+    With `knows_others` these are rows with replies of other models, scored with them; else all
+    rows, scored without them. Raises JudgingError where scores should use other replies and cannot.
     """
     from calibrator.rows.scores import score_kinds
     from calibrator.scorer import opinion_of
@@ -105,11 +105,14 @@ def _join_signals(
     files: Sequence[Path],
     output: Path,
     calibrator: str,
-    device: str,
     scores: Path | None,
     as_json: bool,
 ) -> list[RowError]:
-    """Fit and write weights of signals; return the errors of bad rows."""
+    """Fit weights of signals, write them to `output` and print their gain; return bad rows' errors.
+
+    Signals are a judge's P(correct) and log-probabilities. Raises JudgingError where no row has
+    any.
+    """
     from calibrator.loading import load_scorer
     from calibrator.metrics.metrics import brier, ece
     from calibrator.recalibration.fit import observed_rows
@@ -120,7 +123,7 @@ def _join_signals(
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 
-    scorer = None if scores else cache_scores(load_scorer(calibrator, device), device)
+    scorer = None if scores else cache_scores(load_scorer(calibrator), "auto")
     every, bad = load_labelled(files, "read" if scorer is None else image_use(scorer))
     say_rows(every, bad)
     rows = [row for row in every if row.signals.kinds]
@@ -150,7 +153,10 @@ def _join_signals(
 def _labelled_signals(
     rows: Sequence[Row], scorer: Scorer | None, scores: Path | None
 ) -> list[LabelledSignals]:
-    """Return each row's confidence without signals, from `scores` or computed, with its signals."""
+    """Return each row's label, confidence without signals, its calibrator and its signals.
+
+    Confidences are read from the file `scores` or, where that is None, computed by `scorer`.
+    """
     from calibrator.recalibration.signals import LabelledSignals
     from calibrator.rows.scores import read_with_provenance, score_items
     from calibrator.scorer import provenance
@@ -169,7 +175,11 @@ def _labelled_signals(
 
 
 def _print_gains(figures: Mapping[str, Any]) -> None:
-    """Print ECE, Brier score and the gain of log loss on rows that were not fitted on."""
+    """Print ECE, Brier score and gain of log loss, of fits on the other questions.
+
+    `figures` has `ece_before`, `ece_after`, `brier_before`, `brier_after` and `gain` with its
+    bounds.
+    """
     typer.echo(
         f"  on rows that were not fitted on: ECE {figures['ece_before']:.3f} -> "
         f"{figures['ece_after']:.3f}, Brier {figures['brier_before']:.3f} -> "
@@ -183,6 +193,7 @@ def _print_gains(figures: Mapping[str, Any]) -> None:
 
 
 def _gain_figures(gain: Interval) -> dict[str, float]:
+    """Return the gain of log loss and the bounds of its 95 % interval, rounded, for JSON."""
     return {
         "gain": round(gain.value, 4),
         "gain_low": round(gain.low, 4),
@@ -193,7 +204,11 @@ def _gain_figures(gain: Interval) -> dict[str, float]:
 def _fit(
     rows: Sequence[Row], scores: Scores, output: Path, kind: Kind, by: By | None, as_json: bool
 ) -> None:
-    """Fit a recalibration, write it to `output`, and print its figures as text or JSON."""
+    """Fit a recalibration, write it to `output`, and print its figures as text or JSON.
+
+    `by` fits a curve for each model, domain or team besides. The figures are those of cross-
+    fitting.
+    """
     from calibrator.metrics.metrics import brier, ece
     from calibrator.recalibration.fit import cross_fitted, fit_recalibration, observed_rows
     from calibrator.recalibration.trial import log_loss_gain
@@ -226,9 +241,9 @@ def _fit(
 
 
 def _report(rows: Sequence[Row], scores: Scores, by: Any, as_json: bool) -> None:
-    """Print the gain of recalibrating each group on a hundred labels.
+    """Print what recalibrating on a hundred labels gains, for each model, benchmark or domain.
 
-    Exit with 2 where no group is large enough.
+    `by` is one of these three words. Exits with status 2 where no group is large enough.
     """
     from calibrator.recalibration.study import LABELS, MIN_ROWS, SPLITS, mean_of, study
 

@@ -142,7 +142,7 @@ def score(
 
 
 def _add_facts(items: Sequence[Item], known: FactFile) -> None:
-    """Give each item the facts that it is about, and print how many items have some."""
+    """Give each item the operator's facts that it is about, and print how many have some."""
     for item in items:
         item.facts = known.about_item(item)
     used = sum(bool(item.facts) for item in items)
@@ -151,7 +151,10 @@ def _add_facts(items: Sequence[Item], known: FactFile) -> None:
 
 
 def _rows(files: Sequence[Path], use: ImageUse) -> tuple[list[Row], list[RowError]]:
-    """Return the rows that can be scored, and the errors of the others."""
+    """Return the rows of all files that can be scored, and the errors of the others.
+
+    `use` says what becomes of rows with images.
+    """
     from calibrator.rows.rows import Row, read_rows
 
     read = [row for path in files for _, row in read_rows(path, use)]
@@ -167,7 +170,11 @@ def _score_on_ray(
     address: str,
     actors: int,
 ) -> None:
-    """Score the rows on Ray and write them in their order; an interrupted run is resumed."""
+    """Score the files on Ray, and write their rows to `output` in order.
+
+    `calibrating` is (name, device, file of recalibration or None); `actors` 0 means one for each
+    core or GPU. An interrupted run is resumed. Exits with status 1 if rows could not be scored.
+    """
     with sentences(), resumable():
         if find_spec("calibrator.lab") is None:
             raise ClusterError("--engine ray needs calibrator/lab, which this installation lacks")

@@ -55,7 +55,10 @@ RecalibrationFile = Annotated[
 
 @contextmanager
 def extras() -> Iterator[None]:
-    """Raise MissingExtraError, with the extra's name, for a package that cannot be imported."""
+    """Raise MissingExtraError for a package of the extra `train` that is not installed.
+
+    It names the extra. Other missing modules raise as they are.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -67,7 +70,11 @@ def extras() -> Iterator[None]:
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Print the errors of a user's mistake as one sentence, and exit with a status."""
+    """Print the errors of a user's mistake as one sentence, and exit with a status.
+
+    That is 1 for a missing extra, and 2 for other CalibratorErrors and OSErrors. A closed pipe
+    raises.
+    """
     try:
         with extras():
             yield
@@ -82,7 +89,7 @@ def sentences() -> Iterator[None]:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Exit after an interruption by the user, with a sentence that finished work is kept."""
+    """Exit with status 130 after Ctrl-C, with a sentence that finished work is kept."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -96,9 +103,10 @@ def say(sentence: str) -> None:
 
 
 def refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """Exit if one of these parameters was given on the command line.
+    """Exit with status 2 if one of these parameters was given on the command line.
 
-    `why` follows the option's name, as in "--since is for ..".
+    `names` are names of parameters in Python. `why` follows the option's name, as in "--since is
+    for ..".
     """
     for name in names:
         source = context.get_parameter_source(name)
@@ -117,7 +125,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def file_option(*names: str, help: str) -> Any:
-    """Return a command's option for a file that it writes."""
+    """Return a command's option for a file that it writes; a name that ends in / is refused."""
     return typer.Option(*names, help=help, parser=_file_path, metavar="FILE")
 
 
@@ -133,7 +141,10 @@ def _file_path(given: str) -> Path:
 
 
 def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise OutputError, before the work, where a file cannot be written or is also an input."""
+    """Raise OutputError, before the work, where a file cannot be written or is also an input.
+
+    Does nothing for None, which stands for stdout.
+    """
     if path is None:
         return
     if path.is_dir():
@@ -147,7 +158,7 @@ def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
 
 
 def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
-    """Return whether the path is one of these files, by any name."""
+    """Return whether the path is one of these existing files, also by another name or link."""
     return path.exists() and any(
         each is not None and each.exists() and path.samefile(each) for each in inputs
     )
@@ -155,10 +166,10 @@ def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
 
 @contextmanager
 def writer(path: Path | None) -> Iterator[TextIO]:
-    """Write beside the target, and move the file there when it is complete; stdout for None.
+    """Yield a text file that is moved to `path` when it is complete; stdout for None.
 
-    It is packed where the name ends in .gz. A pipe, or another target that is no file, is written
-    to directly.
+    It is packed where the name ends in .gz, and left out where the work fails. A pipe, or another
+    target that is no file, is written to directly.
     """
     if path is None:
         yield sys.stdout
@@ -183,6 +194,7 @@ def write_if_named(path: Path | None, text: str) -> None:
 
 
 def _open_text(path: Path, *, is_packed: bool) -> TextIO:
+    """Open a file to write UTF-8 text into it, packed with gzip if `is_packed`."""
     if is_packed:
         import gzip
 
@@ -197,13 +209,16 @@ def report_bad(bad: Sequence[RowError], total: int) -> None:
 
 
 def exit_with_bad(bad: Sequence[RowError]) -> None:
-    """Exit with status 1 if there are rows that could not be used."""
+    """Exit with status 1 if there are rows that could not be used; return otherwise."""
     if bad:
         raise typer.Exit(FAILED)
 
 
 def say_bad(bad: Sequence[RowError], total: int) -> None:
-    """Print the rows that could not be used, as `bad_row_sentences` words them."""
+    """Print the rows that could not be used, the first of them with their errors.
+
+    `total` is the number of all rows.
+    """
     from calibrator.rows.selection import bad_row_sentences
 
     for sentence in bad_row_sentences(bad, total):
@@ -223,10 +238,11 @@ def say_rows(rows: Sequence[Row], bad: Sequence[RowError]) -> None:
 
 
 def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path]:
-    """Return the files given, or else, for `$DATA/test/*`, those of `$DATA/train/`, if any.
+    """Return the files to train baselines on: those given, or those in `train/` beside `test/`.
 
-    Files marked __nc are left out, as in the training of a calibrator: baselines learn from the
-    same rows. Raises JudgingError where no given file is left.
+    `files` are the judged ones: for `$DATA/test/x.jsonl` the files of `$DATA/train/` are found, if
+    there are any. Folders stand for their `*.jsonl*`. Files marked __nc are left out. Raises
+    JudgingError where no given file is left.
     """
     from calibrator.rows.selection import NON_COMMERCIAL, is_trainable
 

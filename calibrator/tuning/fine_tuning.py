@@ -185,7 +185,7 @@ def _check_kind(name: str, folder: Path) -> None:
         raise TrainingError(
             f"checkpoint {name!r} is a language model ({config.architecture}); verdicts fine-tune "
             "the embedded calibrator here. For this one: `pinocchio export --labelled -o "
-            f"FILE.jsonl` and `pinocchio train-llm FILE.jsonl --start {name} -o FOLDER`"
+            f"FILE.jsonl` and `pinocchio train FILE.jsonl --start {name} -o FOLDER`"
         )
 
 

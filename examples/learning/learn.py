@@ -65,6 +65,6 @@ if __name__ == "__main__":
     headers = {"authorization": f"Bearer {TOKEN}"}
     with httpx.Client(base_url=f"{DESK}/pinocchio/v1", headers=headers, trust_env=False) as at_desk:
         print(judge(at_desk), "of the delivered replies were right")
-    pinocchio("reviews", "estimate")
+    pinocchio("report", "estimate")
     pinocchio("recalibrate", "--from-store")
-    pinocchio("drift")
+    pinocchio("report", "drift")

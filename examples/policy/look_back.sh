@@ -16,7 +16,7 @@ echo "== explain: which rule decided, and would it today?"
 $pinocchio explain "$id" "$@"
 
 echo "== verdict: the reply was wrong, 91 is 7 times 13"
-$pinocchio reviews verdict "$id" wrong "$@"
+$pinocchio label "$id" wrong "$@"
 
 echo "== replay: what another policy would have done in the last hour"
 $pinocchio replay --policies healthcare --since 1h "$@"

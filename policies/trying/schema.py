@@ -1,4 +1,4 @@
-"""The JSON Schema of policies, for editors; `pinocchio schema` prints it.
+"""The JSON Schema of policies, for editors; `pinocchio check --schema` prints it.
 
     # yaml-language-server: $schema=policy.schema.json
 

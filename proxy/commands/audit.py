@@ -1,4 +1,4 @@
-"""The commands for the chain over the record: `audit verify`, `audit head`, `audit declare`."""
+"""The commands for the chain over the record: `audit verify` and `audit declare`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ cli = typer.Typer(no_args_is_help=True, help="Check whether somebody has changed
 def verify_record(
     config: ConfigOption = None,
     head: Annotated[
-        str | None, typer.Option(help="What `audit head` printed: detects deleted final entries.")
+        str | None,
+        typer.Option(help="A head printed before: detects deleted final entries."),
     ] = None,
     known: Annotated[
         int,
@@ -36,13 +37,17 @@ def verify_record(
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Recompute the chain: exit status 0, or 1 with what was changed, removed or inserted."""
+    """Recompute the chain: exit status 0, or 1 with what was changed, removed or inserted.
+
+    The last line is its head, `head SEQUENCE:MAC`. Keep that where nobody with write access to the
+    store can change it.
+    """
     from proxy.config.setup import load_store_config
     from proxy.store.database.chain import KEY_VARIABLE, chain_key, has_key_file
     from proxy.store.verification import is_head, verify
 
     if head is not None and not is_head(head):  # a typing error must not look like tampering
-        message = f"--head must be SEQUENCE:MAC, as `audit head` printed it, not {head!r}"
+        message = f"--head must be SEQUENCE:MAC, as `audit verify` prints it, not {head!r}"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     with opened_record(config) as record:
         store = load_store_config(config).store
@@ -62,6 +67,7 @@ def verify_record(
 
 
 def _tell(found: VerificationResult) -> None:
+    """Print a verification for people: counts, keys, declared cuts, breaks, the head last."""
     from proxy.store.database.chain import KEY_VARIABLE
 
     rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
@@ -103,18 +109,6 @@ def _tell(found: VerificationResult) -> None:
         typer.echo(f"nothing was changed{since}" if found.is_intact else f"BROKEN in {places}")
     if found.head is not None:
         typer.echo(f"head {found.head}")
-
-
-@cli.command("head")
-def print_head(config: ConfigOption = None) -> None:
-    """Print the last entry; keep it where nobody with write access to the store can change it."""
-    from proxy.store.verification import head_of
-
-    with opened_record(config) as record:
-        head = head_of(record.engine)
-    if head is None:
-        raise stop(ExitStatus.FAILED, "the chain has no entry yet")
-    typer.echo(head)
 
 
 @cli.command("declare")

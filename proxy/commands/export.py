@@ -8,8 +8,7 @@
 The question is the text that the calibrator reads, the response the message that it judged. A
 response that calls tools has the conversation before it in `messages` and `tools`. Unknown members
 are left out. `kind` says why a reply is there (`hold`, or `audit`, drawn with probability `share`);
-without a share it stands for itself alone. `export weights` writes a calibrator in the forms of
-other engines.
+without a share it stands for itself alone.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -32,29 +30,13 @@ from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, s
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
-
-class Form(StrEnum):
-    MERGED = "merged"
-    SEQUENCE_CLASSIFICATION = "sequence-classification"
-
-
-class Dtype(StrEnum):
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
-
-
 if TYPE_CHECKING:
     from calibrator import Question
     from proxy.store.exported import ExportedReply, ExportedVerdict
     from proxy.store.verdicts.feedback import StoredFeedback as Volunteered
 
-cli = typer.Typer()
 
-
-@cli.callback(invoke_without_command=True)
 def export(
-    context: typer.Context,
     since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 30d.")] = "30d",
     labelled: Annotated[
         bool, typer.Option("--labelled", help="Export only replies that have a verdict.")
@@ -70,8 +52,6 @@ def export(
     config: ConfigOption = None,
 ) -> None:
     """Write held and audited replies as JSON lines for evaluate, recalibrate, certify and train."""
-    if context.invoked_subcommand is not None:
-        return
     from calibrator import check_target
     from proxy.store.exported import with_content, without_content
 
@@ -96,27 +76,6 @@ def export(
             ": no reply was held or audited; --facts exports all exchanges, without their text"
         )
     typer.echo(f"{plural(count, 'row')}{left_out}", err=True)
-
-
-@cli.command()
-def weights(
-    checkpoint: Annotated[
-        str, typer.Argument(help="The calibrator: a folder or hub name of a language model.")
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write into this new folder.")],
-    form: Annotated[
-        Form, typer.Option(help="merged: for vLLM, SGLang and transformers; or with one output.")
-    ] = Form.MERGED,
-    dtype: Annotated[
-        Dtype, typer.Option(help="Number format of the weights in the file.")
-    ] = Dtype.FLOAT32,
-) -> None:
-    """Write a calibrator's weights for other engines; refused where these would score otherwise."""
-    from calibrator import export_weights
-
-    with calibrator_errors_told():
-        written = export_weights(checkpoint, output, form.value, dtype.value)
-    typer.echo(f"{written.version} is in {output}")
 
 
 def row_of(exported: ExportedReply) -> dict[str, Any] | None:
@@ -172,30 +131,41 @@ def row_of(exported: ExportedReply) -> dict[str, Any] | None:
 
 
 def _conversation(asked: Question, message: dict[str, Any]) -> dict[str, Any]:
-    """Return the conversation before a reply where tools are used; calibrators read it, too."""
+    """Return `messages` and `tools` of a reply that calls tools, or {} for other replies.
+
+    Calibrators read the conversation before such a reply, too.
+    """
     used = asked.tool_use(message)
     return {} if used is None else {"messages": list(used.messages), "tools": list(used.tools)}
 
 
 def _signals(facts: str | None) -> dict[str, Any]:
-    """Return the signals of a judge and of log-probabilities, for `recalibrate --signals`."""
+    """Return a judge's number and name and the log-probabilities of a reply, None if missing.
+
+    `recalibrate --signals` learns from them.
+    """
     recorded = json.loads(facts)[0] if facts else {}
     return {name: recorded.get(name) for name in ("judged", "judge", "logprobs")}
 
 
 def _findings(kept: str | None) -> dict[str, Any]:
-    """Return the calibrator's findings besides the confidence."""
+    """Return the calibrator's findings besides the confidence, each None where it is missing.
+
+    `kept` is the JSON object that is stored with a held reply.
+    """
     found = json.loads(kept) if kept else {}
     names = ("support", "basis", "unsupported", "act", "needs_facts", "familiar", "because")
     return {name: found.get(name) for name in names}
 
 
 def _domain(facts: str | None) -> str | None:
+    """Return the domain of a recorded exchange, from the JSON of its facts; None without one."""
     recorded = json.loads(facts) if facts else None
     return recorded[0].get("domain") if recorded else None
 
 
 def _verdict_member(given: ExportedVerdict) -> dict[str, Any]:
+    """Return a reviewer's verdict as a member of a row; the note only where there is one."""
     values = {"reviewer": given.reviewer, "correct": int(given.is_correct), "at_s": given.given_at}
     return values | ({"note": given.note} if given.note else {})
 

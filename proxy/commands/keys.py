@@ -137,9 +137,9 @@ def revoke(id: str, config: ConfigOption = None) -> None:
 
 
 def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
-    """Add a key to the store.
+    """Add a key to the store, and return `setup`.
 
-    Raises StartupError for one that the configuration could not serve.
+    Raises StartupError for a key that the configuration could not serve.
     """
     from proxy.config.sections import NAME
     from proxy.config.setup import problem_of
@@ -165,7 +165,7 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
 
 
 def _names(listed: str | None) -> str | None:
-    """Return comma-separated names without blanks around them; None unchanged."""
+    """Return comma-separated names without blanks around them; None for None."""
     return None if listed is None else ",".join(name.strip() for name in listed.split(","))
 
 
@@ -201,6 +201,7 @@ def _problem_of_reviewer(key: ClientKey) -> str | None:
 
 
 def _setup(config: Path | None) -> Setup:
+    """Load the configuration with its policies; raises StartupError."""
     from proxy.config.setup import load_setup
 
     return load_setup(config)
@@ -229,6 +230,7 @@ def _with_store(config: Path | None, work: Callable[[KeyStore], T], *, may_make:
 
 
 def _seconds(text: str) -> int:
+    """Return a duration such as `12h` in seconds; end the process for anything else."""
     found = re.fullmatch(r"(\d{1,5})([mhdw])", text)
     if found is None or int(found[1]) == 0:
         message = f"--expires must be a duration such as 30m, 12h, 90d or 52w, not {text!r}"
@@ -237,8 +239,10 @@ def _seconds(text: str) -> int:
 
 
 def _facts(key: ClientKey, now: float) -> dict[str, Any]:
+    """Return the columns of a key without its digest, and its state, as JSON values."""
     return {"state": key.state(now), **{k: v for k, v in asdict(key).items() if k != "digest"}}
 
 
 def _day(at: float) -> str:
+    """Return the UTC date of a time in seconds since 1970, such as `2026-05-02`."""
     return datetime.fromtimestamp(at, UTC).date().isoformat()

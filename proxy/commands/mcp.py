@@ -56,6 +56,7 @@ def mcp(
 
 
 def _desk(config: Path | None, url: str | None, key: str) -> DeskClient:
+    """Return a client of the review desk at `url`, or else where the configuration has it."""
     from proxy.config.setup import load_store_config
     from proxy.optional.mcp.desk import DeskClient
 

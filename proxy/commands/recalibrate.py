@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from proxy.config.sections import Config
     from proxy.learning.recalibrating import LearnedFit
 
-cli = typer.Typer()
-
 NOT_PROMOTED = 3
 NAMED = "calibrator: {recalibration: recalibrations/current}"
 
@@ -66,9 +64,6 @@ Output = Annotated[
 Calibrator = Annotated[
     str, typer.Option(help="With FILES: embedded, a folder, a hub name, or fake:0.73.")
 ]
-Device = Annotated[
-    str, typer.Option(help="auto and cpu use the CPU; cuda and others need the extra `torch`.")
-]
 Scores = Annotated[
     Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
 ]
@@ -94,12 +89,11 @@ NUMBERS_TOLD = {
     "signals": " for judges and log-probabilities",
 }
 OF_STORE = ("since", "held_only", "dry_run")
-OF_FILES = ("calibrator", "device", "scores", "study")
+OF_FILES = ("calibrator", "scores", "study")
 OF_CURVES = ("second_opinion", "kind", "by", "study")
 OF_FITTING = (*OF_STORE, *OF_FILES, "output", "kind", "by")
 
 
-@cli.command()
 def recalibrate(
     context: typer.Context,
     files: Files = None,
@@ -114,7 +108,6 @@ def recalibrate(
     config: ConfigOption = None,
     output: Output = None,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
     scores: Scores = None,
     kind: Curve = "platt",
     by: Groups = None,
@@ -148,11 +141,12 @@ def recalibrate(
         refuse(context, (*OF_STORE, "config"), "is for verdicts; leave it out, or use --from-store")
         from calibrator import recalibrate as from_files
 
-        options_of_files = calibrator, device, scores, kind, by, study, of
+        options_of_files = calibrator, scores, kind, by, study, of
         from_files(files or [], output, *options_of_files, as_json)
 
 
 def _read_config(config: Path | None) -> Config:
+    """Return the configuration without its policies; end the process where it is broken."""
     from proxy.config.setup import load_store_config
 
     with errors_told():
@@ -183,9 +177,11 @@ def _learn(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Fit on verdicts, try the result, and write or promote it; print the outcome.
+    """Fit on verdicts, try the fit, write or promote it, and print the outcome.
 
-    Ends the process with NOT_PROMOTED where it is not better.
+    `of` is `alone`, `others` (numbers with second opinions) or `signals`. With `output` it is
+    written there, with `dry_run` nowhere, else promoted if it is better. Ends the process with
+    status 3 where it was to be promoted and is not better.
     """
     from calibrator import check_target
     from proxy.upstreams.router import NONE_PICKS, picks_curves
@@ -215,7 +211,10 @@ def _learn(
 def _learnt_curve(
     engine: Any, start: float, whole: Config, kind: Kind, by: By | None, of: Of, held_only: bool
 ) -> tuple[LearnedFit, Recalibration | None]:
-    """Fit a curve for numbers of one kind; return it and the one that is in force for them."""
+    """Fit a curve for numbers of one kind; return the fit and the curve in force, or None.
+
+    `of` is `alone` or `others`; `start` is in seconds since 1970.
+    """
     from calibrator import resolve_recalibrations
     from proxy.learning.labels import read_labels
     from proxy.learning.recalibrating import learn_recalibration, name_with_others
@@ -248,7 +247,7 @@ def _learnt_curve(
 def _learnt_signals(
     engine: Any, start: float, whole: Config, held_only: bool
 ) -> tuple[LearnedFit, SignalWeights | None]:
-    """Fit weights of signals; return them and those that are in force."""
+    """Fit weights of signals; return the fit and the weights in force, or None."""
     from calibrator import resolve_recalibrations
     from proxy.learning.labels import read_labels
     from proxy.learning.recalibrating import learn_signals
@@ -266,7 +265,10 @@ def _learnt_signals(
 def _known_recalibrations(
     named: Sequence[Path], current: Recalibration | None
 ) -> list[Recalibration]:
-    """Return the recalibrations whose confidences the record may hold."""
+    """Return all recalibrations whose confidences the record may hold.
+
+    These are all kept versions, or without such a folder the current one.
+    """
     from calibrator import versions_named
 
     if (versions := versions_named(named)) is not None:
@@ -281,6 +283,7 @@ def _print_learnt(
     output: Path | None,
     as_json: bool,
 ) -> None:
+    """Print the figures of a fit and what becomes of it, as text or as JSON."""
     found, tried = learnt.recalibration, learnt.trial
     before = current.name if current else None
     if as_json:
@@ -319,7 +322,10 @@ def _print_learnt(
 
 
 def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
-    """Return the groups with their own curve, or the numbers that weights of signals give."""
+    """Return what a fit consists of, by a name for JSON.
+
+    These are `groups` with a curve of their own, or `numbers` that weights of signals give.
+    """
     from calibrator import SignalWeights
 
     if isinstance(found, SignalWeights):
@@ -328,6 +334,7 @@ def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
 
 
 def _conclusion(learnt: LearnedFit, is_promoted: bool, output: Path | None) -> str:
+    """Return the last line: written, promoted, or why nothing changed."""
     if output is not None:
         unproven = (
             "" if learnt.trial.is_better else ", without a proven gain: not better beyond noise"
@@ -344,6 +351,7 @@ def _conclusion(learnt: LearnedFit, is_promoted: bool, output: Path | None) -> s
 
 
 def _roll_back(versions: RecalibrationVersions, of: Of, as_json: bool) -> None:
+    """Take the current recalibration of this kind back, and print which one counts now."""
     change = versions.roll_back(of)
     if as_json:
         typer.echo(json.dumps({"before": change.before, "after": change.after}))
@@ -352,6 +360,7 @@ def _roll_back(versions: RecalibrationVersions, of: Of, as_json: bool) -> None:
 
 
 def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
+    """Print all promotions and rollbacks, and which recalibrations count now."""
     counting = versions.current(), versions.current("others"), versions.current("signals")
     for change in versions.history():
         told: dict[str, Any] = {"at": change.at, "kind": change.kind}

@@ -34,6 +34,7 @@ class UnreachableError(Exception):
     """The desk gives no figures: one sentence, and whether another try may help."""
 
     def __init__(self, message: str, *, may_pass: bool) -> None:
+        """Make the error; `may_pass` says whether asking again may help."""
         super().__init__(message)
         self.may_pass = may_pass
 
@@ -47,7 +48,7 @@ class DeskSnapshot:
     waiting: list[dict[str, Any]] = field(default_factory=list)
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of all series of a name that have these labels."""
+        """Return the sum of all series of a metric that have these labels; 0 without any."""
         wanted = labels.items()
         return sum(v for its, v in self.series.get(name, {}).items() if its >= wanted)
 
@@ -69,7 +70,10 @@ class Change:
         return max(0.001, self.after.at - self.before.at)
 
     def by(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """Return the growth of a counter's series, summed by these labels."""
+        """Return the growth of a counter between the two moments, by the values of these labels.
+
+        A counter that fell was begun anew, and grew by its value.
+        """
         before = self.before.series.get(name, {})
         grown: dict[tuple[str, ...], float] = {}
         for its, now in self.after.series.get(name, {}).items():
@@ -80,7 +84,7 @@ class Change:
         return grown
 
     def buckets(self, name: str) -> list[tuple[float, float]]:
-        """Return the upper bound of each bucket of a histogram, and how many values it gained."""
+        """Return each bucket of a histogram as (upper bound, number of its new values)."""
         counts = {float(le): grown for (le,), grown in self.by(f"{name}_bucket", "le").items()}
         below, found = 0.0, []
         for bound in sorted(counts):
@@ -89,7 +93,10 @@ class Change:
         return found
 
     def quantile(self, name: str, share: float) -> float | None:
-        """Estimate a quantile of a histogram's new values; None without any."""
+        """Estimate the quantile `share` of a histogram's new values; None without any.
+
+        Values are taken as evenly spread within a bucket.
+        """
         buckets = self.buckets(name)
         wanted, low, seen = share * sum(count for _, count in buckets), 0.0, 0.0
         for bound, count in buckets:
@@ -134,6 +141,10 @@ def top(
 
 
 def _client(config: Path | None, url: str | None) -> httpx.Client:
+    """Return an HTTP client of the desk, with the admin token; end the process without a desk.
+
+    On this machine the token of the same user's proxy is taken where none is configured.
+    """
     import httpx
 
     from proxy.config.setup import load_store_config
@@ -158,7 +169,7 @@ def _client(config: Path | None, url: str | None) -> httpx.Client:
 
 
 def look(desk: httpx.Client) -> DeskSnapshot:
-    """Fetch the desk's figures; raises UnreachableError."""
+    """Fetch the desk's figures and the least sure held replies; raises UnreachableError."""
     import httpx
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -186,9 +197,10 @@ def look(desk: httpx.Client) -> DeskSnapshot:
 
 
 def _watch(desk: httpx.Client, first: DeskSnapshot, every: float, console: Any) -> None:
-    """Show the figures until interrupted.
+    """Show the figures on the whole terminal, again every `every` seconds, until interrupted.
 
-    A desk that does not answer for a while is asked again.
+    A desk that does not answer for a while is asked again. Raises UnreachableError where that
+    cannot help.
     """
     from rich.live import Live
 
@@ -215,7 +227,10 @@ def _watch(desk: httpx.Client, first: DeskSnapshot, every: float, console: Any) 
 
 
 def picture(change: Change, begin: DeskSnapshot, place: str) -> RenderableType:
-    """Return the whole picture; confidences are those since `begin`, or all if none is new."""
+    """Return all tables of one moment for rich to print.
+
+    Rates are those of `change`; confidences are those since `begin`, or all of them if none is new.
+    """
     from rich.columns import Columns
     from rich.console import Group
 
@@ -232,6 +247,7 @@ def picture(change: Change, begin: DeskSnapshot, place: str) -> RenderableType:
 
 
 def _lost_contact(shown: RenderableType, why: str) -> RenderableType:
+    """Return the last picture under a red line that says why there is no newer one."""
     from rich.console import Group
     from rich.text import Text
 
@@ -239,6 +255,7 @@ def _lost_contact(shown: RenderableType, why: str) -> RenderableType:
 
 
 def _head(change: Change, place: str) -> RenderableType:
+    """Return the lines at the top: version, place, requests a second, calibrator, memory, CPU."""
     from rich.text import Text
 
     now = change.after
@@ -264,6 +281,7 @@ def _head(change: Change, place: str) -> RenderableType:
 
 
 def _table(title: str, *columns: str) -> Table:
+    """Return an empty table; columns whose names begin with `#` are aligned right."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2))
@@ -275,12 +293,16 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _most(grown: Mapping[tuple[str, ...], float], whole: Callable[..., float]) -> Iterator[Any]:
-    """Yield the rows that grew most, then those with the largest totals, at most ROWS."""
+    """Yield (labels, growth, total) of the series that grew most, then largest; ROWS at most.
+
+    `whole` returns the total of a series by its labels.
+    """
     rows = [(key, count, whole(key)) for key, count in grown.items()]
     return iter(sorted(rows, key=lambda row: (-row[1], -row[2], row[0]))[:ROWS])
 
 
 def _requests(change: Change) -> Table:
+    """Return the table of requests by surface, upstream and class of status."""
     table = _table("Requests", "surface", "upstream", "status", "#/s", "#all")
     labels, name = ("surface", "upstream", "status"), "pinocchio_requests_total"
 
@@ -295,7 +317,10 @@ def _requests(change: Change) -> Table:
 
 
 def _times(change: Change) -> Table:
-    """Return the times of the last interval, or, dimmed, of all time where it has none."""
+    """Return the table of medians and 99th percentiles of our, upstream's and scoring time.
+
+    They are those of the last interval or, dimmed, of all time where it has none.
+    """
     table = _table("Time", "", "#p50", "#p99")
     for name, said in (("overhead", "ours"), ("upstream", "upstream's"), ("score", "scoring")):
         metric = f"pinocchio_{name}_seconds"
@@ -309,6 +334,7 @@ def _times(change: Change) -> Table:
 
 
 def _duration(seconds: float | None) -> str:
+    """Return a duration such as `12.5 ms`, `3.0 s` or `4 min`; `-` for None."""
     if seconds is None:
         return "-"
     if seconds < 1:
@@ -317,7 +343,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def _confidences(since: Change) -> Iterator[RenderableType]:
-    """Yield a bar for each twentieth, from unsure to sure."""
+    """Yield a chart of confidences, a bar for each twentieth from 0 to 1, or a line without any."""
     from rich.text import Text
 
     counts = [count for _, count in since.buckets("pinocchio_confidence")]
@@ -337,6 +363,7 @@ def _confidences(since: Change) -> Iterator[RenderableType]:
 
 
 def _decisions(change: Change) -> Table:
+    """Return the table of decisions by policy, rule, action and mode."""
     table = _table("Decisions", "policy/rule", "action", "mode", "#/s", "#all")
     labels, name = ("policy", "rule", "action", "mode"), "pinocchio_decisions_total"
 
@@ -350,6 +377,7 @@ def _decisions(change: Change) -> Table:
 
 
 def _holds_table(now: DeskSnapshot) -> Table:
+    """Return the table of queues: replies that wait, the oldest, the share of its time used."""
     table = _table("Waiting for a reviewer", "queue", "kind", "#replies", "#oldest", "#time used")
     for its, count in sorted(now.series.get("pinocchio_held_replies", {}).items(), key=str):
         labels = dict(its)
@@ -362,6 +390,7 @@ def _holds_table(now: DeskSnapshot) -> Table:
 
 
 def _least_sure(now: DeskSnapshot) -> Table:
+    """Return the table of the held replies with the lowest confidences."""
     table = _table("Least sure of them", "#confidence", "queue", "model", "question")
     for each in now.waiting:
         sure = "none" if each["confidence"] is None else f"{each['confidence']:.4f}"
@@ -371,7 +400,7 @@ def _least_sure(now: DeskSnapshot) -> Table:
 
 
 def _errors(change: Change) -> Table:
-    """Return a table of the errors, new ones or not."""
+    """Return the table of errors: missing numbers, lost rows, refused files, drift, grants."""
     table = _table("Errors", "what", "#new", "#all")
     scores = change.by("pinocchio_scores_total", "status", "reason")
     whole = change.after.total

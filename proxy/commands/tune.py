@@ -20,19 +20,14 @@ if TYPE_CHECKING:
     from calibrator import Recalibration, Trial, TunableCheckpoint, TuningTrial
     from proxy.learning.tuning import TuningData
 
-cli = typer.Typer()
-
 NOT_BETTER = 3
-OF_STORE = ("since", "held_only", "store")  # options without a meaning for rows of files
+OF_STORE = ("since", "held_only")  # options without a meaning for rows of files
 Files = Annotated[
     list[Path] | None,
     typer.Argument(help=f"Learn from these rows instead of the verdicts. {ROWS_HELP}"),
 ]
 Calibrator = Annotated[
     str | None, typer.Option(help="Tune this calibrator, not the configured one.")
-]
-Store = Annotated[
-    str | None, typer.Option(help="Read verdicts from this store's URL, not the configured one.")
 ]
 Since = Annotated[
     str, typer.Option(help="Learn from verdicts on replies of this last span, such as 30d.")
@@ -42,24 +37,18 @@ HeldOnly = Annotated[
 ]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="The new checkpoint's folder.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compare, and write nothing.")]
-EvenIfWorse = Annotated[
-    bool, typer.Option("--even-if-worse", help="Write it in any case, for a study.")
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-@cli.command()
 def tune(
     context: typer.Context,
     files: Files = None,
     calibrator: Calibrator = None,
     config: ConfigOption = None,
-    store: Store = None,
     since: Since = "30d",
     held_only: HeldOnly = False,
     output: Output = None,
     dry_run: DryRun = False,
-    even_if_worse: EvenIfWorse = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fine-tune the configured calibrator on the verdicts in the store, or on labelled rows.
@@ -77,10 +66,10 @@ def tune(
         if files:
             learnt, facts, notes = _from_files(files, start, current)
         else:
-            gathered = _gather_replies(config, store, since, start, held_only)
+            gathered = _gather_replies(config, since, start, held_only)
             learnt = _run_trial(gathered, current, held_only)
             facts, notes = {"store": gathered.facts()}, list(gathered.left_out.sentences())
-        is_written = output is not None and (learnt.is_better or even_if_worse)
+        is_written = output is not None and learnt.is_better
         if output is not None and is_written:
             start.write(output, learnt.tuned, facts, {"verdicts": quality_of(learnt.now)})
     written = output if is_written else None
@@ -96,7 +85,11 @@ def tune(
 def _in_use(
     config: Path | None, calibrator: str | None, output: Path | None
 ) -> tuple[TunableCheckpoint, Recalibration | None]:
-    """Return the checkpoint to start from, and the recalibration if it is the configured one."""
+    """Return the checkpoint to start from, and the recalibration in force (or None).
+
+    A checkpoint named by `calibrator` has none. Raises TrainingError for an output folder that is
+    not empty; ends the process where the configuration names no checkpoint.
+    """
     from calibrator import TunableCheckpoint, check_output, resolve_recalibrations
     from proxy.config.settings.engines import InProcess
     from proxy.config.setup import load_store_config
@@ -145,14 +138,15 @@ def _from_files(
 
 
 def _gather_replies(
-    config: Path | None, store: str | None, since: str, start: TunableCheckpoint, held_only: bool
+    config: Path | None, since: str, start: TunableCheckpoint, held_only: bool
 ) -> TuningData:
+    """Read the labelled replies of the last `since` from the store, as the tower reads them."""
     from calibrator import Progress
     from proxy.learning.tuning import gather
     from proxy.store.verdicts.labels import all_verdicts
 
     begin = time.time() - seconds(since)
-    with opened_record(config, store) as findings:
+    with opened_record(config) as findings:
         total = len(all_verdicts(findings.engine, begin))
         with Progress("reading verdicts", total) as bar:
             return gather(
@@ -165,6 +159,7 @@ def _gather_replies(
 
 
 def _run_trial(gathered: TuningData, current: Recalibration | None, held_only: bool) -> TuningTrial:
+    """Tune on these replies, compare with now and with a recalibration, and return the trial."""
     from calibrator import TUNING_STEPS, Progress
     from proxy.learning.tuning import learn_tuning
 
@@ -173,7 +168,10 @@ def _run_trial(gathered: TuningData, current: Recalibration | None, held_only: b
 
 
 def quality_of(found: Trial) -> dict[str, float]:
-    """Return the figures of a checkpoint's card, on verdicts that it was not fitted on."""
+    """Return the figures of a checkpoint's card: AUROC, Brier score, ECE and number of labels.
+
+    They are those after tuning, on verdicts that it was not fitted on.
+    """
     figures = found.after
     return {
         "auroc": round(figures.auroc, 4),
@@ -184,6 +182,7 @@ def quality_of(found: Trial) -> dict[str, float]:
 
 
 def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterator[str]:
+    """Yield the lines of a trial for people; `folder` is where the result is, None if nowhere."""
     now, less, beside = learnt.now, learnt.recalibration, learnt.beside
     yield f"{plural(now.labels, 'label')}, worth {now.effective_labels:.0f} of equal weight"
     yield from (f"  left out: {note}" for note in notes)
@@ -205,6 +204,7 @@ def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterat
 
 
 def _why_not(learnt: TuningTrial) -> str:
+    """Return a sentence on why the tuned calibrator was not better."""
     if learnt.recalibration.is_better:
         return (
             "not better: a recalibration of these labels does as well; "

@@ -9,7 +9,7 @@ independent evidence (`policies.SeenConversations`). For each model and team a m
 recalibration is no drift to it. For each calibrator with its recalibration a monitor of calibration
 (`policies.CalibrationMonitor`) sees verdicts on audited replies. Each monitor raises a false alarm
 with a probability of at most `FALSE_ALARM_RATE` over all time, however often one looks. An alarm
-stays until `pinocchio drift --reset`. `DriftWatch` looks once a minute on a thread.
+stays until `pinocchio report drift --reset`. `DriftWatch` looks once a minute on a thread.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def test_what_the_hub_does_not_have_is_told(
 def test_a_base_that_cannot_be_had_is_no_matter_of_the_embedded_calibrator(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    """`train-llm` needs a base: the error names the option for one that is here."""
+    """`train` needs a base: the error names the option for one that is here."""
     failed = run(BEGINNING, "nobody/nothing")
     assert failed.stderr.splitlines()[-1].endswith("or name a folder with --base")
 

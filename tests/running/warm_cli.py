@@ -39,7 +39,6 @@ OPEN = ExitStack()  # until a process ends
 READ_ONCE = "calibrator.embedded.calibrator"
 PRELOADED = (
     "alembic.command",
-    "calibrator.commands.app",
     READ_ONCE,
     "calibrator.lab.judging.evaluation.advice",
     "calibrator.recalibration.study",
@@ -48,7 +47,7 @@ PRELOADED = (
     "httptools",
     "jinja2",
     "numpy",
-    "pinocchio.help",
+    "pinocchio.commands",
     "pinocchio.options",
     "proxy.app",
     "proxy.commands.app",

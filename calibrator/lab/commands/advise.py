@@ -13,7 +13,6 @@ import typer
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
     Calibrator,
-    Device,
     Files,
     RecalibrationFile,
     exit_with_bad,
@@ -54,7 +53,6 @@ def advise(
     context: typer.Context,
     files: Files,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
     scores: Annotated[
         Path | None, typer.Option(help="Take the confidences of this file instead of scoring.")
     ] = None,
@@ -83,14 +81,14 @@ def advise(
     if second_opinion:
         refuse(context, ["scores", "recalibration"], "does not go with --second-opinion")
         wish = OpinionWish(opinion_from, max_error or MAX_ERROR, price)
-        is_worth_it = advise_on_opinions(files, calibrator, device, wish, as_json)
+        is_worth_it = advise_on_opinions(files, calibrator, wish, as_json)
         raise typer.Exit(SOMETHING_TO_DO if is_worth_it else 0)
     refuse(context, ["opinion_from", "max_error", "price"], "goes with --second-opinion")
     with sentences(), resumable():
         check_readable([*files, scores])
         rows, bad = load_labelled(files)
         say_rows(rows, bad)
-        found = _scores(rows, scores, calibrator, device, recalibration)
+        found = _scores(rows, scores, calibrator, recalibration)
         advice = run(rows, found.confidence, own_auroc(calibrator) if scores is None else math.nan)
     command = next_command(advice, files, calibrator)
     if as_json:
@@ -103,12 +101,11 @@ def advise(
         raise typer.Exit(SOMETHING_TO_DO)
 
 
-def _scores(
-    rows: Sequence[Row], path: Path | None, calibrator: str, device: str, curve: Path | None
-) -> Scores:
-    """Return the scores of a file, or else of the calibrator, for replies alone.
+def _scores(rows: Sequence[Row], path: Path | None, calibrator: str, curve: Path | None) -> Scores:
+    """Return the scores of the file `path`, or else of the calibrator, for replies alone.
 
-    Scores that use other replies have their own recalibration, so they are left out.
+    `curve` is a file of recalibration. Scores that use other replies have their own recalibration,
+    so they are left out.
     """
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import cache_scores
@@ -116,13 +113,13 @@ def _scores(
 
     if path is not None:
         return read_kinds(path, rows)[0]
-    scorer = cache_scores(load_scorer(calibrator, device, recalibration=curve), device)
+    scorer = cache_scores(load_scorer(calibrator, recalibration=curve), "auto")
     with Progress("scoring", len(rows)) as progress:
         return score_rows(scorer, rows, progress=progress.advance)
 
 
 def own_auroc(calibrator: str) -> float:
-    """Return the AUROC on the checkpoint's card, the lowest of several, or nan without one."""
+    """Return the AUROC on the checkpoint's card, the lowest of several; nan without any."""
     from calibrator.loading import checkpoint_card
 
     quality: Any = (checkpoint_card(calibrator) or {}).get("quality") or {}
@@ -144,16 +141,17 @@ def next_command(advice: Advice, files: Sequence[Path], calibrator: str) -> str 
 
 
 def _tuning_command(given: str, calibrator: str) -> str:
-    """Return the command that tunes a tower, or trains a language model on from its adapter."""
+    """Return the command that tunes an embedded calibrator, or trains a language model on."""
     from calibrator.loading import checkpoint_card
 
     card = checkpoint_card(calibrator) or {}
     if card.get("architecture", "embedded") != "embedded":
-        return f"pinocchio train-llm {given} --start {calibrator} -o tuned"
+        return f"pinocchio train {given} --start {calibrator} -o tuned"
     return f"pinocchio tune {given} --calibrator {calibrator} -o tuned"
 
 
 def _evidence(value: float) -> str:
+    """Return a Bayes factor for people: three digits, and `over 1,000,000` beyond."""
     return "over 1,000,000" if value > 1e6 else f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
 
 

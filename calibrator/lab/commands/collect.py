@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,8 +59,6 @@ Band = Annotated[
     typer.Option(help="Accuracies between which a benchmark is trained and tested on."),
 ]
 Concurrency = Annotated[int, typer.Option(min=1, max=256, help="Calls at a time.")]
-Attempts = Annotated[int, typer.Option(min=1, help="Attempts for each call.")]
-Timeout = Annotated[float, typer.Option(min=0.1, help="Time for one attempt.")]
 ExpectTokens = Annotated[int, typer.Option(min=1, help="Tokens of a reply, for the estimate.")]
 MaxCost = Annotated[
     float | None, typer.Option(min=0, help="End the run once it has cost this many dollars.")
@@ -84,8 +82,6 @@ def collect(
     as_it_is: AsItIs = False,
     band: Band = (0.2, 0.8),
     concurrency: Concurrency = 8,
-    attempts: Attempts = 6,
-    timeout_s: Timeout = 300.0,
     price: Prices = None,
     expect_tokens: ExpectTokens = 500,
     max_cost: MaxCost = None,
@@ -103,7 +99,7 @@ def collect(
         return
     with errors_told(), calibrator_errors_told():
         if not sources or not model or (output is None and not estimate):
-            raise _input_error("collect needs a FILE with questions, --model and --output")
+            raise input_error("collect needs a FILE with questions, --model and --output")
         tasks, bad = load_tasks(sources, is_as_it_is=as_it_is, most=questions)
         _name(bad)
         wanted = _collection_plan(
@@ -113,12 +109,10 @@ def collect(
             beside=_members(beside),
             band=band,
             concurrency=concurrency,
-            attempts=attempts,
-            timeout_s=timeout_s,
             prices=_prices(price or ()),
             max_cost=max_cost,
         )
-        router = _router(config, wanted)
+        router = router_to((*wanted.models, *wanted.judges), config)
         _estimate(wanted, output, expect_tokens)
         if estimate or output is None:
             return
@@ -129,31 +123,36 @@ def collect(
 
 
 def _collection_plan(**values: Any) -> CollectionPlan:
-    """Return the settings of the run; raises StartupError for those with a useless result."""
+    """Return the settings of the run, from the fields of a CollectionPlan.
+
+    Raises StartupError for a band that is none, and for rubrics without a judge.
+    """
     from calibrator.lab.collecting.run import CollectionPlan
 
     low, high = values["band"]
     if not 0 <= low < high <= 1:
-        raise _input_error("--band wants two accuracies from 0 to 1, the lower one first")
+        raise input_error("--band wants two accuracies from 0 to 1, the lower one first")
     wanted = CollectionPlan(**values)
     judged = sorted({task.benchmark for task in wanted.tasks if task.grader == "rubric"})
     if judged and not wanted.judges:
-        raise _input_error(
+        raise input_error(
             f"{', '.join(judged)}: a model grades these answers; name it with --judge"
         )
     return wanted
 
 
 def _prices(given: Sequence[str]) -> dict[str, Price]:
+    """Parse `--price`: prices by model. Raises StartupError for a text that is none."""
     from calibrator.lab.collecting.bill import price_of
 
     try:
         return dict(map(price_of, given))
     except ValueError as error:
-        raise _input_error(str(error)) from error
+        raise input_error(str(error)) from error
 
 
-def _input_error(text: str) -> StartupError:
+def input_error(text: str) -> StartupError:
+    """Return the error that ends the command with this sentence and status 2."""
     return StartupError(ExitStatus.UNUSABLE_INPUT, text)
 
 
@@ -164,27 +163,33 @@ def _members(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or {"model", "messages", "stream", "n"} & set(found):
-        raise _input_error("--with must be a JSON object, without model, messages, stream and n")
+        raise input_error("--with must be a JSON object, without model, messages, stream and n")
     return found
 
 
-def _router(config: Path | None, wanted: CollectionPlan) -> Router:
-    """Return a router of the configured upstreams; raises StartupError for an unknown model."""
+def router_to(models: Iterable[str], config: Path | None) -> Router:
+    """Return a router of the configured upstreams.
+
+    Raises StartupError where no route has one of these models.
+    """
     from proxy.config.setup import load_store_config
     from proxy.errors import UnknownModelError
     from proxy.upstreams.router import Router
 
     router = Router(load_store_config(config))
-    for model in (*wanted.models, *wanted.judges):
+    for model in models:
         try:
             router.name_for(model)
         except UnknownModelError as error:
-            raise _input_error(error.message) from error
+            raise input_error(error.message) from error
     return router
 
 
 def _estimate(wanted: CollectionPlan, folder: Path | None, expected_tokens: int) -> None:
-    """Print what is still to be asked and its cost; raises StartupError above --max-cost."""
+    """Print what is still to be asked and its cost, by prices and `expected_tokens` a reply.
+
+    Answers in `folder` are not counted. Raises StartupError where it is more than --max-cost.
+    """
     from calibrator.lab.collecting.bill import estimate, sentence, total
     from calibrator.lab.collecting.kept_answers import keys_in
     from calibrator.lab.collecting.run import ANSWERS
@@ -204,18 +209,18 @@ def _estimate(wanted: CollectionPlan, folder: Path | None, expected_tokens: int)
         if task.grader == "rubric" and ask.key not in done
     ]
     lines = estimate([*left, *judged], wanted.prices, expected_tokens)
-    _say(sentence(lines, f"estimate for {plural(len(wanted.tasks), 'question')}"))
+    say(sentence(lines, f"estimate for {plural(len(wanted.tasks), 'question')}"))
     if len(left) < len(asks):
-        _say(f"{len(asks) - len(left):,} of {len(asks):,} answers are there already")
+        say(f"{len(asks) - len(left):,} of {len(asks):,} answers are there already")
     if wanted.max_cost is not None and total(lines) > wanted.max_cost:
         text = f"that is more than --max-cost {wanted.max_cost:g}; ask fewer --questions"
-        raise _input_error(text)
+        raise input_error(text)
 
 
 def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResult:
-    """Collect labelled rows into `folder`, and close the router.
+    """Collect labelled rows into `folder` while progress is shown, and close the router.
 
-    Exit at `--max-cost` or an interruption.
+    Exits with status 1 at `--max-cost`, and with 130 after an interruption; answers are kept.
     """
     from calibrator.lab.collecting.asking import TooExpensiveError
     from calibrator.lab.collecting.run import collect as run
@@ -223,6 +228,7 @@ def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResu
     folder.mkdir(parents=True, exist_ok=True)
 
     async def collect_and_close() -> CollectionResult:
+        """Collect the rows and close the router, also after an error."""
         try:
             return await run(wanted, router, folder, Progress)
         finally:
@@ -234,7 +240,7 @@ def _run(wanted: CollectionPlan, router: Router, folder: Path) -> CollectionResu
         text = f"ended at --max-cost: {error} paid in this run; what was answered is kept"
         raise stop(ExitStatus.FAILED, text) from error
     except KeyboardInterrupt as error:
-        _say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
+        say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
         raise typer.Exit(INTERRUPTED) from error
 
 
@@ -243,7 +249,7 @@ def _print_summary(found: CollectionResult, folder: Path) -> None:
     from calibrator.lab.collecting.bill import sentence
 
     if not found.split.train and not found.split.test:
-        _say(_why_empty(found))
+        say(_why_empty(found))
     for each in found.split.counted:
         band = "" if each.is_in_band else ", out of the band: neither trained nor tested on"
         typer.echo(
@@ -261,16 +267,16 @@ def _print_summary(found: CollectionResult, folder: Path) -> None:
     )
     typer.echo(sentence(found.lines, "cost of all that is kept"))
     if found.retries:
-        _say(f"{plural(found.retries, 'call was', 'calls were')} tried again")
+        say(f"{plural(found.retries, 'call was', 'calls were')} tried again")
     for what, count in sorted(found.failed.items()):
-        _say(f"{plural(count, 'call')} without an answer: {plain(what)}")
+        say(f"{plural(count, 'call')} without an answer: {plain(what)}")
     if found.unlabelled:
-        _say(f"{plural(found.unlabelled, 'answer')} without a label: no judge could be read")
+        say(f"{plural(found.unlabelled, 'answer')} without a label: no judge could be read")
     typer.echo(f"written to {folder}")
 
 
 def _why_empty(found: CollectionResult) -> str:
-    """Return why no row was written, and what to do."""
+    """Return a sentence on why train.jsonl and test.jsonl are empty, and what to do."""
     outside = [each for each in found.split.counted if not each.is_in_band]
     if not outside:
         return (
@@ -285,14 +291,15 @@ def _why_empty(found: CollectionResult) -> str:
 
 
 def _name(bad: list[RowError]) -> None:
+    """Print the errors of the first lines that cannot be asked, and how many there are more."""
     for error in bad[:NAMED]:
-        _say(str(error))
+        say(str(error))
     if len(bad) > NAMED:
-        _say(f"... and {plural(len(bad) - NAMED, 'more line')} that cannot be asked")
+        say(f"... and {plural(len(bad) - NAMED, 'more line')} that cannot be asked")
 
 
 def _list() -> None:
-    """Print a table of the known benchmarks."""
+    """Print a table of the known benchmarks: domain, form of the answer, grader, licence."""
     from calibrator.lab.data.benchmarks.registry import known_benchmarks
 
     rows: list[Mapping[str, str]] = [
@@ -313,5 +320,6 @@ def _list() -> None:
         typer.echo("  ".join(row[name].ljust(widths[name]) for name in names).rstrip())
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
+    """Print a sentence to stderr."""
     typer.echo(sentence, err=True)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from calibrator import ROWS_HELP, Progress, check_target, file_option, writer
+from calibrator.lab.commands.collect import FAILED, INTERRUPTED, input_error, router_to, say
 from policies import plural
 from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, plain
-from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
     from calibrator import Row
     from calibrator.lab.collecting.eliciting import Elicitation, ElicitedRows
     from proxy.upstreams.router import Router
-
-FAILED, INTERRUPTED = 1, 130
 
 
 def elicit(
@@ -37,7 +35,6 @@ def elicit(
     model: Annotated[
         str, typer.Option(help="Ask this model in place of the one that replied (a proxy).")
     ] = "",
-    temperature: Annotated[float, typer.Option(min=0, help="Of the samples.")] = 0.7,
     config: ConfigOption = None,
     concurrency: Annotated[
         int, typer.Option(min=1, max=256, help="Calls at a time; the paper's 20.")
@@ -51,52 +48,43 @@ def elicit(
     from calibrator.lab.collecting.eliciting import Elicitation, lines_of
 
     with errors_told(), calibrator_errors_told():
-        wanted = Elicitation(stated, judge, samples, model, temperature)
+        wanted = Elicitation(stated, judge, samples, model)
         if not (stated or judge or samples):
-            raise _input_error("say what to ask: --stated, --judge MODEL, --samples N")
+            raise input_error("say what to ask: --stated, --judge MODEL, --samples N")
         check_target(output, files)
         rows, bad = load_labelled(files, "ignore")
-        router = _router(config, wanted, rows)
+        router = router_to(_models(wanted, rows), config)
         found = _run(rows, wanted, router, output, concurrency)
         with writer(output) as stream:
             stream.write(lines_of(found))
     _print_summary(found, output)
     for error in bad[:3]:
-        _say(str(error))
+        say(str(error))
     if bad or found.failed:
         raise typer.Exit(FAILED)
 
 
-def _input_error(text: str) -> StartupError:
-    return StartupError(ExitStatus.UNUSABLE_INPUT, text)
-
-
-def _router(config: Path | None, wanted: Elicitation, rows: Sequence[Row]) -> Router:
-    """Return a router of the configured upstreams; raises StartupError for an unknown model."""
-    from proxy.config.setup import load_store_config
-    from proxy.errors import UnknownModelError
-    from proxy.upstreams.router import Router
-
-    router = Router(load_store_config(config))
+def _models(wanted: Elicitation, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the models to ask about these rows; raises StartupError for a row without any."""
     for name in wanted.models(rows):
         if not name:
-            raise _input_error("a row has no model to ask; name one with --model")
-        try:
-            router.name_for(name)
-        except UnknownModelError as error:
-            raise _input_error(error.message) from error
-    return router
+            raise input_error("a row has no model to ask; name one with --model")
+        yield name
 
 
 def _run(
     rows: Sequence[Row], wanted: Elicitation, router: Router, output: Path, concurrency: int
 ) -> ElicitedRows:
-    """Ask the models about the rows and close the router; answers are kept beside `output`."""
+    """Ask the models about the rows while progress is shown, and close the router.
+
+    Answers are kept in a file beside `output`. Exits with status 130 after an interruption.
+    """
     from calibrator.lab.collecting.eliciting import elicit as run
 
     kept_at = output.with_name(f"{output.name}.answers.jsonl")
 
     async def elicit_and_close() -> ElicitedRows:
+        """Ask about all rows and close the router, also after an error."""
         try:
             return await run(rows, wanted, router, kept_at, Progress, concurrency)
         finally:
@@ -105,7 +93,7 @@ def _run(
     try:
         return asyncio.run(elicit_and_close())
     except KeyboardInterrupt as error:
-        _say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
+        say("\npinocchio: interrupted; what is answered is kept, the same command goes on")
         raise typer.Exit(INTERRUPTED) from error
 
 
@@ -115,12 +103,8 @@ def _print_summary(found: ElicitedRows, output: Path) -> None:
         typer.echo(f"{name}: {plural(count, 'row')}")
     typer.echo(f"written to {output}")
     if found.unread:
-        _say(f"{plural(found.unread, 'stated confidence')} without a number")
+        say(f"{plural(found.unread, 'stated confidence')} without a number")
     if found.retries:
-        _say(f"{plural(found.retries, 'call was', 'calls were')} tried again")
+        say(f"{plural(found.retries, 'call was', 'calls were')} tried again")
     for what, count in sorted(found.failed.items()):
-        _say(f"{plural(count, 'call')} without an answer: {plain(what)}")
-
-
-def _say(sentence: str) -> None:
-    typer.echo(sentence, err=True)
+        say(f"{plural(count, 'call')} without an answer: {plain(what)}")

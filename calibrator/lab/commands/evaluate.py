@@ -1,11 +1,15 @@
-"""`pinocchio evaluate` and `pinocchio card`: figures, a report and a card from labelled rows."""
+"""`pinocchio evaluate`: figures, a report and a model card from labelled rows.
+
+A file that an earlier evaluation wrote with -o may stand in the place of rows: its figures are
+printed, and written into a report or a model card, without scoring anything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
@@ -13,39 +17,47 @@ from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
     ROWS_HELP,
     Calibrator,
-    Device,
     RecalibrationFile,
     Rescore,
     TrainFiles,
     check_target,
     exit_with_bad,
     file_option,
+    refuse,
     resumable,
     say,
+    say_bad,
     say_rows,
     sentences,
     training_files,
+    write_if_named,
     writer,
 )
 from calibrator.errors import JudgingError, OutputError, RowError, install_command
 from calibrator.lab.commands.evaluate_tables import print_evaluation
-from calibrator.lab.commands.evaluate_traffic import (
-    TrafficPlaces,
-    TrafficRows,
-    check_has_rows,
-    traffic_files,
-    traffic_of,
-)
 from calibrator.rows.files import check_readable
 
 if TYPE_CHECKING:
     from calibrator.lab.judging.evaluation.evaluate import Evaluation
+    from calibrator.lab.judging.evaluation.traffic import Traffic
     from calibrator.lab.judging.sensitivity import Sensitivity
     from calibrator.lab.studies.studies import Study
     from calibrator.rows.rows import Row, Tags
     from calibrator.rows.scores import Scores
     from calibrator.scorer import Scorer
 
+
+TrafficPlaces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--traffic",
+        help="Also measure on real traffic: 400 app replies of our own, and what this file or "
+        "folder holds, labelled rows (.jsonl, .jsonl.gz) and hand-made pairs (.json). Of a folder "
+        "with grounding/test, these, and traffic/handmade.json in or beside it. May be repeated.",
+    ),
+]
+MOST_ROWS: Final = 1_000  # of a set
+EVALUATION_BEGINS = b'{\n "format"'
 StudyFiles = Annotated[
     list[Path] | None, typer.Option("--study", help="Add this file of `pinocchio study`.")
 ]
@@ -80,34 +92,40 @@ ScoreFiles = Annotated[
         "given, the first is compared with the others."
     ),
 ]
-EvaluatedFiles = Annotated[list[Path] | None, typer.Argument(help=ROWS_HELP)]
-MaxPairs = Annotated[
-    int,
+EvaluatedFiles = Annotated[
+    list[Path] | None,
+    typer.Argument(help=f"{ROWS_HELP} Or one file that -o wrote, to use its figures again."),
+]
+Card = Annotated[
+    str | None,
     typer.Option(
-        min=1, help="With --sensitivity: at most this many pairs of a benchmark and kind."
+        metavar="README[#PART]",
+        help="Write the figures into this model card, between its two marks, or into the part "
+        "with this name in its marks.",
     ),
 ]
+Output = Annotated[Path | None, file_option("-o", "--output", help="Write all figures as JSON.")]
+Report = Annotated[Path | None, file_option("--report", help="Write an HTML page with figures.")]
+OF_ROWS = (
+    *("calibrator", "tags", "scores", "recalibration", "train", "is_sensitive", "traffic"),
+    *("keep", "no_baselines", "rescore", "output"),
+)
 
 
 def evaluate(
+    context: typer.Context,
     files: EvaluatedFiles = None,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
     tags: TagNames = "served",
     scores: ScoreFiles = None,
     recalibration: RecalibrationFile = None,
     train: TrainFiles = None,
     is_sensitive: IsSensitive = False,
-    max_pairs: MaxPairs = 300,
     traffic: TrafficPlaces = None,
-    traffic_rows: TrafficRows = 1_000,
     keep: KeepScores = None,
-    output: Annotated[
-        Path | None, file_option("-o", "--output", help="Write all figures as JSON.")
-    ] = None,
-    report: Annotated[
-        Path | None, file_option("--report", help="Write an HTML page with figures.")
-    ] = None,
+    output: Output = None,
+    report: Report = None,
+    card: Card = None,
     studies: StudyFiles = None,
     no_baselines: NoBaselines = False,
     rescore: Rescore = False,
@@ -118,22 +136,27 @@ def evaluate(
     With --traffic, on replies of real apps as well, or on these alone. Scores are kept as they are
     made: the same command goes on after an interruption.
     """
-    from calibrator.lab.judging.evaluation.evaluate import empty_evaluation
-    from calibrator.lab.studies.studies import read_study
+    from calibrator.lab.judging.evaluation.evaluate import (
+        empty_evaluation,
+        read_evaluation,
+        to_json,
+    )
 
-    files = files or []
     with sentences(), resumable():
+        if len(files := files or []) == 1 and _is_evaluation(files[0]):
+            refuse(context, OF_ROWS, f"is for rows, and {files[0]} has figures; leave it out")
+            _publish(read_evaluation(files[0]), report, card, _studies(studies), as_json)
+            return
         needing = {"--sensitivity": is_sensitive, "--scores": scores, "--train": train}
-        check_has_rows(files, traffic, {**needing, "--keep-scores": keep})
+        _check_has_rows(files, traffic, {**needing, "--keep-scores": keep})
         train_files = [] if no_baselines else training_files(files, train)
-        replies = traffic_files(traffic)
+        replies = _traffic_files(traffic)
         read = [*files, *train_files, *replies, *map(_scores_file, scores or [])]
-        _check_targets(output, report, keep, [*read, *(studies or []), recalibration])
-        check_readable([*read, *(studies or [])])
+        _check_files(output, report, keep, [*read, *(studies or [])], recalibration)
         if no_baselines and train:
             raise JudgingError("--train has the rows of baselines; leave out --no-baselines")
-        shown_studies, names = [read_study(path) for path in studies or []], _tags(tags)
-        scorer = _scorer(calibrator, device, recalibration, scores, is_sensitive, rescore)
+        shown, names = _studies(studies), _tags(tags)
+        scorer = _scorer(calibrator, recalibration, scores, is_sensitive, rescore)
         evaluation, bad = empty_evaluation(scorer.name if scorer else calibrator), list[RowError]()
         if files:
             rows, bad = _rows(files, scorer)
@@ -142,57 +165,83 @@ def evaluate(
             found = _scores_of(rows, scorer, scores or [], names)
             evaluation = _evaluate_scores(rows, found, train_rows, keep)
             if scorer is not None and is_sensitive:
-                evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows, max_pairs))
+                evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows))
         if traffic:
-            on_traffic, worse = traffic_of(scorer, calibrator, replies, traffic_rows)
+            on_traffic, worse = _traffic_of(scorer, calibrator, replies)
             evaluation, bad = replace(evaluation, traffic=on_traffic), [*bad, *worse]
-        _write(evaluation, output, report, shown_studies)
-        print_evaluation(evaluation, as_json)
+        write_if_named(output, to_json(evaluation))
+        _publish(evaluation, report, card, shown, as_json)
     exit_with_bad(bad)
 
 
-def card(
-    evaluation: Annotated[
-        Path, typer.Argument(help="The file that `pinocchio evaluate -o` wrote.")
-    ],
-    readme: Annotated[Path, typer.Argument(help="The model card, with marks for its figures.")],
-    studies: StudyFiles = None,
-    of: Annotated[
-        str, typer.Option(help="Fill the part of the card with this name in its marks.")
-    ] = "",
-) -> None:
-    """Write the figures of an evaluation into a model card."""
-    from calibrator.lab.judging.evaluation.evaluate import read_evaluation
-    from calibrator.lab.reporting.model_card import update_card
+def _is_evaluation(path: Path) -> bool:
+    """Return whether this file was written by `evaluate -o`; False for rows and for pipes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(EVALUATION_BEGINS)) == EVALUATION_BEGINS
+
+
+def _studies(files: Sequence[Path] | None) -> list[Study]:
+    """Read the files of `pinocchio study -o`."""
     from calibrator.lab.studies.studies import read_study
 
-    with sentences():
-        found = [read_study(path) for path in studies or []]
-        update_card(readme, read_evaluation(evaluation), found, of)
+    return [read_study(path) for path in files or []]
 
 
-def _check_targets(
-    output: Path | None, report: Path | None, keep: Path | None, inputs: Sequence[Path | None]
+def _publish(
+    evaluation: Evaluation,
+    report: Path | None,
+    card: str | None,
+    studies: Sequence[Study],
+    as_json: bool,
 ) -> None:
-    """Raise OutputError where an output would replace an input or another output."""
-    check_target(output, inputs)
-    check_target(report, inputs)
+    """Print an evaluation, and write it as an HTML report and into a model card where named."""
+    from calibrator.lab.reporting.model_card import update_card
+    from calibrator.lab.reporting.report import render
+
+    check_target(report)
+    if report:
+        with writer(report) as stream:
+            stream.write(render(evaluation, studies))
+    if card:
+        readme, _, part = card.partition("#")
+        update_card(Path(readme), evaluation, studies, part)
+    print_evaluation(evaluation, as_json)
+
+
+def _check_files(
+    output: Path | None,
+    report: Path | None,
+    keep: Path | None,
+    inputs: Sequence[Path],
+    recalibration: Path | None,
+) -> None:
+    """Raise OutputError where an output would replace an input or another output.
+
+    Raises InputError for an input that cannot be read; the loader reads the recalibration.
+    """
+    check_target(output, [*inputs, recalibration])
+    check_target(report, [*inputs, recalibration])
     if output and report and output.resolve() == report.resolve():
         raise OutputError(f"-o and --report both say {output}; name two files")
     if keep and keep.exists() and not keep.is_dir():
         raise OutputError(f"--keep-scores writes into a folder, and {keep} is a file")
+    check_readable(inputs)
 
 
 def _has_name(given: str) -> bool:
-    """Return whether --scores is NAME=FILE. A file may have that sign in its own name."""
+    """Return whether a value of --scores is NAME=FILE, not a file with = in its name."""
     return "=" in given and not Path(given).exists()
 
 
 def _scores_file(given: str) -> Path:
+    """Return the file of a value of --scores, `FILE` or `NAME=FILE`."""
     return Path(given.partition("=")[2] if _has_name(given) else given)
 
 
 def _read(given: str, rows: Sequence[Row]) -> list[Scores]:
+    """Return the scores of a value of --scores for these rows, one entry for each kind in it."""
     from calibrator.rows.scores import read_kinds
 
     name = given.partition("=")[0] if _has_name(given) else None
@@ -200,7 +249,7 @@ def _read(given: str, rows: Sequence[Row]) -> list[Scores]:
 
 
 def _tags(given: str) -> list[Tags]:
-    """Parse `--tags`, separated by commas. Raises JudgingError for an unknown one."""
+    """Parse `--tags`, such as `served,none`. Raises JudgingError for an unknown one."""
     from calibrator.rows.rows import Tags
 
     known: dict[str, Tags] = {name: name for name in get_args(Tags)}
@@ -213,9 +262,10 @@ def _tags(given: str) -> list[Tags]:
 def _load_training_rows(
     paths: Sequence[Path], rows: Sequence[Row], *, is_wanted: bool
 ) -> list[Row]:
-    """Return the rows that baselines are fitted on, checked before anything is scored.
+    """Return the rows that baselines are fitted on; [] without files.
 
-    Without files, [] is returned, and a line says so where baselines are wanted.
+    They are checked against the judged rows before anything is scored. A line says where baselines
+    are wanted and there are no files, and where scikit-learn is missing. Raises JudgingError.
     """
     from calibrator.lab.judging.evaluation.methods import check_baselines, has_sklearn
     from calibrator.rows.selection import load_labelled
@@ -237,13 +287,12 @@ def _load_training_rows(
 
 def _scorer(
     calibrator: str,
-    device: str,
     recalibration: Path | None,
     scores: Sequence[str] | None,
     is_sensitive: bool,
     is_renewed: bool,
 ) -> Scorer | None:
-    """Return the calibrator, or None where scores were given instead.
+    """Return the calibrator, which keeps its scores, or None where scores were given instead.
 
     Raises JudgingError for --sensitivity with given scores.
     """
@@ -251,8 +300,8 @@ def _scorer(
     from calibrator.rows.kept_scores import cache_scores
 
     if not scores:
-        scorer = load_scorer(calibrator, device, recalibration=recalibration)
-        return cache_scores(scorer, device, is_renewed=is_renewed)
+        scorer = load_scorer(calibrator, recalibration=recalibration)
+        return cache_scores(scorer, "auto", is_renewed=is_renewed)
     if is_sensitive:
         raise JudgingError(
             "--sensitivity needs a calibrator, which scores changed replies; --scores has numbers "
@@ -262,7 +311,10 @@ def _scorer(
 
 
 def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list[RowError]]:
-    """Return the labelled rows that the calibrator can read, and the errors of the others."""
+    """Return the labelled rows that the calibrator can read, and the errors of the others.
+
+    Without a scorer rows with images are read, too, as they are not scored.
+    """
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 
@@ -308,24 +360,65 @@ def _evaluate_scores(
         return judge_all(rows, methods, train, progress.advance)
 
 
-def _sensitivity(scorer: Scorer, rows: Sequence[Row], max_pairs: int) -> Sensitivity:
+def _sensitivity(scorer: Scorer, rows: Sequence[Row]) -> Sensitivity:
+    """Measure how far the confidence falls where right replies are made wrong."""
     from calibrator.lab.judging.sensitivity import items_to_score, measure, pairs_of
 
-    pairs = pairs_of(rows, max_pairs)
+    pairs = pairs_of(rows)
     with Progress("scoring replies made wrong", items_to_score(pairs)) as progress:
         return measure(scorer, pairs, progress.advance)
 
 
-def _write(
-    evaluation: Evaluation, output: Path | None, report: Path | None, studies: Sequence[Study]
-) -> None:
-    """Write the evaluation as JSON and as an HTML report, each where a path is given."""
-    from calibrator.lab.judging.evaluation.evaluate import to_json
-    from calibrator.lab.reporting.report import render
+def _traffic_files(places: Sequence[Path] | None) -> list[Path]:
+    """Return the files of rows that --traffic names, files or folders; [] for None.
 
-    if output:
-        with writer(output) as stream:
-            stream.write(to_json(evaluation) + "\n")
-    if report:
-        with writer(report) as stream:
-            stream.write(render(evaluation, studies))
+    Raises JudgingError for a folder without any, and InputError for a file that cannot be read.
+    """
+    from calibrator.lab.judging.evaluation.traffic import find_traffic
+
+    found = find_traffic(places or [])
+    check_readable(found, times=2)  # a look at the first row tells what the file holds
+    return found
+
+
+def _check_has_rows(
+    files: Sequence[Path], traffic: Sequence[Path] | None, needing: Mapping[str, object]
+) -> None:
+    """Raise JudgingError where there are no rows to judge, or an option lacks its rows.
+
+    `needing` maps each such option to its value, which is falsy where it was not used.
+    """
+    if files:
+        return
+    if not traffic:
+        raise JudgingError("give files with labelled rows, --traffic with a folder, or both")
+    used = [name for name, value in needing.items() if value]
+    if used:
+        raise JudgingError(f"{used[0]} needs files with labelled rows; --traffic alone has none")
+
+
+def _traffic_of(
+    scorer: Scorer | None, calibrator: str, files: Sequence[Path]
+) -> tuple[Traffic, list[RowError]]:
+    """Return the figures on these files and our own replies, and the errors of bad rows.
+
+    At most `MOST_ROWS` rows of a set are used. Raises JudgingError without a scorer, as with
+    `--scores`.
+    """
+    from calibrator.lab.judging.evaluation.traffic import (
+        measure_traffic,
+        probes_of,
+        read_traffic,
+        replies_to_score,
+    )
+    from calibrator.loading import checkpoint_card
+    from calibrator.rows.scores import image_use
+
+    if scorer is None:
+        raise JudgingError("--traffic needs a calibrator to score replies; leave out --scores")
+    sets, bad = read_traffic(files, image_use(scorer), MOST_ROWS)
+    say_bad(bad, sum(len(each.rows) for each in sets) + len(bad))
+    probes = probes_of(sets)
+    left_out = (checkpoint_card(calibrator) or {}).get("left_out", ())
+    with Progress("scoring traffic", replies_to_score(sets, probes)) as progress:
+        return measure_traffic(scorer, sets, probes, left_out, progress.advance), bad

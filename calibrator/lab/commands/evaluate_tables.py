@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from calibrator.commands.terminal import print_table, say
-from calibrator.lab.commands.evaluate_traffic import print_traffic
 from calibrator.metrics.numbers import bounds, chance_text, figure
 from calibrator.rows.files import json_line
 
 if TYPE_CHECKING:
     from calibrator.lab.judging.evaluation.evaluate import Evaluation
+    from calibrator.lab.judging.evaluation.traffic import Traffic
     from calibrator.lab.judging.sensitivity import Sensitivity
 
 
@@ -22,7 +22,10 @@ FEW: Final = 50
 
 
 def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
-    """Print all figures to stdout, with `as_json` as one JSON object per line."""
+    """Print all figures to stdout, with `as_json` as one JSON object per line.
+
+    Why figures are missing or uncertain is printed to stderr first.
+    """
     if sentence := _why_little(evaluation):
         say(f"pinocchio: {sentence}")
     if as_json:
@@ -34,25 +37,21 @@ def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
             typer.echo(json_line(line), nl=False)
         return
     if evaluation.traffic:
-        print_traffic(evaluation.traffic)
+        _print_traffic(evaluation.traffic)
     if evaluation.sensitivity:
         _print_sensitivity(evaluation.sensitivity)
     if not evaluation.rows:
         return
     _print_groups(evaluation)
     _print_methods(evaluation)
-    pooled = evaluation.of_kind("pooled")
-    if pooled and all(one.accuracy in (0.0, 1.0) for one in pooled):
-        which = "right" if pooled[0].accuracy else "wrong"
-        typer.echo(
-            f"all {evaluation.rows:,} rows are {which}: nothing tells how right and wrong replies "
-            "differ, so there is no AUROC, and what is kept says nothing about the calibrator"
-        )
     _print_within(evaluation)
 
 
 def _why_little(evaluation: Evaluation) -> str:
-    """Return why figures are missing or uncertain; empty where the rows allow all of them."""
+    """Return a sentence on why figures are missing or uncertain; empty for enough rows.
+
+    That is with rows of one label only, and below `FEW` rows.
+    """
     count, right = evaluation.rows, evaluation.accuracy
     if not count:
         return ""
@@ -64,6 +63,18 @@ def _why_little(evaluation: Evaluation) -> str:
     if count < FEW:
         return f"{count} rows are few: figures of fewer than {FEW} mostly show chance"
     return ""
+
+
+def _print_traffic(traffic: Traffic) -> None:
+    """Print all tables of replies of real apps that have any rows."""
+    from calibrator.lab.judging.evaluation.traffic.tables import TABLES
+
+    typer.echo(f"{traffic.calibrator}, real traffic")
+    for table in TABLES:
+        head, rows = table(traffic)
+        if rows:
+            print_table(head, rows)
+            typer.echo()
 
 
 def _print_sensitivity(sensitivity: Sensitivity) -> None:
@@ -85,7 +96,10 @@ def _print_sensitivity(sensitivity: Sensitivity) -> None:
 
 
 def _print_groups(evaluation: Evaluation) -> None:
-    """Print the judged method on each benchmark and task, beside the first baseline's AUROC."""
+    """Print the judged method on each benchmark and task, beside the first baseline's AUROC.
+
+    The means over benchmarks and the figures on all rows come last.
+    """
     kinds = ("benchmark", "task", "mean")
     found = [one for kind in kinds for one in evaluation.of_kind(kind)]
     found += [one for one in evaluation.of_kind("pooled") if one.rows == evaluation.rows]
@@ -136,7 +150,10 @@ def _print_methods(evaluation: Evaluation) -> None:
 
 
 def _print_within(evaluation: Evaluation) -> None:
-    """Print the ranking within questions, and p of permuting labels within questions."""
+    """Print how methods rank replies to the same question; nothing if no question has both labels.
+
+    The last column is p of permuting labels within questions.
+    """
     if not evaluation.within:
         return
     first = evaluation.within[0]

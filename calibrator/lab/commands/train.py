@@ -1,33 +1,51 @@
-"""`pinocchio train`: it trains a calibrator with the parts of the shipped one on labelled rows."""
+"""`pinocchio train`: it trains a calibrator on labelled rows.
+
+Either one with the parts of the shipped one, or a language model with an adapter as in the paper.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import typer
-from typer.core import TyperCommand
 
 from calibrator.commands.progress import Progress
-from calibrator.commands.terminal import UNUSABLE_INPUT, Files, resumable, say, sentences
+from calibrator.commands.terminal import Files, refuse, resumable, sentences
 from calibrator.errors import TrainingError
+from calibrator.rows.files import check_readable
 
 if TYPE_CHECKING:
     from calibrator.lab.training.run import TrainConfig
+    from calibrator.rows.selection import Selection
 
-PARTS: Final = ("forest", "abilities", "inspector", "calls", "opinion")
-ELSEWHERE: Final = {  # former options of `train`, by the commands that have them now
-    "train-llm": (
-        *("--preset", "--base", "--text-only", "--elicitation", "--batch-rows", "--micro-tokens"),
-        *("--dropout", "--checkpointing", "--no-checkpointing", "--epochs", "--learning-rate"),
-        *("--model-dropout", "--benchmark-dropout", "--device"),
-    ),
-    "tune": ("--from-store", "--tune"),
-}
-DOES: Final = {
-    "train-llm": "trains language models",
-    "tune": "fine-tunes the calibrator in use on verdicts or labelled rows",
-}
+PART_NAMES: Final = ("forest", "abilities", "inspector", "knowledge", "calls", "opinion")
+EXTRA: Final = ("knowledge",)  # only where it is asked for
+OF_LLM: Final = ("preset", "base", "text_only", "elicitation", "epochs", "learning_rate")
+OF_PARTS: Final = ("having", "without")
+LLM_PANEL: Final = "Language models"
+
+
+class Bounds(NamedTuple):
+    """The smallest and largest value of a setting, and whether it must be a whole number."""
+
+    low: float
+    high: float
+    is_whole: bool = False
+
+
+BALANCE: Final = {"balance_power": Bounds(0, 1)}
+SETTINGS: Final = {"max_tokens": Bounds(16, 512, True), "addressed_share": Bounds(0, 1)} | BALANCE
+LLM_SETTINGS: Final = {
+    "batch_rows": Bounds(1, 1e9, True),
+    "micro_tokens": Bounds(1, 1e9, True),
+    "dropout": Bounds(0, 0.9),
+    "model_dropout": Bounds(0, 1),
+    "benchmark_dropout": Bounds(0, 1),
+    "checkpointing": Bounds(0, 1, True),
+} | BALANCE
 
 RunFolder = Annotated[
     Path,
@@ -35,137 +53,233 @@ RunFolder = Annotated[
         "-o", "--output", help="The folder of the run; an interrupted run in it is continued."
     ),
 ]
-Name = Annotated[str, typer.Option(help="The name that the checkpoint carries.")]
+Name = Annotated[
+    str, typer.Option(help="The checkpoint's name; else `embedded`, or the language model's.")
+]
+Start = Annotated[
+    str,
+    typer.Option(
+        help="Begin with this checkpoint: add the parts of --with to it, or continue to train a "
+        "language model, which keeps its base and prompt."
+    ),
+]
 TrainingRows = Annotated[
     int, typer.Option(min=0, help="Train on about this many rows; 0 takes all of them.")
 ]
-BalancePower = Annotated[
-    float,
-    typer.Option(help="Weight of a benchmark: its number of rows to this power; 1 changes none."),
-]
-MaxTokens = Annotated[
-    int, typer.Option(min=16, max=512, help="How many word pieces of a text are read.")
-]
-AddressedShare = Annotated[
-    float, typer.Option(help="Share of rows that get a sentence addressed to the reader.")
-]
 Seed = Annotated[int, typer.Option(help="The same seed and rows give the same checkpoint.")]
-Forest = Annotated[
-    bool | None, typer.Option("--forest/--no-forest", help="Boosted trees beside the tower.")
-]
-Abilities = Annotated[
-    bool | None,
+With = Annotated[
+    list[str] | None,
     typer.Option(
-        "--abilities/--no-abilities",
-        help="What a model's name says whatever it is asked, for kinds of text that are new.",
+        "--with",
+        metavar="PART",
+        help=f"Insist on a part, which is else left out where the rows cannot teach it; repeat. "
+        f"Parts beside the tower: {', '.join(PART_NAMES)}; knowledge only if named here.",
     ),
 ]
-Inspector = Annotated[
-    bool | None,
+Without = Annotated[
+    list[str] | None, typer.Option(metavar="PART", help="Leave out a part; repeat.")
+]
+Settings = Annotated[
+    list[str] | None,
     typer.Option(
-        "--inspector/--no-inspector",
-        help="Checks that a reply answers and agrees with itself.",
+        "--set",
+        metavar="NAME=VALUE",
+        help=f"Another setting of the recipe: {', '.join(SETTINGS)}; of a language model "
+        f"{', '.join(LLM_SETTINGS)}; repeat.",
     ),
 ]
-Knowledge = Annotated[
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=LLM_PANEL, help="Train a language model by this recipe, such as paper."
+    ),
+]
+Base = Annotated[
+    str,
+    typer.Option(
+        rich_help_panel=LLM_PANEL,
+        help="Train this language model, a folder or hub name, not the preset's.",
+    ),
+]
+TextOnly = Annotated[
     bool,
     typer.Option(
-        "--knowledge", help="Add a small encoder that knows some facts, for short replies."
+        "--text-only",
+        rich_help_panel=LLM_PANEL,
+        help="Show no images to a model that could see them.",
     ),
 ]
-Calls = Annotated[
-    bool | None,
-    typer.Option("--calls/--no-calls", help="Trees for replies that call tools."),
-]
-Opinion = Annotated[
-    bool | None,
+Elicited = Annotated[
+    Literal["logit", "probe", "both"],
     typer.Option(
-        "--opinion/--no-opinion",
-        help="A second stage that reads other models' replies.",
+        rich_help_panel=LLM_PANEL,
+        help="Take P(correct) from the labels, from a probe of the last state, or both.",
     ),
 ]
-
-
-class TrainCommand(TyperCommand):
-    """The command `train`; for a former option it names the command that has it now."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options; for one that another command has, name that command and exit."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:  # NoSuchOption, which is click's or a newer typer's own
-            name = getattr(error, "option_name", None)
-            command = next((each for each, names in ELSEWHERE.items() if name in names), None)
-            if command is None:
-                raise
-            does = f", which {DOES[command]}" if command in DOES else ""
-            say(f"pinocchio: {name} is for `pinocchio {command}`{does}; `train` has no such option")
-            raise typer.Exit(UNUSABLE_INPUT) from error
+Epochs = Annotated[
+    int, typer.Option(min=1, rich_help_panel=LLM_PANEL, help="How often all rows are shown.")
+]
+LearningRate = Annotated[
+    float,
+    typer.Option(
+        min=1e-7,
+        max=1e-1,
+        rich_help_panel=LLM_PANEL,
+        help="How far a step of training moves the weights.",
+    ),
+]
 
 
 def train(
     context: typer.Context,
     files: Files,
     output: RunFolder,
-    name: Name = "embedded",
-    start: Annotated[
-        str, typer.Option(help="Add the parts that you ask for to this checkpoint.")
-    ] = "",
+    name: Name = "",
+    start: Start = "",
     rows: TrainingRows = 0,
-    balance_power: BalancePower = 0.85,
-    max_tokens: MaxTokens = 192,
-    addressed_share: AddressedShare = 0.35,
-    forest: Forest = None,
-    abilities: Abilities = None,
-    inspector: Inspector = None,
-    knowledge: Knowledge = False,
-    calls: Calls = None,
-    opinion: Opinion = None,
+    having: With = None,
+    without: Without = None,
     seed: Seed = 20_261_121,
+    settings: Settings = None,
+    preset: Preset = None,
+    base: Base = "",
+    text_only: TextOnly = False,
+    elicitation: Elicited = "logit",
+    epochs: Epochs = 3,
+    learning_rate: LearningRate = 1e-4,
 ) -> None:
-    """Train a calibrator like the shipped one on labelled rows.
+    """Train a calibrator on labelled rows: like the shipped one, or a language model.
 
-    A part that the rows cannot teach is left out, and you are told why. Files with __nc in their
-    name (data of non-commercial licences) are left out. See `train-llm` for language models and
-    `tune` for fine-tuning the calibrator that you use.
+    A part that the rows cannot teach is left out, and you are told why. With --preset, --base, or
+    --start of one, a language model is trained, see calibrator/lab/training/llm/training.md. Files
+    with __nc in their name (data of non-commercial licences) are left out. `tune` fine-tunes the
+    calibrator that you use.
     """
-    if forest is False and opinion is None:
-        opinion = False  # a second stage needs the forest's numbers
-    wishes = dict(zip(PARTS, (forest, abilities, inspector, calls, opinion), strict=True))
     with sentences(), resumable():
-        from calibrator.lab.training.run import TrainConfig
         from calibrator.rows.selection import Selection
-        from calibrator.text.word_pieces import Layout
 
-        _check(context, start, rows, forest)
-        parts: dict[str, Any] = {
-            f"has_{part}": not start if wish is None else wish for part, wish in wishes.items()
-        }
-        config = TrainConfig(
-            data=tuple(map(str, sorted(files))),
-            name=name,
-            start=start,
-            selection=Selection(rows=rows, balance_power=balance_power, seed=seed),
-            layout=Layout(max_tokens=max_tokens),
-            addressed_share=addressed_share,
-            has_knowledge=knowledge,
-            **parts,
-        )
-        unasked = [part for part, wish in wishes.items() if wish is None]
-        report(run_training(output, config, optional=unasked), config)
+        is_llm = bool(preset or base) or _is_llm(start)
+        if is_llm:
+            refuse(context, OF_PARTS, "is not for language models; leave it out")
+        else:
+            refuse(context, OF_LLM, "is for language models: add --preset paper, or --base")
+        given = parse_settings(settings or (), LLM_SETTINGS if is_llm else SETTINGS)
+        if "balance_power" in given and not rows:
+            raise TrainingError("balance_power chooses among rows; say how many with --rows")
+        power = given.pop("balance_power", 0.85)
+        selection = Selection(rows=rows, balance_power=power, seed=seed)
+        if not is_llm:
+            _train_parts(output, files, name, start, selection, having, without, given)
+            return
+        if start and preset is not None:
+            raise TrainingError("a checkpoint to start from keeps its preset; leave out --preset")
+        chosen = {"preset": preset} if preset else {}
+        llm = {"base": base, "is_text_only": text_only, "elicitation": elicitation}
+        llm |= {"epochs": epochs, "learning_rate": learning_rate, "start": start, "name": name}
+        if "checkpointing" in given:
+            given["has_checkpointing"] = bool(given.pop("checkpointing"))
+        _train_llm(output, files, {**llm, **chosen, **given, "selection": selection})
 
 
-def _check(context: typer.Context, start: str, rows: int, forest: bool | None) -> None:
-    """Raise TrainingError for options that would have no effect."""
-    if start and forest is not None:
-        raise TrainingError("a checkpoint to start from keeps its forest; leave out --forest")
-    source = context.get_parameter_source("balance_power")
-    if not rows and source is not None and source.name == "COMMANDLINE":
-        raise TrainingError("--balance-power chooses among rows; say how many with --rows")
+def parse_settings(given: Sequence[str], known: Mapping[str, Bounds]) -> dict[str, Any]:
+    """Return the values of settings such as `batch_rows=64` by name, as int or float.
+
+    `true` counts as 1. Raises TrainingError for an unknown name, and for a value out of its bounds.
+    """
+    found: dict[str, Any] = {}
+    for each in given:
+        name, _, text = each.partition("=")
+        if name not in known:
+            raise TrainingError(f"--set knows {', '.join(known)}, not {name!r}")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        low, high, is_whole = known[name]
+        if not isinstance(value, int if is_whole else int | float) or not low <= value <= high:
+            number = "a whole number" if is_whole else "a number"
+            raise TrainingError(f"--set {name} takes {number} from {low:g} to {high:g}: {each}")
+        found[name] = int(value) if is_whole else float(value)
+    return found
+
+
+def _is_llm(start: str) -> bool:
+    """Return whether a checkpoint is a language model; False for an empty name."""
+    from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
+    from calibrator.checkpoints.llm_config import LlmConfig
+
+    return bool(start) and isinstance(read_config(resolve_checkpoint(start), start), LlmConfig)
+
+
+def _train_llm(output: Path, files: Sequence[Path], values: Mapping[str, Any]) -> None:
+    """Train a language model with these values of an LlmTrainConfig, while progress is shown."""
+    from calibrator.lab.training.llm.config import LlmTrainConfig
+    from calibrator.lab.training.llm.train import train_llm as run
+
+    config = LlmTrainConfig(data=tuple(map(str, sorted(files))), **values)
+    check_readable(files)
+    with Progress("training", 0) as bar:
+        run(output, config, bar.say, progress=bar.update)
+
+
+def _train_parts(
+    output: Path,
+    files: Sequence[Path],
+    name: str,
+    start: str,
+    selection: Selection,
+    having: Sequence[str] | None,
+    without: Sequence[str] | None,
+    given: Mapping[str, Any],
+) -> None:
+    """Train a calibrator like the shipped one, or add parts to one, and print what came of it.
+
+    `given` has max_tokens and addressed_share where they were set.
+    """
+    from calibrator.lab.training.run import TrainConfig
+    from calibrator.text.word_pieces import Layout
+
+    wishes = _wishes(having or (), without or ())
+    if start and wishes["forest"] is not None:
+        raise TrainingError("a checkpoint to start from keeps its forest; name other parts")
+    parts: dict[str, Any] = {
+        f"has_{part}": (not start and part not in EXTRA) if wish is None else wish
+        for part, wish in wishes.items()
+    }
+    settings = dict(given)
+    layout = Layout(max_tokens=settings.pop("max_tokens", 192))
+    config = TrainConfig(
+        data=tuple(map(str, sorted(files))),
+        name=name or "embedded",
+        start=start,
+        selection=selection,
+        layout=layout,
+        **settings,
+        **parts,
+    )
+    unasked = [part for part, wish in wishes.items() if wish is None and part not in EXTRA]
+    report(run_training(output, config, optional=unasked), config)
+
+
+def _wishes(having: Sequence[str], without: Sequence[str]) -> dict[str, bool | None]:
+    """Return for each part True if it is asked for, False if it is left out, None if neither.
+
+    Raises TrainingError for an unknown part, and for one that is named in both.
+    """
+    for part in (*having, *without):
+        if part not in PART_NAMES:
+            raise TrainingError(f"there is no part {part!r}; there are: {', '.join(PART_NAMES)}")
+    if both := sorted({*having} & {*without}):
+        raise TrainingError(f"--with and --without both name {both[0]}")
+    wishes: dict[str, bool | None] = dict.fromkeys(PART_NAMES)
+    wishes |= dict.fromkeys(having, True) | dict.fromkeys(without, False)
+    if wishes["forest"] is False and wishes["opinion"] is None:
+        wishes["opinion"] = False  # a second stage needs the forest's numbers
+    return wishes
 
 
 def run_training(folder: Path, config: TrainConfig, **options: Any) -> Path:
-    """Run a training and return the checkpoint.
+    """Run a training in `folder`, or continue one, and return the checkpoint's folder.
 
     Progress is a bar on a terminal, and lines elsewhere.
     """

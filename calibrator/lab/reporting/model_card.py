@@ -30,11 +30,10 @@ from calibrator.metrics.numbers import NO_FIGURE, bounds, figure, p_text
 from calibrator.rows.groups import POOLED
 from calibrator.rows.results import MEAN, Result
 
-BEGIN = "<!-- figures: written by `pinocchio card`, not by hand -->"
+BEGIN = "<!-- figures: written by `pinocchio evaluate --card`, not by hand -->"
 END = "<!-- end of figures -->"
-BEGIN_OF = (
-    "<!-- figures of {}: written by `pinocchio card`, not by hand -->"  # for figures of other rows
-)
+# For figures of other rows, in a part of the card with a name.
+BEGIN_OF = "<!-- figures of {}: written by `pinocchio evaluate --card`, not by hand -->"
 _STUDY_FIGURES = ("auroc", "reference", "within", "ece", "ece_mended")
 COMPARED = ("TF-IDF", "length")  # baselines with a column in the table of benchmarks
 

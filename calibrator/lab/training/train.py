@@ -97,8 +97,8 @@ def _check(config: TrainConfig) -> None:
     """
     if config.has_opinion and not (config.start or config.has_forest):
         raise TrainingError(
-            "a second stage goes by the numbers of tower and forest; leave out --no-forest, or add "
-            "--no-opinion"
+            "a second stage goes by the numbers of tower and forest; leave out --without forest, "
+            "or add --without opinion"
         )
     parts = (getattr(config, f"has_{part}") for part in PARTS)
     if any((config.has_forest, *parts)):
@@ -112,17 +112,15 @@ def _extend(run: TrainingRun, progress: Callable[[int, int], None]) -> Path:
     start, target = resolve_checkpoint(config.start), run.folder / CHECKPOINT
     known = read_config(start, config.start)
     if isinstance(known, LlmConfig):
-        raise TrainingError(
-            f"{config.start} is a language model: use `pinocchio train-llm --start`"
-        )
+        raise TrainingError(f"{config.start} is a language model, which has no such parts")
     rows, _, calls = read_selection(config)
     parts = fit_parts(run, rows, calls, base_folder(), known.source_models)
     if config.has_opinion:
         parts |= fit_opinion(run, rows, start, progress)
     if not parts:
         raise TrainingError(
-            "to a checkpoint --start adds --abilities, --inspector, --knowledge, --calls or "
-            "--opinion; ask for one"
+            "to a checkpoint --start adds parts: name abilities, inspector, knowledge, calls or "
+            "opinion with --with"
         )
     names = [name for name in PARTS if getattr(config, f"has_{name}")]
     told = config.as_dict()

@@ -29,7 +29,7 @@ class CanaryResult(NamedTuple):
 def try_calibrator(
     load: Callable[[], Scorer], place: str, its: Recalibrations | None
 ) -> CanaryResult:
-    """Load a calibrator, score the canary, and close the calibrator.
+    """Load a calibrator, score the canary twice, close the calibrator, and return the result.
 
     `place` names it in a failure, `its` are its recalibrations. Errors are returned as a failure.
     """
@@ -58,7 +58,7 @@ def try_calibrator(
 
 
 def _score_twice(scorer: Scorer) -> tuple[bool, str]:
-    """Return whether a scorer gives the canary the same probability twice, and a sentence."""
+    """Return whether the canary gets the same probability (to 0.01) twice, and a sentence."""
     from calibrator import Item
 
     scorer.score_batch([Item(*CANARY)])  # a warm-up, for the first one takes longest

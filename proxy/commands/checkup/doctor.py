@@ -7,56 +7,33 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from email.utils import parsedate_to_datetime
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from policies import plural
+from proxy.commands.checkup.upstreams import (
+    UPSTREAM_S,
+    Diagnosis,
+    Level,
+    Patient,
+    check_upstreams,
+)
 from proxy.commands.opening.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, plain, stop
 from proxy.commands.opening.opened_record import JsonOption
 from proxy.errors import ExitStatus, ProxyError, StartupError, StoreError
 
 if TYPE_CHECKING:
     from proxy.config.settings.telemetry import OtelConfig
-    from proxy.config.settings.upstreams import UpstreamConfig
-    from proxy.config.setup import Setup
-    from proxy.store.condition import Condition
-    from proxy.upstreams.router import Router
 
-Level = Literal["ok", "skip", "warn", "fail"]
 COLORS: Final = {"ok": "green", "skip": "bright_black", "warn": "yellow", "fail": "red"}
-UPSTREAM_S: Final = 10.0
 MOST_SKEW_S: Final = 5.0  # more is a warning; keys, holds and certificates depend on the clock
 SOON_S: Final = 7 * 86_400.0  # a key that expires earlier is a warning
 LEAST_FREE: Final = 2**30  # bytes of disk
 NEARLY: Final = 0.9  # of a limit
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The finding on one part; only `fail` changes the exit status."""
-
-    level: Level
-    about: str
-    text: str
-
-
-@dataclass(slots=True)
-class Patient:
-    """The installation to examine; checks add facts that later checks use."""
-
-    setup: Setup
-    url: str
-    skews_s: dict[str, float] = field(default_factory=dict)  # by the owner of the other clock
-    calibrator: str | None = None  # the name of its numbers, once it has scored
-    calibrator_bytes: int | None = None  # of memory, once it is loaded here
-    store: Condition | None = None
 
 
 def doctor(
@@ -89,7 +66,11 @@ def doctor(
 
 
 def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[Diagnosis]:
-    """Yield the findings, part after part; only those on a configuration that cannot be used."""
+    """Yield a finding for each part of the installation, in the order of the command's lines.
+
+    Where the configuration cannot be used, only findings about it are yielded. `url` is where the
+    proxy listens, if it runs; without `scores` the calibrator is not loaded.
+    """
     from proxy.config.setup import load_setup
     from proxy.startup.startup import check_setup, with_files
 
@@ -106,7 +87,7 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[D
     told = f"{setup.path or 'built in'}: policy {policy.name} ({policy.mode}), {upstreams}"
     yield Diagnosis("ok", "configuration", told)
     patient = Patient(setup, url)
-    checks: list[Callable[[Patient], Iterable[Diagnosis]]] = [_policies, _upstreams]
+    checks: list[Callable[[Patient], Iterable[Diagnosis]]] = [_policies, check_upstreams]
     checks += [_scorer, _gpu] if scores else []
     checks += [_workers, _store, _clock, _limits, _keys, _certificates, _oidc, _telemetry, _proxy]
     for check in checks:
@@ -117,6 +98,7 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[D
 
 
 def _policies(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield the warnings about policies: equal names, and what `check` warns of."""
     from policies import lint
 
     for text in patient.setup.book.namesakes():
@@ -124,78 +106,6 @@ def _policies(patient: Patient) -> Iterator[Diagnosis]:
     for policy in patient.setup.book:
         for warning in lint(policy):
             yield Diagnosis("warn", f"policy {policy.name}", str(warning))
-
-
-# --- upstreams ------------------------------------------------------------------------------------
-
-
-def _upstreams(patient: Patient) -> Iterator[Diagnosis]:
-    yield from asyncio.run(_ask_upstreams(patient))
-
-
-async def _ask_upstreams(patient: Patient) -> list[Diagnosis]:
-    from proxy.upstreams.router import Router
-
-    config = patient.setup.config
-    router = Router(config)
-    try:
-        asked = [_ask(patient, router, *each) for each in config.upstreams.items()]
-        return await asyncio.gather(*asked)
-    finally:
-        await router.aclose()
-
-
-async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Diagnosis:
-    """Request an upstream's list of models, over the connection and with the key of requests."""
-    from proxy.http.pool.forward_proxy import forward_proxy_for
-    from proxy.http.pool.pool import meant_address
-    from proxy.http.wire.upstream import UpstreamRequest
-    from proxy.upstreams.loops import address_of
-
-    about = f"upstream {name}"
-    if section.demo:
-        return Diagnosis("ok", about, "canned answers, no network")
-    if section.base_url is None or section.litellm or section.via == "litellm":
-        return Diagnosis("skip", about, "through litellm, which is loaded by the first request")
-    headers = [(b"accept", b"application/json"), (b"anthropic-version", b"2023-06-01")]
-    began = time.perf_counter()
-    try:
-        async with asyncio.timeout(UPSTREAM_S):
-            reply = await router.upstream(name).send(UpstreamRequest("GET", "/models", headers))
-            await reply.aclose()
-    except TimeoutError:
-        return Diagnosis("fail", about, f"no answer within {UPSTREAM_S:g} s")
-    except ProxyError as error:
-        return Diagnosis("fail", about, error.message)
-    passed_ms = (time.perf_counter() - began) * 1_000
-    _note_date(patient, name, reply.values.get(b"date"))
-    level, said = _judge_status(reply.status, has_key=router.has_key(name))
-    place = address_of(section.base_url)
-    if reply.status == 404 and (meant := meant_address(place)):
-        level, said = "warn", f"it knows no /models; did you mean base_url: {meant} ?"
-    between = forward_proxy_for(urlsplit(place).scheme, urlsplit(place).hostname or "")
-    if between is not None:
-        said += f", through the proxy at {between.where}"
-    return Diagnosis(level, about, f"{place}: {said} ({reply.status}, {passed_ms:.0f} ms)")
-
-
-def _judge_status(status: int, *, has_key: bool) -> tuple[Level, str]:
-    """Return the level of an upstream's status for its list of models, and a phrase."""
-    if status in (401, 403):
-        if has_key:
-            return "fail", "it refuses the key of the configuration"
-        return "ok", "it is there, and asks for the client's own key"
-    if status == 429:
-        return "warn", "it is there, and refuses for now: too many requests, or no credit"
-    if status >= 500:
-        return "fail", "it fails"
-    return ("ok", "it answers") if status < 300 else ("ok", "it is there, without a list of models")
-
-
-def _note_date(patient: Patient, name: str, date: bytes | None) -> None:
-    with suppress(ValueError, TypeError):
-        at = parsedate_to_datetime((date or b"").decode("latin-1")).timestamp()
-        patient.skews_s[f"upstream {name}"] = at - time.time()
 
 
 # --- the calibrator -------------------------------------------------------------------------------
@@ -256,6 +166,10 @@ def _workers(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _store(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield findings on the database, and on its disk (SQLite) or its chain's key (PostgreSQL).
+
+    A reply is held and removed again as a trial, if the tables are this version's.
+    """
     from proxy.store.condition import condition_of, try_to_hold
     from proxy.store.database.chain import KEY_VARIABLE, chain_key
     from proxy.store.database.tables import path_of, place_of
@@ -288,6 +202,7 @@ def _store(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _disk(folder: Path) -> Diagnosis:
+    """Return a finding on the free space of a folder's disk; below 1 GiB is a warning."""
     free = shutil.disk_usage(folder).free
     level: Level = "ok" if free >= LEAST_FREE else "warn"
     return Diagnosis(level, "disk", f"{free / 2**30:.1f} GB free in {folder}")
@@ -309,6 +224,7 @@ def _clock(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _limits(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield findings on open files, and on the number of held replies if the store is there."""
     from proxy.http.listener.open_files import connections_for, raise_file_limit
 
     limits = patient.setup.config.limits
@@ -343,6 +259,7 @@ def _is_current(patient: Patient) -> bool:
 
 
 def _keys(patient: Patient) -> Iterator[Diagnosis]:
+    """Yield findings on client keys: broken, soon to expire, or none where they are required."""
     from proxy.config.setup import problems_of
     from proxy.store.database.client_keys import KeyStore
 
@@ -399,6 +316,7 @@ def _certificates(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _withdrawn_calibrators(patient: Patient) -> frozenset[str]:
+    """Return the digests of all withdrawn grants; empty without this version's tables."""
     from proxy.store.database.verdicts import VerdictStore
 
     if not _is_current(patient):
@@ -443,7 +361,7 @@ def _telemetry(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _collector(config: OtelConfig) -> Diagnosis:
-    """Send a collector an empty request, and return whether it accepts that."""
+    """Return the finding on a collector of traces, after an empty request to it."""
     import httpx
 
     from calibrator import install_command

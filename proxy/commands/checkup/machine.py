@@ -67,7 +67,7 @@ class Machine:
         return cls(cores(), free_memory())
 
     def suits(self, processes: Processes) -> tuple[Literal["ok", "warn"], str]:
-        """Whether it has enough for these processes, and a sentence."""
+        """Return `ok` or `warn`, and a sentence on whether this is enough for the processes."""
         whole = max(1, int(self.cores))
         told = f"{processes.summary}; here are {plural(whole, 'core')}"
         if self.cores < 1:
@@ -84,7 +84,7 @@ class Machine:
 
 
 def cores(cgroup: Path = CGROUP) -> float:
-    """How many cores this process may keep busy; of a container's quota, parts of one."""
+    """Return how many cores this process may use, such as 0.5 of a container's quota."""
     if sys.platform == "linux":
         found: float = len(os.sched_getaffinity(0))
     else:
@@ -96,7 +96,7 @@ def cores(cgroup: Path = CGROUP) -> float:
 
 
 def free_memory(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:
-    """How many bytes may still be used; None where nobody says."""
+    """Return how many bytes of memory are free, in a container too; None where unknown."""
     found = []
     with suppress(OSError, ValueError, IndexError):
         text = meminfo.read_text().partition("MemAvailable:")[2]
@@ -108,7 +108,7 @@ def free_memory(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:
 
 
 def resident_memory() -> int:
-    """How many bytes of memory this process has; 0 where nobody says."""
+    """Return how many bytes of memory this process occupies; 0 where unknown."""
     with suppress(OSError, ValueError, IndexError):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

@@ -35,7 +35,7 @@ def stop(status: ExitStatus, message: str) -> typer.Exit:
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """End the process with sentence and status of a StartupError or StoreError raised inside."""
+    """End the process with the sentence and status of a StartupError or StoreError."""
     try:
         yield
     except StartupError as error:
@@ -46,7 +46,7 @@ def errors_told() -> Iterator[None]:
 
 @contextmanager
 def calibrator_errors_told() -> Iterator[None]:
-    """End the process with the sentence of a CalibratorError or OSError raised inside."""
+    """End the process with the sentence of a CalibratorError or OSError, and status 2."""
     from calibrator import CalibratorError
 
     try:
@@ -56,7 +56,7 @@ def calibrator_errors_told() -> Iterator[None]:
 
 
 def existing_store(url: str) -> str:
-    """Return the URL; end the process where it names an SQLite file that does not exist.
+    """Return the URL; end the process (status 8) where it names an SQLite file that is missing.
 
     Opening it would make an empty one, and in the wrong folder nothing would seem to be recorded.
     """
@@ -72,7 +72,7 @@ def existing_store(url: str) -> str:
 
 
 def user() -> str:
-    """Return the name under which a verdict from a terminal is kept."""
+    """Return the system's name of this user, or `terminal` where there is none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without a name, as in a container
@@ -92,4 +92,5 @@ def plain_json(text: str) -> str:
 
 
 def _escape(character: str) -> str:
+    """Return a control character as an escape of JSON text, `u001b` behind a backslash."""
     return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]

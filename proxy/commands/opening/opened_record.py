@@ -27,16 +27,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 
 @contextmanager
-def opened_record(config: Path | None, store: str | None = None) -> Iterator[VerdictStore]:
-    """Open the configured record, or that of a store's URL; end the process where there is none.
+def opened_record(config: Path | None) -> Iterator[VerdictStore]:
+    """Open the configured store to read and write verdicts; close it at the end.
 
-    Policies are not read.
+    Ends the process where there is none. Policies are not read.
     """
     from proxy.config.setup import load_store_config
     from proxy.store.database.verdicts import VerdictStore
 
     with errors_told():
-        findings = VerdictStore(existing_store(store or load_store_config(config).store))
+        findings = VerdictStore(existing_store(load_store_config(config).store))
         try:
             yield findings
         finally:
@@ -72,10 +72,11 @@ class RecordedTraffic(NamedTuple):
 def recorded_exchanges(
     config: Path | None, span: str, name: str, team: str | None = None, *, is_all: bool = False
 ) -> RecordedTraffic:
-    """Read the exchanges of the last `span` that policies decided on: a team's, or policy `name`'s.
+    """Read the exchanges of the last `span`, such as `30d`, that policies decided on.
 
-    Where no policy of this name decided on anything, or with `is_all`, those of every policy are
-    read. Ends the process for an unknown team, or where the record cannot be read.
+    These are those of a team, or else those that policy `name` decided on. Where that one decided
+    on nothing, or with `is_all`, those of every policy are read. Ends the process for an unknown
+    team, or where the record cannot be read.
     """
     from proxy.store.record.reader import since
 
@@ -97,10 +98,11 @@ def recorded_exchanges(
             found = kept
         exchanges = [exchange for each in found for exchange in each.exchanges()]
         hints += _other_policies(exchanges, setup, policy.name)
-        return RecordedTraffic(exchanges, as_it_stands(policy, findings), hints)
+        return RecordedTraffic(exchanges, without_withdrawn(policy, findings), hints)
 
 
 def _left_out(count: int, name: str) -> list[str]:
+    """Return a sentence about requests that other policies than `name` decided on; [] for none."""
     if not count:
         return []
     what = plural(count, "request")
@@ -108,7 +110,7 @@ def _left_out(count: int, name: str) -> list[str]:
 
 
 def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -> list[str]:
-    """Return a sentence for each policy, other than the compared one, that decided."""
+    """Return a sentence for each policy, other than `default`, that decided on any of these."""
     names = Counter(each.label.partition("/")[0] for each in exchanges if each.label)
     known = {each.name for each in setup.book}
     replies = plural(len(exchanges), "reply", "replies")
@@ -121,8 +123,8 @@ def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -
     ]
 
 
-def as_it_stands(policy: Policy, findings: VerdictStore) -> Policy:
-    """Return the policy without the withdrawn grants of its certificate."""
+def without_withdrawn(policy: Policy, findings: VerdictStore) -> Policy:
+    """Return the policy with a certificate that lacks the grants that were withdrawn."""
     from policies import with_certificate
     from proxy.learning.certificates import still_granted
 

@@ -1,3 +1,3 @@
-"""Commands for policies: test, replay, explain, promote, certify, hook, schema."""
+"""Commands for policies: test, replay, explain, promote, certify, hook."""
 
-__all__ = ["certify", "explain", "hook", "promote", "replay", "schema", "test"]
+__all__ = ["certify", "explain", "hook", "promote", "replay", "test"]

@@ -20,7 +20,6 @@ from proxy.commands.policies.options import (
     NOT_CERTIFIED,
     SCORED_ROWS_HELP,
     Calibrator,
-    Device,
     JsonOption,
     policy_named,
     scored_rows,
@@ -65,7 +64,6 @@ def certify(
         int, typer.Option(min=0, help="Certify this many random halves and check the other halves.")
     ] = 0,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Find the threshold above which at most a stated share of the replies is wrong.
@@ -85,7 +83,7 @@ def certify(
         found = (
             _read_audit_labels(config, since, scope, loaded)
             if from_store
-            else _labels(files or [], calibrator, device, scope, loaded)
+            else _labels(files or [], calibrator, scope, loaded)
         )
         if splits:
             for labelled in found.values():
@@ -127,9 +125,9 @@ def _print_grant(
 
 
 def _refuse_idle(context: typer.Context, from_store: bool, splits: int) -> None:
-    """End the process where an option would change nothing."""
+    """End the process with status 2 where a given option would change nothing."""
     if from_store:
-        refuse(context, ["calibrator", "device"], "is for FILES; leave it out with --from-store")
+        refuse(context, ["calibrator"], "is for FILES; leave it out with --from-store")
     else:
         refuse(context, ["since", "config"], "is for the store; leave it out with FILES")
     if splits:
@@ -152,12 +150,13 @@ def _scope(model: str | None, team: str | None, policy: Policy | None, name: str
     raise ValueError(f"policy {policy.name} has no rule {name!r}{hint}")
 
 
-def _labels(
-    files: Sequence[Path], calibrator: str, device: str, scope: Scope, policy: Policy | None
-) -> Found:
-    """Read the labels of files, by the calibrator that gave their confidences."""
+def _labels(files: Sequence[Path], calibrator: str, scope: Scope, policy: Policy | None) -> Found:
+    """Return the labels of files in this scope, by the calibrator of their confidences.
+
+    The key is None for rows that do not name it. Raises ValueError where no row is in the scope.
+    """
     found: Found = {}
-    for row in _in_scope(scored_rows(files, calibrator, device), scope, policy):
+    for row in _in_scope(scored_rows(files, calibrator), scope, policy):
         found.setdefault(row.calibrator, []).append(row.as_label())
     return found
 
@@ -165,7 +164,10 @@ def _labels(
 def _read_audit_labels(
     config: Path | None, since: str, scope: Scope, policy: Policy | None
 ) -> Found:
-    """Read the labels of the store's audited replies, by calibrators of the configuration."""
+    """Read the labels of the store's audited replies, by the calibrator of their numbers.
+
+    The calibrators are those of the configuration: alone, and with second opinions or signals.
+    """
     from calibrator import resolve_recalibrations
     from proxy.config.setup import load_store_config
     from proxy.learning.certifying import audited_knowing, audited_labels
@@ -211,7 +213,7 @@ def _auroc(labelled: Sequence[LabelledScore]) -> Interval | None:
 
 
 def _cannot_rank(auroc: Interval, found: Certification) -> str:
-    """Return a warning that the confidences do not rank these replies, with advice."""
+    """Return a warning that the confidences do not rank these replies, and what to do."""
     told = f"AUROC {auroc.value:.3f}, 95 % between {auroc.low:.3f} and {auroc.high:.3f}"
     so = ""
     if found.threshold is not None:
@@ -231,6 +233,7 @@ def _print_certification(
     as_json: bool,
     auroc: Interval | None,
 ) -> None:
+    """Print the threshold, or why there is none and how many labels are missing; or JSON."""
     if as_json:
         values = asdict(found) | {"coverage": found.coverage, "scope": asdict(scope)}
         values["calibrator"] = calibrator
@@ -257,7 +260,7 @@ def _print_certification(
 
 
 def _describe_missing(needed: NeededLabels) -> Iterator[str]:
-    """Yield the sentences that say how near the labels are and what would help."""
+    """Yield sentences: how near the labels are to a proof, and what would help."""
     if needed.accepted:
         are = "is" if needed.wrong == 1 else "are"
         yield (
@@ -285,6 +288,7 @@ def _describe_missing(needed: NeededLabels) -> Iterator[str]:
 def _print_study(
     labelled: list[Any], max_error: float, confidence: float, splits: int, as_json: bool
 ) -> None:
+    """Print how a certificate of one random half holds on the other, over `splits` splits."""
     from policies import study
 
     found = study(labelled, max_error, confidence, splits=splits)
@@ -305,7 +309,7 @@ def _print_study(
 
 
 def _check_named(found: Found) -> None:
-    """Refuse confidences without the name of their calibrator; raises ValueError."""
+    """Raise ValueError where some confidences do not name the calibrator that gave them."""
     if None in found:
         raise ValueError(
             "a certificate is for one calibrator: the rows have to say, under `calibrator`, which "
@@ -314,9 +318,9 @@ def _check_named(found: Found) -> None:
 
 
 def _add_grant(path: Path | None, grant: Grant) -> None:
-    """Add the grant to the file, replacing one for the same calibrator, error and scope.
+    """Write the grant to the file, beside those for another calibrator, error or scope.
 
-    None as path does nothing.
+    One for the same is replaced. None as path does nothing.
     """
     from policies import Certificate, parse_certificate
 

@@ -15,9 +15,9 @@ from proxy.commands.opening.opened_record import (
     NOT_CONFIGURED,
     JsonOption,
     RequestId,
-    as_it_stands,
     opened_record,
     usable_setup,
+    without_withdrawn,
 )
 from proxy.errors import ExitStatus
 
@@ -50,7 +50,7 @@ def explain(
         recorded = _with_held_arguments(recorded, findings)
         held = standing_of(findings.engine, recorded.review_id) if recorded.review_id else None
         named = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
-        now = as_it_stands(next(iter(named), setup.policy), findings)
+        now = without_withdrawn(next(iter(named), setup.policy), findings)
     explanations = [run(now, facts) for facts in recorded.facts]
     is_poll = request_id not in (recorded.request_id, recorded.review_id)
     if as_json:
@@ -71,7 +71,10 @@ def explain(
 
 
 def _with_held_arguments(recorded: RecordedExchange, findings: VerdictStore) -> RecordedExchange:
-    """Return the record with its calls' arguments, if the reply that was held is still stored."""
+    """Return the record with its calls' arguments, where the held reply still has all of them.
+
+    Else the record is returned unchanged.
+    """
     from proxy.desk.decisions.waiting_calls import with_arguments
     from proxy.store.record.facts import NOT_KEPT
     from proxy.store.reviews.polls import stored_reply
@@ -87,7 +90,7 @@ def _with_held_arguments(recorded: RecordedExchange, findings: VerdictStore) -> 
 
 
 def _review_told(held: HoldState) -> str:
-    """Return a line about the state of a held reply."""
+    """Return a line about a held reply: its id, state, who decided, how often it was asked for."""
     from proxy.store.reviews.held_replies import HELD
 
     state = held.state
@@ -102,6 +105,10 @@ def _review_told(held: HoldState) -> str:
 def _explain_record(
     recorded: RecordedExchange, policy: Policy, explanations: Sequence[Explanation]
 ) -> Iterator[str]:
+    """Yield what a record says, what was decided then, and what the policy decides today.
+
+    The last line says whether both decisions are the same.
+    """
     from policies import strictest
 
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(recorded.started_at))
@@ -153,7 +160,10 @@ def _describe_basis(facts: Facts) -> str:
 
 
 def _list_possible(recorded: RecordedExchange, policy: Policy) -> list[str]:
-    """Return the possible decisions on each choice for which the record lacks too much."""
+    """Return the possible decisions of each choice that the record leaves open, as text.
+
+    Empty where the record has all that the policy looks at.
+    """
     from policies import possible_decisions, shown_decisions
 
     every = (possible_decisions(policy, facts, recorded.lacks) for facts in recorded.facts)
@@ -163,6 +173,7 @@ def _list_possible(recorded: RecordedExchange, policy: Policy) -> list[str]:
 def _explained_values(
     recorded: RecordedExchange, policy: Policy, explanations: Sequence[Explanation]
 ) -> dict[str, object]:
+    """Return the explanation as JSON values; `now` is None where it cannot be told."""
     from policies import facts_as_values, strictest
 
     lacks = sorted(recorded.lacks & policy.looks_at)
@@ -186,14 +197,15 @@ def _explained_values(
 
 
 def _then(recorded: RecordedExchange) -> str | None:
-    """Return the action that the policy decided; in shadow, another one was taken."""
+    """Return the action that the policy decided then; in shadow another one was taken."""
     return recorded.would_action or recorded.action
 
 
 def _is_same(recorded: RecordedExchange, now: Decision) -> bool:
-    """Return whether the same rule decides in the same way.
+    """Return whether today's decision is by the same rule and of the same action as then.
 
-    The record has the end of an escalation, which depends on another reply than the facts.
+    An escalation is the same where today's policy escalates: the record has its end, which depends
+    on another reply than the facts.
     """
     if recorded.action == "escalate" or recorded.escalated_from:
         return now.action.name == "escalate"

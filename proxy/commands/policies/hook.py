@@ -72,7 +72,7 @@ def hook(
 
 
 def read_hook_input(raw: bytes) -> HookInput:
-    """Read the call from a hook's stdin; raises ValueError for anything else."""
+    """Return the call in the JSON that a coding agent writes; raises ValueError for other bytes."""
     try:
         told = json.loads(raw)
     except ValueError as error:
@@ -101,7 +101,7 @@ def hook_output(
     *,
     denies_held: bool = False,
 ) -> dict[str, Any] | None:
-    """Return the client's answer, or None where the client's own approval goes on.
+    """Return the JSON answer for the client, or None where the client's own approval goes on.
 
     `words` say what speaks against the call. With `denies_held` a call that a person should decide
     on is denied.
@@ -130,9 +130,9 @@ def hook_output(
 
 
 def permission_of(decision: Decision) -> Permission:
-    """Return a decision's permission for a call that has not run yet.
+    """Return allow, ask or deny for a call that has not run yet, by the policy's decision.
 
-    A policy in shadow asks nobody. A decision that would ask another model or the user is for a
+    A policy in shadow allows all. A decision that would ask another model or the user is for a
     person.
     """
     if decision.mode == "shadow" or decision.action.name in ("deliver", "annotate"):
@@ -141,7 +141,11 @@ def permission_of(decision: Decision) -> Permission:
 
 
 def _facts(asked: HookInput, policy: Policy, calibrator: str) -> tuple[Facts, list[str]]:
-    """Return the facts about a call, and in words what speaks against it."""
+    """Return the facts about a call, and up to four phrases that speak against it.
+
+    The confidence and marks are known only where the policy needs a score and there is a
+    transcript.
+    """
     from policies import Facts, OfferedTools, ToolCall
 
     readings = OfferedTools([asked.tool]).readings(asked.tool)
@@ -184,7 +188,7 @@ def _judge_call(
 
 
 def _conversation(transcript: Path) -> tuple[list[Any], list[Any]]:
-    """Return the messages of a transcript of Claude Code's, and the items of one of Codex's.
+    """Return the messages of Claude Code's transcript, and the items of one of Codex's.
 
     One of the lists is empty. The message whose call is decided on is left out.
     """
@@ -202,6 +206,7 @@ def _conversation(transcript: Path) -> tuple[list[Any], list[Any]]:
 
 
 def _lines(transcript: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects in the lines of a transcript, from its last MAX_TRANSCRIPT bytes."""
     with transcript.open("rb") as file:
         file.seek(max(0, transcript.stat().st_size - MAX_TRANSCRIPT))
         for line in file:

@@ -91,7 +91,7 @@ class ScoredRow:
     def _notes(self, message: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
         """Return the marks and risks of the row's calls, from its score or computed now.
 
-        None without calls.
+        Return None for a reply without calls.
         """
         if self.score is not None and self.score.notes is not None:
             return self.score.notes
@@ -112,9 +112,7 @@ class ScoredRow:
         }
 
 
-def load_scored(
-    paths: Sequence[Path], calibrator: str, device: str
-) -> tuple[list[ScoredRow], list[RowError]]:
+def load_scored(paths: Sequence[Path], calibrator: str) -> tuple[list[ScoredRow], list[RowError]]:
     """Read labelled rows, and score those without a `confidence` as the proxy would.
 
     Returns them in their order, and the errors of unusable rows. Raises CalibratorError, also for
@@ -137,7 +135,7 @@ def load_scored(
             known = name if isinstance(name, str) else None
             scored[index] = ScoredRow(row, float(confidence), known)
     if unscored:
-        scorer = cache_scores(load_scorer(calibrator, device), device)
+        scorer = cache_scores(load_scorer(calibrator), "auto")
         if not reads_images(scorer):
             text = "the question has an image; this calibrator reads text only"
             bad += [rows[index].error(text) for index in unscored if rows[index].images]
@@ -153,7 +151,7 @@ def load_scored(
 
 
 def _message(response: Any) -> dict[str, Any]:
-    """Return the message of a chat completion, or the object itself; empty for a plain text."""
+    """Return the message of a row's response, whole completions included; {} for plain text."""
     if not isinstance(response, dict):
         return {}
     choices = response.get("choices")

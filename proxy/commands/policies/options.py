@@ -22,13 +22,15 @@ Rows = Annotated[list[Path], typer.Argument(help=SCORED_ROWS_HELP)]
 Calibrator = Annotated[
     str, typer.Option(help="The calibrator that scores rows without a `confidence`.")
 ]
-Device = Annotated[str, typer.Option(help="Where it runs: auto, cpu, cuda, ...")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """End the process with one sentence and UNUSABLE_INPUT for a person's mistake raised inside."""
+    """End the process with one sentence and exit status 2 for a person's mistake.
+
+    These are CalibratorError, PolicyError, OSError and ValueError; a closed pipe raises.
+    """
     from calibrator import CalibratorError
     from policies import PolicyError
 
@@ -42,17 +44,21 @@ def sentences() -> Iterator[None]:
 
 
 def policy_named(name: str) -> Policy:
-    """Load a pack or a file."""
+    """Load a pack by its name, or a policy file; raises PolicyError."""
     from policies import load_policy
 
     return load_policy(name)
 
 
-def scored_rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow]:
+def scored_rows(paths: Sequence[Path], calibrator: str) -> list[ScoredRow]:
+    """Return the labelled rows of files, scored where they have no confidence.
+
+    Bad rows and copies are printed to stderr. Raises ValueError where no row is left.
+    """
     from calibrator import bad_row_sentences, copies_in
     from proxy.commands.policies.labelled_rows import load_scored
 
-    rows, bad = load_scored(paths, calibrator, device)
+    rows, bad = load_scored(paths, calibrator)
     for sentence in bad_row_sentences(bad, len(rows) + len(bad)):
         typer.echo(sentence, err=True)
     for sentence in copies_in([each.row for each in rows]).sentences():

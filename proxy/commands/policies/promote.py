@@ -66,7 +66,7 @@ def promote(
 
 
 def _bytes_of(policy: Path) -> bytes:
-    """Read a policy file; end the process where it cannot be read, or names a pack."""
+    """Return the content of a policy file; end the process for a pack or an unreadable file."""
     from policies import pack_names
 
     try:
@@ -82,7 +82,7 @@ def _bytes_of(policy: Path) -> bytes:
 
 
 def _is_by(recorded: RecordedExchange, policy: Policy) -> bool:
-    """Return whether this version of the policy decided, with any certificate."""
+    """Return whether this version of the policy decided on a reply, whatever its certificate."""
     digest = (recorded.policy or "").rpartition("@")[2].partition("+")[0]
     return recorded.policy_name == policy.name and digest == policy.digest.partition("+")[0]
 
@@ -96,12 +96,16 @@ class _Beside(NamedTuple):
 
 
 def _beside(recorded: RecordedExchange, rule: str | None) -> _Beside:
+    """Return what the policy, or one rule, would have done to a reply, beside what was done."""
     would = dict(recorded.shadowed).get(rule) if rule else recorded.would_action
     return _Beside(would, recorded.action, recorded.is_correct)
 
 
 def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
-    """Yield, by action, how many of the replies would no longer be delivered unchanged."""
+    """Yield, for each action but deliver, how many of the replies would get it, with the share.
+
+    One line says so where none would change. `rule` is the promoted one, None for all.
+    """
     counts = Counter(each.would for each in replies if each.would not in (None, "deliver"))
     whose = f"rule {rule!r}" if rule else "it"
     for action in sorted(counts, key=lambda name: (name != "hold", -counts[name])):
@@ -113,6 +117,10 @@ def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
 
 
 def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:
+    """Yield how often what would have been done agrees with what was done.
+
+    The last line counts the verdicts on replies where they differ.
+    """
     replies = [each for each in all_replies if each.would is not None]
     counts = Counter((each.would, each.action) for each in replies)
     for (would, action), count in counts.most_common():

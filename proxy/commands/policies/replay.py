@@ -14,7 +14,6 @@ from proxy.commands.opening.opened_record import recorded_exchanges
 from proxy.commands.policies.options import (
     SCORED_ROWS_HELP,
     Calibrator,
-    Device,
     policy_named,
     scored_rows,
     sentences,
@@ -55,7 +54,6 @@ def replay(
         bool, typer.Option("--workflows", help="Add the paper's three workflows and cost tables.")
     ] = False,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
 ) -> None:
     """Show what a policy would have done: coverage, errors, review load, money, changes by rule.
 
@@ -68,14 +66,14 @@ def replay(
         if bool(rows) == bool(since):
             raise ValueError("a replay needs --rows or --since, one of them")
         if since:
-            refuse(context, ["calibrator", "device"], "is for --rows; leave it out with --since")
+            refuse(context, ["calibrator"], "is for --rows; leave it out with --since")
             name = policy_named(policies).name
             exchanges, old, hints = recorded_exchanges(config, since, name, team, is_all=is_all)
             outcomes = _recorded_outcomes(exchanges)
         else:
             only_since = ["config", "team", "is_all"]
             refuse(context, only_since, "is for --since; leave it out with --rows")
-            read = scored_rows(rows or [], calibrator, device)
+            read = scored_rows(rows or [], calibrator)
             exchanges, old, hints = [row.exchange() for row in read], None, []
             outcomes = _outcomes(read)
         old = policy_named(before) if before else old
@@ -87,6 +85,7 @@ def replay(
 
 
 def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
+    """Return labelled rows as outcomes for the tables of workflows."""
     from calibrator import Outcome
 
     return [

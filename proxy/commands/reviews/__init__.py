@@ -1,3 +1,3 @@
 """Commands for held replies and labels."""
 
-__all__ = ["feedback", "fetch", "figures", "reviews", "verdict"]
+__all__ = ["label", "report", "reviews"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,16 +30,22 @@ def check(
     policy: Annotated[
         str | None, typer.Option(help="Check this pack or policy file, not the configured one.")
     ] = None,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON Schema of policies, for editors, instead."),
+    ] = False,
 ) -> None:
     """Check a configuration and its policy; exit status 2 names each problem's file and line."""
-    from policies import lint, stream_report
+    from policies import json_schema, lint, stream_report
     from proxy.config.settings.problems import add_location
     from proxy.config.setup import load_setup
     from proxy.scoring.loader import load_recalibrations
     from proxy.startup.startup import check_setup, check_stored_keys, without_domains, workers_line
-    from proxy.upstreams.loops import address_of, is_at
     from proxy.upstreams.upstream_lines import upstream_lines
 
+    if schema:
+        typer.echo(json.dumps(json_schema(), indent=2))
+        return
     try:
         setup = load_setup(config, policy)
         check_setup(setup, DEFAULT_HOST)
@@ -64,26 +71,40 @@ def check(
         typer.echo(f"team {name}: policy {policy_of_team.name}@{policy_of_team.digest}")
     for line in upstream_lines(setup.config, setup.path):
         typer.echo(line)
+    for text in _own_addresses(setup):
+        typer.echo(f"  warning: {text}")
+    if text := without_domains(setup.config, counting):
+        place = add_location(setup.path, ("calibrator", "recalibration"), text)
+        typer.echo(f"  warning: {place}")
+    for text in [*_no_models(setup), *setup.book.namesakes()]:
+        typer.echo(f"  warning: {text}")
+    for each in setup.book:
+        for warning in lint(each):
+            typer.echo(f"  warning: {warning}")
+
+
+def _own_addresses(setup: Setup) -> Iterator[str]:
+    """Yield a warning for each upstream at the address where `serve` itself listens by default."""
+    from proxy.config.settings.problems import add_location
+    from proxy.upstreams.loops import address_of, is_at
+
     for name, upstream in setup.config.upstreams.items():
         if upstream.base_url and is_at(upstream.base_url, DEFAULT_HOST, DEFAULT_PORT):
             text = (
                 f"{address_of(upstream.base_url)} is where `pinocchio serve` itself listens, "
                 "unless --port says otherwise"
             )
-            place = add_location(setup.path, ("upstreams", name, "base_url"), text)
-            typer.echo(f"  warning: {place}")
-    if text := without_domains(setup.config, counting):
-        place = add_location(setup.path, ("calibrator", "recalibration"), text)
-        typer.echo(f"  warning: {place}")
+            yield add_location(setup.path, ("upstreams", name, "base_url"), text)
+
+
+def _no_models(setup: Setup) -> Iterator[str]:
+    """Yield a warning where the configuration routes no model, so that nothing can be answered."""
+    from proxy.config.settings.problems import add_location
+
     if not setup.config.models:
         name = next(iter(setup.config.upstreams), "NAME")
         text = f'none, so no request can be answered; all are by [{{match: "*", upstream: {name}}}]'
-        typer.echo(f"  warning: {add_location(setup.path, ('models',), text)}")
-    for text in setup.book.namesakes():
-        typer.echo(f"  warning: {text}")
-    for each in setup.book:
-        for warning in lint(each):
-            typer.echo(f"  warning: {warning}")
+        yield add_location(setup.path, ("models",), text)
 
 
 def _facts_line(setup: Setup) -> list[str]:
@@ -101,7 +122,7 @@ def _facts_line(setup: Setup) -> list[str]:
 
 
 def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:
-    """Yield a line for each model that the policy asks about a reply, and on unweighed signals."""
+    """Yield a line for each other model that the policy asks, and for unweighed signals."""
     if policy.second_opinion is not None:
         yield str(policy.second_opinion)
     if policy.judge is not None:

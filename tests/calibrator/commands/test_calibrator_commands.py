@@ -15,8 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator.errors import install_command
-from calibrator.lab.commands.app import cli
-from proxy.commands.recalibrate import cli as recalibrating
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import raw_rows, write
 from tests.builders.pictures import PNG, data_url
 from tests.builders.tiny_checkpoint import save_tiny
@@ -26,10 +25,7 @@ Json = dict[str, Any]
 
 
 def run(*arguments: object) -> Result:
-    name, *others = map(str, arguments)
-    if name == "recalibrate":
-        return CliRunner().invoke(recalibrating, others)
-    return CliRunner().invoke(cli, [name, *others])
+    return CliRunner().invoke(cli, [*map(str, arguments)])
 
 
 def lines(text: str) -> list[Json]:
@@ -335,15 +331,17 @@ def test_training_without_its_extra_says_what_to_install(rows: Path, tmp_path: P
     assert (done.returncode, done.stderr) == (1, f"pinocchio: {sentence}\n")
 
 
-@pytest.mark.parametrize("part", ["--forest", "--inspector", "--no-forest"])
+@pytest.mark.parametrize(
+    "part", [("--with", "forest"), ("--with", "inspector"), ("--without", "forest")]
+)
 def test_training_looks_for_what_it_needs_before_it_begins(
-    rows: Path, tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
+    rows: Path, tmp_path: Path, part: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trees come after the towers, scikit-learn's absence is told before them: no file is made."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "sklearn"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    result = run("train", rows, "-o", tmp_path / "run", part)
+    result = run("train", rows, "-o", tmp_path / "run", *part)
     sentence = f"scikit-learn is not installed; it comes with: {install_command('train')}"
     assert (result.exit_code, result.stderr) == (1, f"pinocchio: {sentence}\n")
     assert not (tmp_path / "run").exists()

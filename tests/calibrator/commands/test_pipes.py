@@ -21,7 +21,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "evaluate": ("evaluate", "{rows}", "--scores", "{scores}", "--json"),
     "advise": ("advise", "{rows}", "--scores", "{scores}", "--json"),
     "recalibrate": ("recalibrate", "{rows}", "--scores", "{scores}", "--json"),
-    "survey": ("survey", "{rows}", "--json"),
+    "labels": ("labels", "{rows}", "--json"),
     "score": ("score", "{rows}", "--calibrator", "fake:0.5"),
 }
 
@@ -154,7 +154,7 @@ def test_commands_that_read_rows_twice_refuse_a_pipe(
 
 
 @pytest.mark.parametrize("pipe", ["fifo", "/dev/stdin"])
-@pytest.mark.parametrize("command", ["survey", "evaluate --calibrator fake:0.5"])
+@pytest.mark.parametrize("command", ["labels", "evaluate --calibrator fake:0.5"])
 def test_a_pipe_that_is_named_twice_is_refused(
     files: dict[str, Path], tmp_path: Path, command: str, pipe: str
 ) -> None:

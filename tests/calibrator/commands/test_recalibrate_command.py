@@ -11,10 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator import Item, load_scorer, opinion_of
-from calibrator.lab.commands.app import cli
 from calibrator.recalibration.curves import load_named, logit, recalibration_of, sigmoid
 from calibrator.recalibration.versions import resolve_recalibrations
-from proxy.commands.recalibrate import cli as recalibrating
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import signalled_replies, write
 from tests.builders.tiny_checkpoint import save_tiny
 
@@ -22,10 +21,7 @@ Json = dict[str, Any]
 
 
 def run(*arguments: object) -> Result:
-    name, *others = map(str, arguments)
-    if name == "recalibrate":
-        return CliRunner().invoke(recalibrating, others)
-    return CliRunner().invoke(cli, [name, *others])
+    return CliRunner().invoke(cli, [*map(str, arguments)])
 
 
 def overconfident(count: int, seed: int = 1, **names: str) -> tuple[list[Json], list[Json]]:
@@ -87,7 +83,7 @@ def test_the_file_corrects_scores_and_evaluations(tmp_path: Path) -> None:
     rows, _ = overconfident(60)
     labelled, output = write(tmp_path / "l.jsonl", rows), tmp_path / "r.json"
     checkpoint = save_tiny(tmp_path / "tiny")
-    chosen = ("--calibrator", checkpoint, "--device", "cpu")
+    chosen = ("--calibrator", checkpoint)
     assert run("recalibrate", labelled, *chosen, "-o", output).exit_code == 0
     found = load_named(output, recalibration_of)
     plain = load_scorer(str(checkpoint), "cpu")

@@ -16,7 +16,7 @@ from calibrator.checkpoints.llm_config import preset
 from calibrator.llm.exporting import decision_template
 from calibrator.llm.serving.probe import Probe
 from calibrator.llm.serving.prompts import fill
-from proxy.commands.export import cli
+from pinocchio.commands import cli
 from tests.builders.tiny_models import Family, OfFamily
 
 ITEMS = [
@@ -156,9 +156,9 @@ def test_a_probe_goes_along_or_is_refused(
 def test_the_command_exports_and_refuses_in_a_sentence(
     tiny_checkpoint: OfFamily, tmp_path: Path
 ) -> None:
-    """`pinocchio export weights`: a new folder, or what is wrong."""
+    """`pinocchio export-weights`: a new folder, or what is wrong."""
     folder, output = str(tiny_checkpoint("qwen3_5_text")), str(tmp_path / "merged")
-    done = CliRunner().invoke(cli, ["weights", folder, "-o", output])
+    done = CliRunner().invoke(cli, ["export-weights", folder, "-o", output])
     assert done.exit_code == 0, done.output
     assert output in done.output
     for arguments, message in (
@@ -166,7 +166,7 @@ def test_the_command_exports_and_refuses_in_a_sentence(
         (["embedded", "-o", f"{output}2"], "is no language model"),
         (["./nowhere", "-o", f"{output}2"], "nowhere"),
     ):
-        done = CliRunner().invoke(cli, ["weights", *arguments])
+        done = CliRunner().invoke(cli, ["export-weights", *arguments])
         assert done.exit_code != 0
         assert message in done.output
         assert "Traceback" not in done.output

@@ -49,7 +49,7 @@ def test_rows_without_copies_are_not_mentioned() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("survey", "FILE"),
+        ("labels", "FILE"),
         ("evaluate", "FILE", "--scores", "FILE", "--no-baselines"),
         ("advise", "FILE", "--scores", "FILE"),
         ("certify", "FILE", "--max-error", "0.2"),

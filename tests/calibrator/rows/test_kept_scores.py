@@ -15,7 +15,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator import FieldDoubt, Item, Score, UnsupportedSentence
-from calibrator.lab.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.rows.kept_scores import (
     JUDGING_ROOMS,
@@ -29,6 +28,7 @@ from calibrator.rows.kept_scores import (
 )
 from calibrator.rows.scores import score_items
 from calibrator.scorer import with_answer_characters
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import labelled, raw_rows, write
 from tests.builders.tiny_checkpoint import save_tiny
 from tests.running.live_proxy import environment
@@ -215,7 +215,7 @@ def test_fits_are_kept(folder: Path) -> None:
 def test_commands_say_what_they_reused(tmp_path: Path) -> None:
     """`evaluate` after `score` scores nothing again, says so, and has the same figures."""
     rows = write(tmp_path / "rows.jsonl", raw_rows(60, seed=2))
-    given = (rows, "--calibrator", save_tiny(tmp_path / "tiny"), "--device", "cpu")
+    given = (rows, "--calibrator", save_tiny(tmp_path / "tiny"))
     first = run("score", *given)
     assert (first.exit_code, first.stderr) == (0, "")
     again = run("evaluate", *given, "--json")

@@ -16,7 +16,7 @@ from tests.running.live_proxy import ROOT, run_cli
 
 PAGE = ROOT / "examples" / "labelled" / "README.md"
 TO_BEGIN_WITH = ROOT / "docs" / "start" / "research.md"
-READERS = ("evaluate", "score", "survey", "advise", "study", "train", "recalibrate", "certify")
+READERS = ("evaluate", "score", "labels", "advise", "study", "train", "recalibrate", "certify")
 QUESTION = "What is 17 times 6?"
 GOOD = {"question": QUESTION, "response": "102", "correct": 1}
 

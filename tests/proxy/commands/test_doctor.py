@@ -25,6 +25,7 @@ from calibrator.checkpoints import extras
 from policies import Certificate, LabelledScore, Scope, certify
 from proxy.commands.app import cli
 from proxy.commands.checkup import doctor as doctor_module
+from proxy.commands.checkup import upstreams as upstreams_module
 from proxy.commands.checkup.canary import try_calibrator
 from proxy.commands.checkup.machine import Machine, Processes, cores, free_memory
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
@@ -200,7 +201,7 @@ def test_an_upstream_that_never_answers_is_not_waited_for(
     examine: Examine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All are asked at once, and given up after a while."""
-    monkeypatch.setattr(doctor_module, "UPSTREAM_S", 0.3)
+    monkeypatch.setattr(upstreams_module, "UPSTREAM_S", 0.3)
     with answering(waits_s=1.0) as upstream:
         status, found = examine(upstream)
     assert (status, found["upstream there"]) == (1, ("fail", "no answer within 0.3 s"))

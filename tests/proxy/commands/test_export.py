@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-import calibrator.lab
-from proxy.commands.app import cli as on_policies
-from proxy.commands.export import cli
-from proxy.commands.recalibrate import cli as recalibrating
+from pinocchio.commands import cli
 from proxy.store.database.verdicts import VerdictStore
 from tests.conftest import StartProxy
 from tests.proxy.actions.test_actions import WEATHER
@@ -46,7 +42,9 @@ def run(tmp_path: Path, store_url: str) -> Run:
     (tmp_path / "proxy.yaml").write_text(f"store: {store_url}\n")
 
     def run(*arguments: str) -> Result:
-        return CliRunner().invoke(cli, [*arguments, "--config", str(tmp_path / "proxy.yaml")])
+        return CliRunner().invoke(
+            cli, ["export", *arguments, "--config", str(tmp_path / "proxy.yaml")]
+        )
 
     return run
 
@@ -122,8 +120,8 @@ def test_what_a_judge_said_goes_with_the_row(
     assert all(len(row["logprobs"]) == 2 for row in rows)
     path, output = tmp_path / "rows.jsonl", tmp_path / "signals.json"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    arguments = [str(path), "--signals", "-o", str(output), "--calibrator", "fake:0.5"]
-    done = CliRunner().invoke(recalibrating, arguments)
+    arguments = ["recalibrate", str(path), "-o", str(output), "--calibrator", "fake:0.5"]
+    done = CliRunner().invoke(cli, [*arguments, "--signals"])
     assert done.exit_code == 0, done.output
     assert "gives fake:0.5+judge-logprobs@" in done.stdout
 
@@ -168,16 +166,12 @@ def test_other_commands_read_what_is_written(
     with gzip.open(path, "rt") if name.endswith("gz") else path.open() as lines:
         rows = [json.loads(line) for line in lines]
     assert sum("tool_calls" in row["response"] for row in rows) == 4
-    app = typer.Typer()
-    app.add_typer(calibrator.lab.cli)
-    app.add_typer(on_policies)
-    app.add_typer(recalibrating)
     for arguments in (
         ["evaluate", str(path), "--json"],
         ["recalibrate", str(path), "-o", str(tmp_path / "recalibration.json")],
         ["certify", str(path), "--max-error", "0.3", "--confidence", "0.9", "--json"],
     ):
-        finished = CliRunner().invoke(app, arguments)
+        finished = CliRunner().invoke(cli, arguments)
         assert finished.exit_code in (0, 3), finished.output
         assert "bad" not in finished.output
 

@@ -222,13 +222,13 @@ def test_the_command_keeps_a_file(proxy: LiveProxy, tmp_path: Path) -> None:
     file.write_bytes(gzip.compress("\n".join([*lines, "", "{", '{"request_id": "x"}']).encode()))
     config = tmp_path / "proxy.yaml"
     config.write_text(f"store: {proxy.config.store}\n")
-    done = run_cli("feedback", str(file), "--config", str(config), "--as", "alice")
+    done = run_cli("label", str(file), "--feedback", "--config", str(config), "--as", "alice")
     assert done.returncode == 1
     assert "2 labels kept, 2 not" in done.stdout
     assert f"{file}:4: no JSON" in done.stderr
     assert f"{file}:5: 'correct' must be true or false" in done.stderr
     assert kept(proxy, ids[0]) == [(False, "alice", "no")]
-    told = run_cli("reviews", "estimate", "--config", str(config)).stdout
+    told = run_cli("report", "estimate", "--config", str(config)).stdout
     assert "volunteered labels" in told
     assert "no estimate counts them" in told
 

@@ -1,17 +1,16 @@
-"""`pinocchio reviews estimate`, `reviews agreement` and `drift`: what they print."""
+"""`pinocchio report`: what it prints of correct replies, agreement and drift."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
-from proxy.commands.drift import drift
-from proxy.commands.reviews.figures import show_agreement, show_estimate
+from proxy.commands.app import cli
 from proxy.store.database.verdicts import VerdictStore
 from tests.builders.simulated_traffic import CALIBRATOR, Traffic
-
-Printed = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -28,44 +27,49 @@ def traffic(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
     return traffic
 
 
-def test_estimates_are_told_for_each_kind_of_replies(traffic: Traffic, capsys: Printed) -> None:
+def report(traffic: Traffic, *arguments: str) -> Result:
+    done = CliRunner().invoke(cli, ["report", *arguments, "--config", str(traffic.config)])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_estimates_are_told_for_each_kind_of_replies(traffic: Traffic) -> None:
     """Delivered, held and all of them, with intervals; what nobody drew is only counted."""
-    show_estimate(config=traffic.config, since="30d", as_json=True)
-    told = json.loads(capsys.readouterr().out)
+    done = report(traffic, "estimate", "--since", "30d", "--json")
+    told = json.loads(done.stdout)
     assert told["delivered"]["replies"] + told["held"]["replies"] == told["all"]["replies"] == 400
     right = told["all"]["right"]
     assert 0 < right["low"] < right["value"] < right["high"] < 1
-    show_estimate(config=traffic.config, since="30d", as_json=False)
-    lines = capsys.readouterr().out.splitlines()
+    done = report(traffic, "estimate", "--since", "30d")
+    lines = done.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["delivered", "held", "all"]
     assert "95 % between" in lines[0]
 
 
-def test_nothing_labelled_is_no_number(traffic: Traffic, capsys: Printed) -> None:
+def test_nothing_labelled_is_no_number(traffic: Traffic) -> None:
     """Of the last second there is neither a reply nor a verdict: null in JSON, words elsewhere."""
-    show_estimate(config=traffic.config, since="1s", as_json=True)
-    assert json.loads(capsys.readouterr().out)["all"]["right"]["value"] is None
-    show_estimate(config=traffic.config, since="1s", as_json=False)
-    assert "too few to say anything" in capsys.readouterr().out
-    show_agreement(config=traffic.config, since="1s", as_json=False)
-    assert "none of 0 replies has two verdicts" in capsys.readouterr().out
+    done = report(traffic, "estimate", "--since", "1s", "--json")
+    assert json.loads(done.stdout)["all"]["right"]["value"] is None
+    done = report(traffic, "estimate", "--since", "1s")
+    assert "too few to say anything" in done.stdout
+    done = report(traffic, "agreement", "--since", "1s")
+    assert "none of 0 replies has two verdicts" in done.stdout
 
 
-def test_agreement_is_told_with_each_pair(traffic: Traffic, capsys: Printed) -> None:
+def test_agreement_is_told_with_each_pair(traffic: Traffic) -> None:
     """Two of three agree; kappa has no meaning where one of them says the same always."""
-    show_agreement(config=traffic.config, since="30d", as_json=False)
-    text = capsys.readouterr().out
+    done = report(traffic, "agreement", "--since", "30d")
+    text = done.stdout
     assert "bob and eve: 2 of 3 agree, Cohen's kappa 0.000" in text
-    show_agreement(config=traffic.config, since="30d", as_json=True)
-    pairs = json.loads(capsys.readouterr().out)["pairs"]
+    done = report(traffic, "agreement", "--since", "30d", "--json")
+    pairs = json.loads(done.stdout)["pairs"]
     assert {(pair["first"], pair["second"]) for pair in pairs} >= {("bob", "eve")}
 
 
-def test_drift_tells_every_monitor(traffic: Traffic, capsys: Printed) -> None:
+def test_drift_tells_every_monitor(traffic: Traffic) -> None:
     """One of scores and one of calibration, as JSON and as lines."""
-    for as_json in (True, False):
-        drift(config=traffic.config, reset=False, as_json=as_json)
-    told, *lines = capsys.readouterr().out.splitlines()
+    told = report(traffic, "drift", "--json").stdout
+    lines = report(traffic, "drift").stdout.splitlines()
     monitors = json.loads(told)["monitors"]
     assert [monitor["kind"] for monitor in monitors] == ["calibration", "scores"]
     assert {monitor["calibrator"] for monitor in monitors} == {CALIBRATOR}
@@ -76,3 +80,12 @@ def test_drift_tells_every_monitor(traffic: Traffic, capsys: Printed) -> None:
     for line, gap in zip(bands, gaps, strict=True):  # the words say which way, no sign does
         words = "overconfident" if gap >= 0 else "underconfident"
         assert line.endswith(f"{words} by {abs(gap):.3f}")
+
+
+def test_all_of_it_is_one_report(traffic: Traffic) -> None:
+    """Without a topic the lines of all three come together, and in JSON each under its name."""
+    topics = ("estimate", "agreement", "drift")
+    whole = json.loads(report(traffic, "--json").stdout)
+    assert whole == {name: json.loads(report(traffic, name, "--json").stdout) for name in topics}
+    lines = report(traffic).stdout.splitlines()
+    assert lines == [line for name in topics for line in report(traffic, name).stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""`pinocchio certify`, `test`, `replay` and `schema` as a person runs them."""
+"""`pinocchio certify`, `test`, `replay` and `check --schema` as a person runs them."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ def test_rows_with_recorded_facts_are_replayed_as_recorded(tmp_path: Path) -> No
 
 def test_the_schema_is_printed_for_editors() -> None:
     """One JSON document."""
-    assert json.loads(run("schema").stdout)["title"] == "Pinocchio policy"
+    assert json.loads(run("check", "--schema").stdout)["title"] == "Pinocchio policy"
 
 
 def test_the_commands_stand_beside_the_others() -> None:
@@ -413,7 +413,7 @@ def test_the_commands_stand_beside_the_others() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    for command in ("certify", "test", "replay", "schema", "serve", "score"):
+    for command in ("certify", "test", "replay", "check", "serve", "score"):
         assert f" {command} " in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""`explain`, `replay --since`, `promote` and `reviews verdict` on what a proxy recorded."""
+"""`explain`, `replay --since`, `promote` and `label` on what a proxy recorded."""
 
 from __future__ import annotations
 
@@ -265,8 +265,12 @@ def test_what_was_not_decided_on_says_why(ask: Ask, run: Run, proxy: LiveProxy) 
     [
         (["explain", "req_no"], 1, "there is no record of req_no"),
         (["explain", "req_no", "--policy", "helpdsk"], 2, "did you mean 'helpdesk'?"),
-        (["reviews", "verdict", "req_no", "correct"], 1, "there is no record of req_no"),
-        (["reviews", "verdict", "req_no", "perhaps"], 2, "perhaps"),
+        (["label", "req_no", "correct"], 1, "there is no record of req_no"),
+        (["label", "req_no", "perhaps"], 2, "perhaps"),
+        (["label", "req_no"], 2, "there is no file req_no; to label one reply, say"),
+        (["label"], 2, "say what to label: ID correct, ID wrong, a FILE of labels, or --fetch"),
+        (["label", "--feedback"], 2, "--feedback is for a FILE of labels"),
+        (["label", "req_no", "--fetch"], 2, "--fetch takes no ID, no FILE and no --feedback"),
         (["replay", "--policies", "observe", "--since", "soon"], 2, "such as 90m, 12h or 30d"),
         (["replay", "--policies", "observe"], 2, "--rows or --since"),
         (["promote", "no.yaml"], 2, "the policy file no.yaml cannot be read: No such file"),
@@ -291,11 +295,11 @@ def test_verdicts_of_a_file_count_as_those_of_the_command(
     lines = [{"request_id": id, "correct": n == 0} for n, id in enumerate(ids)]
     for broken in ("{", '{"request_id": "req_1"}', '{"request_id": "req_1", "correct": "yes"}'):
         file.write_text("\n".join([json.dumps(lines[0]), "", broken]))
-        done = run("reviews", "verdicts", file)
+        done = run("label", file)
         assert done.exit_code == 2
         assert f"{file}:3" in done.stderr
     file.write_text("\n".join(map(json.dumps, [*lines, {"request_id": "req_no", "correct": 1}])))
-    done = run("reviews", "verdicts", file, "--as", "ann")
+    done = run("label", file, "--as", "ann")
     assert done.stdout == "2 verdicts of ann stored\n"
     assert f"{file}:3: there is no record of req_no" in done.stderr
     assert done.exit_code == 1
@@ -311,7 +315,7 @@ def test_a_verdict_is_a_reviewers_and_says_what_it_replaces(
     """By default it is the machine's user's; another reviewer's is kept beside it."""
     id = ask("p=0.9")
     said = [
-        run("reviews", "verdict", id, *arguments).stdout
+        run("label", id, *arguments).stdout
         for arguments in (["wrong"], ["correct"], ["wrong", "--as", "ann"])
     ]
     assert said == [
@@ -333,7 +337,7 @@ def test_a_verdict_is_a_reviewers_and_says_what_it_replaces(
         ["reviews", "show", "chatcmpl-held-1"],
         ["reviews", "approve", "chatcmpl-held-1"],
         ["reviews", "reject", "chatcmpl-held-1"],
-        ["reviews", "verdict", "req_1", "wrong"],
+        ["label", "req_1", "wrong"],
     ],
 )
 def test_without_a_record_nothing_is_made(run: Run, tmp_path: Path, arguments: list[str]) -> None:
@@ -355,7 +359,7 @@ def test_a_record_is_replayed_beside_the_configured_policy(
     ids = [ask(f"p=0.{tenths}") for tenths in range(1, 10)]
     ask("?", "status-500")
     for id, label in ((ids[8], "correct"), (ids[4], "wrong"), (ids[0], "wrong")):
-        assert run("reviews", "verdict", id, label).exit_code == 0
+        assert run("label", id, label).exit_code == 0
     done = run("replay", "--policies", "healthcare", "--since", "1h")
     assert done.exit_code == 0, done.output
     for line in (
@@ -473,7 +477,7 @@ def test_a_replay_takes_no_missing_argument_for_a_match(
 def test_a_rule_is_promoted_after_its_counts_were_shown(ask: Ask, run: Run, tmp_path: Path) -> None:
     """Agreement with what was done, verdicts, then one word in the file."""
     ids = [ask(text) for text in ("p=0.2", "p=0.5", "p=0.55", "p=0.9")]
-    run("reviews", "verdict", ids[1], "wrong")
+    run("label", ids[1], "wrong")
     path = tmp_path / "desk.yaml"
     shown = run("promote", path, "--rule", "strict", answer="n\n")
     assert shown.exit_code == 1, "the answer was no"

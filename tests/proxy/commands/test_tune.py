@@ -376,7 +376,7 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_other_calibrators_are_told_their_way(language_model: Path, tmp_path: Path) -> None:
     """A language model, one without evidence and a fake are not tuned; each sentence says why."""
-    with pytest.raises(TrainingError, match=r"pinocchio train-llm .* --start"):
+    with pytest.raises(TrainingError, match=r"pinocchio train .* --start"):
         TunableCheckpoint(str(language_model))
     with pytest.raises(TrainingError, match=r"has no evidence\.safetensors"):
         TunableCheckpoint(str(save_tiny(tmp_path / "tiny")))
@@ -444,43 +444,25 @@ def test_options_for_verdicts_are_refused_where_rows_teach(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "command"),
-    [
-        (("--from-store", "--config", "x.yaml"), "tune"),
-        (("--tune", "rows.jsonl"), "tune"),
-        (("--preset", "paper"), "train-llm"),
-        (("--dropout=0.1",), "train-llm"),
-        (("--no-checkpointing",), "train-llm"),
-        (("--epochs", "3"), "train-llm"),
-    ],
-)
-def test_options_of_other_trainings_name_the_command(
-    options: tuple[str, ...], command: str, tmp_path: Path
-) -> None:
-    """`pinocchio train` begins nothing else: one sentence says which command has the option."""
-    done = run_cli("train", "rows.jsonl", "-o", str(tmp_path / "run"), *options)
-    assert done.returncode == 2
-    first, *others = done.stderr.splitlines()
-    assert others == []
-    assert first.startswith(f"pinocchio: {options[0].partition('=')[0]} is for `pinocchio ")
-    assert f"pinocchio {command}`" in first
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ("certify r.jsonl --max-error 0.1 --since 9d", "--since is for the store"),
-        ("certify --from-store --max-error 0.1 --device cpu", "--device is for FILES"),
+        ("certify --from-store --max-error 0.1 --calibrator x", "--calibrator is for FILES"),
         ("certify r.jsonl --max-error 0.1 --splits 9 -o c.json", "--output names a certificate"),
         ("replay --policies observe --rows r.jsonl --config x.yaml", "--config is for --since"),
-        ("replay --policies observe --since 9d --device cpu", "--device is for --rows"),
+        ("replay --policies observe --since 9d --calibrator x", "--calibrator is for --rows"),
         ("recalibrate r.jsonl -o r.json --held-only", "--held-only is for verdicts"),
         ("recalibrate --from-store --study model", "--study is for labelled FILES"),
         ("recalibrate --history --by model", "--by is for fitting"),
         ("score r.jsonl --actors 2", "--actors is for Ray"),
         ("score r.jsonl --engine ray --rescore", "--rescore is for one process"),
         ("serve --scorer-only --policy agent-tools", "--policy is for the proxy"),
+        ("label req_1 wrong --since 9d", "--since is for --fetch"),
+        ("label --fetch --as ann", "--as is not for --fetch"),
+        ("report agreement --reset", "--reset is for drift"),
+        ("report drift --since 9d", "--since is for estimate and agreement"),
+        ("reviews list --standing --limit 9", "--limit is for replies"),
+        ("labels r.jsonl --audit --strict", "--strict is for the survey"),
     ],
 )
 def test_options_that_would_change_nothing_are_refused(arguments: str, sentence: str) -> None:

@@ -262,7 +262,7 @@ def test_a_verdict_on_the_command_line_is_one_too(proxy: LiveProxy, tmp_path: Pa
     until(lambda: is_recorded(proxy, id))  # the record is written apart from the audit
     path = tmp_path / "proxy.yaml"
     path.write_text(f"store: sqlite:///{proxy.store_path}\n")
-    run_cli("reviews", "verdict", id, "wrong", "--as", "ann", "--config", str(path))
+    run_cli("label", id, "wrong", "--as", "ann", "--config", str(path))
     [kept] = [each for each in audits(proxy) if each["request_id"] == id]
     assert (kept["state"], kept["decided_by"]) == ("rejected", "ann")
     queue = ReviewQueue(f"sqlite:///{proxy.store_path}")

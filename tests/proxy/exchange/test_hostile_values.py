@@ -127,7 +127,7 @@ def _look_with_commands(
     commands = [("reviews", "list", "--limit", "1000"), ("audit", "verify"), ("export", "--facts")]
     commands += [("explain", requests[at]) for at in range(0, len(requests), 3)]
     commands += [("reviews", "show", reviews[at]) for at in range(1, len(reviews), 3)]
-    commands += [("replay", "--since", "1h", "--policies", "observe"), ("drift",)]
+    commands += [("replay", "--since", "1h", "--policies", "observe"), ("report",)]
     for command in commands:
         done = run.invoke(cli, [*command, *of], env=env)
         assert done.exit_code == 0, (command, done.output, done.exception)

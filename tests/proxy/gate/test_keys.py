@@ -394,7 +394,7 @@ def test_a_broken_policy_keeps_no_key_from_being_revoked(
     assert run_cli("keys", "revoke", json.loads(line)["id"], "--config", path).returncode == 0
     listed = run_cli("reviews", "list", "--config", path)
     assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "no reply is open\n")
-    labelled = run_cli("reviews", "verdict", "req_1", "wrong", "--config", path)
+    labelled = run_cli("label", "req_1", "wrong", "--config", path)
     assert "there is no record of req_1" in labelled.stderr
 
 

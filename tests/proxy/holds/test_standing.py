@@ -405,10 +405,10 @@ def test_two_workers_share_it_and_a_restart_keeps_it(
                 )
             ]
         assert sorted(statuses) == [200, 200, 422, 422, 422, 422]
-        shown = run_cli("reviews", "standing", "--all", "--config", str(config))
+        shown = run_cli("reviews", "list", "--standing", "--state", "all", "--config", str(config))
         assert "4 of 4 used" in shown.stdout
         standing = shown.stdout.split()[0]
-        ended = run_cli("reviews", "revoke", standing, "--config", str(config))
+        ended = run_cli("reviews", "reject", standing, "--config", str(config))
         assert ended.stdout == f"{standing} is revoked\n"
     verified = run_cli("audit", "verify", "--config", str(config))
     assert verified.returncode == 0, verified.stdout

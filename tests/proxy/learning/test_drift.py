@@ -91,12 +91,12 @@ def test_verdicts_show_a_calibration_that_is_off(traffic: Traffic) -> None:
     """
     traffic.pass_by(250, 7, audit_share=1.0, says=lambda p: overconfident(overconfident(p)))
     traffic.label()
-    done = traffic.run("drift")
+    done = traffic.run("report", "drift")
     assert done.returncode == 3
     assert "are too high" in done.stdout
     findings = VerdictStore(traffic.url)
     assert drifted_calibrators(findings.engine) == {CALIBRATOR}
-    assert traffic.run("drift", "--reset").returncode == 0
+    assert traffic.run("report", "drift", "--reset").returncode == 0
     assert drifted_calibrators(findings.engine) == set()
     assert look(findings.engine) == []
     findings.close()

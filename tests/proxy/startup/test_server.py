@@ -265,7 +265,7 @@ def test_what_serve_does_not_load(write: Any, tmp_path: Path) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
     assert "sqlalchemy" in loaded
     unwanted = {"rich.console", "attr", "websockets", "fastapi", "numpy", "torch", "litellm"}
-    assert loaded & (unwanted | {"proxy.commands.app", "calibrator.commands.app"}) == set()
+    assert loaded & (unwanted | {"proxy.commands.app", "pinocchio.commands"}) == set()
 
 
 def test_the_version() -> None:

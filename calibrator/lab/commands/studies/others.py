@@ -42,7 +42,6 @@ class OthersOptions:
     """The command line's options of the calibrator and of one study each."""
 
     calibrator: str
-    device: str
     is_renewed: bool
     leave_out: Path | None = None
     cheap: str | None = None
@@ -59,8 +58,11 @@ class OthersOptions:
 def study_others(
     name: OfOthers, rows: Sequence[Row], options: OthersOptions, output: Path | None
 ) -> None:
-    """Run the study, print it, and write it where `output` is named. Raises JudgingError."""
-    scorer, alone = scores_alone(rows, options.calibrator, options.device, options.is_renewed)
+    """Run the study `opinion` or `cascade`, print it, and write it to `output` if that is named.
+
+    Raises JudgingError for a calibrator that reads no other replies.
+    """
+    scorer, alone = scores_alone(rows, options.calibrator, options.is_renewed)
     if name == "cascade":
         from calibrator.lab.studies.cascade_study import study_cascade
 
@@ -93,7 +95,7 @@ def study_others(
 
 
 def scores_alone(
-    rows: Sequence[Row], calibrator: str, device: str, is_renewed: bool = False
+    rows: Sequence[Row], calibrator: str, is_renewed: bool = False
 ) -> tuple[EmbeddedCalibrator, list[Score]]:
     """Return a calibrator that reads other replies, and its scores of the rows without them.
 
@@ -105,11 +107,11 @@ def scores_alone(
     from calibrator.rows.kept_scores import cache_scores
     from calibrator.rows.scores import score_items
 
-    scorer = load_scorer(calibrator, device)
+    scorer = load_scorer(calibrator)
     if not isinstance(scorer, EmbeddedCalibrator):
         raise JudgingError(f"{scorer.name} does not read other replies")
     check_reads_others(scorer)
-    kept = cache_scores(scorer, device, is_renewed=is_renewed)
+    kept = cache_scores(scorer, "auto", is_renewed=is_renewed)
     items = [row.item("served") for row in rows]
     for item in items:
         item.others = ()
@@ -118,7 +120,7 @@ def scores_alone(
 
 
 def _print_cascade(found: Cascade) -> None:
-    """Print the calls, accuracy and kept replies of a cascade at each threshold."""
+    """Print a cascade: calls of the strong model, accuracy and kept replies at each threshold."""
     print(
         f"{found.cheap}, then {found.strong}: {found.questions:,} questions that both answered; "
         f"by {found.method}"
@@ -150,11 +152,15 @@ def _print_cascade(found: Cascade) -> None:
 
 
 def _row_alone(name: str, calls: str, accuracy: float, kept: float) -> list[str]:
+    """Return the line of a cascade in which all questions go to one model."""
     return [name, calls, figure(accuracy), "", figure(kept), ""]
 
 
 def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[str, OpinionReader]:
-    """Fit a reader of opinions for each benchmark of the rows, without that benchmark."""
+    """Return a reader of opinions for each benchmark of the rows, fitted without that benchmark.
+
+    `run` is the folder of `pinocchio train --with opinion`.
+    """
     from calibrator.checkpoints.checkpoint import resolve_checkpoint
     from calibrator.embedded.parts import read_checkpoint
     from calibrator.lab.studies.trained.opinion_leave_out import readers_without
@@ -179,9 +185,12 @@ class OpinionWish:
 
 
 def advise_on_opinions(
-    files: Sequence[Path], calibrator: str, device: str, wish: OpinionWish, as_json: bool
+    files: Sequence[Path], calibrator: str, wish: OpinionWish, as_json: bool
 ) -> bool:
-    """Print the value of second opinions, and return whether they keep more replies."""
+    """Print what second opinions are worth, and return whether they keep more replies.
+
+    Exits with status 1 if rows could not be used.
+    """
     from calibrator.lab.judging.evaluation.opinion_advice import advise_opinion
     from calibrator.rows.selection import load_labelled
 
@@ -191,7 +200,7 @@ def advise_on_opinions(
         check_readable(files)
         rows, bad = load_labelled(files)
         say_rows(rows, bad)
-        scorer, alone = scores_alone(rows, calibrator, device)
+        scorer, alone = scores_alone(rows, calibrator)
         found = advise_opinion(scorer, rows, alone, model=wish.model, max_error=wish.max_error)
     if as_json:
         typer.echo(json_line(found.as_dict()), nl=False)
@@ -202,7 +211,10 @@ def advise_on_opinions(
 
 
 def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
-    """Yield the lines of the advice about second opinions for a terminal."""
+    """Yield the lines of the advice about second opinions for a terminal.
+
+    The last ones are the lines to put into a policy, where asking is worth it.
+    """
     right = f"{1 - found.max_error:.0%} right"
     if found.band is None:
         yield f"{found.calibrator}: do not ask; opinions keep no more replies at {right}"

@@ -39,7 +39,6 @@ class ReportOptions:
 
     out: Path
     calibrator: str
-    device: str
     is_renewed: bool
     train: list[Path] | None
     method: str
@@ -50,7 +49,10 @@ class ReportOptions:
 
 
 def report(given: Sequence[Path], options: ReportOptions) -> None:
-    """Make the missing parts of the report, and print where it is."""
+    """Make the missing parts of the report of these files or folders, and print where it is.
+
+    Exits with status 1 if rows could not be used.
+    """
     from calibrator.lab.paper.run import ReportRequest, make_report
 
     with sentences(), resumable():
@@ -83,11 +85,12 @@ def files_in(given: Sequence[Path]) -> Iterator[Path]:
 
 
 def _rows_folder(folder: Path) -> Path:
+    """Return the folder `test` in a folder of data, or the folder itself without one."""
     return folder / "test" if (folder / "test").is_dir() else folder
 
 
 def _command(given: Sequence[Path], options: ReportOptions) -> str:
-    """Return the command that makes the report.
+    """Return the command that makes this report, to be printed in it.
 
     Many files of one folder become the folder. --quick is left out: it is for a trial, and a
     command that is copied from the report should make numbers to publish.
@@ -111,7 +114,7 @@ def _score_rows(
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 
-    scorer = load_scorer(options.calibrator, options.device)
+    scorer = load_scorer(options.calibrator)
     rows, bad = load_labelled(files, image_use(scorer))
     say_rows(rows, bad)
     train: list[Row] = []
@@ -122,13 +125,13 @@ def _score_rows(
     extent: Extent = _quick_extent(Extent) if options.is_quick else Extent()
     found = ScoredRows(
         rows,
-        cache_scores(scorer, options.device, is_renewed=options.is_renewed),
+        cache_scores(scorer, "auto", is_renewed=options.is_renewed),
         _watch,
         lambda: train,
         extent,
         frozenset(card["source_models"] if card else ()),
         options.method,
-        options.device,
+        "auto",
         options.runs or options.out / "runs",
     )
     return found, bad
@@ -141,19 +144,20 @@ def _quick_extent(extent: type[Extent]) -> Extent:
 def _training_files(
     given: Sequence[Path], files: Sequence[Path], train: list[Path] | None
 ) -> list[Path]:
-    """Return the files asked for, or else those in the folder `train` of the given folder."""
+    """Return the files of `train`, or else those of the folders `train` in the given folders."""
     beside = [folder / "train" for folder in given if (folder / "train").is_dir()]
     return training_files(files, train or beside or None)
 
 
 @contextmanager
 def _watch(title: str, total: int) -> Iterator[Progress]:
+    """Show progress as a bar or as lines while the context is open."""
     with Progress(title, total) as progress:
         yield progress
 
 
 def _print_tables(tables: Sequence[ReportTable], folder: Path) -> None:
-    """Print where the report is, and which tables were not made and why."""
+    """Print where the report is, which tables were not made and why, and which need --retrain."""
     made = sum(one.state == "made" for one in tables)
     typer.echo(f"{folder / 'index.html'}: {made} of {len(tables)} tables; report.md, report.json")
     for one in tables:

@@ -14,7 +14,6 @@ from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
     ROWS_HELP,
     Calibrator,
-    Device,
     Rescore,
     TrainFiles,
     check_target,
@@ -38,15 +37,11 @@ if TYPE_CHECKING:
     from calibrator.rows.rows import Row
     from calibrator.scorer import Scorer
 
-ASKING = (
-    "probes",
-    "answer-swap",
-    "opinion",
-    "cascade",
-    "failures",
-    "reasons",
-    "fields",
-)  # studies that use a calibrator and train none
+SINGLE_REPLIES = ("failures", "reasons", "fields")
+ASKING = (  # studies that use a calibrator and train none
+    *("probes", "answer-swap", "opinion", "cascade"),
+    *SINGLE_REPLIES,
+)
 
 LEAVING_OUT = ("models", "families", "benchmarks", "benchmark-folds", "domains")
 TRAINING = (
@@ -101,7 +96,7 @@ LeaveOut = Annotated[
     typer.Option(
         metavar="RUN",
         help="For `opinion`: judge each benchmark by a second stage that was fitted without it, "
-        "from this folder of `pinocchio train --opinion`, which keeps what is fitted.",
+        "from this folder of `pinocchio train --with opinion`, which keeps what is fitted.",
     ),
 ]
 
@@ -125,7 +120,6 @@ def study(
         int | None, typer.Option(min=100, help="Probe, swap, or train on, at most this many rows.")
     ] = None,
     calibrator: Calibrator = "embedded",
-    device: Device = "auto",
     runs: Annotated[
         Path | None, typer.Option(help="Keep the trained calibrators in this folder, 100 MB each.")
     ] = None,
@@ -147,20 +141,20 @@ def study(
     if out is not None:
         from calibrator.lab.commands.studies.report import ReportOptions, report
 
-        named = (calibrator, device, rescore, train, method, only or [], retrain, quick, runs)
+        named = (calibrator, rescore, train, method, only or [], retrain, quick, runs)
         report([Path(name), *(files or [])], ReportOptions(out, *named))
         return
     _run(
         _study_named(name, files, only), files or [], train, method, rows, runs, output, only or [],
-        OthersOptions(calibrator, device, rescore, leave_out, cheap, strong),
+        OthersOptions(calibrator, rescore, leave_out, cheap, strong),
     )  # fmt: skip
 
 
 def _study_named(name: str, files: Sequence[Path] | None, only: Sequence[str] | None) -> str:
     """Return the name of the study.
 
-    Raises BadParameter for an unknown name, where rows are missing, and for folds of a study
-    without any.
+    Raises BadParameter for an unknown name, where rows are missing, and for `--only` with a study
+    that leaves nothing out.
     """
     if name not in STUDIES:
         hint = "; for a report of these rows add --out FOLDER" if Path(name).exists() else ""
@@ -193,21 +187,11 @@ def _run(
         say_rows(test, bad)
         if name in ("opinion", "cascade"):
             study_others("opinion" if name == "opinion" else "cascade", test, others, output)
-        elif name == "failures":
-            from calibrator.lab.commands.studies.failures import show_failures
+        elif name in SINGLE_REPLIES:
+            from calibrator.lab.commands.studies.single_replies import show_single_replies
 
-            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
-            show_failures(test, scorer, output)
-        elif name == "reasons":
-            from calibrator.lab.commands.studies.reasons import show_reasons
-
-            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
-            show_reasons(test, scorer, rows, output)
-        elif name == "fields":
-            from calibrator.lab.commands.studies.fields import show_fields
-
-            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
-            show_fields(test, scorer, rows, output)
+            scorer = _scorer(others.calibrator, others.is_renewed)
+            show_single_replies(name, test, scorer, rows, output)
         else:
             given = [] if name in ASKING else training_files(files, train)
             found = _entries(name, test, given, method, rows, others, runs, only)
@@ -226,24 +210,28 @@ def _entries(
     runs: Path | None,
     only: Sequence[str],
 ) -> Study:
-    """Return the entries of a study that has some; studies that train read `files`."""
+    """Run a study whose result is a list of entries, and return it.
+
+    `files` are the training rows of studies that train, `rows` bounds the rows, `runs` keeps
+    trained calibrators, and `only` names the parts to leave out.
+    """
     from calibrator.rows.selection import load_labelled
 
-    calibrator, device, is_renewed = others.calibrator, others.device, others.is_renewed
+    calibrator, is_renewed = others.calibrator, others.is_renewed
     if name == "probes":
-        return _probe(test, rows or 2_000, _scorer(calibrator, device, is_renewed))
+        return _probe(test, rows or 2_000, _scorer(calibrator, is_renewed))
     if name == "answer-swap":
-        return _swap(test, rows, _scorer(calibrator, device, is_renewed))
+        return _swap(test, rows, _scorer(calibrator, is_renewed))
     training, _ = load_labelled(files)
     if name == "elicitations":
-        return _elicitations(training, test, rows, calibrator, device)
+        return _elicitations(training, test, rows, calibrator)
     if name == "calls":
         return _calls(training, test, rows)
     if name == "faults":
         return _faults(training, test, rows, calibrator)
     with tempfile.TemporaryDirectory() as scratch:
         folder = runs or Path(scratch)
-        return _leave_out(name, method, training, test, rows, folder, device, only, is_renewed)
+        return _leave_out(name, method, training, test, rows, folder, only, is_renewed)
 
 
 def _check(
@@ -254,7 +242,11 @@ def _check(
     train: list[Path] | None,
     others: OthersOptions,
 ) -> None:
-    """Check the options before the work. Raises CalibratorError where the study would fail."""
+    """Check the options and files before the work.
+
+    Raises CalibratorError where the study would fail: an option of another study, no training rows,
+    or a missing package.
+    """
     others.check(name)
     learns = name not in ASKING
     given = training_files(files, train) if train or learns else []
@@ -268,14 +260,16 @@ def _check(
         check_installed("torch", "torch", "train")
 
 
-def _scorer(calibrator: str, device: str, is_renewed: bool) -> Scorer:
+def _scorer(calibrator: str, is_renewed: bool) -> Scorer:
+    """Load a calibrator that keeps its scores; `is_renewed` scores all rows again."""
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import cache_scores
 
-    return cache_scores(load_scorer(calibrator, device), device, is_renewed=is_renewed)
+    return cache_scores(load_scorer(calibrator), "auto", is_renewed=is_renewed)
 
 
 def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
+    """Score at most `count` rows under each change of what the calibrator is shown."""
     from calibrator.lab.studies.probes import PROBES, probe, sample
 
     chosen = sample(rows, count)
@@ -284,6 +278,7 @@ def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
 
 
 def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
+    """Score answers to a question under each other's model names; `count` bounds the pairs."""
     from calibrator.lab.studies.answer_swap import MAX_PAIRS, answer_pairs, answer_swap
 
     most = count or MAX_PAIRS
@@ -292,21 +287,24 @@ def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
 
 
 def _elicitations(
-    train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str, device: str
+    train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str
 ) -> Study:
+    """Compare ways to read a language model's certainty; `most` bounds the training rows."""
     from calibrator.lab.studies.elicitations import compare_elicitations
     from calibrator.lab.studies.probes import sample
 
-    return compare_elicitations(calibrator, sample(train, most or len(train)), test, device, say)
+    return compare_elicitations(calibrator, sample(train, most or len(train)), test, "auto", say)
 
 
 def _calls(train: Sequence[Row], test: Sequence[Row], most: int | None) -> Study:
+    """Leave sources, faults and domains out of the trees for calls, one after another."""
     from calibrator.lab.studies.trained.calls_study import calls_study
 
     return calls_study(train, test, most=most or 300, say=say)
 
 
 def _faults(train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str) -> Study:
+    """Leave kinds of faults out of what the inspector learns from, one after another."""
     from calibrator.lab.studies.probes import sample
     from calibrator.lab.studies.trained.faults_study import faults_study
 
@@ -320,11 +318,14 @@ def _leave_out(
     test: Sequence[Row],
     most: int | None,
     folder: Path,
-    device: str,
     only: Sequence[str],
     is_renewed: bool,
 ) -> Study:
-    """Run one study that leaves parts of the training data out, and show its progress."""
+    """Run one study that leaves parts of the training data out, while progress is shown.
+
+    `name` is one of LEAVING_OUT, `growing-sources`, `single-sources` or `size`. `most` bounds the
+    training rows, `folder` keeps what is trained, `only` names the parts to leave out.
+    """
     from calibrator.lab.studies.probes import sample
     from calibrator.lab.studies.sources import run_sources
     from calibrator.lab.studies.studies import SHOWN, fit_of, run, shared_rows
@@ -332,7 +333,7 @@ def _leave_out(
     chosen = sample(train, most or len(train))
     shared = shared_rows(name, chosen)
     rows = [*chosen, *test]
-    fit = fit_of(method, rows, folder, device, say, is_renewed=is_renewed, trained=shared)
+    fit = fit_of(method, rows, folder, "auto", say, is_renewed=is_renewed, trained=shared)
     with Progress("fitting", 0) as bar:
         if name in ("growing-sources", "single-sources"):
             return run_sources(name, SHOWN[method], fit, chosen, test, bar.update)

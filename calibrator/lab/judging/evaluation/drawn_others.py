@@ -50,7 +50,7 @@ def check_reads_others(calibrator: ReadsOthers) -> None:
     if not calibrator.opinion:
         raise JudgingError(
             f"{calibrator.name} does not read other replies: "
-            "pinocchio train --start CHECKPOINT --opinion"
+            "pinocchio train --start CHECKPOINT --with opinion"
         )
 
 

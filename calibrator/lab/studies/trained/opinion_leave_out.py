@@ -1,7 +1,7 @@
 """Second stages without a benchmark, for the gain of other replies on tasks of a new kind.
 
-The run of `pinocchio train --opinion` keeps its folds' results on the training rows, so that each
-benchmark costs one more fit of the trees, and nothing else is fitted.
+The run of `pinocchio train --with opinion` keeps its folds' results on the training rows, so that
+each benchmark costs one more fit of the trees, and nothing else is fitted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def readers_without(
     folder of another kind, TrainingError where its rows have changed or too few are left.
     """
     if not (run / UNSEEN).exists() or checkpoint.parts.forest is None:
-        raise JudgingError(f"{run} is no folder of `pinocchio train --start CHECKPOINT --opinion`")
+        raise JudgingError(
+            f"{run} is no folder of `pinocchio train --start CHECKPOINT --with opinion`"
+        )
     config = _config_of(run)
     chosen = chosen_rows(read_selection(config)[0], config.opinion, config.seed)
     unseen = read_unseen(run, chosen, checkpoint, config.opinion.folds)

@@ -22,12 +22,6 @@ from calibrator.errors import TrainingError
 T = TypeVar("T")
 
 
-def use_threads(count: int) -> None:
-    """Limit PyTorch to this number of CPU threads; 0 leaves it all cores."""
-    if count:
-        torch.set_num_threads(count)
-
-
 class Processes:
     """This process among the others; `device` is its own."""
 

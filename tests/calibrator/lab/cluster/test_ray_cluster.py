@@ -21,7 +21,7 @@ import yaml
 from typer.testing import CliRunner
 
 from calibrator import CalibratorError, Item, Score, load_scorer, version_of
-from calibrator.lab.commands.app import cli
+from pinocchio.commands import cli
 from proxy.scoring.engines.scorer_protocol import SCORE_PATH, SCORER_PATH, items_body, read_scores
 from tests.builders.labelled_rows import labelled, raw_rows, write
 from tests.running.live_proxy import ROOT, environment, until

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrator.errors import install_command
-from calibrator.lab.commands.app import cli
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import raw_rows, write
 from tests.calibrator.lab.cluster.test_ray_cluster import check_against_one_process, files_of
 from tests.running.live_proxy import environment, free_port

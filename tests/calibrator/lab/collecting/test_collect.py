@@ -256,7 +256,7 @@ def test_the_demo_end_to_end(tmp_path: Path) -> None:
     assert all(row["correct"] for row in strong if row["benchmark"] == "demo-rules")
     wrong = {r["question_id"] for r in rows if r["model"] == "demo" and not r["correct"]}
     assert "demo-rules/prime-91" in wrong
-    surveyed = run_cli("survey", str(tmp_path / "run/rows.jsonl"), "--json")
+    surveyed = run_cli("labels", str(tmp_path / "run/rows.jsonl"), "--json")
     [_, rules, _] = [json.loads(line) for line in surveyed.stdout.splitlines()]
     assert "binary" in rules["answer_formats"]
     elicited = run_cli(

@@ -232,7 +232,7 @@ def test_a_language_model_is_trained_on_from_its_adapter(tmp_path: Path) -> None
     (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
     advice = Advice("fine_tune", "", 200, 100)
     command = next_command(advice, [Path("a.jsonl")], str(tmp_path))
-    assert command == f"pinocchio train-llm a.jsonl --start {tmp_path} -o tuned"
+    assert command == f"pinocchio train a.jsonl --start {tmp_path} -o tuned"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`pinocchio evaluate` and `card` as a person runs them."""
+"""`pinocchio evaluate` as a person runs it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 
 from calibrator import load_scorer, opinion_of
 from calibrator.errors import install_command
-from calibrator.lab.commands.app import cli
 from calibrator.lab.judging.evaluation.evaluate import STATED_ROWS, read_evaluation
-from calibrator.lab.reporting.model_card import BEGIN, END
+from calibrator.lab.reporting.model_card import BEGIN, BEGIN_OF, END
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import raw_rows, write
 from tests.builders.tiny_checkpoint import save_tiny
 
@@ -183,7 +183,7 @@ def test_what_would_end_the_work_is_told_before_it(
     write(tmp_path / "ones.jsonl", [{**row, "correct": 1} for row in raw_rows(50, seed=1)])
     given = [argument.format(tmp=tmp_path) for argument in arguments]
     checkpoint = save_tiny(tmp_path / "tiny")
-    result = run("evaluate", test_file, "--calibrator", checkpoint, "--device", "cpu", *given)
+    result = run("evaluate", test_file, "--calibrator", checkpoint, *given)
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (tmp_path / "kept").exists()
@@ -191,7 +191,7 @@ def test_what_would_end_the_work_is_told_before_it(
 
 def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     """The same one as for the other commands, without a number of the system's."""
-    for command in ("evaluate", "score", "survey", "advise"):
+    for command in ("evaluate", "score", "labels", "advise"):
         result = run(command, tmp_path / "nope.jsonl")
         assert result.exit_code == 2
         sentence = f"pinocchio: {tmp_path}/nope.jsonl cannot be read: No such file or directory\n"
@@ -219,7 +219,7 @@ def test_without_training_rows_the_calibrator_is_judged_alone(test_file: Path) -
 def test_given_scores_are_judged_without_scoring(tmp_path: Path, test_file: Path) -> None:
     """What `score` wrote is judged as if it had been scored now, and several are compared."""
     scores, checkpoint = tmp_path / "scores.jsonl", save_tiny(tmp_path / "tiny")
-    given = ("--calibrator", checkpoint, "--device", "cpu")
+    given = ("--calibrator", checkpoint)
     run("score", test_file, "-o", scores, "--brief", *given)
     live = evaluated(run("evaluate", test_file, *given, "--json"))
     read = evaluated(run("evaluate", test_file, "--scores", scores, "--json"))
@@ -254,7 +254,7 @@ def test_names_are_told_only_when_asked(tmp_path: Path) -> None:
     """K10: the model's name changes the number; the embedded calibrator reads no benchmark's."""
     tagged = [{**row, "model": "known-model", "benchmark": "gpqa"} for row in raw_rows(40, seed=2)]
     test, checkpoint = write(tmp_path / "test.jsonl", tagged), save_tiny(tmp_path / "tiny")
-    given = ("evaluate", test, "--calibrator", checkpoint, "--device", "cpu", "--json")
+    given = ("evaluate", test, "--calibrator", checkpoint, "--json")
     found = evaluated(run(*given, "--tags", "served,all,none"))
     figures = [one["brier"] for (group, _), one in found.items() if group == "pooled"]
     served_as, named, unnamed = figures
@@ -268,7 +268,7 @@ def test_names_are_told_only_when_asked(tmp_path: Path) -> None:
 def test_a_report_and_a_card_come_from_one_command_each(
     tmp_path: Path, test_file: Path, train_file: Path
 ) -> None:
-    """--report writes the page, -o all figures, and `card` puts them into the model card."""
+    """--report writes the page, -o all figures, and --card puts them into the model card."""
     page, output, card = (tmp_path / name for name in ("page.html", "all.json", "README.md"))
     study = tmp_path / "study.json"
     assert run("study", "probes", test_file, "--calibrator", "fake:0.5", "-o", study).exit_code == 0
@@ -279,10 +279,31 @@ def test_a_report_and_a_card_come_from_one_command_each(
     assert text.startswith("<!doctype html>")
     assert text.count('role="img"') == 8
     card.write_text(f"# A card\n{BEGIN}\n{END}\n")
-    assert run("card", output, card, "--study", study).exit_code == 0
+    assert run("evaluate", output, "--card", card, "--study", study).exit_code == 0
     pooled = read_evaluation(output).find("pooled", "TF-IDF")
     assert pooled is not None
-    assert f"| TF-IDF | {pooled.auroc:.3f} " in card.read_text(encoding="utf-8")
+    line = f"| TF-IDF | {pooled.auroc:.3f} "
+    assert line in card.read_text(encoding="utf-8")
+    card.write_text(f"# Cards\n{BEGIN_OF.format('calls')}\n{END}\n")
+    again = run("evaluate", output, "--card", f"{card}#calls", "--report", page)
+    assert again.exit_code == 0, again.stderr
+    assert line in card.read_text(encoding="utf-8")
+    assert again.stdout == result.stdout
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_figures_that_were_written_are_not_scored_again(tmp_path: Path, test_file: Path) -> None:
+    """An option for rows beside them is refused, and a card without marks is named."""
+    output, card = tmp_path / "all.json", tmp_path / "README.md"
+    assert run("evaluate", test_file, "--calibrator", "fake:0.5", "-o", output).exit_code == 0
+    for option in (("--calibrator", "fake:0.5"), ("--tags", "all"), ("-o", card)):
+        refused = run("evaluate", output, *option)
+        assert refused.exit_code == 2
+        assert f"is for rows, and {output} has figures" in refused.stderr
+    card.write_text("# A card\n")
+    unmarked = run("evaluate", output, "--card", card)
+    assert unmarked.exit_code == 2
+    assert f"{card} needs these two lines" in unmarked.stderr
 
 
 @pytest.mark.parametrize("correct", [0, 1])
@@ -292,7 +313,9 @@ def test_rows_of_one_kind_are_told(tmp_path: Path, correct: int) -> None:
     file = write(tmp_path / "rows.jsonl", rows)
     result = run("evaluate", file, "--scores", file)
     assert result.exit_code == 0, result.stderr
-    assert f"all 30 rows are {('wrong', 'right')[correct]}" in result.stdout
+    told = f"every row (30) is {('wrong', 'correct')[correct]}: a ranking needs"
+    assert told in result.stderr
+    assert result.output.count("AUROC is missing") == 1
 
 
 def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
@@ -440,7 +463,7 @@ def test_bad_input_is_judged_or_named(tmp_path: Path, train_file: Path) -> None:
     bad = [{**good[20 + n], **row} for n, (row, _) in enumerate(UNUSABLE)]
     test = write(tmp_path / "test.jsonl", [*nasty, *bad, *good[10:20]])
     checkpoint, page = save_tiny(tmp_path / "tiny"), tmp_path / "page.html"
-    given = ("--calibrator", checkpoint, "--device", "cpu", "--train", train_file)
+    given = ("--calibrator", checkpoint, "--train", train_file)
     result = run("evaluate", test, *given, "--json", "--report", page, "-o", tmp_path / "all.json")
     assert result.exit_code == 1
     assert evaluated(result)["pooled", "TF-IDF"]["rows"] == len(nasty) + 10

@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.errors import install_command
-from calibrator.lab.commands.app import cli
 from calibrator.lab.studies.studies import read_study
 from calibrator.loading import load_scorer
 from calibrator.rows.rows import parse_row
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import raw_rows, write
 
 
@@ -72,7 +72,7 @@ def test_a_study_looks_for_what_it_needs_before_it_begins(test_file: Path) -> No
     """Without scikit-learn, folds of TF-IDF are refused before a row is read."""
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
-        "from calibrator.lab.commands.app import cli\n"
+        "from pinocchio.commands import cli\n"
         f"sys.argv = ['pinocchio', 'study', 'models', {str(test_file)!r}, '--train', "
         f"{str(test_file)!r}]\n"
         "cli()\n"

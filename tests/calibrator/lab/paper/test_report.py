@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 
 from calibrator import Item, Progress, Score
 from calibrator.errors import JudgingError, OutputError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.commands.studies.report import files_in
 from calibrator.lab.judging.baselines.samples import ReplySamples
 from calibrator.lab.paper.catalogue import CATALOGUE, Entry
@@ -31,6 +30,7 @@ from calibrator.lab.paper.sections.scored import Extent, ScoredRows
 from calibrator.lab.paper.sections.tables import ReportTable, columns_of
 from calibrator.lab.studies.probes import sample
 from calibrator.rows.rows import Row, labels_of, parse_row
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import labelled, raw_rows, write
 
 QUICK = Extent(resamples=50, permutations=50, probed=120, swapped=300)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calibrator.lab.commands.app import cli
 from calibrator.lab.studies.studies import Study, entry_of, read_study
 from calibrator.lab.studies.trained import calls_study as study
 from calibrator.rows.rows import Row
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import noisy, raw_rows, write
 
 

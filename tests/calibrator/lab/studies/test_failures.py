@@ -11,10 +11,10 @@ from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 from calibrator.errors import JudgingError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.studies.failures import study_failures
 from calibrator.metrics.rankings import spearman
 from calibrator.rows.rows import Row, parse_row
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import raw_rows, write
 
 

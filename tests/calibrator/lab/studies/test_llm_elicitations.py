@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from calibrator import CheckpointError, Item, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
-from calibrator.lab.commands.app import cli
 from calibrator.lab.studies.mc_dropout import McDropout, load_unmerged
 from calibrator.lab.studies.probes import probe
 from calibrator.lab.studies.studies import read_study
@@ -21,6 +20,7 @@ from calibrator.llm.layers.replace import text_model_of
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.rows.rows import parse_row
 from calibrator.rows.selection import share_of
+from pinocchio.commands import cli
 from tests.builders.sums import sums
 from tests.builders.tiny_models import OfFamily, write_tiny_adapter
 
@@ -80,7 +80,7 @@ def test_every_way_is_judged_on_the_same_rows(checkpoint: Path, tmp_path: Path) 
         path.write_text("".join(json.dumps(row) + "\n" for row in side))
     output = tmp_path / "study.json"
     command = ["study", "elicitations", str(tmp_path / "test" / "rows.jsonl")]
-    options = ["--calibrator", str(checkpoint), "--device", "cpu", "-o", str(output)]
+    options = ["--calibrator", str(checkpoint), "-o", str(output)]
     result = CliRunner().invoke(cli, [*command, *options])
     assert result.exit_code == 0, result.stderr
     study = read_study(output)

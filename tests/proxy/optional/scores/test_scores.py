@@ -220,7 +220,7 @@ def fetch(proxy: LiveProxy, folder: Path, *servers: Any, more: tuple[str, ...] =
         [(name, section)] = section_of(server).items()
         lines.append(f"  {name}: {{{', '.join(f'{k}: {v!r}' for k, v in section.items())}}}")
     path.write_text("\n".join(lines) + "\n")
-    return CliRunner().invoke(cli, ["reviews", "fetch", "--config", str(path), *more])
+    return CliRunner().invoke(cli, ["label", "--fetch", "--config", str(path), *more])
 
 
 def labels(proxy: LiveProxy) -> dict[str, bool]:
@@ -322,7 +322,7 @@ def test_what_cannot_be_fetched_is_told(
     assert done.exit_code == 1
     assert f"{langfuse.url}: Server error '500" in done.stderr
     (tmp_path / "none.yaml").write_text(f'store: "{proxy.config.store}"\n')
-    none = CliRunner().invoke(cli, ["reviews", "fetch", "--config", str(tmp_path / "none.yaml")])
+    none = CliRunner().invoke(cli, ["label", "--fetch", "--config", str(tmp_path / "none.yaml")])
     assert none.exit_code == 2
     assert "neither telemetry.langfuse nor telemetry.phoenix" in none.stderr
 

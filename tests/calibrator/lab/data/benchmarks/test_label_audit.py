@@ -89,12 +89,12 @@ def test_the_commands_from_sample_to_rate(tmp_path: Path) -> None:
     """Draw, look, count; and the judges of the same rows."""
     rows, look = tmp_path / "rows.jsonl", tmp_path / "look.jsonl"
     rows.write_text("".join(f"{json.dumps(row)}\n" for row in judged(50, 0.4)))
-    assert run_cli("labels", "sample", str(rows), "-n", "20", "-o", str(look)).returncode == 0
+    assert run_cli("labels", str(rows), "--sample", "20", "-o", str(look)).returncode == 0
     drawn_rows = [json.loads(line) for line in look.read_text().splitlines()]
     assert [row.pop(ANSWER) for row in drawn_rows] == [None] * 20
-    assert run_cli("labels", "audit", str(look)).returncode == 2
+    assert run_cli("labels", str(look), "--audit").returncode == 2
     marked = [{**row, ANSWER: n > 0} for n, row in enumerate(drawn_rows)]
     look.write_text("".join(f"{json.dumps(row)}\n" for row in marked))
-    assert "1 of 20 labels are wrong: 5.00%" in run_cli("labels", "audit", str(look)).stdout
-    told = run_cli("labels", "self-preference", str(rows), "--json").stdout
+    assert "1 of 20 labels are wrong: 5.00%" in run_cli("labels", str(look), "--audit").stdout
+    told = run_cli("labels", str(rows), "--self-preference", "--json").stdout
     assert [json.loads(line)["judge"] for line in told.splitlines()] == ["alpha", "beta"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.lab.commands.app import cli
+from pinocchio.commands import cli
 
 Json = dict[str, Any]
 

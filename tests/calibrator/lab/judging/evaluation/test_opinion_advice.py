@@ -12,11 +12,11 @@ from typer.testing import CliRunner, Result
 
 from calibrator import Item, Score
 from calibrator.errors import JudgingError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.judging.evaluation.drawn_others import draw_others
 from calibrator.lab.judging.evaluation.opinion_advice import WANTED, advise_opinion
 from calibrator.lab.studies.cascade_study import study_cascade
 from calibrator.rows.rows import Row, parse_row
+from pinocchio.commands import cli
 from policies import parse_policy
 from tests.builders.shelf_rows import shelf_rows
 

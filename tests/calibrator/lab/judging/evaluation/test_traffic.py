@@ -17,7 +17,6 @@ from typer.testing import CliRunner, Result
 from calibrator import Item, Score
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.errors import JudgingError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.judging.evaluation.evaluate import read_evaluation
 from calibrator.lab.judging.evaluation.traffic import (
     Traffic,
@@ -55,6 +54,7 @@ from calibrator.lab.reporting.report import render
 from calibrator.metrics.metrics import ece
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.rows.rows import parse_row
+from pinocchio.commands import cli
 from tests.builders.tiny_checkpoint import save_tiny
 
 Json = dict[str, Any]
@@ -419,7 +419,7 @@ def test_the_command_measures_traffic_beside_labelled_rows(data: Path, tmp_path:
     assert result.exit_code == 0, result.stderr
     assert result.stdout.index("real traffic") < result.stdout.index("pooled")
     card.write_text(f"# A card\n{BEGIN}\n{END}\n", encoding="utf-8")
-    assert run("card", output, card).exit_code == 0
+    assert run("evaluate", output, "--card", card).exit_code == 0
     tables = [part for part in card.read_text(encoding="utf-8").split("\n\n") if part[0] == "|"]
     assert tables[0].startswith("| kind of traffic | rows | right | AUROC | in order | ECE |")
     assert "| app: support | 40 | 0.50 |" in tables[0]

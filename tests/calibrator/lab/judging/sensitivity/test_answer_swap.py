@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrator.errors import JudgingError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.studies.answer_swap import ALL, OWN, SWAPPED, answer_pairs, answer_swap
 from calibrator.lab.studies.studies import read_study
 from calibrator.rows.rows import Row, parse_row
 from calibrator.scorer import Item
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import raw_rows, write
 from tests.calibrator.lab.judging.sensitivity.scorers import FunctionScorer
 

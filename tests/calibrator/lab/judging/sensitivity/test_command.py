@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator.errors import JudgingError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.judging.evaluation.evaluate import Evaluation, read_evaluation
 from calibrator.lab.judging.sensitivity.tables import TITLE
 from calibrator.lab.reporting.model_card import BEGIN, END, figures_of
 from calibrator.lab.reporting.report import render
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import write
 from tests.calibrator.lab.judging.sensitivity.test_pairs import long_row
 
@@ -63,13 +63,13 @@ def test_the_figures_are_printed_first(test_file: Path) -> None:
 
 def test_json_lines_have_every_figure(test_file: Path) -> None:
     """Each kind on each benchmark and as their mean, and the everyday answers."""
-    given = ("--calibrator", "fake:0.7", "--sensitivity", "--max-pairs", 21, "--json")
+    given = ("--calibrator", "fake:0.7", "--sensitivity", "--json")
     result = run("evaluate", test_file, *given)
     lines = [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]
     seen = [line for line in lines if line["kind"] == "sensitivity"]
     assert {line["group"] for line in seen} == {"riddles", "trivia", "mean over benchmarks"}
     one = next(line for line in seen if line["corruption"] == "echo" and line["group"] == "trivia")
-    assert (one["method"], one["pairs"], one["auroc"], one["fall"]) == ("fake:0.7", 21, 0.5, 0)
+    assert (one["method"], one["pairs"], one["auroc"], one["fall"]) == ("fake:0.7", 24, 0.5, 0)
     assert sum(line["kind"] == "everyday" for line in lines) == 12
 
 
@@ -137,10 +137,10 @@ def test_the_page_shows_it_as_its_first_table(written: Path) -> None:
 
 
 def test_the_card_has_it_as_its_first_table(written: Path, tmp_path: Path) -> None:
-    """`pinocchio card` writes it between the marks; a column beside AUROC in each table below."""
+    """`pinocchio evaluate --card` writes it between the marks; each table below has a column."""
     card = tmp_path / "README.md"
     card.write_text(f"# A card\n{BEGIN}\n{END}\n", encoding="utf-8")
-    assert run("card", written, card).exit_code == 0
+    assert run("evaluate", written, "--card", card).exit_code == 0
     tables = [part for part in card.read_text(encoding="utf-8").split("\n\n") if part[0] == "|"]
     assert tables[0].startswith("| right replies against | benchmarks | pairs | AUROC |")
     assert (

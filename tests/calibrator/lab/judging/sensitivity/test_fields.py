@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calibrator.lab.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.readers.calls import argument_doubts, read_reply
 from calibrator.scorer import FieldDoubt, Item, Scorer, ToolUse
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import write
 from tests.calibrator.readers.calls.conversations import RIGHT, renting
 

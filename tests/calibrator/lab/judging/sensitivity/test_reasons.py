@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrator.embedded.calibrator import NOT_KNOWN, OFTEN_WRONG
-from calibrator.lab.commands.app import cli
 from calibrator.lab.data.calls.taken_away import _EDITS, taken_away
 from calibrator.lab.judging.sensitivity.reasons import (
     _OF_MODELS,
@@ -26,6 +25,7 @@ from calibrator.readers.calls.reasons import _BY_DATE, _BY_RULE, _BY_STEP, call_
 from calibrator.readers.inspection import CHECKS
 from calibrator.rows.rows import Row, parse_row
 from calibrator.scorer import Item, Scorer, ToolUse
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import write
 from tests.calibrator.readers.calls.conversations import RIGHT, made, renting
 

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrator.errors import JudgingError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.data.corruptions import KINDS, TAUGHT_KINDS
 from calibrator.lab.studies.studies import Study, read_study
 from calibrator.lab.studies.trained import faults_study as room
@@ -16,6 +15,7 @@ from calibrator.lab.studies.trained.faults_study import HELD_OUT, HeldOut, fault
 from calibrator.lab.training.fits.inspection.config import InspectorConfig
 from calibrator.readers.inspection.inspector import CHECKS
 from calibrator.rows.rows import Row, parse_row
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import write
 
 NUMBERS = ("last number", "working", "arrival")

@@ -17,7 +17,6 @@ from calibrator.checkpoints.checkpoint import read_config
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.embedded.parts import read_checkpoint
 from calibrator.errors import JudgingError, TrainingError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.studies.trained.opinion_leave_out import readers_without
 from calibrator.lab.studies.trained.opinion_study import study_opinions
 from calibrator.lab.training import opinion_folds as folds
@@ -30,6 +29,7 @@ from calibrator.lab.training.train import train
 from calibrator.rows.rows import parse_row
 from calibrator.rows.selection import Selection
 from calibrator.scorer import OtherReply
+from pinocchio.commands import cli
 from tests.builders.shelf_rows import shelf_rows
 
 NO_OTHERS = "Shelf 7 has 31 drums and gets 12 more. How many?"
@@ -123,7 +123,7 @@ def test_a_benchmark_can_be_left_out(made: tuple[Path, Path], tmp_path: Path) ->
     assert shelves < racks, "of three questions one is of racks"
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps(row) + "\n" for row in shelf_rows(60, 4)))
-    command = ["study", "opinion", str(rows), "--calibrator", str(checkpoint), "--device", "cpu"]
+    command = ["study", "opinion", str(rows), "--calibrator", str(checkpoint)]
     entries = []
     for number, more in enumerate(([], ["--leave-out", str(run)])):
         out = tmp_path / f"{number}.json"
@@ -142,7 +142,7 @@ def test_only_a_run_of_a_second_stage_has_what_is_left_out(
     made: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Another folder and another study are refused in a sentence."""
-    with pytest.raises(JudgingError, match="--start CHECKPOINT --opinion"):
+    with pytest.raises(JudgingError, match="--start CHECKPOINT --with opinion"):
         readers_without(["shelves"], made[0].parent, read_checkpoint(made[1]))
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps(row) + "\n" for row in shelf_rows(4, 4)))
@@ -153,7 +153,7 @@ def test_only_a_run_of_a_second_stage_has_what_is_left_out(
 def test_a_second_stage_needs_a_forest(config: TrainConfig, tmp_path: Path) -> None:
     """It goes by its abilities; so says the error."""
     asked = replace(config, has_opinion=True, has_forest=False)
-    with pytest.raises(TrainingError, match="leave out --no-forest, or add --no-opinion"):
+    with pytest.raises(TrainingError, match="leave out --without forest, or add --without opinion"):
         train(tmp_path / "run", asked, lambda _: None)
 
 

@@ -25,11 +25,10 @@ from calibrator import CheckpointError, Item, export_weights, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import TrainingError
-from calibrator.lab.commands.app import cli
 from calibrator.lab.training.llm.adapter_run import AdapterRun, learning_rate
 from calibrator.lab.training.llm.adapters import go_on_from_adapter
 from calibrator.lab.training.llm.config import LlmTrainConfig
-from calibrator.lab.training.llm.processes import Processes, use_threads
+from calibrator.lab.training.llm.processes import Processes
 from calibrator.lab.training.llm.samples import (
     Samples,
     check_questions_apart,
@@ -48,6 +47,7 @@ from calibrator.llm.serving.prompts import load_prompts
 from calibrator.metrics.metrics import auroc
 from calibrator.rows.rows import parse_row
 from calibrator.rows.selection import Selection
+from pinocchio.commands import cli
 from tests.builders.pictures import GREEN, RED, data_url, picture
 from tests.builders.sums import sums, write_sums
 from tests.builders.tiny_models import Family, OfFamily
@@ -142,10 +142,11 @@ def test_the_rule_is_learned_by_command_on_two_processes(
     asked = replace(rule(config, tmp_path), selection=Selection())
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "pinocchio", "train-llm", *asked.data, "-o", str(tmp_path / "run")),
-        *("--preset", "paper", "--base", asked.base, "--text-only", "--device", "cpu"),
-        *("--epochs", "3", "--learning-rate", "7e-4", "--dropout", "0", "--no-checkpointing"),
-        *("--model-dropout", "1", "--benchmark-dropout", "1"),
+        *("-m", "pinocchio", "train", *asked.data, "-o", str(tmp_path / "run")),
+        *("--preset", "paper", "--base", asked.base, "--text-only"),
+        *("--epochs", "3", "--learning-rate", "7e-4", "--set", "dropout=0"),
+        *("--set", "checkpointing=0", "--set", "model_dropout=1"),
+        *("--set", "benchmark_dropout=1"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr[-2_000:]
@@ -313,9 +314,9 @@ def test_two_processes_end_with_what_one_does(config: LlmTrainConfig, tmp_path: 
     """V13: sixteen rows a step are sixteen altogether, so the scores are the same (gloo)."""
     data = write_sums(tmp_path / "few.jsonl", 60)
     command = [
-        *("train-llm", str(data), "-o", str(tmp_path / "two"), "--preset", "paper"),
-        *("--base", config.base, "--text-only", "--device", "cpu"),
-        *("--epochs", "1", "--learning-rate", "1e-3", "--dropout", "0"),
+        *("train", str(data), "-o", str(tmp_path / "two"), "--preset", "paper"),
+        *("--base", config.base, "--text-only"),
+        *("--epochs", "1", "--learning-rate", "1e-3", "--set", "dropout=0"),
     ]
     done = on_two_processes(command, tmp_path)
     assert [each.returncode for each in done] == [0, 0], done
@@ -475,10 +476,10 @@ def test_images_on_two_processes_and_every_form_of_what_comes_of_it(
     shown = [picture(colour=RED), picture(colour=GREEN), None]
     data, base = tmp_path / "rows.jsonl", str(tiny_bases(family))
     data.write_text("".join(json.dumps(shown_row(n, shown[n % 3])) + "\n" for n in range(40)))
-    options = ("--epochs", "2", "--learning-rate", "1e-3", "--dropout", "0", "--device", "cpu")
+    options = ("--epochs", "2", "--learning-rate", "1e-3", "--set", "dropout=0")
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "pinocchio", "train-llm", str(data), "-o", str(tmp_path / "two")),
+        *("-m", "pinocchio", "train", str(data), "-o", str(tmp_path / "two")),
         *("--preset", "paper", "--base", base, *options),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=550)
@@ -544,7 +545,13 @@ def test_the_learning_rate_rises_and_falls() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--forest",), "No such option: --forest"),
+        (("--base", "x", "--with", "forest"), "--with is not for language models"),
+        (("--base", "x", "--set", "dropout=2"), "--set dropout takes a number from 0 to 0.9"),
+        (("--base", "x", "--set", "batch_rows=1.5"), "takes a whole number from 1"),
+        (("--base", "x", "--set", "max_tokens=99"), "--set knows batch_rows, micro_tokens"),
+        (("--epochs", "2"), "--epochs is for language models"),
+        (("--set", "dropout=0"), "--set knows max_tokens, addressed_share"),
+        (("--with", "frost"), "there is no part 'frost'; there are: forest"),
         (("--preset", "none"), "there is no preset 'none'; there are: paper, released-0.8b"),
         (("--base", "x"), "there is no folder 'x'"),
         (("--start", "CHECKPOINT", "--preset", "paper"), "keeps its preset"),
@@ -554,35 +561,23 @@ def test_the_learning_rate_rises_and_falls() -> None:
 def test_options_that_contradict_are_refused(
     rows: Path, finished: Path, tmp_path: Path, options: tuple[str, ...], sentence: str
 ) -> None:
-    """One sentence and status 2 from `pinocchio train-llm`, and no folder is made."""
+    """One sentence and status 2 from `pinocchio train`, and no folder is made."""
     given = [str(finished) if option == "CHECKPOINT" else option for option in options]
     out = str(tmp_path / "run")
-    result = CliRunner().invoke(cli, ["train-llm", str(rows), "-o", out, "--device", "cpu", *given])
+    result = CliRunner().invoke(cli, ["train", str(rows), "-o", out, *given])
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert not (tmp_path / "run").exists()
 
 
-def test_threads_are_limited_on_request() -> None:
-    """`train-llm --threads 1`: on shared cores several threads wait for each other."""
-    before = torch.get_num_threads()
-    try:
-        use_threads(1)
-        assert torch.get_num_threads() == 1
-        use_threads(0)  # no limit was asked for
-        assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_a_language_model_is_no_start_of_the_other_command(
     rows: Path, finished: Path, tmp_path: Path
 ) -> None:
-    """`pinocchio train` adds parts to a calibrator of the shipped kind; it says who trains this."""
-    given = ["--start", str(finished), "--inspector", "-o", str(tmp_path / "run")]
+    """`pinocchio train --with` adds parts to a calibrator of the shipped kind alone."""
+    given = ["--start", str(finished), "--with", "inspector", "-o", str(tmp_path / "run")]
     result = CliRunner().invoke(cli, ["train", str(rows), *given])
     assert result.exit_code == 2
-    assert "is a language model: use `pinocchio train-llm --start`" in result.stderr
+    assert "--with is not for language models" in result.stderr
 
 
 @pytest.mark.parametrize(

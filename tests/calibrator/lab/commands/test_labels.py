@@ -1,4 +1,4 @@
-"""`pinocchio survey`: what rows are made of before anything is trained or judged (C07-C11)."""
+"""`pinocchio labels`: what rows are made of before anything is trained or judged (C07-C11)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.lab.commands.app import cli
 from calibrator.lab.data.benchmarks.survey import survey, trained_models
 from calibrator.rows.rows import parse_row
+from pinocchio.commands import cli
 from tests.builders.labelled_rows import write
 from tests.builders.tiny_checkpoint import save_tiny
 
@@ -30,7 +30,7 @@ def rows_of(benchmark: str, right: int, wrong: int, **more: Any) -> list[dict[st
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["survey", *map(str, arguments)])
+    return CliRunner().invoke(cli, ["labels", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_trained_model_is_found_under_whoevers_name() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["survey"],
+        ["labels"],
         ["evaluate", "--calibrator", "fake:0.5"],
         ["advise", "--calibrator", "fake:0.5"],
     ],
