@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from calibrator.loading import load_facts_for as load_facts_for
     from calibrator.loading import load_scorer as load_scorer
     from calibrator.loading import version_of as version_of
+    from calibrator.metrics.agreement import Agreement as Agreement
     from calibrator.metrics.agreement import Label as Label
     from calibrator.metrics.agreement import agreement_of as agreement_of
     from calibrator.metrics.intervals import Gain as Gain
