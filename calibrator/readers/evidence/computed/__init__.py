@@ -12,8 +12,9 @@ from calibrator.readers.evidence.computed.calendar.times import verify_times
 from calibrator.readers.evidence.computed.code.blocks import has_program
 from calibrator.readers.evidence.computed.code.checking import suspect_code, verify_code
 from calibrator.readers.evidence.computed.code.python import verify_python
-from calibrator.readers.evidence.computed.form.labels import verify_labels
+from calibrator.readers.evidence.computed.code.sql import verify_sql
 from calibrator.readers.evidence.computed.form.reply_language import verify_language
+from calibrator.readers.evidence.computed.form.short_answers import verify_labels
 from calibrator.readers.evidence.computed.form.wishes import verify_form
 from calibrator.readers.evidence.computed.last_turn import (
     challenged_question,
@@ -21,7 +22,6 @@ from calibrator.readers.evidence.computed.last_turn import (
     verify_last_turn,
     with_question,
 )
-from calibrator.readers.evidence.computed.sql.checking import verify_sql
 from calibrator.readers.evidence.computed.structured.json_replies import verify_json
 from calibrator.readers.evidence.computed.structured.json_support import (
     ValueSupport,
@@ -29,8 +29,7 @@ from calibrator.readers.evidence.computed.structured.json_support import (
 )
 from calibrator.readers.evidence.computed.structured.tables import verify_tables
 from calibrator.readers.evidence.computed.sums.arithmetic import verify_arithmetic
-from calibrator.readers.evidence.computed.sums.claims import suspect_claim
-from calibrator.readers.evidence.computed.sums.equations import suspect_equation
+from calibrator.readers.evidence.computed.sums.claims import suspect_claim, suspect_equation
 from calibrator.readers.evidence.computed.sums.letters import verify_letters
 from calibrator.readers.evidence.computed.sums.units import verify_units
 from calibrator.readers.evidence.conversation import Conversation

@@ -1,9 +1,11 @@
-"""The judgement of the weekday, date or count of days that a reply states."""
+"""Questions with their dates marked, and the judgement of the day or count that a reply states."""
 
 from __future__ import annotations
 
 import re
 from calendar import monthrange
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 
@@ -12,6 +14,7 @@ from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Verdic
 from calibrator.readers.evidence.computed.calendar.reading import (
     MONTH_NAMES,
     NAMES,
+    FoundDate,
     date_text,
     dates_in,
     is_no_day,
@@ -19,6 +22,41 @@ from calibrator.readers.evidence.computed.calendar.reading import (
     weekdays,
     weekdays_in,
 )
+
+Judge = Callable[[str], Verdict | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DateQuestion:
+    """A question whose dates are replaced by marks: @0 for the first, @1 for the second."""
+
+    text: str
+    dates: tuple[FoundDate, ...]
+    today: date | None
+    weekday: int | None
+
+    def day(self, mark: str | None) -> date | None:
+        """Return the date of a mark; None if its year or its reading is not clear."""
+        if mark is None:
+            return None
+        found = self.dates[int(mark)]
+        return found.value if found.has_year or self.today else None
+
+
+def read_question(text: str, today: date | None, weekday: int | None) -> DateQuestion | None:
+    """Replace the dates of a question by marks; None if there are more than nine."""
+    dates = dates_in(text, today.year if today else 2000)
+    if len(dates) > 9:
+        return None
+    parts, end = [], 0
+    for at, found in enumerate(dates):
+        parts += [text[end : found.start], f"@{at}"]
+        end = found.end
+    marked = "".join((*parts, text[end:]))
+    names = "|".join(weekdays())
+    marked = re.sub(rf"\b(?:{names}),? (?:the |den |dem )?(?=@)", "", marked, flags=re.IGNORECASE)
+    marked = re.sub(r"\b(?:the|on|der|den|dem|am|el|le)\s+(?=@)", "", marked, flags=re.IGNORECASE)
+    return DateQuestion(marked, tuple(dates), today, weekday)
 
 
 def judge_yes(reply: str, is_true: bool, reason: str) -> Verdict | None:

@@ -10,16 +10,14 @@ from typing import Final
 from calibrator.readers.evidence.computed.basics.numbers import digits_for_words
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.calendar.date_answers import (
+    DateQuestion,
+    Judge,
     judge_count,
     judge_date,
     judge_other_weekday,
     judge_weekday,
     judge_yes,
     moved_date,
-)
-from calibrator.readers.evidence.computed.calendar.questions import (
-    DateQuestion,
-    Judge,
     read_question,
 )
 from calibrator.readers.evidence.computed.calendar.reading import (

@@ -7,8 +7,12 @@ from calendar import isleap
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Verdict
-from calibrator.readers.evidence.computed.calendar.date_answers import judge_count, judge_month
-from calibrator.readers.evidence.computed.calendar.questions import DateQuestion, Judge
+from calibrator.readers.evidence.computed.calendar.date_answers import (
+    DateQuestion,
+    Judge,
+    judge_count,
+    judge_month,
+)
 from calibrator.readers.evidence.computed.calendar.reading import date_text, dates_in, months
 
 _MONTH: Final = "|".join(sorted(months(), key=len, reverse=True))

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
+
+from pyflakes import messages
+from pyflakes.checker import Checker
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
-from calibrator.readers.evidence.computed.code.flakes import mistakes, undefined_names
 from calibrator.readers.evidence.computed.code.python_bugs import general_bugs
 from calibrator.readers.evidence.computed.code.python_habits import habit_bugs
-from calibrator.readers.evidence.computed.code.python_search import search_bugs
 from calibrator.readers.evidence.computed.programs.examples import example_bugs
-from calibrator.readers.evidence.computed.programs.sketches import (
+from calibrator.readers.evidence.computed.programs.syntax import (
+    AnyFunction,
+    all_nodes,
+    assignments,
     is_excerpt,
     is_sketch,
     may_be_newer,
+    names_in,
+    parse,
+    text_of,
 )
-from calibrator.readers.evidence.computed.programs.syntax import parse
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 
 _QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
@@ -296,3 +303,112 @@ def python_bugs(code: str, request: str, reply: str = "") -> list[Finding]:
         ]
     except RecursionError:
         return []
+
+
+# Names that notebooks and exercise runners provide.
+_PROVIDED: Final = word_set(
+    "List Dict Tuple Optional Set Union Any Callable Iterable Iterator Sequence"
+    " self cls reveal_type display _ __annotations__ __spec__ __package__"
+)
+_MISTAKES: Final = (
+    messages.AssertTuple,
+    messages.BreakOutsideLoop,
+    messages.ContinueOutsideLoop,
+    messages.DuplicateArgument,
+    messages.IfTuple,
+    messages.IsLiteral,
+    messages.MultiValueRepeatedKeyLiteral,
+    messages.PercentFormatMissingArgument,
+    messages.PercentFormatPositionalCountMismatch,
+    messages.RaiseNotImplemented,
+    messages.ReturnOutsideFunction,
+    messages.StringDotFormatMissingArgument,
+    messages.UndefinedLocal,
+    messages.YieldOutsideFunction,
+)
+
+
+@lru_cache(maxsize=16)
+def flakes(tree: ast.Module) -> tuple[messages.Message, ...]:
+    """Return the messages of pyflakes about a program; none for one that it cannot read."""
+    try:
+        return tuple(Checker(tree, builtins=_PROVIDED).messages)
+    except (RecursionError, ValueError, AttributeError, TypeError):
+        return ()
+
+
+def mistakes(tree: ast.Module) -> list[str]:
+    """Return the mistakes of a program that are wrong for any purpose."""
+    return [_words(each) for each in flakes(tree) if isinstance(each, _MISTAKES) and _words(each)]
+
+
+def undefined_names(tree: ast.Module) -> dict[str, bool]:
+    """Return the undefined names of a program, and whether a function uses each."""
+    functions = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in all_nodes(tree)
+        if isinstance(node, AnyFunction)
+    ]
+    inside = {line for first, last in functions for line in range(first, last + 1)}
+    found: dict[str, bool] = {}
+    for each in flakes(tree):
+        if isinstance(each, messages.UndefinedName):
+            name = str(each.message_args[0])
+            found[name] = found.get(name, False) or each.lineno in inside
+    return found
+
+
+def _words(message: messages.Message) -> str:
+    text = str(message.message % message.message_args)
+    return f"{text} (line {message.lineno})"[:200]
+
+
+def search_bugs(tree: ast.Module) -> Iterator[Finding]:
+    """Yield the bugs of loops that halve a range."""
+    for node in all_nodes(tree):
+        if isinstance(node, AnyFunction | ast.Module):
+            for at, statement in enumerate(node.body):
+                if isinstance(statement, ast.While):
+                    yield from _of_loop(statement, node.body[at + 1 :])
+
+
+def _of_loop(loop: ast.While, rest: list[ast.stmt]) -> Iterator[Finding]:
+    """Yield the bug of one loop; `rest` are the statements after it."""
+    test = loop.test
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
+        return
+    low, high = test.left, test.comparators[0]
+    if not (isinstance(low, ast.Name) and isinstance(high, ast.Name)):
+        return
+    if not isinstance(test.ops[0], ast.Lt | ast.LtE):
+        return
+    values = assignments(loop)
+    lows = {text_of(each) for each in values.get(low.id, [])}
+    highs = {text_of(each) for each in values.get(high.id, [])}
+    returns = any(isinstance(each, ast.Return) for each in ast.walk(loop))
+    after = rest[0] if rest else None
+    is_missed = isinstance(after, ast.Return) and after.value is not None and not names_in(after)
+    for middle in _middles(values, {low.id, high.id}):
+        if middle in lows and highs:
+            yield Finding(False, -MAX_SHIFT, f"the loop does not end where {low.id} = {middle}")
+        elif (
+            isinstance(test.ops[0], ast.Lt)
+            and (lows, highs) == ({f"{middle} + 1"}, {f"{middle} - 1"})
+            and returns
+            and is_missed
+        ):
+            reason = f"the search ends before its last element: while {text_of(test)}"
+            yield Finding(False, -MAX_SHIFT, reason)
+
+
+def _middles(values: dict[str, list[ast.expr]], bounds: set[str]) -> Iterator[str]:
+    """Yield the names of the values halfway between two bounds, rounded down."""
+    for name, made in values.items():
+        half = made[0]
+        if isinstance(half, ast.BinOp) and isinstance(half.op, ast.Add):
+            half = half.right  # low + (high - low) // 2
+        if not (isinstance(half, ast.BinOp) and isinstance(half.op, ast.FloorDiv)):
+            continue
+        has_constant = any(isinstance(each, ast.Constant) for each in ast.walk(half.left))
+        if names_in(half.left) == bounds and not has_constant and len(made) == 1:
+            yield name

@@ -126,7 +126,7 @@ def count_fault(sentences: list[str], reply: str) -> str | None:
                 continue
             is_one_word = (
                 found["word"] and counting.value_of(found["n"]) == 1
-            )  # judged by `answer_kind`
+            )  # judged by `short_answers`
             if is_one_word or _is_other(sentence, found):
                 continue
             fault = _fault(found, sentence, text)

@@ -11,10 +11,6 @@ import ast
 from typing import Any
 
 from calibrator.readers.evidence.computed.programs import values
-from calibrator.readers.evidence.computed.programs.errors import (
-    NotComputableError,
-    RaisedError,
-)
 from calibrator.readers.evidence.computed.programs.expressions import (
     MAX_STEPS,
     MODULES,
@@ -22,6 +18,10 @@ from calibrator.readers.evidence.computed.programs.expressions import (
     Function,
     ReturnedError,
     Scope,
+)
+from calibrator.readers.evidence.computed.programs.values import (
+    NotComputableError,
+    RaisedError,
 )
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from calibrator.readers.evidence.computed.programs.errors import (
+from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
+from calibrator.readers.evidence.computed.programs.syntax import read_literal
+from calibrator.readers.evidence.computed.programs.values import (
     NotComputableError,
     RaisedError,
 )
-from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
-from calibrator.readers.evidence.computed.programs.syntax import read_literal
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 from calibrator.text.guarded import compile_guarded
 

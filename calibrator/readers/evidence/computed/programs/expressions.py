@@ -8,7 +8,7 @@ from functools import cmp_to_key
 from typing import Any, Final
 
 from calibrator.readers.evidence.computed.programs import values
-from calibrator.readers.evidence.computed.programs.errors import (
+from calibrator.readers.evidence.computed.programs.values import (
     NotComputableError,
     RaisedError,
 )

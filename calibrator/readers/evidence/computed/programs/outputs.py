@@ -8,10 +8,6 @@ import re
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
-from calibrator.readers.evidence.computed.programs.errors import (
-    NotComputableError,
-    RaisedError,
-)
 from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
 from calibrator.readers.evidence.computed.programs.examples import (
     is_same_value,
@@ -19,6 +15,10 @@ from calibrator.readers.evidence.computed.programs.examples import (
     text_in_brackets,
 )
 from calibrator.readers.evidence.computed.programs.syntax import parse, read_literal
+from calibrator.readers.evidence.computed.programs.values import (
+    NotComputableError,
+    RaisedError,
+)
 from calibrator.text.guarded import compile_guarded
 
 MAX_REQUEST: Final = 4_000  # characters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -24,14 +25,11 @@ from calibrator.readers.evidence.computed.structured.json_requests import (
 )
 from calibrator.readers.evidence.computed.structured.json_shapes import keys_at_any_depth, plain_key
 from calibrator.readers.evidence.computed.structured.json_sources import wants_writing
-from calibrator.readers.evidence.computed.structured.json_translations import (
-    fault_of_translation,
-    wants_translation,
-)
 from calibrator.readers.evidence.computed.structured.json_values import (
     SourceText,
     fault_of_quotes,
     fault_of_values,
+    leaves,
 )
 
 MAX_DEPTH: Final = 50
@@ -317,3 +315,37 @@ def _no_constant(name: str) -> float:
 
 def _int(text: str) -> int | float:
     return int(text) if len(text) < 50 else float(text[:300])
+
+
+MAX_LEAVES: Final = 200
+_TRANSLATES: Final = re.compile(
+    r"\b(?:translat\w+|locali[sz]\w+|übersetz\w*|tradu[ciz]\w*)", re.IGNORECASE
+)
+_FIXED: Final = re.compile(
+    r"\{\{?[\w. ]{0,40}\}?\}|\$\{\w{1,40}\}|%(?:\(\w{1,40}\))?[sdf@]|</?[a-zA-Z]\w{0,20}\s?/?>"
+)
+
+
+def wants_translation(ask: str) -> bool:
+    """Return whether a request for JSON is to translate its texts."""
+    return _TRANSLATES.search(ask) is not None
+
+
+def fault_of_translation(value: Any, source: Any) -> str | None:
+    """Describe a text that lost a placeholder or a key of the source, or return None."""
+    if not isinstance(source, dict):
+        return None
+    made = dict(zip(range(MAX_LEAVES), leaves(value), strict=False)).values()
+    texts = {path: leaf for path, leaf in made if isinstance(leaf, str)}
+    given = [(path, leaf) for path, leaf in leaves(source) if isinstance(leaf, str)][:MAX_LEAVES]
+    if not any(path in texts for path, _ in given):
+        return None  # the translation has another form
+    for path, leaf in given:
+        if path not in texts:
+            return f'the key "{".".join(path)[:60]}" is missing'
+        wanted, found = Counter(_FIXED.findall(leaf)), Counter(_FIXED.findall(texts[path]))
+        if lost := [*(wanted - found)]:
+            return f'"{path[-1]}" lacks {lost[0]}'
+        if more := [*(found - wanted)]:
+            return f'"{path[-1]}" has {more[0]}, which the source lacks'
+    return None
