@@ -109,7 +109,10 @@ _FORMAT: Final = re.compile(
 
 
 def without_courtesies(text: str) -> str:
-    """Return a request on one line without greetings, thanks, and a leading wish of form."""
+    """Return a one-line request without greetings, thanks and a leading wish for the answer's form.
+
+    `Hi, can you tell me what 2+2 is? Thanks!` becomes `what 2+2 is?`.
+    """
     text = _FORMAT.sub("", text, count=1)
     for _ in range(4):
         found = _COURTESY.match(text)

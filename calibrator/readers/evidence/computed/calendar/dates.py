@@ -66,7 +66,11 @@ _TODAY: Final = compile_guarded(
 
 
 def today_of(text: str) -> tuple[date | None, int | None]:
-    """Return today's date and weekday according to a text, each None if it does not say."""
+    """Return (date, weekday) of today as a text states them.
+
+    An example is `Today is Monday, 6 May 2024`. Each is None if the first such statement lacks it;
+    both if there is no statement. Monday is 0.
+    """
     for found in _TODAY.finditer(text[:MAX_TEXT]):
         rest = text[found.end() : found.end() + 60].split("\n")[0]
         sentence = re.split(r"[.?!](?:\s|$)(?!\d)", rest)[0]
@@ -79,7 +83,10 @@ def today_of(text: str) -> tuple[date | None, int | None]:
 
 
 def verify_dates(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question about dates; None if the question is anything else."""
+    """Judge a reply to a question about dates, such as `What day was 4 July 2021?`.
+
+    None if the question has no known form or the reply's answer is not clear.
+    """
     question = exchange.question
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
@@ -97,7 +104,10 @@ def verify_dates(exchange: Exchange) -> Verdict | None:
 
 
 def _without_today(question: str) -> str:
-    """Return a question without a sentence or clause about today's date."""
+    """Return a question without a leading clause about today, such as `Today is 6 May 2024.`.
+
+    The question is unchanged if nothing else would remain.
+    """
     text = re.sub(
         r"^(?:if |assum(?:e|ing)(?: that)? |given(?: that)? |suppose |since |wenn |si )?"
         r"(?:today(?:'s date)? is|today:|it is|it's|heute|hoy es|heute ist|aujourd'hui,? (?:nous"
@@ -112,12 +122,13 @@ def _without_today(question: str) -> str:
 
 
 def _named_days(question: str, today: date | None) -> str:
-    """Return a question in which dates replace the names of feasts.
+    """Return a question with feasts as dates: `2024-12-25` for `Christmas 2024`.
 
-    A feast without a year is the next one from today.
+    A feast without a year is the next one from today, and stays as it is if `today` is None.
     """
 
     def replace_name(found: re.Match[str]) -> str:
+        """Return the date of a feast's match, or its text if the year is unknown."""
         month, day = _FIXED[found[1].casefold()]
         if found["y"] is None:
             if today is None:
@@ -244,9 +255,9 @@ _DAYNAME: Final = re.compile(
 
 
 def _weekday(question: DateQuestion) -> Judge | None:
-    """Compute the weekday of a date, or whether a date is on a weekday.
+    """Compute a date's weekday (`What day was @0?`) or whether it is one (`Was @0 a Monday?`).
 
-    None for another question.
+    Return the function that judges a reply; None for another question or an unclear date.
     """
     found = _WEEKDAY.match(question.text)
     if found:
@@ -273,7 +284,11 @@ def _weekday(question: DateQuestion) -> Judge | None:
 
 
 def _days_between(question: DateQuestion) -> Judge | None:
-    """Compute the days or weeks between two dates; None for another question."""
+    """Compute the days or whole weeks between two dates: `How many days from @0 to @1?`.
+
+    Return the function that judges a reply; None for another question, an unclear date, weeks that
+    are not whole, and where an unknown year decides about 29 February.
+    """
     found = _BETWEEN.match(question.text)
     if not found:
         return None
@@ -305,9 +320,10 @@ def _days_between(question: DateQuestion) -> Judge | None:
 
 
 def _day_after(question: DateQuestion) -> Judge | None:
-    """Compute the date some days, weeks, months or years after or before another.
+    """Compute a date some time away from another.
 
-    None for another question.
+    An example is `What date is 30 days after @0?`, `@0 plus 2 weeks`. Return the function that
+    judges a reply; None for another question or an unclear date.
     """
     found = _AFTER.match(question.text)
     if found:
@@ -334,7 +350,8 @@ def _day_after(question: DateQuestion) -> Judge | None:
 def _years(question: DateQuestion) -> Judge | None:
     """Compute whether a year is a leap year, or how many days a month or year has.
 
-    None for another question.
+    An example is `How many days does February 2024 have?`. Return the function that judges a reply;
+    None for another question and for February without a year.
     """
     found = _LEAP.match(question.text)
     if found:
@@ -358,7 +375,10 @@ def _years(question: DateQuestion) -> Judge | None:
 
 
 def _age(question: DateQuestion) -> Judge | None:
-    """Compute an age in years on a day; None for another question."""
+    """Compute an age in years: `Someone was born on @0. How old are they on @1?`.
+
+    Return the function that judges a reply; None for another question or an unclear date.
+    """
     found = _AGE.match(question.text)
     if not found:
         return None
@@ -370,7 +390,11 @@ def _age(question: DateQuestion) -> Judge | None:
 
 
 def _iso(question: DateQuestion) -> Judge | None:
-    """Write a date as YYYY-MM-DD; None for another question."""
+    """Write a date as YYYY-MM-DD: `Convert @0 to ISO format.`.
+
+    Return the function that judges a reply by its last such date; None for another question or an
+    unclear date.
+    """
     found = _ISO.match(question.text)
     day = question.day(found["d"]) if found else None
     if day is None:
@@ -378,6 +402,7 @@ def _iso(question: DateQuestion) -> Judge | None:
     wanted = day.isoformat()
 
     def judge(reply: str) -> Verdict | None:
+        """Judge the last date of the form YYYY-MM-DD in a reply; None without one."""
         written = re.findall(r"\b\d{4}-\d{2}-\d{2}\b", reply[:MAX_TEXT])
         return Verdict(written[-1] == wanted, f"it is {wanted}", "date") if written else None
 
@@ -385,9 +410,10 @@ def _iso(question: DateQuestion) -> Judge | None:
 
 
 def _relative_day(question: DateQuestion) -> Judge | None:
-    """Compute the date or weekday of tomorrow, yesterday or a day some days away from today.
+    """Compute a day relative to today: `What date is it in 10 days?`, `What day is tomorrow?`.
 
-    None for another question.
+    Return the function that judges a reply; None for another question or if the text does not say
+    what today is.
     """
     found = _RELATIVE.match(question.text)
     today, weekday = question.today, question.weekday
@@ -423,7 +449,10 @@ def _relative_day(question: DateQuestion) -> Judge | None:
 
 
 def _dayname(question: DateQuestion) -> Judge | None:
-    """Compute the weekday some days or weeks after or before another; None for another question."""
+    """Compute a weekday from a weekday: `If today is Friday, what day is it in 10 days?`.
+
+    Return the function that judges a reply; None for another question and for months and years.
+    """
     found = _DAYNAME.match(question.text)
     if not found:
         return None
@@ -439,7 +468,11 @@ def _dayname(question: DateQuestion) -> Judge | None:
 
 
 def _days_until(question: DateQuestion) -> Judge | None:
-    """Compute the days from today until a date; None for another question."""
+    """Compute the days from today until a date: `How many days until @0?`.
+
+    Return the function that judges a reply; None for another question, for weeks, and if today's
+    date is unknown. A date without a year is the next one.
+    """
     found = _UNTIL.match(question.text)
     today = question.today
     if not found or today is None:

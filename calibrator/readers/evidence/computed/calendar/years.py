@@ -40,7 +40,12 @@ _RUNS: Final = re.compile(
 
 
 def about_years(question: DateQuestion) -> Judge | None:
-    """Compute a month or year some months or years away, or a number of leap years."""
+    """Compute a month or year some way off, a number of leap years, or the days of an event.
+
+    Examples are `What month is 5 months after May?`, `What year is 30 years before 2010?`, `How
+    many leap years are between 1990 and 2020?` and `It runs from @0 to @1. How many days is that?`.
+    Return the function that judges a reply; None for another question.
+    """
     found = _MONTH_AFTER.match(question.text)
     if found:
         step = int(found["n"] or 1) * (-1 if (found["w"] or found["x"]).startswith("b") else 1)
@@ -80,7 +85,11 @@ _ORDERED: Final = re.compile(
 
 
 def about_order(question: DateQuestion) -> Judge | None:
-    """Compute the order of dates in time."""
+    """Compute the order of three or more dates: `Sort these dates chronologically: @0, @1, @2`.
+
+    Return the function that judges a reply; None for another question or if a date has no year or
+    two readings.
+    """
     found = _ORDERED.match(question.text)
     days = [each.value for each in question.dates]
     if (
@@ -95,6 +104,10 @@ def about_order(question: DateQuestion) -> Judge | None:
     reason = f"in order they are {', '.join(map(date_text, wanted))}"
 
     def judge(reply: str) -> Verdict | None:
+        """Judge whether a reply lists the dates in order.
+
+        None if it has another number of dates.
+        """
         stated = [each.value for each in dates_in(reply[:MAX_TEXT])]
         if len(stated) != len(wanted) or None in stated:
             return None

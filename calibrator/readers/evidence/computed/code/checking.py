@@ -44,9 +44,10 @@ _CHECKS: Final[dict[str, Callable[[str, str, str], Iterable[Finding]]]] = {
 
 
 def verify_code(exchange: Exchange) -> Verdict | None:
-    """Judge the code of a reply, or the output of given code that it states.
+    """Judge stated output, a crontab line, or the code of a reply.
 
-    None unless the code has a bug that is certain, or the right reply can be computed.
+    Code gets a wrong verdict for a certain bug and never a right one. None if nothing can be
+    computed or found.
     """
     output = verify_output(exchange) or verify_schedule(exchange)
     if output is not None:
@@ -57,7 +58,7 @@ def verify_code(exchange: Exchange) -> Verdict | None:
 
 
 def suspect_code(exchange: Exchange) -> Finding | None:
-    """Return the strongest finding without proof against the code of a reply, or None."""
+    """Return the strongest uncertain finding against the code of a reply, or None."""
     bugs = _bugs(*_texts(exchange))
     return min(
         (each for each in bugs if each.is_right is None), key=lambda each: each.shift, default=None
@@ -65,7 +66,7 @@ def suspect_code(exchange: Exchange) -> Finding | None:
 
 
 def _texts(exchange: Exchange) -> tuple[str, str, str, str]:
-    """Return the rules, the request, the reply and the user's earlier messages."""
+    """Return (rules, request, reply, the user's messages among the last eight turns, joined)."""
     turns = exchange.conversation.earlier[-8:]
     earlier = "\n".join(turn.text for turn in turns if turn.role == "user")
     return exchange.conversation.rules, exchange.request, exchange.reply, earlier
@@ -73,7 +74,11 @@ def _texts(exchange: Exchange) -> tuple[str, str, str, str]:
 
 @lru_cache(maxsize=32)
 def _bugs(rules: str, request: str, reply: str, earlier: str = "") -> tuple[Finding, ...]:
-    """Return all findings against the code of a reply."""
+    """Return all findings against the code of a reply, by its language and by the request.
+
+    Empty if the request wants faulty code, as in `an example of a buggy loop`. `earlier` are the
+    user's earlier messages. The results of 32 calls are kept.
+    """
     request, reply = request[:MAX_TEXT], reply[:MAX_TEXT]
     blocks = code_blocks(reply, request)
     found = [*regex_bugs(reply, request), *port_bugs(reply, request)]
@@ -91,6 +96,7 @@ def _bugs(rules: str, request: str, reply: str, earlier: str = "") -> tuple[Find
 
 
 def _join_blocks(blocks: Iterable[Block], language: str) -> str:
+    """Return the code of all blocks in this language as one text; empty without any."""
     return "\n\n".join(block.text for block in blocks if block.language == language)
 
 
@@ -134,7 +140,11 @@ _OTHER: Final = compile_guarded(
 
 
 def language_bug(rules: str, request: str, blocks: Sequence[Block]) -> Finding | None:
-    """Find code that is not in the one language that was named, or not in that of its label."""
+    """Find code in another language than the one that the rules or the request name, or None.
+
+    Also found are a block whose label and code differ, and JavaScript for a request of TypeScript.
+    Nothing is found if several languages are named or the request is about a conversion.
+    """
     for block in blocks:
         known = LANGUAGES.get(block.label, "")
         own = next((name for name, sign in _LINES.items() if sign.search(block.text)), "")
@@ -159,7 +169,10 @@ def language_bug(rules: str, request: str, blocks: Sequence[Block]) -> Finding |
 
 
 def _find_untyped(request: str, blocks: Sequence[Block]) -> Finding | None:
-    """Find JavaScript without any type although TypeScript was requested."""
+    """Find JavaScript without any type annotation although TypeScript was requested.
+
+    None without.
+    """
     if not _TYPESCRIPT.search(request) or _PLAIN_SCRIPT.search(request):
         return None
     scripts = [block for block in blocks if block.language == "javascript"]
@@ -171,4 +184,5 @@ def _find_untyped(request: str, blocks: Sequence[Block]) -> Finding | None:
 
 
 def _key(name: str) -> str:
+    """Return a language's name as a key of LANGUAGES: `python3` for `Python 3`."""
     return name.casefold().replace(" ", "")

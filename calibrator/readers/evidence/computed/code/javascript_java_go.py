@@ -57,7 +57,11 @@ _INNER_HTML: Final = re.compile(
 
 
 def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
-    """Yield the findings against JavaScript code."""
+    """Yield the findings against JavaScript or TypeScript, such as a promise without `await`.
+
+    The request decides whether some habits are bugs, such as `sort()` without a comparator for
+    numbers.
+    """
     text = _LITERAL.sub(_empty_literal, code)
     yield from _promises(text)
     yield from _callbacks(text, request)
@@ -84,17 +88,21 @@ def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
 
 
 def _certain_bug(reason: str) -> Finding:
+    """Return a finding that proves the reply wrong, for this reason."""
     return Finding(False, -MAX_SHIFT, reason)
 
 
 def _empty_literal(found: re.Match[str]) -> str:
-    """Return an empty literal of the same kind, a comment as a space."""
+    """Return an empty literal for a matched text, `""` or `''`, and a space for a comment."""
     sign = found[0][0]
     return " " if sign == "/" else sign * 2
 
 
 def _promises(text: str) -> Iterator[Finding]:
-    """Find promises that are used like values."""
+    """Find promises that are used like values, such as `const r = fetch(url); r.json()`.
+
+    `text` is code without comments and texts.
+    """
     for found in list(_FETCH.finditer(text))[:20]:
         name, rest = found["n"], text[found.end() : found.end() + 1_500]
         is_waited = re.search(
@@ -120,7 +128,11 @@ def _promises(text: str) -> Iterator[Finding]:
 
 
 def _callbacks(text: str, request: str) -> Iterator[Finding]:
-    """Find callbacks that return nothing, and numbers sorted as text."""
+    """Find callbacks that return nothing, numbers sorted as text, and a callback called at once.
+
+    Examples are `list.map(x => { x * 2 })` and `setTimeout(run(), 100)`. `text` is code without
+    comments and texts.
+    """
     if _BARE_SORT.search(text) and _NUMERIC.search(request):
         yield _certain_bug("sort() without a comparator orders numbers as text")
     for found in list(_BLOCK.finditer(text))[:20]:
@@ -134,7 +146,7 @@ def _callbacks(text: str, request: str) -> Iterator[Finding]:
 
 
 def _constants(text: str) -> Iterator[Finding]:
-    """Find constants that get another value."""
+    """Find the first constant that gets another value, as in `const n = 0; n++`."""
     for name in dict.fromkeys(found["n"] for found in _CONST.finditer(text)):
         plain = re.escape(name)
         if len(re.findall(rf"(?<![\w$.]){plain}\b\s*(?:=(?![=>])|:)", text)) > 1:
@@ -147,7 +159,11 @@ def _constants(text: str) -> Iterator[Finding]:
 
 
 def _loops(text: str) -> Iterator[Finding]:
-    """Find loops past the end, over indices instead of elements, or with one shared variable."""
+    """Find loops past the end, over indices instead of elements, or with one shared variable.
+
+    Examples are `i <= list.length`, `for (const x in list) x.name` and `for (var i ..)
+    setTimeout(..)`.
+    """
     past = _PAST_END.search(text)
     if past:
         index = f"{past['a']}[{past['i']}]"
@@ -183,7 +199,11 @@ _METHOD: Final = re.compile(
 
 
 def null_bugs(code: str, request: str) -> Iterator[Finding]:
-    """Yield a method whose only parameter may be null and is used first of all."""
+    """Yield a finding if Java or C# uses a method's only parameter without a test for null.
+
+    An example is `int size(String s) { return s.length(); }`. Only if the request mentions null as
+    a value to handle; only the first method is looked at.
+    """
     if not _NULL_ALLOWED.search(request):
         return
     found = _METHOD.search(code)
@@ -209,7 +229,11 @@ _STANDARD: Final = re.compile(
 
 
 def go_bugs(code: str) -> Iterator[Finding]:
-    """Yield what the compiler of Go refuses: imports that lack or are unused, texts from lists."""
+    """Yield the first thing that Go's compiler refuses; nothing without one.
+
+    This is a list given to a function for texts (`strings.ToUpper(words)`), a package used without
+    import, or an import without use. Imports are checked only in a file with `package`.
+    """
     text = _COMMENT.sub('""', code)
     for found in list(_SLICE.finditer(text))[:20]:
         name = found["n"] or found["v"]

@@ -89,7 +89,11 @@ _OTHER_PYTHON: Final = re.compile(
 
 
 def verify_python(exchange: Exchange) -> Verdict | None:
-    """Judge the Python code that was requested; None if no fault is found."""
+    """Judge the Python code of a reply to a request for code; only a fault is returned, else None.
+
+    Faults are an unclosed block, an error of syntax, and a function that lacks the requested name,
+    parameters or `return`.
+    """
     reply = exchange.reply[:MAX_TEXT]
     asked = exchange.request[:MAX_TEXT]
     is_named = bool(_QUICK & exchange.vocabulary) and bool(
@@ -110,7 +114,11 @@ def verify_python(exchange: Exchange) -> Verdict | None:
 
 
 def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
-    """Return the blocks of Python of a reply; a reply without fences may be one block itself."""
+    """Return the Python blocks of a reply.
+
+    `fences` are the matches of its opening and closing marks. Blocks without a label count if they
+    look like Python. A reply without fences may be one block itself.
+    """
     blocks: list[str] = []
     for opening, closing in zip(fences[::2], fences[1::2], strict=False):
         lang = opening["lang"].casefold()
@@ -165,7 +173,11 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
 
 
 def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
-    """Return a fault of syntax, unless the block is only an excerpt."""
+    """Return `reason`, the parser's message for `code`, or None if the block may be an excerpt.
+
+    None also for syntax of newer versions, and for one of several blocks without any definition or
+    import.
+    """
     if len(blocks) > 1 and not re.search(r"^(?:def|class|import|from) ", code, re.MULTILINE):
         return None
     if not _is_at_margin(code) or is_excerpt(code) or may_be_newer(code, reason):
@@ -174,12 +186,16 @@ def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
 
 
 def _is_at_margin(code: str) -> bool:
-    """Return whether code begins at the margin, so that it is no excerpt of a longer piece."""
+    """Return whether code begins without indentation; True for empty code."""
     return not code[:1].isspace() or not code.strip()
 
 
 def wanted_name(asked: str) -> tuple[str | None, int | None]:
-    """Return the name of the requested function and the number of its parameters, each or None."""
+    """Return the name of the requested function or class and the number of its parameters.
+
+    `Write a function area(w, h)` gives ("area", 2). Both are None without a name or with several
+    functions; the number is None if no plain parameters are named.
+    """
     found = next((match for pattern in _NAMED if (match := pattern.search(asked))), None)
     if not found:
         return None, None
@@ -197,13 +213,18 @@ def wanted_name(asked: str) -> tuple[str | None, int | None]:
 
 
 def _is_assigned(trees: Iterable[ast.Module], name: str) -> bool:
+    """Return whether a name occurs as a variable in one of the programs."""
     return any(
         isinstance(node, ast.Name) and node.id == name for tree in trees for node in ast.walk(tree)
     )
 
 
 def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str | None:
-    """Return the fault of a function that cannot take `count` arguments, or None."""
+    """Describe that the function `name` cannot take `count` arguments, or return None.
+
+    None also without such a function and for one with `*args`, `**kwargs` or keyword-only
+    parameters.
+    """
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == name:
@@ -222,7 +243,11 @@ def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str 
 
 
 def _missing_names(blocks: list[str], asked: str) -> list[str]:
-    """Return undefined names that functions use, and well-known modules without an import."""
+    """Return undefined names that make the code fail; empty if it does not parse.
+
+    They are known modules without an import, such as `math`, and names that functions or loops over
+    a call use and the request `asked` does not mention.
+    """
     whole = parse("\n\n".join(blocks))
     if isinstance(whole, str):
         return []
@@ -238,7 +263,10 @@ def _missing_names(blocks: list[str], asked: str) -> list[str]:
 
 
 def _loop_names(node: ast.AST) -> set[str]:
-    """Return the names in the body of a loop over the elements of a call, such as a reader."""
+    """Return all names in the body of a `for` loop over a call, such as `for row in reader():`.
+
+    Empty for any other node.
+    """
     if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
         return set()
     return {
@@ -250,7 +278,10 @@ def _loop_names(node: ast.AST) -> set[str]:
 
 
 def _is_given(name: str, asked: str) -> bool:
-    """Return whether a request mentions a name as something that exists."""
+    """Return whether a request mentions a name as something that exists.
+
+    An example is `the list prices`.
+    """
     plain = re.escape(name)
     return bool(
         re.search(
@@ -286,9 +317,10 @@ def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -
 
 
 def python_bugs(code: str, request: str, reply: str = "") -> list[Finding]:
-    """Return the bugs of code for any purpose, and its habits; none if it does not parse.
+    """Return the findings against Python code; empty if it does not parse.
 
-    `reply` is the text around the code, whose examples are compared with the code.
+    `reply` is the text around the code; examples in it and in the request are compared with the
+    code.
     """
     tree = parse(code)
     if isinstance(tree, str):
@@ -330,7 +362,10 @@ _MISTAKES: Final = (
 
 @lru_cache(maxsize=16)
 def flakes(tree: ast.Module) -> tuple[messages.Message, ...]:
-    """Return the messages of pyflakes about a program; none for one that it cannot read."""
+    """Return the messages of pyflakes about a program; empty if pyflakes fails on it.
+
+    The results of 16 calls are kept.
+    """
     try:
         return tuple(Checker(tree, builtins=_PROVIDED).messages)
     except (RecursionError, ValueError, AttributeError, TypeError):
@@ -343,7 +378,7 @@ def mistakes(tree: ast.Module) -> list[str]:
 
 
 def undefined_names(tree: ast.Module) -> dict[str, bool]:
-    """Return the undefined names of a program, and whether a function uses each."""
+    """Return the undefined names of a program, each with whether a function uses it."""
     functions = [
         (node.lineno, node.end_lineno or node.lineno)
         for node in all_nodes(tree)
@@ -359,12 +394,13 @@ def undefined_names(tree: ast.Module) -> dict[str, bool]:
 
 
 def _words(message: messages.Message) -> str:
+    """Return a message of pyflakes as text with its line, at most 200 characters."""
     text = str(message.message % message.message_args)
     return f"{text} (line {message.lineno})"[:200]
 
 
 def search_bugs(tree: ast.Module) -> Iterator[Finding]:
-    """Yield the bugs of loops that halve a range."""
+    """Yield the bugs of `while` loops that halve a range, as binary search does."""
     for node in all_nodes(tree):
         if isinstance(node, AnyFunction | ast.Module):
             for at, statement in enumerate(node.body):
@@ -373,7 +409,10 @@ def search_bugs(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _of_loop(loop: ast.While, rest: list[ast.stmt]) -> Iterator[Finding]:
-    """Yield the bug of one loop; `rest` are the statements after it."""
+    """Yield the bug of one loop `while low < high:`; `rest` are the statements after it.
+
+    It never ends (`low = middle`) or ends before the last element was compared.
+    """
     test = loop.test
     if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
         return
@@ -402,7 +441,11 @@ def _of_loop(loop: ast.While, rest: list[ast.stmt]) -> Iterator[Finding]:
 
 
 def _middles(values: dict[str, list[ast.expr]], bounds: set[str]) -> Iterator[str]:
-    """Yield the names of the values halfway between two bounds, rounded down."""
+    """Yield the names of variables assigned once, to the floor of half the sum of two bounds.
+
+    An example is `mid = (low + high) // 2`. `values` are the loop's assignments by name, `bounds`
+    the names.
+    """
     for name, made in values.items():
         half = made[0]
         if isinstance(half, ast.BinOp) and isinstance(half.op, ast.Add):

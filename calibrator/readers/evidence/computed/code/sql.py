@@ -89,7 +89,11 @@ _TYPED: Final = re.compile(
 
 
 def verify_sql(exchange: Exchange) -> Verdict | None:
-    """Judge whether the SQL of a reply fits the schema in the conversation."""
+    """Judge whether the SQL of a reply fits the schema in the conversation.
+
+    None unless it does not. None also if the reply has no single query, or the conversation
+    describes no tables.
+    """
     reply = exchange.reply[:MAX_TEXT]
     is_query = "```sql" in reply or _QUERY.match(reply) is not None
     if not is_query:
@@ -108,7 +112,7 @@ def verify_sql(exchange: Exchange) -> Verdict | None:
 
 
 def query_of(reply: str) -> str | None:
-    """Return the first SQL statement of a reply, or None."""
+    """Return the SQL statement of a reply without comments; None unless there is exactly one."""
     blocks = [
         found["code"]
         for found in _FENCE.finditer(reply)
@@ -138,7 +142,10 @@ def query_of(reply: str) -> str | None:
 
 
 def schema_of(text: str) -> dict[str, list[str]]:
-    """Return the tables that a text describes, with their columns; empty if it is not clear."""
+    """Return the columns of each table that a text describes; empty if it describes none.
+
+    It reads CREATE TABLE, else `users(id, name)`, `users: id, name`, prose and bullets.
+    """
     tables: dict[str, list[str]] = {}
     for found in _CREATE.finditer(text):
         columns = _created_columns(text, found.end())
@@ -164,11 +171,15 @@ def schema_of(text: str) -> dict[str, list[str]]:
 
 
 def _bare_name(name: str) -> str:
+    """Return a table's name without its schema and quotes: `users` for `"public.users"`."""
     return name.split(".")[-1].strip('"`[] ')
 
 
 def _created_columns(text: str, start: int) -> list[str]:
-    """Return the columns of a CREATE TABLE whose parenthesis opens before `start`."""
+    """Return the columns of a CREATE TABLE whose parenthesis opens before `start`.
+
+    Keys and constraints are left out; at most 8,000 characters are read.
+    """
     depth, part, parts = 1, start, []
     for at in range(start, min(len(text), start + 8000)):
         character = text[at]
@@ -192,7 +203,10 @@ def _created_columns(text: str, start: int) -> list[str]:
 
 
 def _listed_columns(text: str) -> list[str]:
-    """Return the columns of a list such as `id, name TEXT, price (number)`; empty if not clear."""
+    """Return the columns of a list such as `id, name TEXT, price (number)`.
+
+    Empty if a piece is no column, or if only one word without an underscore is named.
+    """
     text = re.sub(r"\([^()]*\)", " ", text)
     names: list[str] = []
     for piece in re.split(r",|;|\band\b|\bund\b|\by\b|\bet\b", text):
@@ -208,7 +222,7 @@ def _listed_columns(text: str) -> list[str]:
 
 
 def _is_remark(text: str) -> bool:
-    """Return whether the text after a column is a type or a key."""
+    """Return whether the text after a column's name is a type, a key or a description."""
     return bool(
         _TYPES.match(text)
         or re.match(
@@ -221,10 +235,10 @@ def _is_remark(text: str) -> bool:
 
 
 def fault_of(query: str, tables: dict[str, list[str]], *, is_sqlite: bool = False) -> str | None:
-    """Describe why a query does not compile against tables.
+    """Describe why a query does not compile against `tables`, such as `there is no table users`.
 
-    None if it does or if that is not clear. Unless SQLite was requested, only errors in every usual
-    dialect are faults.
+    None if it compiles or if that is not clear. Unless SQLite was requested, only errors in every
+    usual dialect are faults. `tables` has the columns of each table.
     """
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     try:
@@ -266,12 +280,18 @@ _ALLOWED: Final = frozenset(
 
 
 def _only_reads(action: int, *_: str | None) -> int:
-    """Deny a statement that would change the schema, attach a file or set an option."""
+    """Return whether SQLite may compile an action: SQLITE_OK or SQLITE_DENY.
+
+    Denied are changes of the schema, attached files and options.
+    """
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
 def _reason(error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: bool) -> str | None:
-    """Describe an error of SQLite; None if another system may accept the query."""
+    """Describe SQLite's message `error` as a fault.
+
+    None if another dialect may accept the query.
+    """
     table = re.match(r"no such table: (?:\w+\.)?(.+)", error)
     if table:
         return None if may_be_table(table[1], query) else f"there is no table {table[1]}"
@@ -299,7 +319,7 @@ def _reason(error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: 
 
 
 def _owner(alias: str, query: str, tables: dict[str, list[str]]) -> str | None:
-    """Return the table that a query gives this alias; None without one."""
+    """Return the table that has this name or, in the query, this alias; None without one."""
     for name in tables:
         if name.casefold() == alias.casefold():
             return name
@@ -387,8 +407,8 @@ def may_be_table(name: str, query: str) -> bool:
 def may_be_column(name: str, query: str, tables: dict[str, list[str]]) -> bool:
     """Return whether a dialect may know a name that is no column of the tables.
 
-    It may be a unit of time, a typed literal such as DATE '2025-01-01', the name of a result that
-    the query defines, or a part of a column that is a record.
+    It may be a built-in word such as `rownum`, a typed literal as in `date '2025-01-01'`, a name
+    that the query gives by AS, or a part of a record. `tables` has the columns of each table.
     """
     parts = [part.strip('"`[] ').casefold() for part in name.split(".")]
     if len(parts) == 1:
