@@ -141,7 +141,11 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
 
 
 def fault_of(blocks: list[str], asked: str) -> str | None:
-    """Return a fault of the requested code, or None."""
+    """Describe the first fault of the requested code, or return None.
+
+    An example is `there is no function area`. `asked` is the request. None also if a block is a
+    sketch or a session and not meant to run.
+    """
     trees: list[ast.Module] = []
     for code in blocks:
         if is_sketch(code):
@@ -295,7 +299,10 @@ def _is_given(name: str, asked: str) -> bool:
 
 
 def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
-    """Return the fault of a function that should return a value and has no return."""
+    """Describe that the only function lacks the `return` that the request wants.
+
+    None if there is no such fault, also if it yields or raises, or is not the function `wanted`.
+    """
     if not re.search(
         r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to"
         r" )?returns?\b",
@@ -373,7 +380,10 @@ def flakes(tree: ast.Module) -> tuple[messages.Message, ...]:
 
 
 def mistakes(tree: ast.Module) -> list[str]:
-    """Return the mistakes of a program that are wrong for any purpose."""
+    """Return pyflakes' messages about mistakes in any program.
+
+    An example is a `return` outside a function. Empty without any.
+    """
     return [_words(each) for each in flakes(tree) if isinstance(each, _MISTAKES) and _words(each)]
 
 

@@ -35,7 +35,7 @@ def certain_bug(reason: str) -> Finding:
 
 
 def general_bugs(tree: ast.Module) -> Iterator[Finding]:
-    """Yield the bugs of a program."""
+    """Yield the bugs that a program's syntax tree shows, whatever the program is for."""
     for node in all_nodes(tree):
         if isinstance(node, ast.For):
             yield from _changed_while_iterated(node)
@@ -160,7 +160,7 @@ def _value_of_in_place(node: ast.Assign | ast.Return) -> Iterator[Finding]:
 
 
 def _find_discarded(statement: ast.Expr) -> Iterator[Finding]:
-    """Find new values, or comparisons, that nothing uses."""
+    """Find a value or comparison that nothing uses, such as the line `name.strip()` or `x == 3`."""
     value = statement.value
     if isinstance(value, ast.Compare):
         if len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq):

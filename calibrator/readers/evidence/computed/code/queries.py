@@ -224,7 +224,10 @@ def _windows(query: str, request: str) -> Iterator[Finding]:
 
 
 def _order(query: str, request: str) -> Iterator[Finding]:
-    """Find the reverse of the requested order, and another number of rows."""
+    """Find a limit or an order other than the one requested.
+
+    Examples are `LIMIT 5` for the top 3, and ascending order for the highest.
+    """
     wanted = _TOP.search(request)
     limit = _LIMIT.search(query)
     if wanted and limit:
@@ -244,7 +247,7 @@ def _order(query: str, request: str) -> Iterator[Finding]:
 
 
 def _find_ungrouped(query: str) -> Iterator[Finding]:
-    """Find a selected column beside an aggregate that no GROUP BY contains."""
+    """Find a plain column beside an aggregate without GROUP BY: `SELECT name, sum(x) FROM t`."""
     found = _SELECT.match(query)
     if (
         found is None

@@ -67,7 +67,11 @@ Fields = tuple[frozenset[int], ...]
 
 
 def verify_schedule(exchange: Exchange) -> Verdict | None:
-    """Judge a reply that is one line of a crontab; None for any other reply or request."""
+    """Judge the crontab line of a reply, such as `0 9 * * 1-5`, by the times in the request.
+
+    None unless the conversation is about cron, the reply has exactly one such line, and the wanted
+    times are clear.
+    """
     request = exchange.request
     if len(request) > MAX_REQUEST or "*" not in exchange.reply:
         return None

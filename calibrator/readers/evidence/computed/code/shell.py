@@ -103,6 +103,7 @@ def _pipelines(text: str, request: str) -> Iterator[Finding]:
 
 
 def _is_sorting(stage: str) -> bool:
+    """Return whether a stage of a pipeline sorts, or counts with awk so that no order is needed."""
     return stage.split()[:1] in (["sort"], ["awk"]) and (
         stage.startswith("sort") or "asort" in stage or "++" in stage
     )

@@ -378,7 +378,10 @@ def is_wrong_everywhere(query: str) -> bool:
 
 
 def _has_order(bare: str) -> bool:
-    """Return whether brackets are closed and the clauses of each query are in order."""
+    """Return whether brackets are closed and clauses in order, such as WHERE before GROUP BY.
+
+    `bare` is a query whose quoted parts are empty.
+    """
     ranks = [0]
     for found in _STRUCTURE.finditer(bare):
         word = found[0].split()[0].casefold()

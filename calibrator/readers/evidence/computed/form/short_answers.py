@@ -90,7 +90,11 @@ _NOT: Final = compile_guarded(
 
 
 def verify_labels(exchange: Exchange) -> Verdict | None:
-    """Judge whether a reply is one of the offered labels; only a no is reported."""
+    """Return a wrong verdict if a reply is none of the labels that a request offers; else None.
+
+    An example is the reply `happy` to `Classify as positive or negative: ..`. None also for choices
+    A, B, C, for several texts, and without two labels.
+    """
     if not _WORDS & exchange.vocabulary:
         return None
     if _CHOICE.search(exchange.request[:MAX_TEXT]):
@@ -110,20 +114,25 @@ def verify_labels(exchange: Exchange) -> Verdict | None:
 
 
 def _with_bullets(exchange: Exchange) -> str:
-    """Return the rules and the instruction, with a bulleted list of labels that belongs to it."""
+    """Return the rules and the instruction, or the request if it lists the labels as bullets."""
     request = exchange.request[:MAX_TEXT]
     own = request if _BULLETS.search(request) else exchange.instruction
     return f"{exchange.conversation.rules}\n{own}"[:MAX_TEXT].strip()
 
 
 def _without_labels(text: str, labels: list[str]) -> str:
+    """Return a text whose first 50 labels are replaced by spaces."""
     for label in labels[:50]:
         text = re.sub(rf"(?<!\w){re.escape(label)}(?!\w)", " ", text, flags=re.IGNORECASE)
     return text
 
 
 def labels_of(wishes: str) -> list[str]:
-    """Return the labels that a prompt offers, in lower case."""
+    """Return the labels that a prompt offers, in lower case and in order; empty if there are none.
+
+    They come from bullets, `Is this review positive or negative?`, `labels: a, b` or `classify as a
+    or b`.
+    """
     bullets = _BULLETS.search(wishes)
     if bullets:
         items = [re.sub(r"^[ \t]*[-*•][ \t]*", "", line) for line in bullets["l"].splitlines()]
@@ -148,7 +157,10 @@ def labels_of(wishes: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the labels of an enumeration in lower case; none if it is prose."""
+    """Return the labels of an enumeration such as `spam, ham or other`, in lower case.
+
+    Empty if it is prose, or fewer than two.
+    """
     labels = []
     for part in _SEPARATOR.split(text)[:MAX_LABELS]:
         label = part.strip(" `\"'“”*.").casefold()
@@ -161,9 +173,9 @@ def _split(text: str) -> list[str]:
 
 
 def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | None:
-    """Judge a reply by the labels that it names: wrong for none and, with `is_only`, for several.
+    """Return a wrong verdict if a reply names no label or, with `is_only`, several; else None.
 
-    Returns None for any other reply.
+    A long reply without a label, a question and an apology are not judged.
     """
     text = " ".join(reply[:MAX_TEXT].split()).casefold()
     named = [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
@@ -241,7 +253,11 @@ _OPENING: Final = compile_guarded(
 
 
 def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None:
-    """Describe how a reply breaks a wish for yes or no, one word, a number or a letter; or None."""
+    """Describe how a reply breaks a wish for yes or no, one word, only a number or only a letter.
+
+    Also one for nothing else, as in `no explanations`. None if it breaks none. `sentences` state
+    the wishes, and `instruction` is the request without its document.
+    """
     text = counting.plain_text(reply)
     count = len(counting.words(text))
     is_alone = not _MORE.search(instruction)
@@ -282,7 +298,10 @@ _SAYS_YES: Final = compile_guarded(
 
 
 def _yes_fault(sentence: str, text: str) -> str | None:
-    """Return the fault of a reply to a sentence that asks for yes or no, or None."""
+    """Describe that a reply to `Answer yes or no` is neither or more than that.
+
+    None if it is fine.
+    """
     found = _YES_NO.search(sentence)
     if not found:
         return None
@@ -296,7 +315,10 @@ def _yes_fault(sentence: str, text: str) -> str | None:
 
 
 def _word_fault(sentence: str, text: str, count: int) -> str | None:
-    """Return the fault of a reply of `count` words to a wish for one word, or None."""
+    """Describe that a reply of `count` words is not the one word requested.
+
+    None for a name of two.
+    """
     if count < 2 or not _ONE_WORD.search(sentence):
         return None
     if re.search(

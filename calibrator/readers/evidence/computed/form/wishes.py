@@ -71,7 +71,10 @@ _WHOLE: Final = re.compile(
 
 
 def item_letters_fault(sentences: list[str], reply: str) -> str | None:
-    """Name an item that breaks a wish for the letters of all items, or return None."""
+    """Name an item that breaks a wish for letters, as in `List three fruits that start with A`.
+
+    None if no item does, or if the reply is no list of short items.
+    """
     for sentence in sentences:
         if len(sentence) > 300 or not _LIST.search(sentence) or _WHOLE.search(sentence):
             continue
@@ -85,7 +88,7 @@ def item_letters_fault(sentences: list[str], reply: str) -> str | None:
 
 
 def read_items(reply: str) -> list[str]:
-    """Return the items of a reply that is a list, a line with commas or lines alone."""
+    """Return the items of a reply: a list, a line with commas, or short lines; else empty."""
     text = counting.plain_text(reply)
     found = counting.comma_items(text) if "\n" not in text.strip() else counting.items(reply)
     if found is None:
@@ -95,11 +98,16 @@ def read_items(reply: str) -> list[str]:
 
 
 def _bare(item: str) -> str:
+    """Return an item without its article, marks, and what follows a colon, dash or comma."""
     head = re.split(r"\s*(?::|\s[-–—]\s|\(|,)", item.strip())[0]
     return re.sub(r"^(?:the|a|an|and|or|und|y|et) ", "", head.strip(" .*_`\"'“”!"), flags=_I)
 
 
 def _letters_fault(sentence: str, items: list[str]) -> str | None:
+    """Name an item without the wished first or last letter or length, or with a forbidden letter.
+
+    None if the sentence has no such wish or all items fulfil it.
+    """
     found = _NONE.search(sentence)
     if found:
         letter = found["l"].casefold()
@@ -243,7 +251,10 @@ _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
 
 
 def verify_form(exchange: Exchange) -> Verdict | None:
-    """Judge the form of a reply; None if it has no fault and no exact wish was kept."""
+    """Judge the form of a reply by the wishes of rules and request; None if there is no fault.
+
+    Right only if an exact form was wanted, as in `Reply with "done"` or an alphabetical list.
+    """
     instruction = exchange.instruction
     if len(instruction) > MAX_WISHES or len(exchange.reply) > MAX_TEXT:
         return None
@@ -272,14 +283,17 @@ def _is_json(exchange: Exchange) -> bool:
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences of an instruction that state wishes without a condition."""
+    """Return the sentences of an instruction that state wishes without a condition, at most 80."""
     parts = [part.strip() for part in _SPLIT.split(text) if part.strip()]
     heads = [_ASKED.sub(r"\g<head>", part) for part in parts[:80]]
     return [part for part in heads if is_unconditional(part)]
 
 
 def is_unconditional(sentence: str) -> bool:
-    """Return whether a sentence states no condition and asks no question."""
+    """Return whether a sentence has no condition such as `if` and is no question about something.
+
+    `Can you answer briefly?` is a wish and counts.
+    """
     if _IF.search(sentence):
         return False
     if _ALLOWED.search(sentence):
@@ -290,7 +304,10 @@ def is_unconditional(sentence: str) -> bool:
 
 
 def rule_sentences(rules: str) -> list[str]:
-    """Return the sentences of the rules that command a form of every reply."""
+    """Return the sentences of the rules that command a form of every reply.
+
+    An example is `Use one word.`.
+    """
     parts = map(str.strip, _SPLIT.split(rules))
     return [
         part
@@ -303,7 +320,10 @@ def rule_sentences(rules: str) -> list[str]:
 
 
 def _fault(sentences: list[str], instruction: str, reply: str, words: frozenset[str]) -> str | None:
-    """Return the first fault that a check finds; a check without its words is skipped."""
+    """Return the first fault that a check of the form finds, or None.
+
+    `words` are the prompt's words in lower case; a check without any of its words there is skipped.
+    """
     if _KINDS & words:
         fault = kind_fault(sentences, instruction, reply)
         if fault:

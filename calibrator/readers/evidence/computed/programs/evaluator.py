@@ -46,17 +46,24 @@ class Evaluator(Expressions):
                 self.run_statements([statement], self.scope)
 
     def run(self) -> None:
-        """Compute the whole program."""
+        """Compute the whole program; raises NotComputableError or RaisedError where that fails."""
         self.run_statements(self._tree.body, self.scope)
 
     def value_of(self, node: ast.expr) -> Any:
-        """Return the value of an expression."""
+        """Return the value of an expression.
+
+        Raises NotComputableError or RaisedError without one.
+        """
         value = self._value(node, self.scope)
         values.weight(value)
         return value
 
     def call(self, name: str, args: list[Any]) -> Any:
-        """Return the value of a function of the program for these arguments."""
+        """Return the value of the program's function `name` for these arguments.
+
+        Raises NotComputableError if there is no such function or no value, and RaisedError for an
+        error.
+        """
         function = self.scope.find(name)
         if not isinstance(function, Function):
             raise NotComputableError
@@ -65,6 +72,7 @@ class Evaluator(Expressions):
         return value
 
     def run_statements(self, body: list[ast.stmt], scope: Scope) -> None:
+        """Compute statements in order in a scope. Raises NotComputableError for an unknown one."""
         for statement in body:
             self._step()
             method = getattr(self, f"_do_{type(statement).__name__}", None)

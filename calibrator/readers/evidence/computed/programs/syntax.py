@@ -17,9 +17,9 @@ _LOCK: Final = threading.Lock()
 
 @lru_cache(maxsize=16)
 def parse(code: str) -> ast.Module | str:
-    """Return the syntax tree of code, or the reason why it does not parse.
+    """Return the syntax tree of code, or as a text the reason why it does not parse.
 
-    The reason is empty if it is not clear whether the code parses.
+    The reason is empty if it is not clear whether the code parses, as for deeply nested code.
     """
     if _depth(code) > MAX_DEPTH or re.search(
         r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|"
@@ -50,7 +50,7 @@ def read_literal(text: str) -> Any:
 
 @lru_cache(maxsize=16)
 def all_nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """Return all nodes of a program."""
+    """Return all nodes of a program, level by level; results are kept."""
     return tuple(ast.walk(tree))
 
 
@@ -68,9 +68,9 @@ def own_nodes(function: AnyFunction) -> tuple[ast.AST, ...]:
 
 
 def call_of(node: ast.AST | None) -> tuple[ast.expr | None, str] | None:
-    """Return the owner and the name of a called method, with the owner None for a function.
+    """Return (owner, name) of a call: of `a.b()` the node of `a` and `b`.
 
-    Returns None for anything else.
+    The owner is None for `f()`. None for anything but a call of a name or attribute.
     """
     if not isinstance(node, ast.Call):
         return None
@@ -85,7 +85,7 @@ def is_call_to(node: ast.AST | None, name: str) -> bool:
 
 
 def names_in(node: ast.AST) -> set[str]:
-    """Return the names that a node uses."""
+    """Return the identifiers of all variables that a node uses or assigns."""
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
@@ -95,7 +95,7 @@ def text_of(node: ast.AST) -> str:
 
 
 def assignments(node: ast.AST) -> Assigned:
-    """Return the values that a part of a program assigns to each name."""
+    """Return the values that statements such as `x = 1` in a node assign to each name, in order."""
     found: Assigned = {}
     for each in ast.walk(node):
         if isinstance(each, ast.Assign):
@@ -153,6 +153,7 @@ def may_be_newer(code: str, reason: str) -> bool:
 
 
 def _is_header(line: str) -> bool:
+    """Return whether a line is the header of a statement with a body, such as `if x:`."""
     return _HEADER.match(line.lstrip()) is not None
 
 
@@ -171,11 +172,16 @@ def _has_no_body(lines: list[str], at: int) -> bool:
 
 
 def _indentation(line: str) -> int:
+    """Return the width of a line's indentation in columns.
+
+    A tab goes to the next multiple of 4.
+    """
     found = _INDENT.match(line)
     return len(found[0].expandtabs(4)) if found else 0
 
 
 def _depth(code: str) -> int:
+    """Return the deepest nesting of brackets in code."""
     depth = deepest = 0
     for character in code:
         if character in "([{":

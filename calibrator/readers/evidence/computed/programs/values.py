@@ -30,7 +30,10 @@ _SIMPLE_SPEC: Final = re.compile(r"[<>^]?0?\d{0,2},?(?:\.\d{1,2})?[dfsxbe%]?")
 
 
 def weight(value: Any) -> int:
-    """Return the number of elements of a value; raises NotComputableError above the limit."""
+    """Return the number of elements of a value, nested ones included; long texts weigh more.
+
+    Raises NotComputableError above the limit.
+    """
     total, waiting = 0, [value]
     while waiting:
         each = waiting.pop()
@@ -74,7 +77,10 @@ def set_of(every: list[Any]) -> Any:
 
 
 def put(owner: list[Any] | dict[Any, Any], key: Any, value: Any) -> None:
-    """Change an element of a list or dict."""
+    """Set `owner[key] = value` in place.
+
+    Raises NotComputableError for values that are too large.
+    """
     weight(owner if isinstance(key, slice) else key)
     weight((owner, value))
     guarded_call(owner.__setitem__, key, value)
@@ -109,7 +115,11 @@ _COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
 
 
 def combine(kind: type, left: Any, right: Any) -> Any:
-    """Return `left <operator> right` for an operator of arithmetic."""
+    """Return `left <operator> right`; `kind` is a class such as `ast.Add`.
+
+    Raises NotComputableError for an unknown operator or a large result, and RaisedError where
+    Python raises.
+    """
     if kind not in _OPERATORS or (kind is ast.Mod and isinstance(left, str)):
         raise NotComputableError
     if kind is ast.Pow and not (
@@ -132,7 +142,10 @@ def combine(kind: type, left: Any, right: Any) -> Any:
 
 
 def compare(kind: type, left: Any, right: Any) -> Any:
-    """Return `left <comparison> right`."""
+    """Return `left <comparison> right`; `kind` is a class such as `ast.Lt`.
+
+    Raises RaisedError where Python raises.
+    """
     if not (isinstance(left, int | float) and isinstance(right, int | float)):
         weight((left, right))
     return guarded_call(_COMPARISONS[kind], left, right)
@@ -158,7 +171,11 @@ _BY_TYPE: Final[dict[type, frozenset[str]]] = {
 
 
 def method_of(owner: Any, name: str, args: list[Any]) -> Any:
-    """Return the value of a method without keywords; raises NotComputableError for others."""
+    """Return the value of `owner.name(*args)` for a method that the evaluator knows.
+
+    It may change `owner` in place. Raises NotComputableError for others and for large values, and
+    RaisedError where Python raises.
+    """
     if name not in _BY_TYPE.get(type(owner), ()):
         raise NotComputableError
     weight((owner, args))
@@ -176,7 +193,11 @@ def method_of(owner: Any, name: str, args: list[Any]) -> Any:
 
 
 def elements(value: Any) -> list[Any]:
-    """Return the elements of a value in their order; a set has none unless it is tiny."""
+    """Return the elements of a value in order.
+
+    Raises NotComputableError for a set of two or more, whose order is not defined, and RaisedError
+    for a number or None.
+    """
     if isinstance(value, set) and len(value) > 1:
         raise NotComputableError
     if isinstance(value, str | list | tuple | dict | set):
@@ -187,7 +208,10 @@ def elements(value: Any) -> list[Any]:
 
 
 def text_of(value: Any) -> str:
-    """Return what `print` writes for a value."""
+    """Return what `print` writes for a value.
+
+    Raises NotComputableError if it has a set of two or more.
+    """
     weight(value)
     if _has_set(value):
         raise NotComputableError
@@ -195,19 +219,24 @@ def text_of(value: Any) -> str:
 
 
 def _has_set(value: Any) -> bool:
+    """Return whether a value is, or a list in it has, a set of two or more elements."""
     if isinstance(value, list | tuple):
         return any(map(_has_set, value))
     return isinstance(value, set) and len(value) > 1
 
 
 def format_value(value: Any, spec: str) -> str:
-    """Return a value in the format of an f-string, for the usual formats."""
+    """Return a value in the format of an f-string, such as `1.50` for `.2f`.
+
+    Raises NotComputableError for a rare format, and RaisedError for one that does not fit.
+    """
     if not _SIMPLE_SPEC.fullmatch(spec):
         raise NotComputableError
     return str(guarded_call(format, value, spec)) if spec else text_of(value)
 
 
 def _range(*args: Any) -> list[int]:
+    """Return the numbers of `range(*args)`. Raises NotComputableError above MAX_WEIGHT of them."""
     if all(isinstance(each, int) for each in args) and 1 <= len(args) <= 3:
         made: range = guarded_call(range, *args)
         if len(made) > MAX_WEIGHT:
@@ -226,6 +255,8 @@ def _of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _extreme(function: Callable[[Iterable[Any]], Any]) -> Callable[..., Any]:
+    """Return `min` or `max` for the evaluator: of one collection, or of several arguments."""
+
     def call(*args: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], set):
             return function(args[0])
@@ -235,6 +266,8 @@ def _extreme(function: Callable[[Iterable[Any]], Any]) -> Callable[..., Any]:
 
 
 def _bound_work(function: Callable[..., Any], most: int) -> Callable[..., Any]:
+    """Return a function that raises NotComputableError for whole numbers beyond `most`."""
+
     def call(*args: Any) -> Any:
         if any(isinstance(each, int) and abs(each) > most for each in args):
             raise NotComputableError
