@@ -401,7 +401,7 @@ def _has_order(bare: str) -> bool:
 
 
 def may_be_table(name: str, query: str) -> bool:
-    """Return whether a name may be a table of the system or a function that returns rows."""
+    """Return whether a name may be a system table such as `pg_class` or a function of the query."""
     if _SYSTEM.fullmatch(name):
         return True
     return re.search(rf"\b{re.escape(name)}\s*\(", query, re.IGNORECASE) is not None

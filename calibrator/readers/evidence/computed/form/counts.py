@@ -262,7 +262,7 @@ def _bounds(
 
 
 def _count_range(kind: str, text: str) -> tuple[int, int]:
-    """Return the least and the most of a kind that a text may be counted to have."""
+    """Return (least, most): how many of a kind, such as `word`, a text may be counted to have."""
     if kind == "word":
         count = len(counting.words(text))
         loose = len(text.split())

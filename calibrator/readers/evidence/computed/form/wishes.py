@@ -276,7 +276,7 @@ def verify_form(exchange: Exchange) -> Verdict | None:
 
 
 def _is_json(exchange: Exchange) -> bool:
-    """Return whether the reply is JSON that was requested, so that a limit may be of one field."""
+    """Return whether the prompt speaks of JSON and the reply is JSON, which other checks judge."""
     return ("json" in exchange.folded_text or "{" in exchange.folded_text) and (
         value_of(exchange.reply) is not None
     )

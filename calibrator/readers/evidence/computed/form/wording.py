@@ -117,7 +117,10 @@ _INNER: Final = re.compile(
 
 
 def ends_fault(sentences: list[str], reply: str) -> str | None:
-    """Describe how a reply breaks a wish for its first or last words, or return None."""
+    """Describe how a reply breaks a wish for its first or last words, or return None.
+
+    Examples of wishes are `Start with "Dear"` and `End with an exclamation mark "!"`.
+    """
     body = counting.plain_text(reply).strip()
     for sentence in sentences:
         for pattern, is_start in ((_START, True), (_END, False)):
@@ -405,7 +408,10 @@ _EMOJI: Final = re.compile("[\U0001f300-\U0001faff☀-➿\U0001f1e6-\U0001f1ff]"
 
 
 def marks_fault(sentences: list[str], reply: str) -> str | None:
-    """Name a mark that a reply has although it must not, or return None."""
+    """Describe a mark that the wishes forbid, as in `no commas`, or return None.
+
+    Also quotation marks that must enclose the reply and do not.
+    """
     for sentence in sentences:
         for name, pattern, marks in _MARKS:
             found = re.search(

@@ -40,7 +40,7 @@ class Evaluator(Expressions):
         self._tree = tree
 
     def define(self) -> None:
-        """Read the functions, imports and constants of the program, and nothing else."""
+        """Read the functions, imports and assignments at the top of the program, nothing else."""
         for statement in self._tree.body:
             if isinstance(statement, ast.FunctionDef | ast.Import | ast.ImportFrom | ast.Assign):
                 self.run_statements([statement], self.scope)

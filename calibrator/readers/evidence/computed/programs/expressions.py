@@ -42,6 +42,7 @@ class Scope:
         self.outer = outer
 
     def find(self, name: str) -> Any:
+        """Return the value of a name here or in a scope around it; MISSING if it has none."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -60,15 +61,20 @@ class Expressions:
         self._depth = 0
 
     def run_statements(self, body: list[ast.stmt], scope: Scope) -> None:
-        """Compute statements."""
+        """Raise NotComputableError; the subclass with statements overrides it."""
         raise NotComputableError
 
     def _step(self, cost: int = 1) -> None:
+        """Subtract a cost from the steps left. Raises NotComputableError if they are used up."""
         self.steps -= cost
         if self.steps < 0:
             raise NotComputableError
 
     def _bind(self, target: ast.expr, value: Any, scope: Scope) -> None:
+        """Assign a value to a name, to names in a tuple, or to an element of a list or dict.
+
+        Raises NotComputableError for other targets, and RaisedError for a wrong number of names.
+        """
         self._step()
         if isinstance(target, ast.Name):
             scope.names[target.id] = value
@@ -90,6 +96,7 @@ class Expressions:
             raise NotComputableError
 
     def _value(self, node: ast.expr, scope: Scope) -> Any:
+        """Return the value of an expression. Raises NotComputableError for an unknown kind."""
         self._step()
         method = getattr(self, f"_of_{type(node).__name__}", None)
         if method is None:
@@ -97,6 +104,7 @@ class Expressions:
         return method(node, scope)
 
     def _elements(self, node: ast.expr, scope: Scope) -> list[Any]:
+        """Return the elements of an expression's value and count a step for each."""
         found = values.elements(self._value(node, scope))
         self._step(len(found))
         return found
@@ -148,6 +156,7 @@ class Expressions:
         return made
 
     def _all(self, nodes: list[ast.expr], scope: Scope) -> Iterator[Any]:
+        """Yield the values of expressions, and the elements of those with a star."""
         for node in nodes:
             if isinstance(node, ast.Starred):
                 yield from self._elements(node.value, scope)
@@ -195,6 +204,10 @@ class Expressions:
         return value
 
     def _key(self, node: ast.Subscript, scope: Scope) -> Any:
+        """Return the value of an index, or a slice of whole numbers.
+
+        Raises RaisedError for others.
+        """
         if isinstance(node.slice, ast.Slice):
             bounds = (node.slice.lower, node.slice.upper, node.slice.step)
             made = [None if each is None else self._value(each, scope) for each in bounds]
@@ -212,7 +225,7 @@ class Expressions:
         return values.guarded_call(owner.__getitem__, key)
 
     def _rounds(self, generators: list[ast.comprehension], scope: Scope) -> Iterator[Scope]:
-        """Yield once for each element of a comprehension, with its names bound in the scope."""
+        """Yield `scope` once for each element of a comprehension, its names bound in it."""
         if not generators:
             yield scope
             return
@@ -275,6 +288,10 @@ class Expressions:
         return self._apply(function, args, more)
 
     def _apply(self, function: Any, args: list[Any], named: dict[str, Any]) -> Any:
+        """Return the value of a call; None if a function of the program ends without `return`.
+
+        Raises NotComputableError for deep recursion and unknown calls.
+        """
         if not isinstance(function, Function):
             if named or not callable(function):
                 raise NotComputableError
@@ -295,6 +312,10 @@ class Expressions:
         return None
 
     def _arguments(self, function: Function, args: list[Any], named: dict[str, Any]) -> Scope:
+        """Return the scope of a call with the parameters bound.
+
+        Raises NotComputableError for stars, mutable defaults, and arguments that do not fit.
+        """
         wanted = function.node.args
         names = [each.arg for each in (*wanted.posonlyargs, *wanted.args)]
         if wanted.vararg or wanted.kwarg or wanted.kwonlyargs or len(args) > len(names):
@@ -311,6 +332,7 @@ class Expressions:
         return inner
 
     def _print(self, args: list[Any], named: dict[str, Any]) -> None:
+        """Add what `print(*args)` writes to `printed`, line by line. Only `sep` may be named."""
         if set(named) - {"sep"}:
             raise NotComputableError
         line = str(named.get("sep", " ")).join(map(values.text_of, args))
@@ -319,6 +341,7 @@ class Expressions:
             raise NotComputableError
 
     def _map_values(self, name: str, args: list[Any]) -> list[Any]:
+        """Return the list of `map(*args)` or `filter(*args)`."""
         if len(args) != 2:
             raise NotComputableError
         function, every = args[0], values.elements(args[1])
@@ -326,12 +349,17 @@ class Expressions:
         return made if name == "map" else [e for e, is_in in zip(every, made, strict=True) if is_in]
 
     def _is_instance(self, node: ast.Call, args: list[Any]) -> bool:
+        """Return the value of `isinstance` for known types.
+
+        Raises NotComputableError for others.
+        """
         names = [each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)]
         if not names or any(name not in values.TYPES for name in names):
             raise NotComputableError
         return isinstance(args[0], tuple(values.TYPES[name] for name in names))
 
     def _method(self, owner: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
+        """Return the value of a method; `sort` changes the list in place and returns None."""
         self._step(values.weight((owner, args)))
         if name == "sort" and isinstance(owner, list):
             owner[:] = self._sort(owner, named)
@@ -341,7 +369,7 @@ class Expressions:
         return values.method_of(owner, name, args)
 
     def _call_with_key(self, function: Any, args: list[Any], named: dict[str, Any]) -> Any:
-        """Compute `sorted`, `min` or `max` with a key."""
+        """Return the value of `sorted`, `min` or `max` with `key`, `reverse` or `default`."""
         if len(args) != 1:
             raise NotComputableError
         every = [*args[0]] if isinstance(args[0], set) else values.elements(args[0])
@@ -357,6 +385,10 @@ class Expressions:
         return self._sort(every, {"key": named.get("key"), "reverse": True})[0]
 
     def _sort(self, every: list[Any], named: dict[str, Any]) -> list[Any]:
+        """Return values sorted by `key` and `reverse`.
+
+        Raises NotComputableError for other options.
+        """
         if set(named) - {"key", "reverse"}:
             raise NotComputableError
         function = named.get("key")
@@ -365,6 +397,7 @@ class Expressions:
         self._step(8 * values.weight(keys))
 
         def order(one: tuple[Any, Any], other: tuple[Any, Any]) -> int:
+            """Return -1, 0 or 1 by the order of two keys."""
             if values.compare(ast.Lt, one[0], other[0]):
                 return -1
             return int(values.compare(ast.Lt, other[0], one[0]))
