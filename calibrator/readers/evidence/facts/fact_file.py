@@ -88,7 +88,10 @@ class FactIndex:
         self._most = max(MOST_POSTINGS, int(count * MOST_COMMON))
 
     def _learn(self, stems: Iterable[str]) -> Iterator[int]:
-        """Yield the numbers of words; new words get the next number."""
+        """Yield the numbers of words.
+
+        A new word gets the next number and an empty list of texts.
+        """
         for each in stems:
             at = self._ids.setdefault(each, len(self._ids))
             if at == len(self._postings):
@@ -102,7 +105,10 @@ class FactIndex:
         return len(_stems(request)) < LEAST_WORDS
 
     def find(self, request: str, reply: str) -> tuple[str, ...]:
-        """Return the texts that a request and its reply are about, the closest first."""
+        """Return the texts that a request and its reply are about, the closest first.
+
+        Empty without any.
+        """
         asked = [(self._ids.get(each), each) for each in _stems(request)]
         said = {at for each in _stems(reply) if (at := self._ids.get(each)) is not None}
         known = {at for at, _ in asked if at is not None}
@@ -117,7 +123,10 @@ class FactIndex:
         return self._choose_texts(sorted(measured, key=lambda each: (-each[0], each[1])))
 
     def _weight(self, at: int | None, word: str, is_name: bool) -> float:
-        """Return the weight of a word of the request: its rarity, or 0 for a number."""
+        """Return the weight of a request's word: its rarity, or 0 for a number.
+
+        `at` is its number, None for a word that no text has; such a name (`is_name`) weighs more.
+        """
         if word[0].isdigit():
             return 0.0
         if at is not None:
@@ -136,7 +145,10 @@ class FactIndex:
         return sorted(votes, key=lambda at: (-votes[at], at))[:MOST_CANDIDATES]
 
     def _closeness(self, at: int, question: _Question) -> float:
-        """Return how much a question is about a text; 0.0 if it is about something else."""
+        """Return how close a question is to the text with index `at`.
+
+        0.0 if it is about another.
+        """
         part, rarity = self._parts[at], self._rarity
         shared = question.asked.intersection(part.words) - self._numbers
         if not shared:
@@ -241,13 +253,17 @@ class FactFile:
         self._index = FactIndex((each.name, each.text) for each in facts)
 
     def about(self, request: str, reply: str) -> tuple[str, ...]:
-        """Return the texts that a request and its reply are about, the closest first."""
+        """Return the texts that a request and its reply are about, the closest first.
+
+        Empty without any.
+        """
         return self._index.find(request[-MOST_REQUEST:], reply[:MOST_REPLY])
 
     def about_item(self, item: Item) -> tuple[str, ...]:
         """Return the texts that the last question of an item and its answer are about.
 
-        A short question such as "And in blue?" is read together with the question before it.
+        May be empty. A short question such as "And in blue?" is read together with the question
+        before it.
         """
         asked = _questions(item)
         found = self.about(asked[0], item.answer)
@@ -257,10 +273,10 @@ class FactFile:
 
 
 def load_facts(path: Path) -> FactFile:
-    """Read a file of facts.
+    """Read a file of facts and return it with its index.
 
-    Raises InputError, with the path and line of each mistake, for a file that cannot be read or is
-    too large, and for lines that are not an object of a name and a text.
+    Raises InputError, with the path and line of each mistake, for a file that cannot be read, is
+    empty or too large, and for lines that are not an object of a name and a text.
     """
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -290,7 +306,7 @@ def load_facts(path: Path) -> FactFile:
 
 
 def _fact(line: bytes) -> Fact:
-    """Parse one line. Raises ValueError with a description of the mistake in it."""
+    """Parse one line and return its fact. Raises ValueError with a description of the mistake."""
     try:
         values = json.loads(line)
     except UnicodeDecodeError as error:
@@ -321,12 +337,13 @@ def _text(values: Mapping[str, Any], key: str, most: int) -> str:
 
 
 def _kind(value: Any) -> str:
+    """Return the name of a JSON value's type for people, such as `a list`."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
     return "null" if value is None else names.get(type(value), "a number")
 
 
 def _questions(item: Item) -> list[str]:
-    """Return the user's last request, without a document in it, and the one before it."""
+    """Return the user's last request, and the one before it if any, without documents in them."""
     texts = list(_user_texts(item.messages)) or [item.question]
     return [_instruction(text) for text in texts]
 
@@ -348,6 +365,7 @@ def _user_texts(messages: Sequence[Any]) -> Iterator[str]:
 
 
 def _instruction(request: str) -> str:
+    """Return a request without its document; of a very long one, its end."""
     if len(request) > LONG_REQUEST:
         return request[-MOST_REQUEST:]
     return split_request(request)[0]

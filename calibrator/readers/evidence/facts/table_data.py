@@ -71,17 +71,19 @@ def fold(text: str) -> str:
 
 
 def _lines(name: str) -> list[list[str]]:
+    """Return the lines of a data file in cells, without comments and empty lines."""
     text = files("calibrator.readers.evidence.facts").joinpath(name).read_text("utf-8")
     return [line.split("\t") for line in text.splitlines() if line and line[0] != "#"]
 
 
 def _names(cell: str) -> tuple[str, ...]:
+    """Return the folded names in a cell such as `Peru|Republic of Peru`."""
     return tuple(fold(name) for name in cell.split("|"))
 
 
 @cache
 def countries() -> dict[str, Country]:
-    """Load the countries by each of their names."""
+    """Return the countries by each of their folded names. Loaded once."""
     found = {}
     for names, *cells in _lines("countries.tsv"):
         country = Country(names.split("|")[0], *map(_names, cells))
@@ -99,7 +101,7 @@ def elements() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 @cache
 def plain_facts() -> dict[str, TableFact]:
-    """Load the facts by question: with accepted answers, and how many there are of something."""
+    """Return the listed facts by folded question, such as `how many continents`. Loaded once."""
     found = {}
     for keys, accepted, others in _lines("plain_facts.tsv"):
         for key in _names(keys):
@@ -115,7 +117,10 @@ def plain_facts() -> dict[str, TableFact]:
 
 @cache
 def all_of(kind: str) -> tuple[str, ...]:
-    """Return all names of a kind, such as capitals or currencies, sorted."""
+    """Return all names of `capitals`, `currencies`, `languages` or `continents`, sorted.
+
+    Some large cities count as capitals, and nouns such as `peso` as currencies.
+    """
     names = {name for country in countries().values() for name in getattr(country, kind)}
     if kind == "capitals":
         names.update(_CITIES.split("|"))

@@ -53,7 +53,11 @@ _NOT: Final = r"(?:not|rather than|instead of|unlike|as opposed to|than) (?:the 
 
 
 def check_facts(conversation: Conversation, reply: str) -> Finding | None:
-    """Compare a reply with the tables; None unless question and reply are of the exact form."""
+    """Compare a reply with the tables of facts and return the finding, for or against it.
+
+    None unless the question has an exact form such as `What is the capital of Peru?` and the reply
+    is short and clear.
+    """
     request = conversation.request.strip()
     if len(request) > MAX_QUESTION or len(conversation.rules) > MAX_RULES:
         return None
@@ -130,6 +134,10 @@ def _is_other_name(question: str, said: str) -> bool:
 
 
 def _compare_number(fact: TableFact, question: str, text: str) -> bool | None:
+    """Return whether a text states the right number; None for none, or several.
+
+    Numbers of the question do not count.
+    """
     wanted = float(fact.accepted[0])
     asked = set(_figures(question))
     found = {number for number in _figures(text) if number not in asked}
@@ -139,6 +147,7 @@ def _compare_number(fact: TableFact, question: str, text: str) -> bool | None:
 
 
 def _figures(text: str) -> list[float]:
+    """Return the numbers of a text, in digits and then in words."""
     digits = [float(each.replace(",", "")) for each in re.findall(r"\d{1,12}(?:,\d{3})*", text)]
     return digits + [float(_NUMBERS[w]) for w in re.findall(r"[a-z]+", text) if w in _NUMBERS]
 
@@ -190,7 +199,10 @@ _CONTINENT: Final = re.compile(
 
 
 def _country_fact(question: str) -> TableFact | None:
-    """Read questions on capital, currency, language and continent of a country."""
+    """Return the fact of `What is the capital of Peru?`, currency, language or continent.
+
+    Else None.
+    """
     kinds: tuple[tuple[re.Pattern[str], str, str], ...] = (
         (_CAPITAL, "capitals", "the capital of"),
         (_CURRENCY, "currencies", "the currency of"),
@@ -221,11 +233,15 @@ def _with_base(accepted: tuple[str, ...], kind: str) -> tuple[str, ...]:
 
 
 def _title(name: str) -> str:
+    """Return a name with capitals, except currencies such as `euro`."""
     return name.title() if name not in ("euro", "yen", "rand", "won", "sol") else name
 
 
 def _capital_fact(question: str) -> TableFact | None:
-    """Read questions for the country of a capital, and whether a city is a capital."""
+    """Return the fact of `Lima is the capital of what?` or `Is Lima the capital of Peru?`.
+
+    Else None.
+    """
     match = _CAPITAL_OF.fullmatch(question)
     by_name = countries()
     if match is not None:
@@ -261,11 +277,12 @@ _BY_NUMBER: Final = re.compile(
 
 @cache
 def _elements_by_name() -> dict[str, int]:
+    """Return the index of each chemical element by its names."""
     return {name: at for at, (_, names) in enumerate(elements()) for name in names}
 
 
 def _element_fact(question: str) -> TableFact | None:
-    """Read questions on chemical elements."""
+    """Return the fact of a question such as `What is the symbol of iron?`; None for others."""
     table, by_name = elements(), _elements_by_name()
     if match := _SYMBOL.fullmatch(question) or _ATOMIC.fullmatch(question):
         at = by_name.get(match.group("name"))
@@ -290,7 +307,7 @@ def _element_fact(question: str) -> TableFact | None:
 
 
 def _symbols(symbols: Iterable[str]) -> tuple[str, ...]:
-    """Return symbols without English words, which a sentence might contain by chance."""
+    """Return symbols without those that are words, such as `he` and `in`."""
     words = {"he", "i", "in", "as", "at", "no", "be", "am", "u", "o", "y", "s", "es", "la", "ho"}
     return tuple(symbol for symbol in symbols if symbol not in words)
 
@@ -310,7 +327,10 @@ _NTH: Final = re.compile(
 
 
 def _calendar_fact(question: str) -> TableFact | None:
-    """Read questions on leap years, months, weekdays and the order of the planets."""
+    """Return the fact of a question on leap years, months, weekdays or planets; None for others.
+
+    An example is `What day comes after Monday?`.
+    """
     if match := _LEAP.fullmatch(question):
         year = int(match.group("year"))
         is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -351,7 +371,10 @@ _HOW_MANY: Final = re.compile(r"how many (?P<key>.{4,50})")
 
 
 def _plain_fact(question: str) -> TableFact | None:
-    """Read questions for a superlative, a formula or a number that the tables list."""
+    """Return the listed fact of `What is the longest river?` or `How many ..?`.
+
+    None for others.
+    """
     facts = plain_facts()
     if match := _HOW_MANY.fullmatch(question):
         key = match.group("key")
@@ -385,6 +408,6 @@ _READERS: Final[tuple[Callable[[str], TableFact | None], ...]] = (
 def fact_asked_for(question: str) -> TableFact | None:
     """Return the fact that a question asks for; None if the tables have no answer.
 
-    The question is folded and has no final sign.
+    The question is folded (see `fold`) and has no final sign.
     """
     return next((fact for read in _READERS if (fact := read(question)) is not None), None)

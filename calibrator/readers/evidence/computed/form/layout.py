@@ -122,7 +122,10 @@ _COLUMNS: Final = compile_guarded(
 
 
 def layout_fault(sentences: list[str], reply: str) -> str | None:
-    """Describe how a reply breaks a wish for a list, a table or lines, or return None."""
+    """Describe how a reply breaks a wish for its layout, or return None.
+
+    Examples of wishes are `as a table`, `one item per line` and `no Markdown`.
+    """
     text = reply.strip()
     rows = counting.lines(re.sub(r"```[^\n]*", "", text))
     for sentence in sentences:

@@ -101,7 +101,11 @@ _INCLUSIVE: Final = re.compile(
 
 
 def _count_fault(value: Any, rules: str) -> str | None:
-    """Describe a count of days, nights, hours or minutes that its own start and end contradict."""
+    """Describe a count of days, hours or minutes that its own start and end contradict.
+
+    An example is `{"start": "2024-05-01", "end": "2024-05-03", "days": 7}`. None without such a
+    count.
+    """
     is_inclusive = _INCLUSIVE.search(rules) is not None
     for one in objects_in(value):
         plain = {plain_key(str(key)): part for key, part in one.items()}
@@ -207,7 +211,7 @@ def _weekday_fault(value: Any, data: str, rules: str) -> str | None:
 
 
 def _moves_further(data: str, word: str) -> bool:
-    """Return whether a text may mean another day than the word says: the day after tomorrow."""
+    """Return whether a text may mean another day than `word`: `the day after tomorrow`."""
     return bool(_MOVED.search(data)) or data.casefold().count(word) > 1
 
 

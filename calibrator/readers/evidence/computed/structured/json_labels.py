@@ -139,7 +139,10 @@ def _is_net(key: str, prompt: str) -> bool:
 
 
 def _total_fault(key: str, leaf: Any, data: str) -> str | None:
-    """Describe a total whose amount is only in lines for a part, if another line is the total."""
+    """Describe a total whose amount is only in lines for a part, such as `Subtotal: 50`.
+
+    None unless another line has a larger amount as the total.
+    """
     if isinstance(leaf, bool) or not isinstance(leaf, int | float | str):
         return None
     stated = [number.values for number in numbers_in(str(leaf)[:40])]

@@ -176,7 +176,10 @@ class _ThresholdRule:
 
 
 def _threshold_rules(wish: str) -> Iterator[_ThresholdRule | None]:
-    """Yield the rules of a prompt, and None for each comparison that is no rule."""
+    """Yield the rules of a prompt such as `"auto" if amount <= 50`.
+
+    None is yielded for each comparison that is no such rule.
+    """
     for found in _COMPARED.finditer(wish):
         result = _RESULT.search(wish[max(0, found.start() - 60) : found.start()])
         bound = _read_bound(found["n"])

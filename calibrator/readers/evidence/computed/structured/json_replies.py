@@ -175,7 +175,10 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
 
 
 def _fault_by_text(value: Any, ask: str, data: str, wanted: JsonRequest) -> str | None:
-    """Describe values that contradict each other, the text or a remark of the prompt, or None."""
+    """Describe values that contradict each other, the text or a remark of the prompt; else None.
+
+    `ask` is the request for JSON and `data` the text with the values.
+    """
     wrong = None
     if wants_translation(ask):
         wrong = fault_of_translation(value, value_of(data[max(0, data.find("{")) :]))

@@ -94,7 +94,10 @@ _NUMBERISH: Final = compile_guarded(
 
 
 def verify_arithmetic(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question that is one sum; None for any other question."""
+    """Judge a reply to a question that is one sum, such as `What is 12 * 8?`; None for others.
+
+    None also if the reply's answer is not clear.
+    """
     question = exchange.question
     if not question or len(question) > MAX_QUESTION:
         return None
@@ -106,7 +109,10 @@ def verify_arithmetic(exchange: Exchange) -> Verdict | None:
 
 
 def compute(question: str, is_comma_decimal: bool = False) -> RightAnswer | None:
-    """Compute the answer to a question on one line, or return None."""
+    """Return the answer to a one-line question such as `What is 15 % of 80?`; None for others.
+
+    With `is_comma_decimal`, `1,5` is 1.5.
+    """
     rounding = re.match(
         r"^(?:what is |please )?round (?P<a>-?[\d.,]+)(?= )", question, re.IGNORECASE
     )
@@ -140,7 +146,10 @@ _LATER_LEAD: Final = compile_guarded(
 
 
 def _from_lead(text: str) -> str:
-    """Return a question without the words before its question word, if they have no number."""
+    """Return a question without the words before its question word.
+
+    Unchanged if they have a digit.
+    """
     found = _LATER_LEAD.search(text)
     if found is None or any(character.isdigit() for character in text[: found.start()]):
         return text
@@ -148,7 +157,11 @@ def _from_lead(text: str) -> str:
 
 
 def _round_answer(answer: RightAnswer, asked: re.Match[str]) -> RightAnswer | None:
-    """Round an answer to the places or the unit that the question asks for."""
+    """Return an answer rounded as the question asks.
+
+    An example is `to two decimals` or `to the nearest ten`. `asked` is a match of `_ROUND`. An
+    answer that is no number is unchanged.
+    """
     if answer.number is None:
         return answer
     if asked["places"]:
@@ -161,7 +174,7 @@ def _round_answer(answer: RightAnswer, asked: re.Match[str]) -> RightAnswer | No
 
 
 def with_step(answer: RightAnswer, step: Fraction) -> RightAnswer:
-    """Return an answer rounded to a multiple of a step, half away from zero."""
+    """Return an answer rounded to a multiple of `step`, half away from zero."""
     number = answer.number or Fraction(0)
     whole = abs(number) / step
     below = whole.numerator // whole.denominator
@@ -174,9 +187,9 @@ def with_step(answer: RightAnswer, step: Fraction) -> RightAnswer:
 
 
 def _expression(text: str, is_comma: bool) -> RightAnswer | None:
-    """Compute a question that is one arithmetic expression, with or without words around it.
+    """Answer a question that is one arithmetic expression, such as `3 + 4 * 2`.
 
-    None for another question.
+    None for others.
     """
     lead = _LEAD.match(text)
     rest = text[lead.end() :] if lead else text
@@ -194,13 +207,20 @@ def _expression(text: str, is_comma: bool) -> RightAnswer | None:
 
 
 def _is_sum(text: str, read: Expression) -> bool:
-    """Return whether a text without a question word is a sum and not a date or a score."""
+    """Return whether a text without a question word is a sum and no date or score.
+
+    An example is `9/11`.
+    """
     if re.fullmatch(r"[\d\s./:-]+[?.]?", text.strip()):  # 9/11, 24/7, 555-1234, 16:9, 1 - 10
         return bool(re.fullmatch(r"\d+ - \d+\s*\?|\d{1,9} [/:] \d{1,9}\s*[?.]?", text.strip()))
     return bool(set(read.signs) & set("+*/^@√∛!~-"))
 
 
 def _has_operation(text: str, read: Expression) -> bool:
+    """Return whether an expression computes something.
+
+    False for a number, a share alone or `24/7`.
+    """
     if re.fullmatch(r"\d+[/:-]\d+", text):  # what is 24/7?
         return False
     if read.signs.strip("+-()") == "%" or not read.signs.strip("+-()π"):
@@ -209,13 +229,14 @@ def _has_operation(text: str, read: Expression) -> bool:
 
 
 def _sum_answer(shown: str, read: Expression) -> RightAnswer:
+    """Return the answer of an expression; `shown` is its source."""
     is_simple = bool(re.fullmatch(r"[\d\s.,+*/×x·÷^()−-]+", shown))
     text = f"{shown} {'=' if is_simple else 'is'} {number_text(read.value)}"
     return RightAnswer(text, "arithmetic", read.value, tuple(read.numbers))
 
 
 def _powers(text: str, is_comma: bool) -> RightAnswer | None:
-    """Compute a root with a degree, such as the 5th root of 32."""
+    """Answer `the 5th root of 32`, for degrees 2 to 12; None for another question."""
     found = re.match(
         r"^(?:what(?:'s| is) )?(?:the )?(?P<n>\d{1,2})(?:th|rd|nd) root of (?P<a>[\d.,]+)[?.\s]*$",
         text,
@@ -259,7 +280,10 @@ _ITEM: Final = re.compile(r"-?\d+(?:[.,]\d+)?(?:/\d+)?")
 
 
 def about_lists(text: str, is_comma: bool) -> RightAnswer | None:
-    """Compute the sum, average, median and such of a list of numbers, or return None."""
+    """Answer `What is the average of 3, 5 and 7?`, also sums, medians and such.
+
+    None for others.
+    """
     found = _LIST.match(digits_for_words(text))
     if not found:
         return None
@@ -276,7 +300,10 @@ def about_lists(text: str, is_comma: bool) -> RightAnswer | None:
 
 
 def _items(text: str, is_comma: bool) -> list[Fraction] | None:
-    """Return the numbers of a list with commas, semicolons, spaces or `and`; None if not clear."""
+    """Return the numbers of a list with commas, semicolons, spaces or `and`; None if not clear.
+
+    With `is_comma`, a comma is a decimal sign.
+    """
     text = re.sub(r"\b(?:and|und|y|et|e|or|oder|o|ou)\b|&", ";", text)
     text = re.sub(r"[\[\]()]", " ", text)
     if is_comma and ";" not in text and re.search(r"\d,\d", text) and not re.search(r", ", text):
@@ -300,7 +327,7 @@ def _items(text: str, is_comma: bool) -> list[Fraction] | None:
 
 
 def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
-    """Compute the mean, the sum or another figure of a list; None for an unknown figure."""
+    """Return the mean, sum, product or another figure named `what`; None if it is not clear."""
     if what in (
         "average",
         "arithmetic mean",
@@ -327,7 +354,10 @@ def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
 
 
 def _rarer_of_list(what: str, items: list[Fraction]) -> Fraction | None:
-    """Compute a difference, quotient, range, median or mode of a list; None if it is not clear."""
+    """Return a difference, quotient, range, median, mode or common divisor or multiple.
+
+    None if it is not clear.
+    """
     if what in ("difference", "differenz", "différence", "diferencia"):
         return abs(items[0] - items[1]) if len(items) == 2 else None
     if what == "quotient":

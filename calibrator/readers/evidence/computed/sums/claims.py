@@ -68,7 +68,11 @@ _IS_WRONG: Final = compile_guarded(
 
 
 def suspect_claim(exchange: Exchange) -> Finding | None:
-    """Find a statement of the reply that is false by itself: a conversion, a weekday, a total."""
+    """Find a statement of the reply that is false by itself, or return None.
+
+    Examples are `5 miles (20 km)`, a date with a wrong weekday, and a total that its rows do not
+    have.
+    """
     reply = exchange.reply
     if len(reply) > MAX_REPLY or not any(map(str.isdigit, reply)):
         return None
@@ -84,7 +88,10 @@ def suspect_claim(exchange: Exchange) -> Finding | None:
 
 
 def _conversions(exchange: Exchange) -> Iterator[Finding]:
-    """Yield two quantities of one kind that a reply equates and that differ."""
+    """Yield a finding for each pair of quantities that a reply equates wrongly.
+
+    An example is `5 miles = 20 km`.
+    """
     reply = exchange.reply
     found = [] if re.search("[⁄¼½¾⅓⅔⅛]", reply) else quantities_in(reply)
     for (one, unit, end), (other, target, _) in pairwise(found):
@@ -110,11 +117,12 @@ def _conversions(exchange: Exchange) -> Iterator[Finding]:
 
 
 def _goes_on(text: str, end: int) -> bool:
+    """Return whether another number follows, as in `5-6`."""
     return bool(re.match(r"\s?(?:[-–—/x×]|to\b|or\b|bis\b|and\b)\s?\d", text[end : end + 6]))
 
 
 def _weekdays(reply: str) -> Iterator[Finding]:
-    """Yield a date with a year beside the name of another weekday."""
+    """Yield a finding for each date with a year after the name of another weekday."""
     for date in dates_in(reply):
         day = date.value
         if not date.has_year or day is None or not 1800 <= day.year <= 2100:
@@ -126,7 +134,10 @@ def _weekdays(reply: str) -> Iterator[Finding]:
 
 
 def _total(exchange: Exchange) -> Finding | None:
-    """Find a total that its rows do not add up to, or that exceeds the user's budget."""
+    """Find a total that its rows do not add up to, or that exceeds the user's budget.
+
+    Else None.
+    """
     rows: list[Fraction] = []
     for line in exchange.reply.splitlines()[:60]:
         amounts = [_value(found) for found in _AMOUNT.finditer(line)]
@@ -155,7 +166,10 @@ def _total(exchange: Exchange) -> Finding | None:
 
 
 def _limit(exchange: Exchange) -> Fraction | None:
-    """Return the largest sum that the user allows; None if there is not one."""
+    """Return the largest sum that the user allows, as in `under 500 euros`.
+
+    None unless there is one.
+    """
     users = [turn.text for turn in exchange.conversation.earlier if turn.role == "user"]
     found = {
         numbers_in(mark["a"] or mark["b"])[0].value
@@ -186,10 +200,10 @@ _OTHER_MEANING: Final = re.compile(
 
 
 def suspect_equation(exchange: Exchange) -> Finding | None:
-    """Find an equation of the reply that is false, without proof that the answer depends on it.
+    """Find the first false equation of the reply, such as `3 * 4 = 11`, or return None.
 
-    A result may be rounded, and a percentage may be a number or a share. A reply about code, other
-    bases or mistakes is not looked at.
+    It is no proof against the answer. A result may be rounded. A reply about code, other bases or
+    mistakes is not looked at.
     """
     reply = exchange.reply[:MAX_TEXT]
     if "=" not in reply or _OTHER_MEANING.search(exchange.request[:MAX_TEXT]):
@@ -207,7 +221,7 @@ def suspect_equation(exchange: Exchange) -> Finding | None:
 
 
 def _equation_value(text: str) -> Fraction | None:
-    """Return the value of an expression; None if it is no sum, such as a date."""
+    """Return the value of an expression; None if it is a date or a range, or cannot be read."""
     if text.count("(") != text.count(")") or _NO_SUM.match(text):
         return None
     read = read_expression(text.replace(",", ""))
@@ -215,7 +229,10 @@ def _equation_value(text: str) -> Fraction | None:
 
 
 def _is_result(value: Fraction, written: str) -> bool:
-    """Return whether a number is a value, rounded or cut to its own digits."""
+    """Return whether the number `written` is a value, rounded or cut to its own digits.
+
+    A percentage may mean the number or its hundredth.
+    """
     plain = re.sub(r"[$€£,]", "", written).replace("−", "-")
     number = Fraction(plain.rstrip("%"))
     step = Fraction(1, 10 ** len(plain.rstrip("%").partition(".")[2]))
@@ -234,5 +251,6 @@ def _is_endless(value: Fraction) -> bool:
 
 
 def _value(found: re.Match[str]) -> Fraction:
+    """Return the amount of a match of `_AMOUNT`."""
     text = found["a"].replace(",", "") if found["a"] else found["b"].replace(".", "")
     return Fraction(text.replace(",", ".").rstrip(".") or "0")

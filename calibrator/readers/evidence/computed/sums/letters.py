@@ -63,7 +63,10 @@ _ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5
 
 
 def verify_letters(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question about letters; None for any other question."""
+    """Judge a reply to a question about letters, such as `How many r in "berry"?`.
+
+    None for others.
+    """
     question = exchange.question
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
@@ -72,7 +75,7 @@ def verify_letters(exchange: Exchange) -> Verdict | None:
 
 
 def about_letters(question: str) -> RightAnswer | None:
-    """Compute the answer to a question about the letters of a word, or return None."""
+    """Return the answer to a question about a word's letters or a sentence's words; else None."""
     found = _COUNT.match(question)
     if found:
         letter = next(found[key] for key in ("c", "c2", "c3", "c4") if found[key]).casefold()
@@ -95,9 +98,9 @@ def about_letters(question: str) -> RightAnswer | None:
 
 
 def _spell(question: str) -> RightAnswer | None:
-    """Answer whether a word is a palindrome, for its nth letter, or for its reverse.
+    """Answer `Is "level" a palindrome?`, `What is the 3rd letter of ..?` or `Reverse ..`.
 
-    None for another question.
+    Else None.
     """
     found = _PALINDROME.match(question)
     if found:

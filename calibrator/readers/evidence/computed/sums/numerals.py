@@ -13,6 +13,7 @@ _INT: Final = r"(?P<n>\d{1,3}(?:,\d{3})+|\d{1,12})"
 
 
 def _int(text: str) -> int:
+    """Return a whole number with separators, such as `1,000`."""
     return int(re.sub(r"[,.\s]", "", text))
 
 
@@ -70,7 +71,7 @@ _BASE: Final = re.compile(
 
 
 def about_numerals(text: str) -> RightAnswer | None:
-    """Compute the answer to a question about Roman numerals or another base, or return None."""
+    """Answer `Write 14 in Roman numerals`, `What is XIV?` or `Convert 10 to binary`; else None."""
     found = _TO_ROMAN.search(text)
     if found and len(text) < 90:
         number = _int(found["n"])
@@ -89,7 +90,7 @@ def about_numerals(text: str) -> RightAnswer | None:
 
 
 def _other_base(text: str) -> RightAnswer | None:
-    """Convert a number to another base; None for another question."""
+    """Answer `Convert 0x1f to decimal`, for bases 2, 8, 10 and 16; None for another question."""
     found = _BASE.match(text)
     if not found:
         return None

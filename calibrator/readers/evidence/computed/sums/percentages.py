@@ -56,13 +56,19 @@ _MOVED: Final = re.compile(
 
 
 def amount(text: str, is_comma: bool = False) -> Fraction | None:
-    """Return the value of an amount with or without a sign of currency; None for other texts."""
+    """Return the value of an amount such as `$1,200`; None for another text.
+
+    With `is_comma`, a comma is a decimal sign.
+    """
     read = read_expression(text, is_comma)
     return None if read is None else read.value
 
 
 def about_percentages(text: str, is_comma: bool) -> RightAnswer | None:
-    """Compute a share, a whole, a change or an amount with a percentage, or return None."""
+    """Answer `What percent of 80 is 20?`, `What is 80 plus 15 %?` and the like.
+
+    None for others.
+    """
     if (
         "%" not in text
         and "perc" not in text
@@ -114,7 +120,7 @@ def about_percentages(text: str, is_comma: bool) -> RightAnswer | None:
 
 
 def _change_amount(text: str, is_comma: bool) -> RightAnswer | None:
-    """Compute an amount raised or lowered by a percentage; None for another question."""
+    """Answer `Increase 80 by 15 %` or `20 % off 50`; None for another question."""
     found = _MOVED.match(text)
     if not found:
         return None
@@ -194,7 +200,11 @@ _STRANGE: Final = re.compile(
 
 
 def about_steps(text: str, is_comma: bool) -> RightAnswer | None:
-    """Compute a price after several percentages, or one that is shared; None for other texts."""
+    """Answer a question for a price after several percentages, or one that people share.
+
+    Else None. An example is `A coat costs 80. It is 20 % off, then another 10 % off. What do I
+    pay?`.
+    """
     if len(text) > MAX_QUESTION or not _ASKS.search(text):
         return None
     text = digits_for_words(text)
@@ -232,11 +242,15 @@ def about_steps(text: str, is_comma: bool) -> RightAnswer | None:
 
 
 def _sign(step: Fraction) -> str:
+    """Return a percentage in words: `minus 20 %`."""
     return f"{'plus' if step > 0 else 'minus'} {number_text(abs(step))} %"
 
 
 def _steps(text: str, marks: list[re.Match[str]]) -> list[Fraction] | None:
-    """Return the percentages with their signs; None if one is unclear."""
+    """Return the percentages in order, negative for discounts; None if a sign is unclear.
+
+    `marks` are their matches in the text.
+    """
     steps: list[Fraction] = []
     for at, mark in enumerate(marks):
         end = marks[at + 1].start() if at + 1 < len(marks) else len(text)

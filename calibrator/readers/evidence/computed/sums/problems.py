@@ -20,6 +20,7 @@ _PC: Final = r"\s?-?(?:%|percent|per cent)"
 
 
 def _value(text: str) -> Fraction:
+    """Return the number in a text such as `$1,200`."""
     plain = re.sub(r"[^\d.,]", "", text).strip(".,")
     return readings(plain)[0][0]
 
@@ -58,7 +59,7 @@ _TOTAL: Final = re.compile(
 
 
 def _prices(text: str) -> RightAnswer | None:
-    """Compute a price after a discount, a tax or a tip; None for another question."""
+    """Answer `A $50 shirt is 20 % off. What does it cost?`, also tax and tips; None for others."""
     found = _PRICE_OFF.match(text)
     if found:
         price, share = _value(found["a"]), _value(found["p"])
@@ -154,9 +155,9 @@ _LEFT: Final = re.compile(
 
 
 def _solve_everyday(text: str) -> RightAnswer | None:
-    """Compute equal shares, change, prices of several things, or what is left.
+    """Answer a question for equal shares, change, prices of several things, or what is left.
 
-    None for another question.
+    An example is `Split 90 euros among 3 people`. None for another question.
     """
     found = _SPLIT.match(text)
     if found and int(found["n"]):
@@ -216,9 +217,9 @@ def _solve_everyday(text: str) -> RightAnswer | None:
 
 
 def _motion(text: str) -> RightAnswer | None:
-    """Compute the distance at a speed, or the hours that a distance takes.
+    """Answer `How far does a car go in 2 hours at 60 km/h?`, or in how many hours.
 
-    None for another question.
+    None for others.
     """
     found = _SPEED.match(text)
     if found and re.search(r"how far|what distance|how many", text, re.IGNORECASE):
@@ -283,7 +284,7 @@ _PART: Final = re.compile(
 
 
 def _solve_story(text: str) -> RightAnswer | None:
-    """Compute the answer of a short story: a purchase, a recipe, an age, a rest.
+    """Answer a short story about a purchase, a recipe, an age or a rest.
 
     None for another question.
     """
@@ -334,7 +335,10 @@ _FORMS: Final[tuple[Callable[[str], RightAnswer | None], ...]] = (
 
 
 def about_amounts(text: str, is_comma_decimal: bool = False) -> RightAnswer | None:
-    """Compute the answer to a short question about amounts in words, or return None."""
+    """Return the answer to a short question about amounts in words; None for others.
+
+    None also without a digit or with decimal commas.
+    """
     if is_comma_decimal or not any(character.isdigit() for character in text):
         return None
     text = digits_for_words(text) if len(text) < 200 else text
