@@ -41,7 +41,7 @@ Check = Callable[[Exchange], Verdict | None]
 
 
 def _verify_json(exchange: Exchange) -> Verdict | None:
-    """Judge a reply in JSON, but not one with a program that reads or writes JSON."""
+    """Judge a reply in JSON; None for one with a program, which may only read or write JSON."""
     return None if has_program(exchange.reply) else verify_json(exchange)
 
 
@@ -77,9 +77,10 @@ _CHANGES: Final = re.compile(
 
 
 def verify(conversation: Conversation, reply: str) -> Verdict | None:
-    """Judge a reply by a computation; None if no check applies.
+    """Judge a reply by a computation; None if no check applies or none is sure.
 
-    The first check that finds the reply wrong decides. Neither request nor reply is ever executed.
+    The first check that finds the reply wrong decides; else the first that finds it right. Neither
+    request nor reply is ever executed.
     """
     if not reply.strip():
         return None
@@ -95,16 +96,20 @@ def verify(conversation: Conversation, reply: str) -> Verdict | None:
 
 
 def suspect(conversation: Conversation, reply: str) -> Finding | None:
-    """Return a finding that makes a reply less likely to be right without proof.
+    """Return a finding against a reply that is no proof, such as a false equation in it.
 
-    None without one.
+    Else None. Code is looked at first, then equations, then other claims.
     """
     exchange = Exchange(conversation, reply)
     return suspect_code(exchange) or suspect_equation(exchange) or suspect_claim(exchange)
 
 
 def _one_question(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to the only question of a request that tells something else beside it."""
+    """Judge a reply to the only question of a request that also tells something else.
+
+    None otherwise. An example is `I am baking for friends. How many grams are 8 ounces?`. Only
+    units, sums and letters are computed, and not if the rest may change them, as `instead` does.
+    """
     request = exchange.request
     if len(request) > MAX_REQUEST or request.count("?") != 1:
         return None
@@ -118,7 +123,10 @@ def _one_question(exchange: Exchange) -> Verdict | None:
 
 
 def _follow_up(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a message that continues or doubts the exchange before it."""
+    """Judge a reply to a short message that continues or doubts the exchange before it; else None.
+
+    Examples are `And 30 %?` and `Are you sure?`; the completed or doubted question is judged.
+    """
     if not exchange.conversation.earlier or len(exchange.request) > 120:
         return None
     question = challenged_question(exchange) or completed_question(exchange)

@@ -71,6 +71,7 @@ class FactIndex:
     """An inverted index over named texts. It is immutable, so that threads may share it."""
 
     def __init__(self, facts: Iterable[tuple[str, str]]) -> None:
+        """Index the (name, text) pairs; a long text is cut into parts."""
         self._ids: dict[str, int] = {}
         self._numbers: set[int] = set()
         self._parts: list[_TextPart] = []
@@ -134,7 +135,10 @@ class FactIndex:
         return self._unknown * (STRANGE_NAME if is_name else 1.0)
 
     def _candidates(self, asked: set[int], said: set[int]) -> list[int]:
-        """Return the texts that share the rarest words with request and reply."""
+        """Return the indexes of the texts that share the rarest words with request or reply.
+
+        The best come first. `asked` and `said` are numbers of words.
+        """
         rare = [at for at in asked | said if len(self._postings[at]) <= self._most]
         rare.sort(key=lambda at: (len(self._postings[at]), at))
         votes: dict[int, float] = {}
@@ -168,7 +172,10 @@ class FactIndex:
         return about + agreed + is_named if is_about else 0.0
 
     def _choose_texts(self, measured: list[tuple[float, int]]) -> tuple[str, ...]:
-        """Return the texts of the closest parts, within the bounds."""
+        """Return the texts of (closeness, index) pairs, best first, at most MOST_FOUND.
+
+        It stops at one that is far less close than the first, or too long for MOST_CHARACTERS.
+        """
         chosen: list[str] = []
         left = MOST_CHARACTERS
         for closeness, at in measured[:MOST_FOUND]:
@@ -349,7 +356,7 @@ def _questions(item: Item) -> list[str]:
 
 
 def _user_texts(messages: Sequence[Any]) -> Iterator[str]:
-    """Yield the texts of the user's last two messages, the last one first."""
+    """Yield the texts of the user's last two messages, the last one first; others are skipped."""
     count = 0
     for message in reversed(messages[-MOST_MESSAGES:]):
         if not isinstance(message, Mapping) or message.get("role") != "user":

@@ -169,7 +169,7 @@ def needs_facts(conversation: Conversation) -> bool:
 
 
 def _is_in_rules(conversation: Conversation) -> bool:
-    """Return whether the system message is long, or has many of the question's words."""
+    """Return whether the system message may hold the answer: it is long, or shares many words."""
     rules = conversation.rules
     if not rules.strip():
         return False
@@ -183,7 +183,7 @@ def _is_in_rules(conversation: Conversation) -> bool:
 def _asks_for_fact(text: str, last: str) -> bool:
     """Return whether the last sentence asks for a name, place, time, number, or yes or no.
 
-    `text` is the whole request.
+    `text` is the whole request and `last` its last sentence, such as `Who wrote it?`.
     """
     if _CHINESE.search(text) and len(text) <= 80:
         return True

@@ -94,7 +94,7 @@ def countries() -> dict[str, Country]:
 
 @cache
 def elements() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the symbol and the names of each element; the index is the atomic number less one."""
+    """Return (symbol, names) of each chemical element; the index is the atomic number less one."""
     rows = [line[0].split(" ", 1) for line in _lines("elements.txt")]
     return tuple((symbol, _names(names)) for symbol, names in rows)
 

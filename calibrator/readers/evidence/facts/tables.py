@@ -101,7 +101,10 @@ def _without_parts(names: Iterable[str], whole: Iterable[str]) -> list[str]:
 
 
 def _names_any(names: Iterable[str], text: str) -> bool:
-    """Return whether a text has one of the names as words, and does not deny it."""
+    """Return whether a text has one of the names as words and does not deny it.
+
+    `it is not lima` denies `lima`. False without names.
+    """
     words = "|".join(re.escape(name) for name in names if name)
     if not words:
         return False

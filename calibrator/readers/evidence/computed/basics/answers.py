@@ -163,12 +163,12 @@ def _is_strongly_marked(text: str, number: Number) -> bool:
 
 
 def _has_continuation(text: str, number: Number) -> bool:
-    """Return whether a calculation goes on after this number, as in "= 12 + 24"."""
+    """Return whether a calculation goes on after this number, as after 12 in `= 12 + 24`."""
     return bool(re.match(r"[\s*`$]*[+*/×·÷^−-]\s*[\d(]", text[number.end : number.end + 12]))
 
 
 def _is_first_answer(text: str, number: Number) -> bool:
-    """Return whether a number ends, or nearly ends, the first sentence of a reply."""
+    """Return whether a number is in the first sentence of a reply."""
     first = re.split(r"(?<=[.!?])\s+|\n", text.strip(), maxsplit=1)[0]
     return number.end <= len(text) - len(text.lstrip()) + len(first)
 

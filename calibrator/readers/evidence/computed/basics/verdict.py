@@ -47,7 +47,7 @@ class Exchange:
 
     @kept
     def instruction(self) -> str:
-        """The request without a document that it contains."""
+        """The request without a document that it contains; unlike it, it has a leading command."""
         own = self.conversation.instruction
         first = self.request.strip().split("\n\n", 1)[0]
         if len(first) <= 500 and first not in own and _COMMAND.match(first):
@@ -71,7 +71,7 @@ class Exchange:
 
     @kept
     def vocabulary(self) -> frozenset[str]:
-        """The words of the rules and the request in lower case, for a quick search."""
+        """The words of `folded_text`, without digits and marks, for a quick search."""
         return frozenset(letters_in(self.folded_text[: 2 * MAX_TEXT]))
 
     @kept

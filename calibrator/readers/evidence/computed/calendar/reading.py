@@ -87,7 +87,7 @@ def _dates() -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class FoundDate:
-    """A date in a text: its possible values, whether it has a year, and its place."""
+    """A date in a text: its readings, whether it states a year, and its start and end there."""
 
     values: tuple[date, ...]
     has_year: bool
@@ -180,7 +180,10 @@ DAY: Final = 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class FoundTime:
-    """A time of day: minutes after midnight, and whether its half of the day is clear."""
+    """A time of day in a text: minutes after midnight, and its start and end there.
+
+    `is_clear` is False if it may be before or after noon, such as `3:15`.
+    """
 
     minutes: int
     is_clear: bool

@@ -248,7 +248,7 @@ def _span(question: str) -> Judge | None:
 
 
 def _has_other_numbers(question: str, times: list[FoundTime]) -> bool:
-    """Return whether a question has numbers beside its times."""
+    """Return whether a question has digits outside of its times."""
     rest, end = [], 0
     for time in times:
         rest.append(question[end : time.start])

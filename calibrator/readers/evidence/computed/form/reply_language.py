@@ -92,7 +92,10 @@ def verify_language(exchange: Exchange) -> Verdict | None:
 
 @cache
 def _first_names() -> frozenset[str]:
-    """Return the names of languages that are one word."""
+    """Return all names of languages in lower case.
+
+    Only those of one word can be found by a look-up.
+    """
     return frozenset(language_names())
 
 

@@ -109,6 +109,7 @@ class Evaluator(Expressions):
         self.run_statements(node.body if self._value(node.test, scope) else node.orelse, scope)
 
     def _do_For(self, node: ast.For, scope: Scope) -> None:
+        """Run a `for` loop, and its `else` unless `break` ended it."""
         for each in self._elements(node.iter, scope):
             self._bind(node.target, each, scope)
             if self._round(node.body, scope):
@@ -116,13 +117,14 @@ class Evaluator(Expressions):
         self.run_statements(node.orelse, scope)
 
     def _do_While(self, node: ast.While, scope: Scope) -> None:
+        """Run a `while` loop, and its `else` unless `break` ended it."""
         while self._value(node.test, scope):
             if self._round(node.body, scope):
                 return
         self.run_statements(node.orelse, scope)
 
     def _round(self, body: list[ast.stmt], scope: Scope) -> bool:
-        """Compute one round of a loop; return whether the loop ends."""
+        """Compute one round of a loop and return whether `break` ended the loop."""
         self._step()
         try:
             self.run_statements(body, scope)
@@ -131,6 +133,10 @@ class Evaluator(Expressions):
         return False
 
     def _do_Try(self, node: ast.Try, scope: Scope) -> None:
+        """Run a `try`; the first handler that fits the error's name runs.
+
+        Raises NotComputableError for `finally`, and RaisedError if no handler fits.
+        """
         if node.finalbody:
             raise NotComputableError
         try:
@@ -148,6 +154,7 @@ class Evaluator(Expressions):
         self.run_statements(node.orelse, scope)
 
     def _do_FunctionDef(self, node: ast.FunctionDef, scope: Scope) -> None:
+        """Define a function in the scope; generators and decorated functions stay unknown."""
         if node.decorator_list or any(
             isinstance(e, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal)
             for e in ast.walk(node)
@@ -161,6 +168,7 @@ class Evaluator(Expressions):
                 scope.names[each.name] = each.name
 
     def _do_ImportFrom(self, node: ast.ImportFrom, scope: Scope) -> None:
+        """Bind the imported names that the evaluator offers; others stay unknown."""
         for each in node.names:
             name = f"{node.module}.{each.name}"
             if name in values.CONSTANTS:
@@ -178,6 +186,10 @@ class Evaluator(Expressions):
             self._bind(node.target, self._value(node.value, scope), scope)
 
     def _do_AugAssign(self, node: ast.AugAssign, scope: Scope) -> None:
+        """Compute `target += value`; a list is extended in place.
+
+        Raises RaisedError for a name without value, and NotComputableError for other targets.
+        """
         name = ast.Name(node.target.id, ast.Load()) if isinstance(node.target, ast.Name) else None
         if name is None and isinstance(node.target, ast.Subscript):
             old = self._of_Subscript(node.target, scope)
@@ -195,6 +207,10 @@ class Evaluator(Expressions):
         self._bind(node.target, values.combine(type(node.op), old, value), scope)
 
     def _do_Delete(self, node: ast.Delete, scope: Scope) -> None:
+        """Remove elements of lists and dicts in place.
+
+        Raises NotComputableError for other targets.
+        """
         for target in node.targets:
             if not isinstance(target, ast.Subscript):
                 raise NotComputableError

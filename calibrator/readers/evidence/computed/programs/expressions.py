@@ -115,6 +115,10 @@ class Expressions:
         return values.check_value(node.value)
 
     def _of_Name(self, node: ast.Name, scope: Scope) -> Any:
+        """Return the value of a name, or the built-in function.
+
+        Raises NotComputableError for others.
+        """
         value = scope.find(node.id)
         if value is not MISSING:
             return value
@@ -123,6 +127,7 @@ class Expressions:
         raise NotComputableError
 
     def _of_JoinedStr(self, node: ast.JoinedStr, scope: Scope) -> str:
+        """Return the text of an f-string. Raises NotComputableError for rare conversions."""
         parts = []
         for each in node.values:
             if isinstance(each, ast.Constant):
@@ -148,6 +153,7 @@ class Expressions:
         return values.set_of([*self._all(node.elts, scope)])
 
     def _of_Dict(self, node: ast.Dict, scope: Scope) -> Any:
+        """Return the dict of a literal. Raises NotComputableError for `**other`."""
         made: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
@@ -168,6 +174,7 @@ class Expressions:
         return values.combine(type(node.op), left, right)
 
     def _of_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Any:
+        """Return `not x`, `-x` or `+x`. Raises NotComputableError for others."""
         value = self._value(node.operand, scope)
         if isinstance(node.op, ast.Not):
             return not value
@@ -176,6 +183,7 @@ class Expressions:
         return -value if isinstance(node.op, ast.USub) else value
 
     def _of_BoolOp(self, node: ast.BoolOp, scope: Scope) -> Any:
+        """Return the value of `and` or `or`; later operands are computed only if they matter."""
         is_or, value = isinstance(node.op, ast.Or), None
         for each in node.values:
             value = self._value(each, scope)
@@ -184,6 +192,7 @@ class Expressions:
         return value
 
     def _of_Compare(self, node: ast.Compare, scope: Scope) -> Any:
+        """Return whether a chain of comparisons such as `1 < x < 3` holds."""
         left = self._value(node.left, scope)
         for kind, other in zip(node.ops, node.comparators, strict=True):
             right = self._value(other, scope)
@@ -217,6 +226,7 @@ class Expressions:
         return self._value(node.slice, scope)
 
     def _of_Subscript(self, node: ast.Subscript, scope: Scope) -> Any:
+        """Return an element or slice. Raises RaisedError for a missing one."""
         owner = self._value(node.value, scope)
         if not isinstance(owner, str | list | tuple | dict):
             raise NotComputableError
@@ -248,6 +258,7 @@ class Expressions:
         )
 
     def _of_DictComp(self, node: ast.DictComp, scope: Scope) -> Any:
+        """Return the dict of a comprehension."""
         inner = Scope(scope)
         made: dict[Any, Any] = {}
         for _ in self._rounds(node.generators, inner):
@@ -255,6 +266,10 @@ class Expressions:
         return made
 
     def _of_Attribute(self, node: ast.Attribute, scope: Scope) -> Any:
+        """Return a constant or function of an imported module, such as `math.pi`.
+
+        Raises NotComputableError for other attributes.
+        """
         name = ast.unparse(node) if isinstance(node.value, ast.Name) else ""
         if self.scope.find(name.partition(".")[0]) == name.partition(".")[0]:
             for table in (values.CONSTANTS, values.FUNCTIONS):
@@ -263,6 +278,10 @@ class Expressions:
         raise NotComputableError
 
     def _of_Call(self, node: ast.Call, scope: Scope) -> Any:
+        """Return the value of a call of a method, a built-in function or one of the program.
+
+        Raises NotComputableError for `**options` and for unknown functions.
+        """
         named = {each.arg: each.value for each in node.keywords if each.arg is not None}
         if len(named) != len(node.keywords):
             raise NotComputableError

@@ -46,7 +46,10 @@ _ANSWER: Final = re.compile(
 
 
 def verify_output(exchange: Exchange) -> Verdict | None:
-    """Judge a reply that has to say what Python code prints or returns."""
+    """Judge a reply that must say what Python code prints or returns; None for other requests.
+
+    None also if the code cannot be computed or the answer is not clear.
+    """
     request = exchange.request
     if not ("(" in request or "`" in request) or len(request) > MAX_REQUEST:
         return None

@@ -39,7 +39,10 @@ def parse(code: str) -> ast.Module | str:
 
 
 def read_literal(text: str) -> Any:
-    """Return the value of a literal of Python; None for `None` and for any other text."""
+    """Return the value of a literal of Python, such as `[1, "a"]`; None for any other text.
+
+    `None` gives None too.
+    """
     try:
         with _LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -56,7 +59,7 @@ def all_nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
 
 @lru_cache(maxsize=64)
 def own_nodes(function: AnyFunction) -> tuple[ast.AST, ...]:
-    """Return the nodes of a function's body without those of functions and classes in it."""
+    """Return the nodes of a function's body, without the insides of functions and classes in it."""
     waiting: list[ast.AST] = [*reversed(function.body)]
     found: list[ast.AST] = []
     while waiting:
@@ -80,7 +83,7 @@ def call_of(node: ast.AST | None) -> tuple[ast.expr | None, str] | None:
 
 
 def is_call_to(node: ast.AST | None, name: str) -> bool:
-    """Return whether a node calls the function of this name."""
+    """Return whether a node calls the function `name` directly, as `len(x)` calls `len`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
@@ -90,7 +93,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def text_of(node: ast.AST) -> str:
-    """Return the source of a node, at most 200 characters of it."""
+    """Return the source of a node, cut to 200 characters."""
     return ast.unparse(node)[:200]
 
 
@@ -129,7 +132,7 @@ _INDENT: Final = re.compile(r"[ \t]*")
 
 
 def is_sketch(code: str) -> bool:
-    """Return whether code is a session, a sketch with gaps or a diff, and no whole program."""
+    """Return whether code is a session such as `>>> 1 + 1`, a sketch with gaps, or a diff."""
     return _SKETCH.search(code) is not None or len(_DIFF_LINE.findall(code)) > 1
 
 
@@ -148,7 +151,10 @@ def is_excerpt(code: str) -> bool:
 
 
 def may_be_newer(code: str, reason: str) -> bool:
-    """Return whether code that does not parse may be valid in a later version of Python."""
+    """Return whether code that does not parse may be valid in a later version of Python.
+
+    `reason` is the parser's message. An example is `def first[T](x: T)`.
+    """
     return "f-string" in reason or _NEWER.search(code) is not None
 
 
@@ -158,7 +164,10 @@ def _is_header(line: str) -> bool:
 
 
 def _has_no_body(lines: list[str], at: int) -> bool:
-    """Return whether only comments follow a header, or another part of its statement."""
+    """Return whether the header at line `at` is followed by no statement of its own.
+
+    Another part of its statement, another header, or only comments follow.
+    """
     own = _indentation(lines[at])
     has_comment = False
     for line in lines[at + 1 : at + 40]:

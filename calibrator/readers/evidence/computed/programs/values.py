@@ -52,7 +52,7 @@ def weight(value: Any) -> int:
 
 
 def check_value(value: Any) -> Any:
-    """Return a value; raises NotComputableError for one beyond the limits."""
+    """Return the value itself. Raises NotComputableError if it is too large, or complex."""
     if isinstance(value, int) and abs(value) > MAX_NUMBER:
         raise NotComputableError
     if isinstance(value, complex):
@@ -63,7 +63,10 @@ def check_value(value: Any) -> Any:
 
 
 def guarded_call(function: Callable[..., Any], *args: Any) -> Any:
-    """Return the value of an operation of Python; raises RaisedError where it fails."""
+    """Return `function(*args)`. Raises RaisedError with the name of an error that Python raises.
+
+    Raises NotComputableError for a result beyond the limits.
+    """
     try:
         return check_value(function(*args))
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
@@ -71,7 +74,7 @@ def guarded_call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def set_of(every: list[Any]) -> Any:
-    """Return the set of some values."""
+    """Return the set of some values. Raises RaisedError if one of them is not hashable."""
     weight(every)
     return guarded_call(set, every)
 
@@ -381,9 +384,9 @@ def is_quick(pattern: str, text: str) -> bool:
 
 
 def match_text(search: Callable[..., Any], pattern: Any, text: Any, flags: Any = 0) -> str | None:
-    """Return the text that a pattern matches, or None.
+    """Return `match` and the matched text, or None; `search` is a function such as `re.search`.
 
-    Raises NotComputableError for a slow pattern, and RaisedError for a wrong one.
+    Raises NotComputableError for a slow pattern or rare flags, and RaisedError for a wrong pattern.
     """
     if not isinstance(pattern, str) or not isinstance(flags, int):
         raise NotComputableError

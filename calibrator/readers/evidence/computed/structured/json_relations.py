@@ -236,7 +236,10 @@ def _lists_in(value: Any) -> Iterator[Sequence[Any]]:
 
 
 def _repeated_fault(value: Any, wish: str) -> str | None:
-    """Describe an item that occurs twice although the prompt wants each once, or return None."""
+    """Describe an item that occurs twice although the prompt wants each once, or return None.
+
+    Items are scalars, or objects compared by the key that the prompt names: `one object per city`.
+    """
     if not (_ONCE.search(wish) or _PER.search(wish)):
         return None
     keys = {plain_key(name) for each in _PER.finditer(wish) for name in each.groups() if name}

@@ -235,7 +235,7 @@ def _text_around_json(wish: str) -> Iterator[str]:
 
 
 def _is_refusal(reply: str) -> bool:
-    """Return whether a reply apologises, refuses or asks for more, instead of giving JSON."""
+    """Return whether a reply apologises, refuses or asks back, as in `Please provide the text`."""
     return bool(
         re.search(
             r"\b(?:sorry|cannot|can't|unable|could you|please (?:provide"

@@ -127,7 +127,11 @@ def split_data(rules: str, request: str) -> tuple[str, str]:
 
 
 def read_request(rules: str, request: str) -> JsonRequest:
-    """Read the JSON that the rules and the request of a conversation ask for."""
+    """Return the JSON that the rules and the request of a conversation ask for.
+
+    The shapes come from templates, JSON Schemas, Python classes, or else from sentences; the only
+    one may be empty.
+    """
     wish = f"{rules}\n{request}"
     ask, _ = split_data(rules, request)
     found = JsonRequest(list(templates_in(wish)), prompt=wish)
@@ -159,7 +163,10 @@ _ARGUMENTS: Final = word_set("args arguments params parameters slots input input
 
 
 def _free_arguments(shape: JsonShape) -> None:
-    """Make the arguments in the example of a call optional, as other calls have others."""
+    """Make the arguments in an example of a call optional, as other calls have others.
+
+    The shape is changed in place.
+    """
     for one in (shape, shape.items):
         if one is None or not any(plain_key(name) in _NAMES_OF_CALLS for name in one.fields):
             continue
@@ -169,7 +176,10 @@ def _free_arguments(shape: JsonShape) -> None:
 
 
 def _may_omit(wish: str) -> bool:
-    """Return whether a sentence about fields says that some may be left out."""
+    """Return whether a sentence about fields says that some may be left out.
+
+    An example is `Omit unknown keys.`.
+    """
     sentences = re.split(r"\.\s|\n", wish)
     return any(
         _OPTIONAL.search(each)
@@ -443,7 +453,10 @@ def _variants(ask: str) -> dict[str, frozenset[str]]:
 
 
 def _variant_fault(value: Any, variants: dict[str, frozenset[str]]) -> str | None:
-    """Describe a key of a reply that is only in the lists of other variants, or return None."""
+    """Describe a key that belongs only to other variants than the one the reply names.
+
+    None without such a key. `variants` are lists of keys by the variant's name.
+    """
     if not isinstance(value, dict):
         return None
     chosen = next(

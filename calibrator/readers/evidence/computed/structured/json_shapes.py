@@ -167,7 +167,10 @@ def _fault(
 def _object_fault(
     value: Mapping[str, Any], shape: JsonShape, reply: _Reply, path: str, depth: int
 ) -> str | None:
-    """Describe how the keys or the values of an object differ from a shape, or return None."""
+    """Describe how an object's keys or values differ from a shape, or return None.
+
+    `reply` has the keys of the whole reply; a key found elsewhere in it is not missing.
+    """
     own = {plain_key(key): key for key in list(value)[:MAX_ITEMS]}
     nested = frozenset() if shape.is_schema or shape.is_placed else reply.keys
     prefix = f"{path}." if path else ""
@@ -201,7 +204,10 @@ def _object_fault(
 
 
 def _leaf_fault(value: Any, shape: JsonShape, name: str) -> str | None:
-    """Describe how a string, a number or a truth value differs from a shape, or return None."""
+    """Describe how a string, number or truth value differs from a shape, or return None.
+
+    `name` is its path in quotes, for the description.
+    """
     if shape.choices and value != "" and not isinstance(value, bool):
         text = str(value).casefold()
         if text not in shape.choices and text.removesuffix(".0") not in shape.choices:
@@ -249,7 +255,10 @@ def _has_form(value: str, form: str) -> bool:
 
 
 def _fits(value: str, pattern: str) -> bool:
-    """Return whether a value matches a pattern; True if the pattern is not a simple one."""
+    """Return whether a value matches a pattern of JSON Schema.
+
+    True also for patterns that are invalid or may be slow.
+    """
     repeats = len(re.findall(r"[*+{]", pattern))
     if repeats > _MAX_REPEATS or not _SAFE_PATTERN.fullmatch(pattern):
         return True

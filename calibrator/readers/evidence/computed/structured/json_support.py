@@ -128,7 +128,7 @@ class _Data:
                 self.declined.append((start, end))
 
     def has(self, word: str) -> bool:
-        """Return whether the text has a word, in the singular or the plural."""
+        """Return whether the text has a word, also with or without an ending of the plural."""
         if word in self.places:
             return True
         forms = (f"{word}s", f"{word}es", word[:-1])
@@ -216,7 +216,10 @@ class _ValueLookup:
         self.stems = {key: _stems(key) for key in sorted(keys)}
 
     def features(self) -> dict[str, float]:
-        """Return the counts of the reply, each at most `MOST`."""
+        """Count what the values of the reply show, and return the counts, each at most MOST.
+
+        Fills `doubts`.
+        """
         looked_up = known = 0
         spans: list[tuple[str, list[int], int]] = []
         for path, leaf in self.leaves:

@@ -223,7 +223,10 @@ class _TemplateReader:
         return JsonShape(kinds=frozenset({"array"}), items=_union(items) if items else None)
 
     def read_generic(self, name: str, depth: int) -> JsonShape:
-        """Read the parameters of a type: `list[str]`, `string[]`, `Optional[int]`."""
+        """Read the parameters of a type such as `list[str]` or `Optional[int]`.
+
+        Return its shape.
+        """
         start = self.at + 1
         inner = self.array(depth).items or JsonShape()
         self.typed += 1
@@ -436,7 +439,10 @@ def _is_nested(before: str) -> bool:
 
 
 def _end(text: str, start: int) -> int:
-    """Return the end of the bracket that opens at `start`; `start` + 1 if it is never closed."""
+    """Return the position after the bracket that closes the one at `start`.
+
+    `start` + 1 if none does within MAX_BLOCK characters.
+    """
     depth = 0
     for found in _BRACKETS.finditer(text, start, start + MAX_BLOCK):
         depth += 1 if found[0] in "{[" else -1

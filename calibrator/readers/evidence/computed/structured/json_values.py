@@ -114,12 +114,12 @@ class SourceText:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The beginnings of the words."""
+        """The first four letters of the words that are longer than three."""
         return frozenset(word[:4] for word in self.vocabulary if len(word) > 3)
 
     @cached_property
     def word_stems(self) -> frozenset[str]:
-        """The words with and without their last letters."""
+        """The words, also without their last one or two letters."""
         return frozenset().union(*map(stems_of, self.vocabulary))
 
     @cached_property
@@ -147,7 +147,7 @@ class SourceText:
 
     @cached_property
     def dates(self) -> list[FoundDate]:
-        """The dates of the first part of the text."""
+        """The dates of the first MAX_READ characters."""
         return dates_in(self.text[:MAX_READ])
 
     @cached_property
@@ -175,14 +175,14 @@ _ABSENT_WORDS: Final = word_set(
 
 
 def plain_words(text: str) -> str:
-    """Return the letters and digits of a text in lower case, with single spaces between words."""
+    """Return a text in lower case with single spaces, without marks and accents."""
     folded = unicodedata.normalize("NFKD", text.casefold())
     kept = "".join(character for character in folded if not unicodedata.combining(character))
     return " ".join(re.sub(r"[\W_]+", " ", kept).split())
 
 
 def is_absence(leaf: str) -> bool:
-    """Return whether a string says that there is no value, or says yes or no."""
+    """Return whether a string says that there is no value, such as `n/a`, or says yes or no."""
     return leaf.strip().casefold().replace(" ", "_") in _ABSENT_WORDS
 
 

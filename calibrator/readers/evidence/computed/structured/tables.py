@@ -39,7 +39,7 @@ class PromptTable:
     rows: tuple[tuple[str, ...], ...]
 
     def column(self, at: int) -> list[str]:
-        """Return the cells of a column."""
+        """Return the cells of the column with this index, without its name."""
         return [row[at] for row in self.rows]
 
 

@@ -217,7 +217,10 @@ class _Parser:
         return ""
 
     def sum(self) -> Fraction:
-        """Return the value of terms that are added or subtracted."""
+        """Parse terms that are added or subtracted, and return their value.
+
+        Raises ExpressionError for a syntax error, and if a percentage is added.
+        """
         value = self.product()
         while sign := self._take("+-"):
             start = self.at
@@ -228,7 +231,7 @@ class _Parser:
         return value
 
     def product(self) -> Fraction:
-        """Return the value of factors that are multiplied or divided."""
+        """Parse factors that are multiplied or divided, and return their value."""
         value = self.signed_factor()
         while True:
             if sign := self._take("*/~"):
@@ -245,7 +248,10 @@ class _Parser:
                 return value
 
     def signed_factor(self) -> Fraction:
-        """Return the value of a factor that may have a sign."""
+        """Parse a factor that may have signs, such as `-5`, and return its value.
+
+        Raises ExpressionError if it is nested too deeply.
+        """
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError("nested too deeply")
@@ -255,28 +261,31 @@ class _Parser:
         return -value if sign == "-" else value
 
     def portion(self) -> Fraction:
-        """Return the value of a share of something: 15 % of 240."""
+        """Parse a share such as `15 % of 240`, or a power, and return its value."""
         value = self.power()
         if self._take("@"):
             return _check_size(value * self.portion())
         return value
 
     def power(self) -> Fraction:
-        """Return the value of a power; exponents associate to the right."""
+        """Parse a power and return its value; `2^3^2` is 2^9."""
         base = self.postfix()
         if self._take("^"):
             return power_of(base, self.signed_factor())
         return base
 
     def postfix(self) -> Fraction:
-        """Return the value of an atom with a sign after it."""
+        """Parse an atom with `!` or `%` after it, and return its value."""
         value = self.atom()
         while sign := self._take("!%"):
             value = factorial_of(value) if sign == "!" else value / 100
         return value
 
     def atom(self) -> Fraction:
-        """Return the value of a number, a parenthesis, or a function in front of one."""
+        """Parse a number, a parenthesis, or a root or square before one, and return its value.
+
+        Raises ExpressionError for anything else, and IndexError at the end.
+        """
         token = self._next()
         self.at += 1
         if isinstance(token, Fraction):

@@ -267,9 +267,9 @@ def _factors(text: str) -> RightAnswer | None:
 
 
 def _next_number(found: re.Match[str], text: str) -> RightAnswer | None:
-    """Return the answer to `the smallest prime greater than 20`.
+    """Return the answer to `the smallest prime greater than 20`; None if the number is not found.
 
-    None if none is found or it is odd.
+    `found` is a match of `_NEXT` in `text`. None also for `the largest prime greater than 20`.
     """
     start, kind = _int(found["n"]), found["kind"].casefold()
     is_up = bool(

@@ -60,7 +60,7 @@ def _unit_pattern() -> str:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], ...]:
-    """Return the patterns of questions that convert a quantity, compiled once."""
+    """Return the patterns of questions such as `How many km are in 5 miles?`; compiled once."""
     unit, number = (
         _unit_pattern(),
         (
@@ -178,7 +178,10 @@ def verify_units(exchange: Exchange) -> Verdict | None:
 
 @cache
 def _statement() -> re.Pattern[str]:
-    """Return the pattern of a statement and a question for it in another unit, compiled once."""
+    """Return the pattern of a statement with a question such as `How many km is that?`.
+
+    Compiled once.
+    """
     unit = _unit_pattern()
     return re.compile(
         rf"^(?P<before>[^.?!]{{3,120}}?\d[^?!]{{0,60}}?)(?:[.;,!]|\s[–—-])\s+(?:so )?(?:how "
@@ -206,7 +209,10 @@ def read_statement(question: str, is_comma_decimal: bool = False) -> Conversion 
 
 @cache
 def _comparison() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of two ways to ask which quantity is larger, compiled once."""
+    """Return the patterns of `Which is longer, a or b?` and `Is a longer than b?`.
+
+    Compiled once.
+    """
     quantity = rf"\d[\d.,]*\s?{_unit_pattern()}"
     more = (
         r"(?P<k>longer|more|heavier|larger|bigger|greater|farther"
