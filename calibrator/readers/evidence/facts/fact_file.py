@@ -71,7 +71,7 @@ class FactIndex:
     """An inverted index over named texts. It is immutable, so that threads may share it."""
 
     def __init__(self, facts: Iterable[tuple[str, str]]) -> None:
-        """Index the (name, text) pairs; a long text is cut into parts."""
+        """Build the index of (name, text) pairs; a long text is cut into parts."""
         self._ids: dict[str, int] = {}
         self._numbers: set[int] = set()
         self._parts: list[_TextPart] = []
@@ -102,7 +102,7 @@ class FactIndex:
             yield at
 
     def is_short(self, request: str) -> bool:
-        """Return whether a request has too few words to name its subject."""
+        """Return whether a request has fewer than LEAST_WORDS words, too few for its subject."""
         return len(_stems(request)) < LEAST_WORDS
 
     def find(self, request: str, reply: str) -> tuple[str, ...]:

@@ -229,7 +229,7 @@ def _country_fact(question: str) -> TableFact | None:
 
 
 def _with_base(accepted: tuple[str, ...], kind: str) -> tuple[str, ...]:
-    """Return accepted answers, and for a currency also its noun: "peso" for "Mexican peso"."""
+    """Return the accepted answers; for currencies also the noun, as `peso` for `mexican peso`."""
     if kind != "currencies":
         return accepted
     return (*accepted, *(name.split()[-1] for name in accepted))

@@ -47,7 +47,10 @@ class Exchange:
 
     @kept
     def instruction(self) -> str:
-        """The request without a document that it contains; unlike it, it has a leading command."""
+        """The request without a document in it.
+
+        A leading command such as `Translate this:` is kept.
+        """
         own = self.conversation.instruction
         first = self.request.strip().split("\n\n", 1)[0]
         if len(first) <= 500 and first not in own and _COMMAND.match(first):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from calendar import isleap, monthrange
 from datetime import date
 from typing import Final
 
@@ -24,11 +23,14 @@ from calibrator.readers.evidence.computed.calendar.reading import (
     NAMES,
     date_text,
     dates_in,
-    months,
     weekdays,
     weekdays_in,
 )
-from calibrator.readers.evidence.computed.calendar.years import about_order, about_years
+from calibrator.readers.evidence.computed.calendar.years import (
+    about_leap_years,
+    about_order,
+    about_years,
+)
 from calibrator.text.guarded import compile_guarded
 
 MAX_QUESTION: Final = 300  # characters
@@ -192,23 +194,6 @@ _PLUS: Final = re.compile(
     r"|years?))\s*[?.]*$",
     re.IGNORECASE,
 )
-_LEAP: Final = re.compile(
-    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año "
-    r"|l'année )?"
-    r"(?P<y>\d{4})\s*(?:be |ein |una? |est(?:-elle)? |était |fue |a )*"
-    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or"
-    r" not)?\s*[?.]*$",
-    re.IGNORECASE,
-)
-_LENGTH: Final = re.compile(
-    r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
-    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es"
-    r"|gibt es|der|le mois de) )*"
-    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in "
-    r"|de |del )?(?P<y>\d{4})?"
-    r"(?: have| has| be)?\s*[?.]*$",
-    re.IGNORECASE,
-)
 _AGE: Final = re.compile(
     r"^(?:(?:if )?(?:someone|a person|he|she|i|somebody|\w+) (?:was|were|is|am) born (?:on )?@"
     r"(?P<d>\d)[,.]?\s*"
@@ -347,33 +332,6 @@ def _day_after(question: DateQuestion) -> Judge | None:
     return lambda reply: judge_date(reply, wanted, day, is_day_asked=is_day)
 
 
-def _years(question: DateQuestion) -> Judge | None:
-    """Compute whether a year is a leap year, or how many days a month or year has.
-
-    An example is `How many days does February 2024 have?`. Return the function that judges a reply;
-    None for another question and for February without a year.
-    """
-    found = _LEAP.match(question.text)
-    if found:
-        year = int(found["y"])
-        is_leap = isleap(year)
-        reason = f"{year} is {'' if is_leap else 'not '}a leap year"
-        return lambda reply: judge_yes(reply, is_leap, reason)
-    found = _LENGTH.match(question.text)
-    if not found:
-        return None
-    name, year = (found["m"] or "").casefold().rstrip("."), int(found["y"] or 0)
-    if name in months() and 1 <= year <= 9999:
-        days = monthrange(year, months()[name])[1]
-    elif name in months() and months()[name] != 2 and not year:
-        days = monthrange(2001, months()[name])[1]
-    elif year and name in ("", "year"):
-        days = 366 if isleap(year) else 365
-    else:
-        return None
-    return lambda reply: judge_count(reply, days, set(), {year}, f"it has {days} days")
-
-
 def _age(question: DateQuestion) -> Judge | None:
     """Compute an age in years: `Someone was born on @0. How old are they on @1?`.
 
@@ -497,7 +455,7 @@ _FORMS: Final = (
     _weekday,
     _days_between,
     _day_after,
-    _years,
+    about_leap_years,
     _age,
     _iso,
     _relative_day,

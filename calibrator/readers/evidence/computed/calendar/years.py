@@ -1,9 +1,9 @@
-"""Questions about months and years, stays with both ends, and the order of dates."""
+"""Questions about months, years and their lengths, stays with both ends, the order of dates."""
 
 from __future__ import annotations
 
 import re
-from calendar import isleap
+from calendar import isleap, monthrange
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Verdict
@@ -12,6 +12,7 @@ from calibrator.readers.evidence.computed.calendar.date_answers import (
     Judge,
     judge_count,
     judge_month,
+    judge_yes,
 )
 from calibrator.readers.evidence.computed.calendar.reading import date_text, dates_in, months
 
@@ -74,6 +75,54 @@ def about_years(question: DateQuestion) -> Judge | None:
     days = (last_day - first_day).days + 1
     known = {first_day.day, last_day.day}
     return lambda reply: judge_count(reply, days, set(), known, f"with both ends it is {days} days")
+
+
+_LEAP: Final = re.compile(
+    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año "
+    r"|l'année )?"
+    r"(?P<y>\d{4})\s*(?:be |ein |una? |est(?:-elle)? |était |fue |a )*"
+    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or"
+    r" not)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+
+
+_LENGTH: Final = re.compile(
+    r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
+    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es"
+    r"|gibt es|der|le mois de) )*"
+    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in "
+    r"|de |del )?(?P<y>\d{4})?"
+    r"(?: have| has| be)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+
+
+def about_leap_years(question: DateQuestion) -> Judge | None:
+    """Compute whether a year is a leap year, or how many days a month or year has.
+
+    An example is `How many days does February 2024 have?`. Return the function that judges a reply;
+    None for another question and for February without a year.
+    """
+    found = _LEAP.match(question.text)
+    if found:
+        year = int(found["y"])
+        is_leap = isleap(year)
+        reason = f"{year} is {'' if is_leap else 'not '}a leap year"
+        return lambda reply: judge_yes(reply, is_leap, reason)
+    found = _LENGTH.match(question.text)
+    if not found:
+        return None
+    name, year = (found["m"] or "").casefold().rstrip("."), int(found["y"] or 0)
+    if name in months() and 1 <= year <= 9999:
+        days = monthrange(year, months()[name])[1]
+    elif name in months() and months()[name] != 2 and not year:
+        days = monthrange(2001, months()[name])[1]
+    elif year and name in ("", "year"):
+        days = 366 if isleap(year) else 365
+    else:
+        return None
+    return lambda reply: judge_count(reply, days, set(), {year}, f"it has {days} days")
 
 
 _ORDERED: Final = re.compile(

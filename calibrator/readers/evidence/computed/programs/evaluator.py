@@ -154,7 +154,7 @@ class Evaluator(Expressions):
         self.run_statements(node.orelse, scope)
 
     def _do_FunctionDef(self, node: ast.FunctionDef, scope: Scope) -> None:
-        """Define a function in the scope; generators and decorated functions stay unknown."""
+        """Bind a function in the scope; generators and decorated functions stay unknown."""
         if node.decorator_list or any(
             isinstance(e, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal)
             for e in ast.walk(node)

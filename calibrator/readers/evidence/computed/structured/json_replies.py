@@ -247,7 +247,7 @@ def _is_refusal(reply: str) -> bool:
 
 
 def _is_talk(exchange: Exchange) -> bool:
-    """Return whether the last message is too short to be data, such as thanks."""
+    """Return whether the last message has under four words and so is no data, such as `thanks`."""
     return len(exchange.request.split()) < 4
 
 

@@ -331,7 +331,7 @@ class _ValueLookup:
         self.counts["alien"] += other < own
 
     def _goes_on(self, at: int, size: int) -> bool:
-        """Return whether the name at an index has another capitalised word beside it."""
+        """Return whether another capitalised word adjoins the name of `size` words at an index."""
         raw = self.data.raw
         for beside, edge in ((at - 1, at), (at + size, at + size - 1)):
             if not 0 <= beside < len(raw) or beside in self.covered:
