@@ -44,8 +44,8 @@ def about_years(question: DateQuestion) -> Judge | None:
     """Compute a month or year some way off, a number of leap years, or the days of an event.
 
     Examples are `What month is 5 months after May?`, `What year is 30 years before 2010?`, `How
-    many leap years are between 1990 and 2020?` and `It runs from @0 to @1. How many days is that?`.
-    Return the function that judges a reply; None for another question.
+    many leap years are between 1990 and 2020?` and `The fair runs from @0 to @1 inclusive. How many
+    days is that?`. Return the function that judges a reply; None for another question.
     """
     found = _MONTH_AFTER.match(question.text)
     if found:

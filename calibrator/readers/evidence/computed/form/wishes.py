@@ -253,7 +253,8 @@ _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
 def verify_form(exchange: Exchange) -> Verdict | None:
     """Judge the form of a reply by the wishes of rules and request; None if there is no fault.
 
-    Right only if an exact form was wanted, as in `Reply with "done"` or an alphabetical list.
+    Right only if an exact form was wanted, as in `Reply with exactly "done"`, or an alphabetical
+    list.
     """
     instruction = exchange.instruction
     if len(instruction) > MAX_WISHES or len(exchange.reply) > MAX_TEXT:

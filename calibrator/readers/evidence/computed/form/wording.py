@@ -119,7 +119,7 @@ _INNER: Final = re.compile(
 def ends_fault(sentences: list[str], reply: str) -> str | None:
     """Describe how a reply breaks a wish for its first or last words, or return None.
 
-    Examples of wishes are `Start with "Dear"` and `End with an exclamation mark "!"`.
+    Examples of wishes are `Start with "Dear"` and `End with "Bye"`.
     """
     body = counting.plain_text(reply).strip()
     for sentence in sentences:

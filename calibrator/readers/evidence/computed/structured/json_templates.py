@@ -381,10 +381,7 @@ _GOES_ON: Final = re.compile(  # text that makes a type a description, such as `
 
 
 def add_remark(shape: JsonShape | None, text: str) -> None:
-    """Add a remark such as `(integer)` or `one of "a", "b"` to a shape in place.
-
-    Nothing for None.
-    """
+    """Add a remark such as `(integer)` or `one of "a", "b"` to a shape in place; skip None."""
     if shape is None:
         return
     remark = text.strip(" \t:(/#-–—")

@@ -88,7 +88,7 @@ _AS_DECIMAL: Final = re.compile(
 
 
 def _fractions(text: str) -> RightAnswer | None:
-    """Answer `Simplify 6/8`, `Write 0.5 as a fraction` or `3/4 as a decimal`; None for others."""
+    """Answer `Simplify 6/8`, `Write 0.5 as a fraction` or `Write 3/4 as a decimal`; else None."""
     found = _SIMPLIFY.match(text)
     if found and int(found["b"]):
         value = Fraction(int(found["a"]), int(found["b"]))
@@ -146,7 +146,7 @@ def _linear(text: str, name: str) -> tuple[Fraction, Fraction] | None:
 
 
 def _equation(text: str) -> RightAnswer | None:
-    """Solve a linear equation such as `2x + 6 = 10`; None for another question."""
+    """Solve a linear equation, as in `Solve 2x + 6 = 10`; None for another question."""
     found = _EQUATION.match(text)
     if not found:
         return None

@@ -71,7 +71,10 @@ _BASE: Final = re.compile(
 
 
 def about_numerals(text: str) -> RightAnswer | None:
-    """Answer `Write 14 in Roman numerals`, `What is XIV?` or `Convert 10 to binary`; else None."""
+    """Answer `Write 14 in Roman numerals`, `what is the Roman XIV?` or `Convert 10 to binary`.
+
+    None for another question.
+    """
     found = _TO_ROMAN.search(text)
     if found and len(text) < 90:
         number = _int(found["n"])

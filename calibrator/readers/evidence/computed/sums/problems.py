@@ -59,7 +59,10 @@ _TOTAL: Final = re.compile(
 
 
 def _prices(text: str) -> RightAnswer | None:
-    """Answer `A $50 shirt is 20 % off. What does it cost?`, also tax and tips; None for others."""
+    """Answer a question for a price after a discount, a tax or a tip; None for others.
+
+    An example is `A shirt costs $50 and is 20 % off. What is the sale price?`.
+    """
     found = _PRICE_OFF.match(text)
     if found:
         price, share = _value(found["a"]), _value(found["p"])
@@ -217,9 +220,9 @@ def _solve_everyday(text: str) -> RightAnswer | None:
 
 
 def _motion(text: str) -> RightAnswer | None:
-    """Answer `How far does a car go in 2 hours at 60 km/h?`, or in how many hours.
+    """Answer `A car drives at 60 km/h for 2 hours. How far does it go?`; None for others.
 
-    None for others.
+    Also in how many hours a distance is covered, if that is a whole number.
     """
     found = _SPEED.match(text)
     if found and re.search(r"how far|what distance|how many", text, re.IGNORECASE):
