@@ -45,6 +45,11 @@ _CITIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Country:
+    """A country.
+
+    All fields but `name` hold the accepted answers in the form of `fold`, best first.
+    """
+
     name: str
     capitals: tuple[str, ...]
     currencies: tuple[str, ...]

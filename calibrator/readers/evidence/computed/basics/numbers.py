@@ -118,7 +118,10 @@ def number_words() -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number in a text: its possible values (likeliest first), its decimals and its position."""
+    """A number in a text: possible values (likeliest first), decimals written, and start and end.
+
+    `is_word` is True for a number in words.
+    """
 
     values: tuple[Fraction, ...]
     decimals: int
@@ -129,7 +132,7 @@ class Number:
 
     @property
     def value(self) -> Fraction:
-        """The most likely value."""
+        """The likeliest value."""
         return self.values[0]
 
     def is_close(self, wanted: Fraction) -> bool:

@@ -16,7 +16,10 @@ MAX_SOURCE: Final = 100_000  # characters of a text that is searched for values
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a computation: whether the reply is right, the reason, the task in one word."""
+    """The result of a computation: whether the reply is right, why, and the kind of task.
+
+    `reason` is a sentence for people; `task` is a word such as `date` or `json`.
+    """
 
     is_right: bool
     reason: str
@@ -42,7 +45,7 @@ class Exchange:
 
     @kept
     def request(self) -> str:
-        """The last message of the user."""
+        """The text of the user's last message."""
         return self.conversation.request
 
     @kept
@@ -59,7 +62,7 @@ class Exchange:
 
     @kept
     def wishes(self) -> str:
-        """The rules and the instruction, which may state the form of the reply."""
+        """The system messages and the instruction, which may state the form of the reply."""
         return f"{self.conversation.rules}\n{self.instruction}".strip()
 
     @kept
@@ -69,7 +72,7 @@ class Exchange:
 
     @kept
     def folded_text(self) -> str:
-        """The rules and the request in lower case, for a quick search."""
+        """The system messages and the request in lower case, for a quick search."""
         return f"{self.conversation.rules}\n{self.request}".casefold()
 
     @kept
@@ -79,7 +82,10 @@ class Exchange:
 
     @kept
     def source(self) -> str:
-        """Every text from which a value may be taken, the whole request included."""
+        """All texts from which a value may be taken, separated by empty lines.
+
+        They are the system messages, earlier messages, results of tools and the request.
+        """
         earlier = [turn.text for turn in self.conversation.earlier]
         parts = (self.conversation.rules, *earlier, *self.conversation.results, self.request)
         return "\n\n".join(parts)

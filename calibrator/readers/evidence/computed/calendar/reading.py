@@ -82,6 +82,7 @@ def date_pattern() -> str:
 
 @cache
 def _dates() -> re.Pattern[str]:
+    """Return the compiled pattern of a date; case is ignored."""
     return re.compile(date_pattern(), re.IGNORECASE)
 
 

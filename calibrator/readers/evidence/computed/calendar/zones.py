@@ -177,4 +177,5 @@ def moves_between(question: str, time_at: int) -> tuple[int, ...]:
 
 
 def _offset(zone: ZoneInfo, day: datetime) -> timedelta:
+    """Return a zone's offset from UTC at a time of day; zero if the zone does not define it."""
     return zone.utcoffset(day) or timedelta()

@@ -16,7 +16,10 @@ _I: Final = re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A wish, and a pattern of code that fulfils it, or (`is_ban`) that breaks it."""
+    """A wish of a request, and a pattern of code that fulfils it or, if `is_ban`, breaks it.
+
+    `shift` is the finding's log-odds; `languages` are those that are checked, all if empty.
+    """
 
     wish: GuardedPattern
     code: GuardedPattern

@@ -81,31 +81,41 @@ class Evaluator(Expressions):
             method(statement, scope)
 
     def _do_Expr(self, node: ast.Expr, scope: Scope) -> None:
+        """Compute an expression for its effects."""
         self._value(node.value, scope)
 
     def _do_Pass(self, node: ast.Pass, scope: Scope) -> None:
         pass
 
     def _do_Return(self, node: ast.Return, scope: Scope) -> None:
+        """Raise ReturnedError with the value, which the call catches."""
         raise ReturnedError(None if node.value is None else self._value(node.value, scope))
 
     def _do_Break(self, node: ast.Break, scope: Scope) -> None:
+        """Raise _LoopEndError, which ends the loop around it."""
         raise _LoopEndError(True)
 
     def _do_Continue(self, node: ast.Continue, scope: Scope) -> None:
+        """Raise _LoopEndError, which ends the round of the loop around it."""
         raise _LoopEndError(False)
 
     def _do_Raise(self, node: ast.Raise, scope: Scope) -> None:
+        """Raise RaisedError with the name of the error's class.
+
+        Raises NotComputableError if that is no plain name.
+        """
         made = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         if not isinstance(made, ast.Name):
             raise NotComputableError
         raise RaisedError(made.id)
 
     def _do_Assert(self, node: ast.Assert, scope: Scope) -> None:
+        """Raise RaisedError("AssertionError") unless the test is true."""
         if not self._value(node.test, scope):
             raise RaisedError("AssertionError")
 
     def _do_If(self, node: ast.If, scope: Scope) -> None:
+        """Run the branch that the test selects."""
         self.run_statements(node.body if self._value(node.test, scope) else node.orelse, scope)
 
     def _do_For(self, node: ast.For, scope: Scope) -> None:
@@ -177,11 +187,13 @@ class Evaluator(Expressions):
                 scope.names[each.asname or each.name] = values.FUNCTIONS[name]
 
     def _do_Assign(self, node: ast.Assign, scope: Scope) -> None:
+        """Compute the value once and bind it to each target."""
         value = self._value(node.value, scope)
         for target in node.targets:
             self._bind(target, value, scope)
 
     def _do_AnnAssign(self, node: ast.AnnAssign, scope: Scope) -> None:
+        """Bind the value of `x: int = 1`; do nothing without a value."""
         if node.value is not None:
             self._bind(node.target, self._value(node.value, scope), scope)
 
@@ -221,5 +233,9 @@ class Evaluator(Expressions):
 
 
 def _names(node: ast.expr | None) -> set[str]:
+    """Return the identifiers in an expression, such as the classes of an `except`.
+
+    Empty for None.
+    """
     inner = [] if node is None else ast.walk(node)
     return {each.id for each in inner if isinstance(each, ast.Name)}

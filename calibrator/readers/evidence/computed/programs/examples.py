@@ -62,6 +62,7 @@ class StatedCall:
     error: str = ""
 
     def __str__(self) -> str:
+        """Return the call as source, such as `add(1, 2)`, cut to 80 characters."""
         return f"{self.name}({', '.join(map(repr, self.args))})"[:80]
 
 

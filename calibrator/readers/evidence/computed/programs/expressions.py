@@ -110,6 +110,10 @@ class Expressions:
         return found
 
     def _of_Constant(self, node: ast.Constant, scope: Scope) -> Any:
+        """Return a literal's value.
+
+        Raises NotComputableError for bytes and values that are too large.
+        """
         if not isinstance(node.value, str | int | float | bool | None):
             raise NotComputableError
         return values.check_value(node.value)
@@ -144,12 +148,15 @@ class Expressions:
         return str(values.check_value("".join(parts)))
 
     def _of_List(self, node: ast.List, scope: Scope) -> list[Any]:
+        """Return the list of a literal; elements may have a star."""
         return [*self._all(node.elts, scope)]
 
     def _of_Tuple(self, node: ast.Tuple, scope: Scope) -> tuple[Any, ...]:
+        """Return the tuple of a literal; elements may have a star."""
         return (*self._all(node.elts, scope),)
 
     def _of_Set(self, node: ast.Set, scope: Scope) -> Any:
+        """Return the set of a literal. Raises RaisedError if an element is not hashable."""
         return values.set_of([*self._all(node.elts, scope)])
 
     def _of_Dict(self, node: ast.Dict, scope: Scope) -> Any:
@@ -170,6 +177,7 @@ class Expressions:
                 yield self._value(node, scope)
 
     def _of_BinOp(self, node: ast.BinOp, scope: Scope) -> Any:
+        """Return the value of an arithmetic operator, such as `a + b`."""
         left, right = self._value(node.left, scope), self._value(node.right, scope)
         return values.combine(type(node.op), left, right)
 
@@ -202,12 +210,15 @@ class Expressions:
         return True
 
     def _of_IfExp(self, node: ast.IfExp, scope: Scope) -> Any:
+        """Return the value of `a if test else b`; the other branch is not computed."""
         return self._value(node.body if self._value(node.test, scope) else node.orelse, scope)
 
     def _of_Lambda(self, node: ast.Lambda, scope: Scope) -> Function:
+        """Return the lambda as a function of this scope."""
         return Function(node, scope)
 
     def _of_NamedExpr(self, node: ast.NamedExpr, scope: Scope) -> Any:
+        """Bind the value of `name := value` in the scope and return it."""
         value = self._value(node.value, scope)
         self._bind(node.target, value, scope)
         return value
@@ -246,12 +257,14 @@ class Expressions:
                 yield from self._rounds(generators[1:], scope)
 
     def _of_ListComp(self, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> list[Any]:
+        """Return the list of a comprehension or generator expression."""
         inner = Scope(scope)
         return [self._value(node.elt, inner) for _ in self._rounds(node.generators, inner)]
 
     _of_GeneratorExp = _of_ListComp
 
     def _of_SetComp(self, node: ast.SetComp, scope: Scope) -> Any:
+        """Return the set of a comprehension."""
         inner = Scope(scope)
         return values.set_of(
             [self._value(node.elt, inner) for _ in self._rounds(node.generators, inner)]

@@ -94,7 +94,10 @@ _COUNTS: Final = re.compile(
 
 @dataclass(slots=True)
 class ValueSupport:
-    """The support of the values of a reply, and the doubtful ones: key, value, kind of doubt."""
+    """The probability that the conversation supports the values of a reply, and doubtful values.
+
+    A doubt is (key, value, `missing` or `contradicted`).
+    """
 
     support: float
     doubts: tuple[tuple[str, str, str], ...] = ()
@@ -102,7 +105,10 @@ class ValueSupport:
 
 @dataclass(slots=True)
 class _Data:
-    """A text in words, with the positions of each, and the ranges of the speakers."""
+    """A text in words with the positions of each word.
+
+    `declined` and `said` are the ranges of characters that an assistant declined or a user said.
+    """
 
     text: str
     words: list[str] = field(default_factory=list)
@@ -193,7 +199,10 @@ def features_of(
 
 
 class _ValueLookup:
-    """The look-up of the values of one reply."""
+    """The look-up of the values of one JSON reply in the text.
+
+    `counts` and `doubts` are its results.
+    """
 
     def __init__(
         self,
@@ -203,6 +212,10 @@ class _ValueLookup:
         found: list[tuple[tuple[str, ...], Any]],
         ask: str,
     ) -> None:
+        """Keep the texts and collect the stems of all keys; nothing is looked up yet.
+
+        `found` are the reply's (path, value) pairs and `ask` is the request for JSON.
+        """
         self.ask = ask.casefold()
         self.is_copied = COPIED.search(ask) is not None  # values must be copied word for word
         self.data, self.source, self.wanted, self.leaves = data, source, wanted, found

@@ -83,7 +83,10 @@ class _UnreadableError(Exception):
 
 
 class _TemplateReader:
-    """A recursive descent over one block; `typed` counts the values that are no examples."""
+    """A parser of one template such as `{"name": string}`; `at` is the next token.
+
+    `typed` counts the values that are types or choices and no examples.
+    """
 
     def __init__(self, text: str) -> None:
         self.tokens = [found[0] for found in _TOKEN.finditer(text)]

@@ -97,7 +97,7 @@ _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 
 
 class SourceText:
-    """A text with the forms of it that a look-up of values needs."""
+    """A text in the forms that a look-up of values needs, each computed when first used."""
 
     def __init__(self, text: str) -> None:
         self.text = text

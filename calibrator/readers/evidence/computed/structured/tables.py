@@ -33,7 +33,7 @@ _MIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PromptTable:
-    """A table: the names of its columns and its rows of cells."""
+    """A table of the prompt: the names of its columns, and rows of as many cells."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

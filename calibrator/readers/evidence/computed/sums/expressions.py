@@ -126,7 +126,7 @@ class ExpressionError(ValueError):
 
 @dataclass(slots=True)
 class Expression:
-    """The value of an expression, the numbers in it, and the signs that combine them."""
+    """The value of an expression, its numbers in order, and its signs such as `+*` as one text."""
 
     value: Fraction
     numbers: list[Fraction] = field(default_factory=list)
@@ -197,7 +197,10 @@ def tokenize(text: str, is_comma_decimal: bool) -> list[Fraction | str] | None:
 
 
 class _Parser:
-    """A recursive descent over tokens: sum, product, "of", power, atom."""
+    """A recursive-descent parser of tokens: sum, product, share (`of`), power, atom.
+
+    The methods consume tokens from position `at`.
+    """
 
     def __init__(self, tokens: list[Fraction | str]) -> None:
         self.tokens = tokens

@@ -10,7 +10,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class MeasureUnit:
-    """A unit: its dimension, its size in the base unit, and the zero of its scale."""
+    """A unit: `size` is its size in the dimension's base unit, `zero` its zero point there.
+
+    `zero` is 0 except for scales of temperature.
+    """
 
     name: str
     dimension: str

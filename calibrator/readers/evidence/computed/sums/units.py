@@ -35,7 +35,7 @@ OFF: Final = Fraction(2, 100)  # a figure that differs by more than this share i
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A quantity, and the wanted unit."""
+    """A quantity (`value` in `unit`) that a question wants in the unit `target`."""
 
     value: Fraction
     unit: MeasureUnit
