@@ -143,8 +143,8 @@ _FIGURE: Final = compile_guarded(r"(?<![\w.])\d+(?:[.,]\d+)?(?![\w])")
 def needs_facts(conversation: Conversation) -> bool:
     """Return whether the request is a short question that only knowledge of the world answers.
 
-    An example is `Who painted this fresco in Padua?`. False if a document, a long system message or
-    tool results are given, and for sums, code, advice, opinions and tasks.
+    An example is `Who wrote Hamlet?`. False if a document, a long system message or tool results
+    are given, and for sums, code, advice, opinions and tasks.
     """
     text = conversation.request.strip()
     if not 8 <= len(text) <= MAX_QUESTION and not (_CHINESE.search(text[:MAX_QUESTION])):

@@ -45,9 +45,9 @@ _CITIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Country:
-    """A country.
+    """A country; all fields but `name` hold accepted answers in the form of `fold`.
 
-    All fields but `name` hold the accepted answers in the form of `fold`, best first.
+    The first is shown.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Country:
 
 @dataclass(frozen=True, slots=True)
 class TableFact:
-    """The answer to a question: in words, accepted answers, and other answers of the same kind."""
+    """The answer to a question: a sentence, accepted answers, and wrong ones of the same kind."""
 
     text: str
     accepted: tuple[str, ...]

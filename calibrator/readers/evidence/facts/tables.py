@@ -241,9 +241,9 @@ def _title(name: str) -> str:
 
 
 def _capital_fact(question: str) -> TableFact | None:
-    """Return the fact of `Lima is the capital of what?` or `Is Lima the capital of Peru?`.
+    """Return the fact of `Lima is the capital of which country?` or `Is Lima the capital of Peru?`.
 
-    Else None.
+    None for another question or an unknown name.
     """
     match = _CAPITAL_OF.fullmatch(question)
     by_name = countries()
@@ -374,9 +374,9 @@ _HOW_MANY: Final = re.compile(r"how many (?P<key>.{4,50})")
 
 
 def _plain_fact(question: str) -> TableFact | None:
-    """Return the listed fact of `What is the longest river?` or `How many ..?`.
+    """Return the listed fact of `What is the largest ocean?` or `How many continents are there?`.
 
-    None for others.
+    None for other questions.
     """
     facts = plain_facts()
     if match := _HOW_MANY.fullmatch(question):

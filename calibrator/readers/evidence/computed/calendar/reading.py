@@ -157,6 +157,7 @@ def read_date(match: re.Match[str], year: int = 2000) -> FoundDate | None:
 
 @cache
 def _weekdays() -> re.Pattern[str]:
+    """Return the compiled pattern of a full weekday name, singular or plural, in any case."""
     names = "|".join(map(re.escape, weekdays()))
     return re.compile(rf"(?<!\w)({names})s?(?!\w)", re.IGNORECASE)
 

@@ -69,8 +69,8 @@ class StatedCall:
 def example_bugs(tree: ast.Module, request: str, reply: str) -> Iterator[Finding]:
     """Yield the finding of an example whose computed value differs from the stated one.
 
-    At most one. An example is `add(1, 2) == 4`. It is a certain bug unless the example is one of
-    many in the request.
+    At most one. An example is `add(1, 2) returns 4`. It is a certain bug unless it is one of many
+    in the request.
     """
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     names = [node.name for node in functions]

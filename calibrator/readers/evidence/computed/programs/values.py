@@ -249,7 +249,10 @@ def _range(*args: Any) -> list[int]:
 
 
 def _of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of one iterable that takes a set too, as its order does not matter."""
+    """Return `function` for the evaluator, so that its first argument may be a set of any size.
+
+    The order of its elements does not matter to such a function, as to `sum`.
+    """
 
     def call(value: Any, *more: Any) -> Any:
         return function(list(value) if isinstance(value, set) else elements(value), *more)

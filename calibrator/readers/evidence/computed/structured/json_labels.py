@@ -139,7 +139,7 @@ def _is_net(key: str, prompt: str) -> bool:
 
 
 def _total_fault(key: str, leaf: Any, data: str) -> str | None:
-    """Describe a total whose amount is only in lines for a part, such as `Subtotal: 50`.
+    """Describe a total whose amount is only in a line for a part, such as `Subtotal: 50`.
 
     None unless another line has a larger amount as the total.
     """

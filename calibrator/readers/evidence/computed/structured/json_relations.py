@@ -132,7 +132,7 @@ def fault_of_relations(value: Any, source: str, wish: str) -> str | None:
 def _sum_fault(one: Mapping[str, Any]) -> str | None:
     """Describe a product or sum in an object that does not hold, or return None.
 
-    An example is `{"quantity": 2, "price": 5, "total": 11}`.
+    An example is `{"quantity": 2, "unit_price": 5, "total": 11}`.
     """
     amounts = {
         plain: amount

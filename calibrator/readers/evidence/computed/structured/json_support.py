@@ -119,6 +119,7 @@ class _Data:
     said: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        """Fill the words with their positions, and the ranges of user's and declined turns."""
         for found in _WORD.finditer(self.text):
             for word in plain_words(found[0]).split():
                 self.places.setdefault(word, []).append(len(self.words))
