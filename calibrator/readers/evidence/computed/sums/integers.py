@@ -12,16 +12,14 @@ from typing import Final
 from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.numbers import digits_for_words, number_text
 from calibrator.readers.evidence.computed.sums.expressions import read_expression
-from calibrator.readers.evidence.computed.sums.numerals import about_numerals
+from calibrator.readers.evidence.computed.sums.letters import (
+    WHOLE_NUMBER,
+    about_numerals,
+    whole_number,
+)
 
 LARGEST: Final = 10**9  # largest number whose divisors are searched for
 MAX_SERIES: Final = 60
-_INT: Final = r"(?P<n>\d{1,3}(?:,\d{3})+|\d{1,12})"
-
-
-def _int(text: str) -> int:
-    """Return a whole number with separators, such as `1,000`."""
-    return int(re.sub(r"[,.\s]", "", text))
 
 
 def is_prime(number: int) -> bool:
@@ -34,7 +32,7 @@ def is_prime(number: int) -> bool:
 
 
 _PROPERTY: Final = re.compile(
-    rf"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?{_INT}\s+(?:an? "
+    rf"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?{WHOLE_NUMBER}\s+(?:an? "
     r"|ein[e]? |un[ae]? )?"
     r"(?P<what>prime|even|odd|perfect square|square|composite|primzahl|gerade|ungerade|primo|par"
     r"|impar|premier|pair|impair|divisible by (?P<by>\d{1,9})|(?:a )?multiple of (?P<of>\d{1,9})"
@@ -50,7 +48,7 @@ def _property(text: str) -> RightAnswer | None:
     found = _PROPERTY.match(text)
     if not found:
         return None
-    number, what = _int(found["n"]), found["what"].casefold()
+    number, what = whole_number(found["n"]), found["what"].casefold()
     if number > LARGEST:
         return None
     by = found["by"] or found["of"] or found["durch"]
@@ -208,7 +206,7 @@ def _series(text: str) -> RightAnswer | None:
 _FACTORS: Final = re.compile(
     r"^(?:what (?:is|are)|list|name|give(?: me)?|find|was (?:ist|sind))?\s*(?:all )?(?:the )?"
     r"(?P<what>prime factori[sz]ation|prime factors|factors|divisors|positive divisors"
-    rf"|primfaktorzerlegung|teiler) (?:of|von) {_INT}\s*[?.]*$",
+    rf"|primfaktorzerlegung|teiler) (?:of|von) {WHOLE_NUMBER}\s*[?.]*$",
     re.IGNORECASE,
 )
 _HOW_MANY: Final = re.compile(
@@ -221,7 +219,7 @@ _NEXT: Final = re.compile(
     r"^(?:what(?:'s| is) )?(?:the )?(?P<what>next|smallest|first|largest|biggest|previous|nächste"
     r"|kleinste|größte)\s+(?P<kind>prime(?: number)?|primzahl|perfect square|even number|odd"
     rf" number|multiple of (?P<of>\d{{1,6}}))\s+(?:after|above|greater than|larger than|bigger"
-    rf" than|nach|über|before|below|less than|smaller than|under)\s+{_INT}\s*[?.]*$",
+    rf" than|nach|über|before|below|less than|smaller than|under)\s+{WHOLE_NUMBER}\s*[?.]*$",
     re.IGNORECASE,
 )
 
@@ -233,7 +231,7 @@ def _factors(text: str) -> RightAnswer | None:
     """
     found = _FACTORS.match(text)
     if found:
-        number, what = _int(found["n"]), found["what"].casefold()
+        number, what = whole_number(found["n"]), found["what"].casefold()
         if not 1 < number <= LARGEST:
             return None
         if "prim" not in what:
@@ -271,7 +269,7 @@ def _next_number(found: re.Match[str], text: str) -> RightAnswer | None:
 
     `found` is a match of `_NEXT` in `text`. None also for `the largest prime greater than 20`.
     """
-    start, kind = _int(found["n"]), found["kind"].casefold()
+    start, kind = whole_number(found["n"]), found["kind"].casefold()
     is_up = bool(
         re.search(r"\b(?:after|above|greater|larger|bigger|nach|über)\b", text, re.IGNORECASE)
     )
