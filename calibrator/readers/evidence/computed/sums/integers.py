@@ -32,7 +32,8 @@ def is_prime(number: int) -> bool:
 
 
 _PROPERTY: Final = re.compile(
-    rf"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?{WHOLE_NUMBER}\s+(?:an? "
+    r"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?"
+    rf"{WHOLE_NUMBER}\s+(?:an? "
     r"|ein[e]? |un[ae]? )?"
     r"(?P<what>prime|even|odd|perfect square|square|composite|primzahl|gerade|ungerade|primo|par"
     r"|impar|premier|pair|impair|divisible by (?P<by>\d{1,9})|(?:a )?multiple of (?P<of>\d{1,9})"

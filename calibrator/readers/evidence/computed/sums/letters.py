@@ -155,7 +155,8 @@ def roman(number: int) -> str:
 
 
 _TO_ROMAN: Final = re.compile(
-    rf"(?:{WHOLE_NUMBER}(?: in| as| to| into|en)? (?:a )?(?:roman numerals?|römischen? (?:zahlen|ziffern)"
+    rf"(?:{WHOLE_NUMBER}(?: in| as| to| into|en)? (?:a )?"
+    r"(?:roman numerals?|römischen? (?:zahlen|ziffern)"
     r"|números romanos|chiffres romains))",
     re.IGNORECASE,
 )
