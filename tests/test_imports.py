@@ -63,7 +63,7 @@ ONLY_IN = {
         "proxy.optional.websockets.websocket_session",
         "proxy.http.listener.websocket_protocol",
     ],
-    "pyflakes": ["calibrator.readers.evidence.computed.code.flakes"],
+    "pyflakes": ["calibrator.readers.evidence.computed.code.python"],
     "jwt": ["proxy.desk.access.issuer"],
     "mcp": ["proxy.optional.mcp.server"],
     "opentelemetry": ["proxy.observe.otel"],

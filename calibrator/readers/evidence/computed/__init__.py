@@ -12,8 +12,9 @@ from calibrator.readers.evidence.computed.calendar.times import verify_times
 from calibrator.readers.evidence.computed.code.blocks import has_program
 from calibrator.readers.evidence.computed.code.checking import suspect_code, verify_code
 from calibrator.readers.evidence.computed.code.python import verify_python
-from calibrator.readers.evidence.computed.form.labels import verify_labels
+from calibrator.readers.evidence.computed.code.sql import verify_sql
 from calibrator.readers.evidence.computed.form.reply_language import verify_language
+from calibrator.readers.evidence.computed.form.short_answers import verify_labels
 from calibrator.readers.evidence.computed.form.wishes import verify_form
 from calibrator.readers.evidence.computed.last_turn import (
     challenged_question,
@@ -21,7 +22,6 @@ from calibrator.readers.evidence.computed.last_turn import (
     verify_last_turn,
     with_question,
 )
-from calibrator.readers.evidence.computed.sql.checking import verify_sql
 from calibrator.readers.evidence.computed.structured.json_replies import verify_json
 from calibrator.readers.evidence.computed.structured.json_support import (
     ValueSupport,
@@ -29,8 +29,7 @@ from calibrator.readers.evidence.computed.structured.json_support import (
 )
 from calibrator.readers.evidence.computed.structured.tables import verify_tables
 from calibrator.readers.evidence.computed.sums.arithmetic import verify_arithmetic
-from calibrator.readers.evidence.computed.sums.claims import suspect_claim
-from calibrator.readers.evidence.computed.sums.equations import suspect_equation
+from calibrator.readers.evidence.computed.sums.claims import suspect_claim, suspect_equation
 from calibrator.readers.evidence.computed.sums.letters import verify_letters
 from calibrator.readers.evidence.computed.sums.units import verify_units
 from calibrator.readers.evidence.conversation import Conversation
@@ -42,7 +41,7 @@ Check = Callable[[Exchange], Verdict | None]
 
 
 def _verify_json(exchange: Exchange) -> Verdict | None:
-    """Judge a reply in JSON, but not one with a program that reads or writes JSON."""
+    """Judge a reply in JSON; None for one with a program, which may only read or write JSON."""
     return None if has_program(exchange.reply) else verify_json(exchange)
 
 
@@ -78,9 +77,10 @@ _CHANGES: Final = re.compile(
 
 
 def verify(conversation: Conversation, reply: str) -> Verdict | None:
-    """Judge a reply by a computation; None if no check applies.
+    """Judge a reply by a computation; None if no check applies or none is sure.
 
-    The first check that finds the reply wrong decides. Neither request nor reply is ever executed.
+    The first check that finds the reply wrong decides; else the first that finds it right. Neither
+    request nor reply is ever executed.
     """
     if not reply.strip():
         return None
@@ -96,16 +96,20 @@ def verify(conversation: Conversation, reply: str) -> Verdict | None:
 
 
 def suspect(conversation: Conversation, reply: str) -> Finding | None:
-    """Return a finding that makes a reply less likely to be right without proof.
+    """Return a finding against a reply that is no proof, such as a false equation in it.
 
-    None without one.
+    Else None. Code is looked at first, then equations, then other claims.
     """
     exchange = Exchange(conversation, reply)
     return suspect_code(exchange) or suspect_equation(exchange) or suspect_claim(exchange)
 
 
 def _one_question(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to the only question of a request that tells something else beside it."""
+    """Judge a reply to the only question of a request that also tells something else.
+
+    None otherwise. An example is `I am baking for friends. How many grams are 8 ounces?`. Only
+    units, sums and letters are computed, and not if the rest may change them, as `instead` does.
+    """
     request = exchange.request
     if len(request) > MAX_REQUEST or request.count("?") != 1:
         return None
@@ -119,7 +123,10 @@ def _one_question(exchange: Exchange) -> Verdict | None:
 
 
 def _follow_up(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a message that continues or doubts the exchange before it."""
+    """Judge a reply to a short message that continues or doubts the exchange before it; else None.
+
+    Examples are `And 30 %?` and `Are you sure?`; the completed or doubted question is judged.
+    """
     if not exchange.conversation.earlier or len(exchange.request) > 120:
         return None
     question = challenged_question(exchange) or completed_question(exchange)

@@ -49,7 +49,11 @@ _NOT: Final = re.compile(r"\b(?:not|don't|no|than|how|why|isn't|too)\b", re.IGNO
 
 
 def verify_last_turn(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a follow-up; only one that ignores it is reported."""
+    """Judge a reply to a follow-up message; only a wrong verdict is returned, else None.
+
+    Wrong is a reply that repeats an earlier one, does not become shorter, longer or another
+    language as in `And in Spanish?`. None for a conversation without earlier answers.
+    """
     conversation = exchange.conversation
     answers = [turn for turn in conversation.earlier if turn.role == "assistant"]
     if not answers or not exchange.request.strip():
@@ -64,7 +68,11 @@ def verify_last_turn(exchange: Exchange) -> Verdict | None:
 
 
 def _is_repeated(exchange: Exchange, answers: Iterable[Turn]) -> bool:
-    """Return whether a reply to another question is an earlier reply, word for word."""
+    """Return whether a reply to a new question equals one of the earlier `answers`, but for marks.
+
+    False for replies under five words, for requests like `say that again`, and for a repeated
+    request.
+    """
     said = _plain_words(exchange.reply)
     if len(said.split()) < 5 or _AGAIN.search(exchange.request[:500]):
         return False
@@ -77,11 +85,16 @@ def _is_repeated(exchange: Exchange, answers: Iterable[Turn]) -> bool:
 
 
 def _plain_words(text: str) -> str:
+    """Return a text in lower case with single spaces and without punctuation, for comparison."""
     return " ".join(re.sub(r"[\W_]+", " ", text[:MAX_TEXT].casefold()).split())
 
 
 def _length(request: str, last: str, reply: str) -> Verdict | None:
-    """Judge a reply that had to be shorter or longer than the last one; None if it may be right."""
+    """Judge a reply to `make it shorter` or `longer` by its number of words.
+
+    None unless it is wrong. `request` is on one line, and `last` is the earlier reply. Wrong is a
+    reply that is not shorter, or one below 150 words that is not longer.
+    """
     before, now = len(words(last[:MAX_TEXT])), len(words(reply[:MAX_TEXT]))
     if before < 8 or _NOT.search(request):
         return None
@@ -104,7 +117,10 @@ _IN: Final = (
 
 
 def _language(request: str, reply: str) -> Verdict | None:
-    """Judge a reply to a follow-up such as "And in Spanish?"."""
+    """Return a wrong verdict if a reply to `And in Spanish?` is in another language.
+
+    None for other requests and if the language of the reply is not clear.
+    """
     found = re.match(_IN.format(name_pattern()), request, re.IGNORECASE)
     if not found:
         return None
@@ -141,7 +157,10 @@ _ASKS_MORE: Final = re.compile(
 
 
 def challenged_question(exchange: Exchange) -> str | None:
-    """Return the question before a message that only doubts its answer, such as "Are you sure?"."""
+    """Return the user's question before a message that only doubts its answer: `Are you sure?`.
+
+    None if the message asks for more, or no answer precedes it.
+    """
     turns = exchange.conversation.earlier
     if len(turns) < 2 or turns[-1].role != "assistant" or turns[-2].role != "user":
         return None
@@ -154,8 +173,8 @@ def challenged_question(exchange: Exchange) -> str | None:
 def completed_question(exchange: Exchange) -> str | None:
     """Return an elliptic follow-up as a whole question, built from the question before it.
 
-    "And 30 %?" after "What is 12 % of 50?" is "What is 30 % of 50?". Returns None if it is not
-    clear.
+    `And 30 %?` after `What is 12 % of 50?` becomes `What is 30 % of 50?`. None without an earlier
+    question, or if it is not clear what is replaced.
     """
     earlier = [turn.text for turn in exchange.conversation.earlier if turn.role == "user"]
     if not earlier:
@@ -188,5 +207,5 @@ def completed_question(exchange: Exchange) -> str | None:
 
 
 def with_question(exchange: Exchange, question: str) -> Exchange:
-    """Return an exchange whose request is another question."""
+    """Return a copy of an exchange whose request is `question`, without earlier messages."""
     return Exchange(replace(exchange.conversation, request=question, earlier=()), exchange.reply)

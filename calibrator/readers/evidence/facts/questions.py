@@ -141,10 +141,10 @@ _FIGURE: Final = compile_guarded(r"(?<![\w.])\d+(?:[.,]\d+)?(?![\w])")
 
 
 def needs_facts(conversation: Conversation) -> bool:
-    """Return whether the request is a short question of fact that the conversation does not answer.
+    """Return whether the request is a short question that only knowledge of the world answers.
 
-    True for who, when, where, which and how many about the world. False if a document, a long
-    system message or tool results are given, and for sums, code, advice, opinions and tasks.
+    An example is `Who wrote Hamlet?`. False if a document, a long system message or tool results
+    are given, and for sums, code, advice, opinions and tasks.
     """
     text = conversation.request.strip()
     if not 8 <= len(text) <= MAX_QUESTION and not (_CHINESE.search(text[:MAX_QUESTION])):
@@ -169,7 +169,7 @@ def needs_facts(conversation: Conversation) -> bool:
 
 
 def _is_in_rules(conversation: Conversation) -> bool:
-    """Return whether the system message is long, or has many of the question's words."""
+    """Return whether the system message may hold the answer: it is long, or shares many words."""
     rules = conversation.rules
     if not rules.strip():
         return False
@@ -181,7 +181,10 @@ def _is_in_rules(conversation: Conversation) -> bool:
 
 
 def _asks_for_fact(text: str, last: str) -> bool:
-    """Return whether the last sentence asks for a name, a place, a time, a number, or yes or no."""
+    """Return whether the last sentence asks for a name, place, time, number, or yes or no.
+
+    `text` is the whole request and `last` its last sentence, such as `Who wrote it?`.
+    """
     if _CHINESE.search(text) and len(text) <= 80:
         return True
     words = letters_in(last.lower())

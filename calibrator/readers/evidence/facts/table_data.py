@@ -45,6 +45,11 @@ _CITIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Country:
+    """A country; all fields but `name` hold accepted answers in the form of `fold`.
+
+    The first is shown.
+    """
+
     name: str
     capitals: tuple[str, ...]
     currencies: tuple[str, ...]
@@ -54,7 +59,7 @@ class Country:
 
 @dataclass(frozen=True, slots=True)
 class TableFact:
-    """The answer to a question: in words, accepted answers, and other answers of the same kind."""
+    """The answer to a question: a sentence, accepted answers, and wrong ones of the same kind."""
 
     text: str
     accepted: tuple[str, ...]
@@ -71,17 +76,19 @@ def fold(text: str) -> str:
 
 
 def _lines(name: str) -> list[list[str]]:
+    """Return the lines of a data file in cells, without comments and empty lines."""
     text = files("calibrator.readers.evidence.facts").joinpath(name).read_text("utf-8")
     return [line.split("\t") for line in text.splitlines() if line and line[0] != "#"]
 
 
 def _names(cell: str) -> tuple[str, ...]:
+    """Return the folded names in a cell such as `Peru|Republic of Peru`."""
     return tuple(fold(name) for name in cell.split("|"))
 
 
 @cache
 def countries() -> dict[str, Country]:
-    """Load the countries by each of their names."""
+    """Return the countries by each of their folded names. Loaded once."""
     found = {}
     for names, *cells in _lines("countries.tsv"):
         country = Country(names.split("|")[0], *map(_names, cells))
@@ -92,14 +99,14 @@ def countries() -> dict[str, Country]:
 
 @cache
 def elements() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the symbol and the names of each element; the index is the atomic number less one."""
+    """Return (symbol, names) of each chemical element; the index is the atomic number less one."""
     rows = [line[0].split(" ", 1) for line in _lines("elements.txt")]
     return tuple((symbol, _names(names)) for symbol, names in rows)
 
 
 @cache
 def plain_facts() -> dict[str, TableFact]:
-    """Load the facts by question: with accepted answers, and how many there are of something."""
+    """Return the listed facts by folded question, such as `how many continents`. Loaded once."""
     found = {}
     for keys, accepted, others in _lines("plain_facts.tsv"):
         for key in _names(keys):
@@ -115,7 +122,10 @@ def plain_facts() -> dict[str, TableFact]:
 
 @cache
 def all_of(kind: str) -> tuple[str, ...]:
-    """Return all names of a kind, such as capitals or currencies, sorted."""
+    """Return all names of `capitals`, `currencies`, `languages` or `continents`, sorted.
+
+    Some large cities count as capitals, and nouns such as `peso` as currencies.
+    """
     names = {name for country in countries().values() for name in getattr(country, kind)}
     if kind == "capitals":
         names.update(_CITIES.split("|"))

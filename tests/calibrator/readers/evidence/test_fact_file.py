@@ -13,8 +13,12 @@ from calibrator import Pinocchio
 from calibrator.errors import InputError
 from calibrator.loading import load_scorer
 from calibrator.readers.evidence.facts import fact_file
-from calibrator.readers.evidence.facts.fact_file import FactFile, load_facts
-from calibrator.readers.evidence.facts.fact_index import MOST_CHARACTERS, MOST_FOUND
+from calibrator.readers.evidence.facts.fact_file import (
+    MOST_CHARACTERS,
+    MOST_FOUND,
+    FactFile,
+    load_facts,
+)
 from calibrator.scorer import CONTEXT, FACTS, LIKENESS, Item, Score, Scorer
 
 COMPANY = Path(__file__).parents[4] / "examples" / "facts" / "company.jsonl"

@@ -54,7 +54,10 @@ _POINT_WORDS: Final = compile_guarded(
 
 
 def is_comma_language(text: str) -> bool:
-    """Return whether a text seems to write decimals with a comma: German, Spanish, French."""
+    """Return whether decimals in `text` are probably written with a comma, as in German.
+
+    True if it has a German, Spanish or French word such as `wie` and no English one such as `what`.
+    """
     return bool(_COMMA_WORDS.search(text)) and not _POINT_WORDS.search(text)
 
 
@@ -67,10 +70,12 @@ def states_number(
     is_rounded: bool = False,
     is_comma_decimal: bool = False,
 ) -> bool | None:
-    """Return whether a reply states this number as its answer; None if that is not clear.
+    """Return whether a reply states `wanted` as its answer, such as `The answer is 12.`.
 
-    `known` are the numbers of the question, which a reply may repeat. `is_rough` allows any usual
-    rounding, such as 8 for 8.05; `is_rounded` allows none, because the number is already rounded.
+    None if that is not clear: no number but repeated ones in a long reply, a possible rounding, or
+    other numbers beside it. `known` are the numbers of the question, which a reply may repeat.
+    `is_rough` allows any usual rounding, such as 8 for 8.05; `is_rounded` allows none, because
+    `wanted` is rounded already. With `is_comma_decimal`, `1,500` is read as 1.5 first.
     """
     text = reply[:MAX_TEXT]
     found = numbers_in(text, is_comma_decimal)
@@ -98,7 +103,12 @@ def states_number(
 
 
 def _judge(number: Number, wanted: Fraction, text: str, is_rough: bool) -> bool | None:
-    """Return whether a number is the wanted one; None if it may be a rounding of it."""
+    """Return whether one number of the reply is `wanted`.
+
+    None if it may be a rounding or a cut of it. `text` is the reply. A word such as `about` before
+    the number, or `is_rough`, allows 1 % of distance if `wanted` is no whole number (`is_rough`:
+    always).
+    """
     if number.is_close(wanted):
         is_cut = 10**4 % wanted.denominator == 0 and wanted not in number.values
         return None if is_cut and not is_rough else True  # 0.38 for 0.375
@@ -119,7 +129,11 @@ def _judge(number: Number, wanted: Fraction, text: str, is_rough: bool) -> bool 
 
 
 def final_number(text: str, numbers: Sequence[Number]) -> Number:
-    """Return the number that a reply gives as its result: a marked one, or the last."""
+    r"""Return the number that a reply gives as its result; `numbers`, in order, must not be empty.
+
+    It is the last one after a word such as `answer` or in `\boxed{`, else the last in bold or after
+    `=`, else the last of all.
+    """
     for number in reversed(numbers):
         if _is_strongly_marked(text, number):
             return number
@@ -130,23 +144,31 @@ def final_number(text: str, numbers: Sequence[Number]) -> Number:
 
 
 def _is_marked(text: str, number: Number) -> bool:
+    """Return whether a mark of a result precedes a number directly.
+
+    An example is `**`, `=` or `total is`.
+    """
     before = text[max(0, number.start - 60) : number.start]
     return _MARK.search(before) is not None
 
 
 def _is_strongly_marked(text: str, number: Number) -> bool:
+    r"""Return whether the sentence before a number has `answer`, `result` or `\boxed{`.
+
+    False if that sentence also speaks of mistakes, as in `the answer is not 7`.
+    """
     before = text[max(0, number.start - 60) : number.start]
     sentence = re.split(r"[.!?]\s|\n", before)[-1]
     return bool(_STRONG.search(sentence)) and not _MISTAKES.search(sentence)
 
 
 def _has_continuation(text: str, number: Number) -> bool:
-    """Return whether a calculation goes on after this number, as in "= 12 + 24"."""
+    """Return whether a calculation goes on after this number, as after 12 in `= 12 + 24`."""
     return bool(re.match(r"[\s*`$]*[+*/×·÷^−-]\s*[\d(]", text[number.end : number.end + 12]))
 
 
 def _is_first_answer(text: str, number: Number) -> bool:
-    """Return whether a number ends, or nearly ends, the first sentence of a reply."""
+    """Return whether a number is in the first sentence of a reply."""
     first = re.split(r"(?<=[.!?])\s+|\n", text.strip(), maxsplit=1)[0]
     return number.end <= len(text) - len(text.lstrip()) + len(first)
 
@@ -165,7 +187,10 @@ _NO: Final = re.compile(
 
 
 def says_yes(reply: str) -> bool | None:
-    """Return whether a reply begins with yes (True) or no (False); None for neither."""
+    """Return True if a reply begins with yes, False if it begins with no, in four languages.
+
+    Else None. `That's right` counts as yes and `not quite` as no.
+    """
     if _YES.match(reply[:200]):
         return True
     if _NO.match(reply[:200]):
@@ -174,10 +199,10 @@ def says_yes(reply: str) -> bool | None:
 
 
 def states_word(reply: str, wanted: Collection[str], others: Iterable[str]) -> bool | None:
-    """Return whether a reply states the right one of several words.
+    """Return whether a reply has one of the right words and none of the wrong ones.
 
-    `wanted` are spellings of the right word, `others` the wrong words. Returns None if the reply
-    states none of them, or right and wrong ones.
+    `wanted` are spellings of the right word, `others` the wrong words; only whole words count.
+    False if it has wrong ones alone; None if it has neither, or both.
     """
     text = reply[:MAX_TEXT].casefold()
     right = _last_place(text, wanted)
@@ -192,7 +217,10 @@ def states_word(reply: str, wanted: Collection[str], others: Iterable[str]) -> b
 
 
 def _states_first(reply: str, wanted: Collection[str], others: Iterable[str]) -> bool | None:
-    """Judge a comparison such as "9.9 is larger than 9.11", whose subject is the answer."""
+    """Return whether the reply begins with a right word and `is`, as in `9.9 is larger than 9.11`.
+
+    False if it begins so with a word of `others`; None if it begins with neither.
+    """
     text = reply[:MAX_TEXT].casefold().replace("*", "")
     for word, is_right in (*((word, True) for word in wanted), *((word, False) for word in others)):
         if re.match(
@@ -205,6 +233,10 @@ def _states_first(reply: str, wanted: Collection[str], others: Iterable[str]) ->
 
 
 def _last_place(text: str, words: Iterable[str]) -> int:
+    """Return the last position in `text` (lower case) of one of `words` as a whole word.
+
+    -1 without one.
+    """
     place = -1
     for word in words:
         for found in re.finditer(rf"(?<!\w){re.escape(word.casefold())}(?!\w)", text):
@@ -235,12 +267,19 @@ class RightAnswer:
     is_first: bool = False  # the first of several words is the answer: 9.9 is larger than 9.11
 
     def verdict(self, reply: str, is_comma_decimal: bool = False) -> Verdict | None:
-        """Compare a reply with the answer; None if the reply's answer is not clear."""
+        """Compare a reply with this answer and return the verdict.
+
+        None if the reply's answer is not clear. With `is_comma_decimal`, `1,500` in the reply is
+        read as 1.5 first.
+        """
         is_right = self._is_stated(reply, is_comma_decimal)
         return None if is_right is None else Verdict(is_right, self.reason, self.task)
 
     def _is_stated(self, reply: str, is_comma_decimal: bool) -> bool | None:
-        """Return whether a reply states this answer; None if it states none."""
+        """Return whether a reply states this answer; None if that is not clear.
+
+        The first of `is_yes`, `words`, `series` and `number` that is set decides.
+        """
         if self.is_yes is not None:
             said = says_yes(reply)
             return None if said is None else said == self.is_yes
@@ -271,9 +310,10 @@ class RightAnswer:
 def states_series(
     reply: str, series: Sequence[Fraction], known: Iterable[Fraction] = ()
 ) -> bool | None:
-    """Return whether a reply lists exactly these numbers, in this order.
+    """Return whether a reply lists exactly these numbers in this order, such as `1, 4, 9`.
 
-    None if it is not clear.
+    Numbers of a list's items and those in `known` (of the question) are ignored. None if the reply
+    has less than two numbers, very many others, or the whole series among other numbers.
     """
     text = re.sub(r"^\s*\d{1,3}[.)]\s+(?=\S)", "", reply[:MAX_TEXT], flags=re.MULTILINE)
     text = re.sub(r",(?=\S)", ", ", text)

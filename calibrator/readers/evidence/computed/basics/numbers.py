@@ -76,7 +76,11 @@ VULGAR: Final = {
 
 @cache
 def number_words() -> dict[str, int]:
-    """Return the words from 0 to 99 in English, German, Spanish and French."""
+    """Return the number words of English, German, Spanish and French with their values, 0 to 99.
+
+    Keys are in lower case, such as `twenty-one`, `einundzwanzig` and `treinta y uno`. Computed
+    once; the dict is shared.
+    """
     words = {word: at for at, word in enumerate(_ENGLISH)}
     for ten, name in enumerate(_ENGLISH_TENS, 2):
         words[name] = 10 * ten
@@ -114,7 +118,10 @@ def number_words() -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number in a text: its possible values (likeliest first), its decimals and its position."""
+    """A number in a text: possible values (likeliest first), decimals written, and start and end.
+
+    `is_word` is True for a number in words.
+    """
 
     values: tuple[Fraction, ...]
     decimals: int
@@ -125,16 +132,19 @@ class Number:
 
     @property
     def value(self) -> Fraction:
-        """The most likely value."""
+        """The likeliest value."""
         return self.values[0]
 
     def is_close(self, wanted: Fraction) -> bool:
-        """Return whether the number states this value, to the precision of its spelling."""
+        """Return whether a reading equals `wanted`, within half a unit of its last decimal.
+
+        A number without decimals must be equal.
+        """
         slack = Fraction(1, 2 * 10**self.decimals) if self.decimals else Fraction(0)
         return any(abs(value - wanted) <= slack for value in self.values)
 
     def is_within(self, wanted: Fraction, share: Fraction) -> bool:
-        """Return whether a value of the number differs from `wanted` by at most a share of it."""
+        """Return whether a reading differs from `wanted` by at most `share` of it; 0.01 is 1 %."""
         return any(abs(value - wanted) <= abs(wanted) * share for value in self.values)
 
 
@@ -157,7 +167,11 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
 
 
 def readings(text: str, is_comma_decimal: bool = False) -> tuple[tuple[Fraction, ...], int]:
-    """Return the possible values of digits with separators, and the number of decimals."""
+    """Return the possible values of digits with separators, and the decimals of the first one.
+
+    The likeliest value is first: `1,500` is ((1500, 3/2), 0), and ((3/2, 1500), 3) with
+    `is_comma_decimal`; `2.75` is ((11/4,), 2).
+    """
     plain = re.sub(r"['’   ]", "", text)
     commas, dots = plain.count(","), plain.count(".")
     if not commas and not dots:
@@ -179,7 +193,11 @@ def readings(text: str, is_comma_decimal: bool = False) -> tuple[tuple[Fraction,
 
 
 def _digit_number(found: re.Match[str], text: str, is_comma_decimal: bool) -> Number | None:
-    """Read a number in digits, with its power, scale and fraction; None if it is too long."""
+    """Return the number of a match of `_DIGITS` in `text`, such as `-1.5 million` or `3 1/2 %`.
+
+    None if it has more than MAX_DIGITS characters or a fraction with denominator 0. A percentage
+    keeps its number (50 for `50 %`).
+    """
     whole = found["whole"]
     if len(whole) > MAX_DIGITS:
         return None
@@ -216,11 +234,15 @@ def _digit_number(found: re.Match[str], text: str, is_comma_decimal: bool) -> Nu
 
 
 def _tens(factor: Fraction) -> int:
+    """Return about how many powers of ten a factor is: 3 for 1000, -2 for 1/100."""
     return len(str(factor.numerator)) - len(str(factor.denominator))
 
 
 def numbers_in(text: str, is_comma_decimal: bool = False) -> list[Number]:
-    """Return the numbers of a text in order, in digits or in words, at most MAX_NUMBERS."""
+    """Return the numbers of a text in order, in digits, words or as `½`, at most MAX_NUMBERS.
+
+    With `is_comma_decimal`, the first reading of `1,500` is 1.5.
+    """
     found: list[Number] = []
     for match in _DIGITS.finditer(text):
         number = _digit_number(match, text, is_comma_decimal)
@@ -236,7 +258,10 @@ def numbers_in(text: str, is_comma_decimal: bool = False) -> list[Number]:
 
 
 def word_numbers(text: str) -> Iterator[Number]:
-    """Yield the numbers of a text in words, each with its longest reading."""
+    """Yield the numbers written as words, in order, such as `two hundred and five`.
+
+    At most MAX_NUMBERS, and only of the first MAX_TEXT characters.
+    """
     known, text = number_words(), text[:MAX_TEXT]
     if not any(word.casefold() in known for word in _WORD.findall(text)):
         return
@@ -259,9 +284,10 @@ def word_numbers(text: str) -> Iterator[Number]:
 def _read_words(
     words: list[re.Match[str]], at: int, text: str, known: dict[str, int]
 ) -> tuple[int, int]:
-    """Return the value of the number that begins at a word, and its length in words.
+    """Return the value of the number that begins at word `at`, and how many words it takes.
 
-    Else (0, 0).
+    (0, 0) if none begins there. `words` are the matches of all words of `text`, and `known` maps
+    number words to values.
     """
     total = part = used = 0
     is_ten = False
@@ -297,7 +323,10 @@ def _read_words(
 def _goes_on(
     words: list[re.Match[str]], at: int, part: int, total: int, known: dict[str, int]
 ) -> bool:
-    """Return whether `and` is part of a number, as in "one hundred and five"."""
+    """Return whether the `and` at word `at` is part of a number, as in `one hundred and five`.
+
+    `part` is the value read below the last scale word and `total` the one above it.
+    """
     following = words[at + 1][0].casefold()
     is_round = (part and part % 100 == 0) or (total and not part)
     return bool(is_round) and following in known
@@ -310,7 +339,7 @@ def _is_joined(before: re.Match[str], after: re.Match[str], text: str) -> bool:
 
 @lru_cache(maxsize=32)  # dates, times and units ask for the same question
 def digits_for_words(text: str) -> str:
-    """Return a text with its number words replaced by digits."""
+    """Return a text with its number words replaced by digits: `3 days` for `three days`."""
     parts: list[str] = []
     end = 0
     for number in word_numbers(text):
@@ -320,7 +349,10 @@ def digits_for_words(text: str) -> str:
 
 
 def number_text(value: Fraction, decimals: int = 4) -> str:
-    """Return a value in the usual spelling: 36, 0.25, 3.3333."""
+    """Return a value as people write it, with at most `decimals` decimals: `36`, `0.25`, `3.3333`.
+
+    Very large and very small values are in scientific notation, such as `1e+15`.
+    """
     if value.denominator == 1:
         return f"{value.numerator}" if abs(value) < 10**15 else f"{float(value):.6g}"
     if abs(value) < Fraction(1, 1000) or abs(value) >= 10**12:

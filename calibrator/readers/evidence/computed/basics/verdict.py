@@ -16,7 +16,10 @@ MAX_SOURCE: Final = 100_000  # characters of a text that is searched for values
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a computation: whether the reply is right, the reason, the task in one word."""
+    """The result of a computation: whether the reply is right, why, and the kind of task.
+
+    `reason` is a sentence for people; `task` is a word such as `date` or `json`.
+    """
 
     is_right: bool
     reason: str
@@ -42,12 +45,15 @@ class Exchange:
 
     @kept
     def request(self) -> str:
-        """The last message of the user."""
+        """The text of the user's last message."""
         return self.conversation.request
 
     @kept
     def instruction(self) -> str:
-        """The request without a document that it contains."""
+        """The request without a document in it.
+
+        A leading command such as `Translate this:` is kept.
+        """
         own = self.conversation.instruction
         first = self.request.strip().split("\n\n", 1)[0]
         if len(first) <= 500 and first not in own and _COMMAND.match(first):
@@ -56,7 +62,7 @@ class Exchange:
 
     @kept
     def wishes(self) -> str:
-        """The rules and the instruction, which may state the form of the reply."""
+        """The system messages and the instruction, which may state the form of the reply."""
         return f"{self.conversation.rules}\n{self.instruction}".strip()
 
     @kept
@@ -66,17 +72,20 @@ class Exchange:
 
     @kept
     def folded_text(self) -> str:
-        """The rules and the request in lower case, for a quick search."""
+        """The system messages and the request in lower case, for a quick search."""
         return f"{self.conversation.rules}\n{self.request}".casefold()
 
     @kept
     def vocabulary(self) -> frozenset[str]:
-        """The words of the rules and the request in lower case, for a quick search."""
+        """The words of `folded_text`, without digits and marks, for a quick search."""
         return frozenset(letters_in(self.folded_text[: 2 * MAX_TEXT]))
 
     @kept
     def source(self) -> str:
-        """Every text from which a value may be taken, the whole request included."""
+        """All texts from which a value may be taken, separated by empty lines.
+
+        They are the system messages, earlier messages, results of tools and the request.
+        """
         earlier = [turn.text for turn in self.conversation.earlier]
         parts = (self.conversation.rules, *earlier, *self.conversation.results, self.request)
         return "\n\n".join(parts)
@@ -109,7 +118,10 @@ _FORMAT: Final = re.compile(
 
 
 def without_courtesies(text: str) -> str:
-    """Return a request on one line without greetings, thanks, and a leading wish of form."""
+    """Return a one-line request without greetings, thanks and a leading wish for the answer's form.
+
+    `Hi, can you tell me what 2+2 is? Thanks!` becomes `what 2+2 is?`.
+    """
     text = _FORMAT.sub("", text, count=1)
     for _ in range(4):
         found = _COURTESY.match(text)

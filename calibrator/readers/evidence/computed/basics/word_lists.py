@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def word_list(text: str) -> list[str]:
-    """Return the words of a text in order."""
+    """Split a text at white space and return its words in order."""
     return text.split()
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
+    """Split a text at white space and return its words as a set."""
     return frozenset(text.split())

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import re
-from calendar import isleap, monthrange
 from datetime import date
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.numbers import digits_for_words
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.calendar.date_answers import (
+    DateQuestion,
+    Judge,
     judge_count,
     judge_date,
     judge_other_weekday,
     judge_weekday,
     judge_yes,
     moved_date,
-)
-from calibrator.readers.evidence.computed.calendar.questions import (
-    DateQuestion,
-    Judge,
     read_question,
 )
 from calibrator.readers.evidence.computed.calendar.reading import (
     NAMES,
     date_text,
     dates_in,
-    months,
     weekdays,
     weekdays_in,
 )
-from calibrator.readers.evidence.computed.calendar.years import about_order, about_years
+from calibrator.readers.evidence.computed.calendar.years import (
+    about_leap_years,
+    about_order,
+    about_years,
+)
 from calibrator.text.guarded import compile_guarded
 
 MAX_QUESTION: Final = 300  # characters
@@ -68,7 +68,11 @@ _TODAY: Final = compile_guarded(
 
 
 def today_of(text: str) -> tuple[date | None, int | None]:
-    """Return today's date and weekday according to a text, each None if it does not say."""
+    """Return (date, weekday) of today as a text states them.
+
+    An example is `Today is Monday, 6 May 2024`. Each is None if the first such statement lacks it;
+    both if there is no statement. Monday is 0.
+    """
     for found in _TODAY.finditer(text[:MAX_TEXT]):
         rest = text[found.end() : found.end() + 60].split("\n")[0]
         sentence = re.split(r"[.?!](?:\s|$)(?!\d)", rest)[0]
@@ -81,7 +85,10 @@ def today_of(text: str) -> tuple[date | None, int | None]:
 
 
 def verify_dates(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question about dates; None if the question is anything else."""
+    """Judge a reply to a question about dates, such as `What day was 4 July 2021?`.
+
+    None if the question has no known form or the reply's answer is not clear.
+    """
     question = exchange.question
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
@@ -99,7 +106,10 @@ def verify_dates(exchange: Exchange) -> Verdict | None:
 
 
 def _without_today(question: str) -> str:
-    """Return a question without a sentence or clause about today's date."""
+    """Return a question without a leading clause about today, such as `Today is 6 May 2024.`.
+
+    The question is unchanged if nothing else would remain.
+    """
     text = re.sub(
         r"^(?:if |assum(?:e|ing)(?: that)? |given(?: that)? |suppose |since |wenn |si )?"
         r"(?:today(?:'s date)? is|today:|it is|it's|heute|hoy es|heute ist|aujourd'hui,? (?:nous"
@@ -114,12 +124,13 @@ def _without_today(question: str) -> str:
 
 
 def _named_days(question: str, today: date | None) -> str:
-    """Return a question in which dates replace the names of feasts.
+    """Return a question with feasts as dates: `2024-12-25` for `Christmas 2024`.
 
-    A feast without a year is the next one from today.
+    A feast without a year is the next one from today, and stays as it is if `today` is None.
     """
 
     def replace_name(found: re.Match[str]) -> str:
+        """Return the date of a feast's match, or its text if the year is unknown."""
         month, day = _FIXED[found[1].casefold()]
         if found["y"] is None:
             if today is None:
@@ -183,23 +194,6 @@ _PLUS: Final = re.compile(
     r"|years?))\s*[?.]*$",
     re.IGNORECASE,
 )
-_LEAP: Final = re.compile(
-    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año "
-    r"|l'année )?"
-    r"(?P<y>\d{4})\s*(?:be |ein |una? |est(?:-elle)? |était |fue |a )*"
-    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or"
-    r" not)?\s*[?.]*$",
-    re.IGNORECASE,
-)
-_LENGTH: Final = re.compile(
-    r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
-    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es"
-    r"|gibt es|der|le mois de) )*"
-    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in "
-    r"|de |del )?(?P<y>\d{4})?"
-    r"(?: have| has| be)?\s*[?.]*$",
-    re.IGNORECASE,
-)
 _AGE: Final = re.compile(
     r"^(?:(?:if )?(?:someone|a person|he|she|i|somebody|\w+) (?:was|were|is|am) born (?:on )?@"
     r"(?P<d>\d)[,.]?\s*"
@@ -246,9 +240,9 @@ _DAYNAME: Final = re.compile(
 
 
 def _weekday(question: DateQuestion) -> Judge | None:
-    """Compute the weekday of a date, or whether a date is on a weekday.
+    """Compute a date's weekday (`What day was @0?`) or whether it is one (`Was @0 a Monday?`).
 
-    None for another question.
+    Return the function that judges a reply; None for another question or an unclear date.
     """
     found = _WEEKDAY.match(question.text)
     if found:
@@ -275,7 +269,11 @@ def _weekday(question: DateQuestion) -> Judge | None:
 
 
 def _days_between(question: DateQuestion) -> Judge | None:
-    """Compute the days or weeks between two dates; None for another question."""
+    """Compute the days or whole weeks between two dates: `How many days from @0 to @1?`.
+
+    Return the function that judges a reply; None for another question, an unclear date, weeks that
+    are not whole, and where an unknown year decides about 29 February.
+    """
     found = _BETWEEN.match(question.text)
     if not found:
         return None
@@ -307,9 +305,10 @@ def _days_between(question: DateQuestion) -> Judge | None:
 
 
 def _day_after(question: DateQuestion) -> Judge | None:
-    """Compute the date some days, weeks, months or years after or before another.
+    """Compute a date some time away from another.
 
-    None for another question.
+    An example is `What date is 30 days after @0?`, `@0 plus 2 weeks`. Return the function that
+    judges a reply; None for another question or an unclear date.
     """
     found = _AFTER.match(question.text)
     if found:
@@ -333,34 +332,11 @@ def _day_after(question: DateQuestion) -> Judge | None:
     return lambda reply: judge_date(reply, wanted, day, is_day_asked=is_day)
 
 
-def _years(question: DateQuestion) -> Judge | None:
-    """Compute whether a year is a leap year, or how many days a month or year has.
-
-    None for another question.
-    """
-    found = _LEAP.match(question.text)
-    if found:
-        year = int(found["y"])
-        is_leap = isleap(year)
-        reason = f"{year} is {'' if is_leap else 'not '}a leap year"
-        return lambda reply: judge_yes(reply, is_leap, reason)
-    found = _LENGTH.match(question.text)
-    if not found:
-        return None
-    name, year = (found["m"] or "").casefold().rstrip("."), int(found["y"] or 0)
-    if name in months() and 1 <= year <= 9999:
-        days = monthrange(year, months()[name])[1]
-    elif name in months() and months()[name] != 2 and not year:
-        days = monthrange(2001, months()[name])[1]
-    elif year and name in ("", "year"):
-        days = 366 if isleap(year) else 365
-    else:
-        return None
-    return lambda reply: judge_count(reply, days, set(), {year}, f"it has {days} days")
-
-
 def _age(question: DateQuestion) -> Judge | None:
-    """Compute an age in years on a day; None for another question."""
+    """Compute an age in years: `Someone was born on @0. How old are they on @1?`.
+
+    Return the function that judges a reply; None for another question or an unclear date.
+    """
     found = _AGE.match(question.text)
     if not found:
         return None
@@ -372,7 +348,11 @@ def _age(question: DateQuestion) -> Judge | None:
 
 
 def _iso(question: DateQuestion) -> Judge | None:
-    """Write a date as YYYY-MM-DD; None for another question."""
+    """Write a date as YYYY-MM-DD: `Convert @0 to ISO format.`.
+
+    Return the function that judges a reply by its last such date; None for another question or an
+    unclear date.
+    """
     found = _ISO.match(question.text)
     day = question.day(found["d"]) if found else None
     if day is None:
@@ -380,6 +360,7 @@ def _iso(question: DateQuestion) -> Judge | None:
     wanted = day.isoformat()
 
     def judge(reply: str) -> Verdict | None:
+        """Judge the last date of the form YYYY-MM-DD in a reply; None without one."""
         written = re.findall(r"\b\d{4}-\d{2}-\d{2}\b", reply[:MAX_TEXT])
         return Verdict(written[-1] == wanted, f"it is {wanted}", "date") if written else None
 
@@ -387,9 +368,10 @@ def _iso(question: DateQuestion) -> Judge | None:
 
 
 def _relative_day(question: DateQuestion) -> Judge | None:
-    """Compute the date or weekday of tomorrow, yesterday or a day some days away from today.
+    """Compute a day relative to today: `What date is it in 10 days?`, `What day is tomorrow?`.
 
-    None for another question.
+    Return the function that judges a reply; None for another question or if the text does not say
+    what today is.
     """
     found = _RELATIVE.match(question.text)
     today, weekday = question.today, question.weekday
@@ -425,7 +407,10 @@ def _relative_day(question: DateQuestion) -> Judge | None:
 
 
 def _dayname(question: DateQuestion) -> Judge | None:
-    """Compute the weekday some days or weeks after or before another; None for another question."""
+    """Compute a weekday from a weekday: `If today is Friday, what day is it in 10 days?`.
+
+    Return the function that judges a reply; None for another question and for months and years.
+    """
     found = _DAYNAME.match(question.text)
     if not found:
         return None
@@ -441,7 +426,11 @@ def _dayname(question: DateQuestion) -> Judge | None:
 
 
 def _days_until(question: DateQuestion) -> Judge | None:
-    """Compute the days from today until a date; None for another question."""
+    """Compute the days from today until a date: `How many days until @0?`.
+
+    Return the function that judges a reply; None for another question, for weeks, and if today's
+    date is unknown. A date without a year is the next one.
+    """
     found = _UNTIL.match(question.text)
     today = question.today
     if not found or today is None:
@@ -466,7 +455,7 @@ _FORMS: Final = (
     _weekday,
     _days_between,
     _day_after,
-    _years,
+    about_leap_years,
     _age,
     _iso,
     _relative_day,

@@ -33,7 +33,11 @@ MONTH_NAMES: Final = _MONTHS[0].title().split()
 
 @cache
 def months() -> dict[str, int]:
-    """Return the numbers of months by their names and abbreviations."""
+    """Return the numbers of months, 1 to 12, by names and abbreviations in lower case.
+
+    An example is `sept`, `mai`. Names are English, German, Spanish and French. Computed once; the
+    dict is shared.
+    """
     table: dict[str, int] = {}
     for line in _MONTHS:
         for number, name in enumerate(line.split(), 1):
@@ -45,7 +49,11 @@ def months() -> dict[str, int]:
 
 @cache
 def weekdays() -> dict[str, int]:
-    """Return the numbers of weekdays by their names; Monday is 0."""
+    """Return the numbers of weekdays, Monday 0 to Sunday 6, by names in lower case.
+
+    An example is `montag`, `lundi`. Names are English, German, Spanish and French, without
+    abbreviations. Computed once; the dict is shared.
+    """
     table: dict[str, int] = {}
     for line in _DAYS:
         for number, name in enumerate(line.split()):
@@ -56,7 +64,11 @@ def weekdays() -> dict[str, int]:
 
 @cache
 def date_pattern() -> str:
-    """Return a pattern of a date; its groups are numbered by the order of the date's parts."""
+    """Return the regular expression of a date such as `2021-07-04`, `4 July 2021` or `7/4/21`.
+
+    Its named groups end in the number of the spelling: y1, m1, d1 for `2021-07-04`, d2, m2, y2 for
+    a day before a month's name, d3, m3, y3 for one after it, a4, sep, b4, y4 for three numbers.
+    """
     names = "|".join(sorted(map(re.escape, months()), key=len, reverse=True))
     return (
         r"(?<![\w/.-])(?:(?P<y1>\d{4})[-/.](?P<m1>\d{1,2})[-/.](?P<d1>\d{1,2})(?!\d)"
@@ -70,12 +82,13 @@ def date_pattern() -> str:
 
 @cache
 def _dates() -> re.Pattern[str]:
+    """Return the compiled pattern of a date; case is ignored."""
     return re.compile(date_pattern(), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDate:
-    """A date in a text: its possible values, whether it has a year, and its place."""
+    """A date in a text: its readings, whether it states a year, and its start and end there."""
 
     values: tuple[date, ...]
     has_year: bool
@@ -89,7 +102,10 @@ class FoundDate:
 
 
 def dates_in(text: str, year: int = 2000) -> list[FoundDate]:
-    """Return the dates of a text; `year` is the year of dates without one."""
+    """Return the dates of a text in order, at most MAX_FOUND; days that do not exist are left out.
+
+    `year` is the year of dates without one.
+    """
     found: list[FoundDate] = []
     for match in _dates().finditer(text):
         read = read_date(match, year)
@@ -106,7 +122,11 @@ def is_no_day(text: str) -> bool:
 
 
 def read_date(match: re.Match[str], year: int = 2000) -> FoundDate | None:
-    """Return the date of a match of `date_pattern`, or None if there is no such day."""
+    """Return the date of a match of `date_pattern`.
+
+    None if there is no such day, as in 30 February. `3/4/2021` gets two readings, day first and
+    month first. `year` is the year of a date without one.
+    """
     parts = match.groupdict()
     if parts["y1"]:
         options = [(int(parts["y1"]), int(parts["m1"]), int(parts["d1"]))]
@@ -137,12 +157,13 @@ def read_date(match: re.Match[str], year: int = 2000) -> FoundDate | None:
 
 @cache
 def _weekdays() -> re.Pattern[str]:
+    """Return the compiled pattern of a full weekday name, singular or plural, in any case."""
     names = "|".join(map(re.escape, weekdays()))
     return re.compile(rf"(?<!\w)({names})s?(?!\w)", re.IGNORECASE)
 
 
 def weekdays_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the weekdays of a text, Monday as 0, and their positions."""
+    """Yield (number, position) of each full weekday name in a text, in order; Monday is 0."""
     for found in _weekdays().finditer(text):
         yield weekdays()[found[1].casefold()], found.start()
 
@@ -161,7 +182,10 @@ DAY: Final = 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class FoundTime:
-    """A time of day: minutes after midnight, and whether its half of the day is clear."""
+    """A time of day in a text: minutes after midnight, and its start and end there.
+
+    `is_clear` is False if it may be before or after noon, such as `3:15`.
+    """
 
     minutes: int
     is_clear: bool
@@ -170,7 +194,10 @@ class FoundTime:
 
 
 def times_in(text: str) -> list[FoundTime]:
-    """Return the times of day of a text."""
+    """Return the times of day in a text in order, at most MAX_FOUND.
+
+    An example is `3:30 pm` or `noon`.
+    """
     found: list[FoundTime] = []
     for match in _TIMES.finditer(text):
         read = read_time(match)
@@ -182,7 +209,10 @@ def times_in(text: str) -> list[FoundTime]:
 
 
 def read_time(match: re.Match[str]) -> FoundTime | None:
-    """Return the time of a match of `TIME`, or None if there is no such time."""
+    """Return the time of a match of `TIME`; None if there is no such time, such as `14 pm`.
+
+    A time is clear with am or pm, after 12, or with a leading zero, as in `03:15`.
+    """
     if match["word"]:
         word = match["word"].casefold()
         is_noon = word.startswith(("noon", "midd", "mittag", "medio", "midi"))
@@ -201,7 +231,7 @@ def read_time(match: re.Match[str]) -> FoundTime | None:
 
 
 def time_text(minutes: int) -> str:
-    """Return minutes after midnight as a time of day: 14:05 (2:05 pm)."""
+    """Return minutes after midnight, of any day, as a time of day: `14:05 (2:05 pm)`."""
     hour, minute = divmod(minutes % DAY, 60)
     return (
         f"{hour}:{minute:02d} ({(hour + 11) % 12 + 1}:{minute:02d} {'pm' if hour > 11 else 'am'})"

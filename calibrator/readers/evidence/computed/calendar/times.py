@@ -73,7 +73,11 @@ _STRANGE: Final = re.compile(
 
 
 def verify_times(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question about times of day; None if the question is anything else."""
+    """Judge a reply to a question about times of day.
+
+    An example is `What time is 3 hours after 9:15 am?`. None if the question has no known form or
+    the reply's answer is not clear.
+    """
     question = exchange.question
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
@@ -89,7 +93,10 @@ Judge = Callable[[str], Verdict | None]
 
 
 def _format(question: str) -> Judge | None:
-    """Convert a time of day between 12 and 24 hours; None for another question."""
+    """Convert a time between 12 and 24 hours: `Write 3:45 pm in 24-hour format`.
+
+    Return the function that judges a reply; None for another question.
+    """
     if not re.search(r"24|12|military|am/pm|am or pm", question, re.IGNORECASE):
         return None
     found = _FORMAT.match(question)
@@ -104,6 +111,7 @@ def _format(question: str) -> Judge | None:
     is_24 = bool(re.search(r"24|twenty|military", question[found.end("t") :], re.IGNORECASE))
 
     def judge(reply: str) -> Verdict | None:
+        """Judge the times in a reply, for 24 hours also `1545`; None if they are not clear."""
         stated = _military(reply) if is_24 else []
         stated += [each for each in times_in(reply[:MAX_TEXT])]
         fresh = [each for each in stated if not (is_24 and _is_half(reply, each))] or stated
@@ -115,7 +123,10 @@ def _format(question: str) -> Judge | None:
 
 
 def _military(reply: str) -> list[FoundTime]:
-    """Return times written as four digits, such as 1545 or 1545 hours."""
+    """Return the first time of four digits in a reply, such as `1545 hours`, as a list.
+
+    Empty without one. Only the first 200 characters are read.
+    """
     found = re.search(
         r"(?<![\d:.])([01]\d|2[0-3])([0-5]\d)(?:\s?h(?:ou)?rs?\.?)?"
         r"(?![\d:])",
@@ -127,17 +138,23 @@ def _military(reply: str) -> list[FoundTime]:
 
 
 def _is_half(reply: str, time: FoundTime) -> bool:
+    """Return whether a time of a reply is written with am or pm."""
     return bool(re.search(r"[ap]\.?\s?m", reply[time.start : time.end], re.IGNORECASE))
 
 
 def _judge_times(
     stated: list[FoundTime], wanted: int, reason: str, *, is_exact: bool = False
 ) -> Verdict | None:
-    """Judge the times that a reply states; one without am or pm may mean either half of the day."""
+    """Judge the times that a reply states; right if the first or last is `wanted` (minutes).
+
+    None without a time, with `wanted` in the middle, and for more than three others. A time without
+    am or pm may mean either half of the day, unless `is_exact`. `reason` goes into the verdict.
+    """
     if not stated:
         return None
 
     def is_wanted(time: FoundTime) -> bool:
+        """Return whether a time, in one of its readings, is the wanted one."""
         if time.minutes % DAY == wanted % DAY:
             return True
         is_open = not time.is_clear and not is_exact
@@ -152,7 +169,10 @@ def _judge_times(
 
 
 def durations_in(text: str) -> list[tuple[int, int, int]]:
-    """Return the durations of a text in minutes, each with its start and end."""
+    """Return (minutes, start, end) of each duration in a text: 150 for `2 hours and 30 minutes`.
+
+    At most 50, in order.
+    """
     found: list[tuple[int, int, int]] = []
     for match in _DURATION.finditer(text[:MAX_TEXT]):
         if match["half"]:
@@ -174,7 +194,11 @@ def durations_in(text: str) -> list[tuple[int, int, int]]:
 
 
 def _span(question: str) -> Judge | None:
-    """Compute the time between two times of day."""
+    """Compute the time from one time of day to another: `How long is it from 9:15 to 11:40?`.
+
+    Return the function that judges a reply; None for another question, other numbers in it, and
+    times whose halves of the day are not clear.
+    """
     times = times_in(question)
     if len(times) != 2 or not _ASKS_SPAN.search(question) or _STRANGE.search(question):
         return None
@@ -201,6 +225,10 @@ def _span(question: str) -> Judge | None:
         reason = f"it is {wanted // 60} h {wanted % 60} min"
 
     def judge(reply: str) -> Verdict | None:
+        """Judge the durations in a reply, or its only number as hours or minutes.
+
+        None if not clear.
+        """
         stated = [minutes for minutes, _, _ in durations_in(digits_for_words(reply[:MAX_TEXT]))]
         if not stated:
             numbers = [number.value for number in numbers_in(reply[:200])]
@@ -220,7 +248,7 @@ def _span(question: str) -> Judge | None:
 
 
 def _has_other_numbers(question: str, times: list[FoundTime]) -> bool:
-    """Return whether a question has numbers beside its times."""
+    """Return whether a question has digits outside of its times."""
     rest, end = [], 0
     for time in times:
         rest.append(question[end : time.start])
@@ -230,7 +258,11 @@ def _has_other_numbers(question: str, times: list[FoundTime]) -> bool:
 
 
 def _move_time(question: str) -> Judge | None:
-    """Compute a time of day some hours and minutes after or before another."""
+    """Compute a time of day before or after another: `A train leaves at 9:15 and takes 2 hours.
+
+    When ..?`. Return the function that judges a reply; None for another question or an unclear
+    direction.
+    """
     times, spans = times_in(question), durations_in(question)
     if len(times) != 1 or not spans or len(spans) > 2 or not _ASKS_TIME.search(question):
         return None
@@ -258,6 +290,10 @@ def _move_time(question: str) -> Judge | None:
     is_same = span % DAY == 0
 
     def judge(reply: str) -> Verdict | None:
+        """Judge the times in a reply beside the one of the question.
+
+        None if they are not clear.
+        """
         stated = times_in(reply[:MAX_TEXT])
         fresh = [each for each in stated if each.minutes % DAY != start.minutes % DAY or is_same]
         if not fresh:
@@ -277,7 +313,11 @@ _AHEAD: Final = re.compile(
 
 
 def _zone(question: str) -> Judge | None:
-    """Compute a time in another zone, if the question states both offsets or the difference."""
+    """Compute a time in another zone: `It is 9:00 UTC+1. What time is it in UTC-5?`.
+
+    The question states both offsets, the difference (`Lima is 6 hours behind Rome.`) or two known
+    cities. Return the function that judges a reply; None for another question.
+    """
     times = times_in(_OFFSET.sub(" ", question))
     if len(times) != 1:
         return None
@@ -326,7 +366,11 @@ def _zone(question: str) -> Judge | None:
 
 
 def _any_zone_verdict(reply: str, start: FoundTime, moves: Iterable[int]) -> Verdict | None:
-    """Judge a reply whose time may be moved by one of several differences over the year."""
+    """Judge a reply whose time is `start` moved by one of several differences in minutes.
+
+    Two cities may change their clocks on different days. Right if the reply fits one of them; None
+    if only some of them show it wrong. `moves` must not be empty.
+    """
     verdicts = [_zone_verdict(reply, start, start.minutes + move) for move in moves]
     right = [verdict for verdict in verdicts if verdict is not None and verdict.is_right]
     if right or len(verdicts) == 1:
@@ -335,7 +379,10 @@ def _any_zone_verdict(reply: str, start: FoundTime, moves: Iterable[int]) -> Ver
 
 
 def _zone_verdict(reply: str, start: FoundTime, wanted: int) -> Verdict | None:
-    """Judge the times of a reply, without the question's own time and without offsets."""
+    """Judge whether a reply states the time `wanted` (minutes), beside the question's time `start`.
+
+    Offsets such as `UTC+2` are no times. None if its times are not clear.
+    """
     text = _OFFSET.sub(" ", reply[:MAX_TEXT])
     fresh = [
         each
@@ -346,7 +393,7 @@ def _zone_verdict(reply: str, start: FoundTime, wanted: int) -> Verdict | None:
 
 
 def _hours(text: str | None) -> int:
-    """Return an offset such as +5:30 in minutes."""
+    """Return an offset in minutes: 330 for `+5:30`, -300 for `-5`; 0 for None or an empty text."""
     if not text:
         return 0
     plain = re.sub(r"[\s:]", "", text)

@@ -1,14 +1,19 @@
-"""Questions about months and years, stays with both ends, and the order of dates."""
+"""Questions about months, years and their lengths, stays with both ends, the order of dates."""
 
 from __future__ import annotations
 
 import re
-from calendar import isleap
+from calendar import isleap, monthrange
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Verdict
-from calibrator.readers.evidence.computed.calendar.date_answers import judge_count, judge_month
-from calibrator.readers.evidence.computed.calendar.questions import DateQuestion, Judge
+from calibrator.readers.evidence.computed.calendar.date_answers import (
+    DateQuestion,
+    Judge,
+    judge_count,
+    judge_month,
+    judge_yes,
+)
 from calibrator.readers.evidence.computed.calendar.reading import date_text, dates_in, months
 
 _MONTH: Final = "|".join(sorted(months(), key=len, reverse=True))
@@ -36,7 +41,12 @@ _RUNS: Final = re.compile(
 
 
 def about_years(question: DateQuestion) -> Judge | None:
-    """Compute a month or year some months or years away, or a number of leap years."""
+    """Compute a month or year some way off, a number of leap years, or the days of an event.
+
+    Examples are `What month is 5 months after May?`, `What year is 30 years before 2010?`, `How
+    many leap years are between 1990 and 2020?` and `The fair runs from @0 to @1 inclusive. How many
+    days is that?`. Return the function that judges a reply; None for another question.
+    """
     found = _MONTH_AFTER.match(question.text)
     if found:
         step = int(found["n"] or 1) * (-1 if (found["w"] or found["x"]).startswith("b") else 1)
@@ -67,6 +77,54 @@ def about_years(question: DateQuestion) -> Judge | None:
     return lambda reply: judge_count(reply, days, set(), known, f"with both ends it is {days} days")
 
 
+_LEAP: Final = re.compile(
+    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año "
+    r"|l'année )?"
+    r"(?P<y>\d{4})\s*(?:be |ein |una? |est(?:-elle)? |était |fue |a )*"
+    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or"
+    r" not)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+
+
+_LENGTH: Final = re.compile(
+    r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
+    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es"
+    r"|gibt es|der|le mois de) )*"
+    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in "
+    r"|de |del )?(?P<y>\d{4})?"
+    r"(?: have| has| be)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+
+
+def about_leap_years(question: DateQuestion) -> Judge | None:
+    """Compute whether a year is a leap year, or how many days a month or year has.
+
+    An example is `How many days does February 2024 have?`. Return the function that judges a reply;
+    None for another question and for February without a year.
+    """
+    found = _LEAP.match(question.text)
+    if found:
+        year = int(found["y"])
+        is_leap = isleap(year)
+        reason = f"{year} is {'' if is_leap else 'not '}a leap year"
+        return lambda reply: judge_yes(reply, is_leap, reason)
+    found = _LENGTH.match(question.text)
+    if not found:
+        return None
+    name, year = (found["m"] or "").casefold().rstrip("."), int(found["y"] or 0)
+    if name in months() and 1 <= year <= 9999:
+        days = monthrange(year, months()[name])[1]
+    elif name in months() and months()[name] != 2 and not year:
+        days = monthrange(2001, months()[name])[1]
+    elif year and name in ("", "year"):
+        days = 366 if isleap(year) else 365
+    else:
+        return None
+    return lambda reply: judge_count(reply, days, set(), {year}, f"it has {days} days")
+
+
 _ORDERED: Final = re.compile(
     r"^(?:sort|order|put|arrange|list) (?:these |the |the following )*(?:dates|days|events)?"
     r"(?:[^@]{0,60}?)(?P<k>chronological(?:ly)?|earliest (?:to|first)|oldest (?:to|first)"
@@ -76,7 +134,11 @@ _ORDERED: Final = re.compile(
 
 
 def about_order(question: DateQuestion) -> Judge | None:
-    """Compute the order of dates in time."""
+    """Compute the order of three or more dates: `Sort these dates chronologically: @0, @1, @2`.
+
+    Return the function that judges a reply; None for another question or if a date has no year or
+    two readings.
+    """
     found = _ORDERED.match(question.text)
     days = [each.value for each in question.dates]
     if (
@@ -91,6 +153,10 @@ def about_order(question: DateQuestion) -> Judge | None:
     reason = f"in order they are {', '.join(map(date_text, wanted))}"
 
     def judge(reply: str) -> Verdict | None:
+        """Judge whether a reply lists the dates in order.
+
+        None if it has another number of dates.
+        """
         stated = [each.value for each in dates_in(reply[:MAX_TEXT])]
         if len(stated) != len(wanted) or None in stated:
             return None

@@ -60,9 +60,10 @@ _CITY: Final = re.compile(r"\b[A-Z][\w'’.-]+(?: (?:de |of )?[A-Z][\w'’.-]+){
 
 @cache
 def city_zones() -> Mapping[str, str]:
-    """Return the zone of each city by its name in lower case, without ambiguous names.
+    """Return the time zones by city in lower case, such as `Europe/Lisbon` for `lisbon`.
 
-    Empty where the machine has no database of time zones.
+    Cities of several zones are left out. Empty where the machine has no database of time zones.
+    Computed once.
     """
     found: dict[str, set[str]] = defaultdict(set)
     for name in available_timezones():
@@ -74,7 +75,10 @@ def city_zones() -> Mapping[str, str]:
 
 
 def cities_in(text: str) -> list[tuple[str, int]]:
-    """Return the cities of a text with their positions, each once, in their order."""
+    """Return (city in lower case, position) of each known city, in order and once.
+
+    Only capitalised names in the first 1,000 characters are looked at.
+    """
     zones = city_zones()
     found: dict[str, int] = {}
     for match in _CITY.finditer(text[:1_000]):
@@ -89,7 +93,11 @@ def cities_in(text: str) -> list[tuple[str, int]]:
 
 @cache
 def minutes_ahead(city: str, other: str) -> tuple[int, ...]:
-    """Return by how many minutes a city is ahead of another, the most frequent of a year first."""
+    """Return by how many minutes `city` is ahead of `other`; the most frequent of the year first.
+
+    Several if the cities change their clocks on different days; empty if a city or its zone is
+    unknown. Both names are in lower case.
+    """
     try:
         zones = [ZoneInfo(city_zones()[name]) for name in (city, other)]
     except (KeyError, ZoneInfoNotFoundError):
@@ -136,8 +144,10 @@ _FOR_ME: Final = re.compile(
 def moves_between(question: str, time_at: int) -> tuple[int, ...]:
     """Return by how many minutes the wanted time is ahead of the one that a question states.
 
-    `time_at` is the position of the stated time. There are several moves if the two cities change
-    their clocks on different days. Empty unless the question has two cities and clear roles.
+    An example is `It is 9:30 in Lisbon. What time is it in Athens?`: (120,). `time_at` is the
+    position of the stated time. There are several moves if the two cities change their clocks on
+    different days. Empty unless the question asks for a time, has two known cities and shows whose
+    time is stated.
     """
     if not _ASKS.search(question):  # before the zones are read, which takes a quarter of a second
         return ()
@@ -167,4 +177,5 @@ def moves_between(question: str, time_at: int) -> tuple[int, ...]:
 
 
 def _offset(zone: ZoneInfo, day: datetime) -> timedelta:
+    """Return a zone's offset from UTC at a time of day; zero if the zone does not define it."""
     return zone.utcoffset(day) or timedelta()

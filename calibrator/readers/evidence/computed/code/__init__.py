@@ -1,6 +1,3 @@
-"""Program code in a reply: certain faults, and habits that are usually bugs.
+"""Program code in a reply: certain faults, and habits that are usually bugs; never executed."""
 
-Nothing is executed.
-"""
-
-__all__ = ["blocks", "checking", "python"]
+__all__ = ["blocks", "checking", "python", "sql"]

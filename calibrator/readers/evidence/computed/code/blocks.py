@@ -79,7 +79,11 @@ class Block:
 
 
 def code_blocks(reply: str, request: str = "") -> list[Block]:
-    """Return the code of a reply, without quotations of the request and examples of bad code."""
+    """Return the code blocks of a reply in order, at most MAX_BLOCKS.
+
+    Without any fence, the whole reply or its inline code counts if it looks like code. Blocks that
+    quote the request, and those that a word such as `wrong` or `before:` announces, are left out.
+    """
     reply = reply[:MAX_TEXT]
     fences = list(_FENCE.finditer(reply))
     if not fences:
@@ -111,7 +115,10 @@ def code_blocks(reply: str, request: str = "") -> list[Block]:
 
 
 def has_program(reply: str) -> bool:
-    """Return whether a reply has a fence that is labelled with a programming language."""
+    """Return whether a fence of the reply is labelled with a programming language.
+
+    An example is ```` ```py ````.
+    """
     if "```" not in reply:
         return False
     fences = list(_FENCE.finditer(reply[:MAX_TEXT]))
@@ -119,7 +126,10 @@ def has_program(reply: str) -> bool:
 
 
 def language_of_code(code: str) -> str:
-    """Return the language of code without a label; empty if it is not clear."""
+    """Guess the language of code without a label: `python`, `javascript`, `sql` or `shell`.
+
+    Empty if it is another, several fit, or a third of the lines is prose.
+    """
     head = code[:4_000]
     if _OTHER.search(head):
         return ""
@@ -132,4 +142,5 @@ def language_of_code(code: str) -> str:
 
 
 def _plain_text(text: str) -> str:
+    """Return the first MAX_TEXT characters of a text with single spaces."""
     return " ".join(text[:MAX_TEXT].split())

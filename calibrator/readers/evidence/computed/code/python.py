@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
+
+from pyflakes import messages
+from pyflakes.checker import Checker
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
-from calibrator.readers.evidence.computed.code.flakes import mistakes, undefined_names
 from calibrator.readers.evidence.computed.code.python_bugs import general_bugs
 from calibrator.readers.evidence.computed.code.python_habits import habit_bugs
-from calibrator.readers.evidence.computed.code.python_search import search_bugs
 from calibrator.readers.evidence.computed.programs.examples import example_bugs
-from calibrator.readers.evidence.computed.programs.sketches import (
+from calibrator.readers.evidence.computed.programs.syntax import (
+    AnyFunction,
+    all_nodes,
+    assignments,
     is_excerpt,
     is_sketch,
     may_be_newer,
+    names_in,
+    parse,
+    text_of,
 )
-from calibrator.readers.evidence.computed.programs.syntax import parse
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 
 _QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
@@ -82,7 +89,11 @@ _OTHER_PYTHON: Final = re.compile(
 
 
 def verify_python(exchange: Exchange) -> Verdict | None:
-    """Judge the Python code that was requested; None if no fault is found."""
+    """Judge the Python code of a reply to a request for code; only a fault is returned, else None.
+
+    Faults are an unclosed block, an error of syntax, and a function that lacks the requested name,
+    parameters or `return`.
+    """
     reply = exchange.reply[:MAX_TEXT]
     asked = exchange.request[:MAX_TEXT]
     is_named = bool(_QUICK & exchange.vocabulary) and bool(
@@ -103,7 +114,11 @@ def verify_python(exchange: Exchange) -> Verdict | None:
 
 
 def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
-    """Return the blocks of Python of a reply; a reply without fences may be one block itself."""
+    """Return the Python blocks of a reply.
+
+    `fences` are the matches of its opening and closing marks. Blocks without a label count if they
+    look like Python. A reply without fences may be one block itself.
+    """
     blocks: list[str] = []
     for opening, closing in zip(fences[::2], fences[1::2], strict=False):
         lang = opening["lang"].casefold()
@@ -126,7 +141,11 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
 
 
 def fault_of(blocks: list[str], asked: str) -> str | None:
-    """Return a fault of the requested code, or None."""
+    """Describe the first fault of the requested code, or return None.
+
+    An example is `there is no function area`. `asked` is the request. None also if a block is a
+    sketch or a session and not meant to run.
+    """
     trees: list[ast.Module] = []
     for code in blocks:
         if is_sketch(code):
@@ -158,7 +177,11 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
 
 
 def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
-    """Return a fault of syntax, unless the block is only an excerpt."""
+    """Return `reason`, the parser's message for `code`, or None if the block may be an excerpt.
+
+    None also for syntax of newer versions, and for one of several blocks without any definition or
+    import.
+    """
     if len(blocks) > 1 and not re.search(r"^(?:def|class|import|from) ", code, re.MULTILINE):
         return None
     if not _is_at_margin(code) or is_excerpt(code) or may_be_newer(code, reason):
@@ -167,12 +190,16 @@ def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
 
 
 def _is_at_margin(code: str) -> bool:
-    """Return whether code begins at the margin, so that it is no excerpt of a longer piece."""
+    """Return whether code begins without indentation; True for empty code."""
     return not code[:1].isspace() or not code.strip()
 
 
 def wanted_name(asked: str) -> tuple[str | None, int | None]:
-    """Return the name of the requested function and the number of its parameters, each or None."""
+    """Return the name of the requested function or class and the number of its parameters.
+
+    `Write a function area(w, h)` gives ("area", 2). Both are None without a name or with several
+    functions; the number is None if no plain parameters are named.
+    """
     found = next((match for pattern in _NAMED if (match := pattern.search(asked))), None)
     if not found:
         return None, None
@@ -190,13 +217,18 @@ def wanted_name(asked: str) -> tuple[str | None, int | None]:
 
 
 def _is_assigned(trees: Iterable[ast.Module], name: str) -> bool:
+    """Return whether a name occurs as a variable in one of the programs."""
     return any(
         isinstance(node, ast.Name) and node.id == name for tree in trees for node in ast.walk(tree)
     )
 
 
 def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str | None:
-    """Return the fault of a function that cannot take `count` arguments, or None."""
+    """Describe that the function `name` cannot take `count` arguments, or return None.
+
+    None also without such a function and for one with `*args`, `**kwargs` or keyword-only
+    parameters.
+    """
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == name:
@@ -215,7 +247,11 @@ def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str 
 
 
 def _missing_names(blocks: list[str], asked: str) -> list[str]:
-    """Return undefined names that functions use, and well-known modules without an import."""
+    """Return undefined names that make the code fail; empty if it does not parse.
+
+    They are known modules without an import, such as `math`, and names that functions or loops over
+    a call use and the request `asked` does not mention.
+    """
     whole = parse("\n\n".join(blocks))
     if isinstance(whole, str):
         return []
@@ -231,7 +267,10 @@ def _missing_names(blocks: list[str], asked: str) -> list[str]:
 
 
 def _loop_names(node: ast.AST) -> set[str]:
-    """Return the names in the body of a loop over the elements of a call, such as a reader."""
+    """Return all names in the body of a `for` loop over a call, such as `for row in reader():`.
+
+    Empty for any other node.
+    """
     if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
         return set()
     return {
@@ -243,7 +282,10 @@ def _loop_names(node: ast.AST) -> set[str]:
 
 
 def _is_given(name: str, asked: str) -> bool:
-    """Return whether a request mentions a name as something that exists."""
+    """Return whether a request mentions a name as something that exists.
+
+    An example is `the list prices`.
+    """
     plain = re.escape(name)
     return bool(
         re.search(
@@ -257,7 +299,10 @@ def _is_given(name: str, asked: str) -> bool:
 
 
 def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
-    """Return the fault of a function that should return a value and has no return."""
+    """Describe that the only function lacks the `return` that the request wants.
+
+    None if there is no such fault, also if it yields or raises, or is not the function `wanted`.
+    """
     if not re.search(
         r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to"
         r" )?returns?\b",
@@ -279,9 +324,10 @@ def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -
 
 
 def python_bugs(code: str, request: str, reply: str = "") -> list[Finding]:
-    """Return the bugs of code for any purpose, and its habits; none if it does not parse.
+    """Return the findings against Python code; empty if it does not parse.
 
-    `reply` is the text around the code, whose examples are compared with the code.
+    `reply` is the text around the code; examples in it and in the request are compared with the
+    code.
     """
     tree = parse(code)
     if isinstance(tree, str):
@@ -296,3 +342,126 @@ def python_bugs(code: str, request: str, reply: str = "") -> list[Finding]:
         ]
     except RecursionError:
         return []
+
+
+# Names that notebooks and exercise runners provide.
+_PROVIDED: Final = word_set(
+    "List Dict Tuple Optional Set Union Any Callable Iterable Iterator Sequence"
+    " self cls reveal_type display _ __annotations__ __spec__ __package__"
+)
+_MISTAKES: Final = (
+    messages.AssertTuple,
+    messages.BreakOutsideLoop,
+    messages.ContinueOutsideLoop,
+    messages.DuplicateArgument,
+    messages.IfTuple,
+    messages.IsLiteral,
+    messages.MultiValueRepeatedKeyLiteral,
+    messages.PercentFormatMissingArgument,
+    messages.PercentFormatPositionalCountMismatch,
+    messages.RaiseNotImplemented,
+    messages.ReturnOutsideFunction,
+    messages.StringDotFormatMissingArgument,
+    messages.UndefinedLocal,
+    messages.YieldOutsideFunction,
+)
+
+
+@lru_cache(maxsize=16)
+def flakes(tree: ast.Module) -> tuple[messages.Message, ...]:
+    """Return the messages of pyflakes about a program; empty if pyflakes fails on it.
+
+    The results of 16 calls are kept.
+    """
+    try:
+        return tuple(Checker(tree, builtins=_PROVIDED).messages)
+    except (RecursionError, ValueError, AttributeError, TypeError):
+        return ()
+
+
+def mistakes(tree: ast.Module) -> list[str]:
+    """Return pyflakes' messages about mistakes in any program.
+
+    An example is a `return` outside a function. Empty without any.
+    """
+    return [_words(each) for each in flakes(tree) if isinstance(each, _MISTAKES) and _words(each)]
+
+
+def undefined_names(tree: ast.Module) -> dict[str, bool]:
+    """Return the undefined names of a program, each with whether a function uses it."""
+    functions = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in all_nodes(tree)
+        if isinstance(node, AnyFunction)
+    ]
+    inside = {line for first, last in functions for line in range(first, last + 1)}
+    found: dict[str, bool] = {}
+    for each in flakes(tree):
+        if isinstance(each, messages.UndefinedName):
+            name = str(each.message_args[0])
+            found[name] = found.get(name, False) or each.lineno in inside
+    return found
+
+
+def _words(message: messages.Message) -> str:
+    """Return a message of pyflakes as text with its line, at most 200 characters."""
+    text = str(message.message % message.message_args)
+    return f"{text} (line {message.lineno})"[:200]
+
+
+def search_bugs(tree: ast.Module) -> Iterator[Finding]:
+    """Yield the bugs of `while` loops that halve a range, as binary search does."""
+    for node in all_nodes(tree):
+        if isinstance(node, AnyFunction | ast.Module):
+            for at, statement in enumerate(node.body):
+                if isinstance(statement, ast.While):
+                    yield from _of_loop(statement, node.body[at + 1 :])
+
+
+def _of_loop(loop: ast.While, rest: list[ast.stmt]) -> Iterator[Finding]:
+    """Yield the bug of one loop `while low < high:`; `rest` are the statements after it.
+
+    It never ends (`low = middle`) or ends before the last element was compared.
+    """
+    test = loop.test
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
+        return
+    low, high = test.left, test.comparators[0]
+    if not (isinstance(low, ast.Name) and isinstance(high, ast.Name)):
+        return
+    if not isinstance(test.ops[0], ast.Lt | ast.LtE):
+        return
+    values = assignments(loop)
+    lows = {text_of(each) for each in values.get(low.id, [])}
+    highs = {text_of(each) for each in values.get(high.id, [])}
+    returns = any(isinstance(each, ast.Return) for each in ast.walk(loop))
+    after = rest[0] if rest else None
+    is_missed = isinstance(after, ast.Return) and after.value is not None and not names_in(after)
+    for middle in _middles(values, {low.id, high.id}):
+        if middle in lows and highs:
+            yield Finding(False, -MAX_SHIFT, f"the loop does not end where {low.id} = {middle}")
+        elif (
+            isinstance(test.ops[0], ast.Lt)
+            and (lows, highs) == ({f"{middle} + 1"}, {f"{middle} - 1"})
+            and returns
+            and is_missed
+        ):
+            reason = f"the search ends before its last element: while {text_of(test)}"
+            yield Finding(False, -MAX_SHIFT, reason)
+
+
+def _middles(values: dict[str, list[ast.expr]], bounds: set[str]) -> Iterator[str]:
+    """Yield the names of variables assigned once, to the floor of half the sum of two bounds.
+
+    An example is `mid = (low + high) // 2`. `values` are the loop's assignments by name, `bounds`
+    the names.
+    """
+    for name, made in values.items():
+        half = made[0]
+        if isinstance(half, ast.BinOp) and isinstance(half.op, ast.Add):
+            half = half.right  # low + (high - low) // 2
+        if not (isinstance(half, ast.BinOp) and isinstance(half.op, ast.FloorDiv)):
+            continue
+        has_constant = any(isinstance(each, ast.Constant) for each in ast.walk(half.left))
+        if names_in(half.left) == bounds and not has_constant and len(made) == 1:
+            yield name

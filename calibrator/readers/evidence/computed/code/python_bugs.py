@@ -30,12 +30,12 @@ _METHODS: Final = {
 
 
 def certain_bug(reason: str) -> Finding:
-    """Return the finding of a bug that is one in any program."""
+    """Return a finding that proves the reply wrong, for this reason."""
     return Finding(False, -MAX_SHIFT, reason)
 
 
 def general_bugs(tree: ast.Module) -> Iterator[Finding]:
-    """Yield the bugs of a program."""
+    """Yield the bugs that a program's syntax tree shows, whatever the program is for."""
     for node in all_nodes(tree):
         if isinstance(node, ast.For):
             yield from _changed_while_iterated(node)
@@ -65,7 +65,10 @@ def general_bugs(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _changed_while_iterated(loop: ast.For) -> Iterator[Finding]:
-    """Find elements that are removed from the collection that a loop iterates over."""
+    """Find a change of the collection that a loop goes through: `for x in items: items.remove(x)`.
+
+    Nothing if the loop is left after the change.
+    """
     source = loop.iter
     view = call_of(source)
     is_view = view is not None and view[1] in ("keys", "items", "values") and view[0] is not None
@@ -89,7 +92,10 @@ def _changed_while_iterated(loop: ast.For) -> Iterator[Finding]:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int, ast.stmt]]:
-    """Yield the statements of a block, also nested ones, each with its block and its index."""
+    """Yield (block, index, statement) of each statement, nested ones included.
+
+    Functions and classes inside are not entered.
+    """
     for at, statement in enumerate(body):
         yield body, at, statement
         if isinstance(statement, AnyFunction | ast.ClassDef):
@@ -101,6 +107,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int, ast
 
 
 def _not_iterable(loop: ast.For) -> Iterator[Finding]:
+    """Find a loop over a number, such as `for i in len(items):`."""
     if is_call_to(loop.iter, "len") or (
         isinstance(loop.iter, ast.Constant) and isinstance(loop.iter.value, int)
     ):
@@ -108,7 +115,7 @@ def _not_iterable(loop: ast.For) -> Iterator[Finding]:
 
 
 def _recursion(function: AnyFunction) -> Iterator[Finding]:
-    """Find generators that yield themselves instead of their elements, and endless recursion."""
+    """Find a generator's own call without `yield from`, and a function that always calls itself."""
     name = function.name
     nodes = own_nodes(function)
     for node in nodes:
@@ -136,7 +143,7 @@ def _recursion(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _value_of_in_place(node: ast.Assign | ast.Return) -> Iterator[Finding]:
-    """Find uses of the result of a method that changes its list and returns None."""
+    """Find uses of what an in-place method returns, such as `x = items.sort()`, which is None."""
     called = call_of(node.value) if node.value is not None else None
     if called is None or not isinstance(node.value, ast.Call):
         return
@@ -153,7 +160,7 @@ def _value_of_in_place(node: ast.Assign | ast.Return) -> Iterator[Finding]:
 
 
 def _find_discarded(statement: ast.Expr) -> Iterator[Finding]:
-    """Find new values, or comparisons, that nothing uses."""
+    """Find a value or comparison that nothing uses, such as the line `name.strip()` or `x == 3`."""
     value = statement.value
     if isinstance(value, ast.Compare):
         if len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq):
@@ -174,7 +181,7 @@ def _find_discarded(statement: ast.Expr) -> Iterator[Finding]:
 
 
 def _always_true(test: ast.expr) -> Iterator[Finding]:
-    """Find conditions such as `x == "a" or "b"`."""
+    """Find conditions such as `x == "a" or "b"`, one finding for each constant that is true."""
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.Or):
         return
     is_compared = any(isinstance(each, ast.Compare) for each in test.values)
@@ -184,6 +191,7 @@ def _always_true(test: ast.expr) -> Iterator[Finding]:
 
 
 def _text_plus_number(node: ast.BinOp) -> Iterator[Finding]:
+    """Find a text and a number that are added, such as `"n: " + len(items)`."""
     if not isinstance(node.op, ast.Add):
         return
     for text, number in ((node.left, node.right), (node.right, node.left)):
@@ -193,7 +201,7 @@ def _text_plus_number(node: ast.BinOp) -> Iterator[Finding]:
 
 
 def _past_the_end(node: ast.Subscript) -> Iterator[Finding]:
-    """Find an element at the length of its own list."""
+    """Find an element at the length of its own list, such as `items[len(items)]`."""
     if isinstance(node.ctx, ast.Load) and is_call_to(node.slice, "len"):
         call = node.slice
         if isinstance(call, ast.Call) and text_of(call.args[0]) == text_of(node.value):
@@ -201,7 +209,10 @@ def _past_the_end(node: ast.Subscript) -> Iterator[Finding]:
 
 
 def _short_range(call: ast.Call) -> Iterator[Finding]:
-    """Find ranges in steps that end one step early, and ranges with a fraction."""
+    """Find ranges that end one step early, and ranges with a fraction.
+
+    Examples are `range(0, len(x) - size, size)` and `range(n / 2)`.
+    """
     if not is_call_to(call, "range"):
         return
     if any(isinstance(a, ast.BinOp) and isinstance(a.op, ast.Div) for a in call.args):
@@ -220,7 +231,7 @@ def _short_range(call: ast.Call) -> Iterator[Finding]:
 
 
 def _hidden_handler(node: ast.Try) -> Iterator[Finding]:
-    """Find a handler after a handler of all errors."""
+    """Find an `except` that follows `except Exception` and is never reached; at most one."""
     for handler, later in zip(node.handlers, node.handlers[1:], strict=False):
         if handler.type is not None and text_of(handler.type) in ("Exception", "BaseException"):
             if later.type is not None and text_of(later.type) != "BaseException":
@@ -229,7 +240,10 @@ def _hidden_handler(node: ast.Try) -> Iterator[Finding]:
 
 
 def _wrong_methods(function: AnyFunction) -> Iterator[Finding]:
-    """Find methods that lists, dicts or sets do not have."""
+    """Find methods that lists, dicts or sets lack, such as `items = []` with `items.push(1)`.
+
+    Only for variables that have one type in the function.
+    """
     kinds: dict[str, set[str]] = {}
     for node in own_nodes(function):
         targets: list[ast.expr] = []
@@ -255,7 +269,10 @@ def _wrong_methods(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _kind(value: ast.expr | None, is_whole: bool) -> str:
-    """Name the type of a literal or a constructor's call, "" for any other value."""
+    """Return the type of a literal or constructor call: `a list`, `a dict`, `a set`, or empty.
+
+    Empty also if the target is only a part of the assignment (not `is_whole`).
+    """
     if not is_whole:
         return ""
     if isinstance(value, ast.List | ast.ListComp) or is_call_to(value, "list"):
@@ -268,7 +285,10 @@ def _kind(value: ast.expr | None, is_whole: bool) -> str:
 
 
 def _fractional_index(function: AnyFunction, values: Assigned) -> Iterator[Finding]:
-    """Find an index that is the result of `/`."""
+    """Find an index that is the result of `/` by a constant, such as `items[n / 2]`.
+
+    `values` are the function's assignments by name.
+    """
     for node in own_nodes(function):
         if not isinstance(node, ast.Subscript):
             continue
@@ -287,7 +307,7 @@ def _fractional_index(function: AnyFunction, values: Assigned) -> Iterator[Findi
 
 
 def _shared_rows(function: AnyFunction) -> Iterator[Finding]:
-    """Find a grid whose rows are all the same list."""
+    """Find a grid whose rows are the same list: `g = [[0] * 3] * 3` with `g[0][1] = 5`."""
     grids: set[str] = set()
     for node in own_nodes(function):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.BinOp):
@@ -317,7 +337,10 @@ def _shared_rows(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _text_compared(function: AnyFunction, values: Assigned) -> Iterator[Finding]:
-    """Find a typed text that is compared with a number."""
+    """Find typed text compared with a number: `age = input()` with `age > 17`.
+
+    `values` are the function's assignments by name.
+    """
     for node in own_nodes(function):
         if not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
             continue
@@ -330,7 +353,7 @@ def _text_compared(function: AnyFunction, values: Assigned) -> Iterator[Finding]
 
 
 def _coroutines(tree: ast.Module) -> Iterator[Finding]:
-    """Find coroutines that nothing awaits."""
+    """Find calls of coroutines as statements without `await`, such as `asyncio.sleep(1)`."""
     own = {node.name for node in all_nodes(tree) if isinstance(node, ast.AsyncFunctionDef)}
     plain = {node.name for node in all_nodes(tree) if isinstance(node, ast.FunctionDef)}
     for node in all_nodes(tree):

@@ -52,7 +52,7 @@ _SLOT: Final = re.compile(r"\{([a-z_]\w*)\}")
 
 
 def habit_bugs(tree: ast.Module, request: str) -> Iterator[Finding]:
-    """Yield the habits that speak against a program, in view of its request."""
+    """Yield findings of habits that are often bugs; the request makes some of them certain."""
     for node in all_nodes(tree):
         if isinstance(node, AnyFunction):
             yield from _mutable_default(node, request)
@@ -72,13 +72,17 @@ def habit_bugs(tree: ast.Module, request: str) -> Iterator[Finding]:
 
 
 def _is_mutable(node: ast.expr | None) -> bool:
+    """Return whether an expression makes a list, dict or set, such as `[]` or `dict()`."""
     if isinstance(node, ast.List | ast.Dict | ast.Set):
         return True
     return any(is_call_to(node, name) for name in ("list", "dict", "set", "defaultdict"))
 
 
 def _mutable_default(function: AnyFunction, request: str) -> Iterator[Finding]:
-    """Find a default value that all calls share and that the function changes."""
+    """Find a default such as `items=[]` that the function changes, so that all calls share it.
+
+    It is a certain bug if the request speaks of fresh lists or earlier calls.
+    """
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     with_default = positional[len(positional) - len(arguments.defaults) :]
@@ -107,7 +111,10 @@ def _mutable_default(function: AnyFunction, request: str) -> Iterator[Finding]:
 
 
 def _shared_attribute(node: ast.ClassDef) -> Iterator[Finding]:
-    """Find a list or dict of the class that its instances change as if it were their own."""
+    """Find a list or dict of the class that methods change by `self.items.append(..)`.
+
+    Nothing if a method assigns the attribute, or the class has a decorator.
+    """
     shared = {
         target.id
         for each in node.body
@@ -138,7 +145,10 @@ def _shared_attribute(node: ast.ClassDef) -> Iterator[Finding]:
 
 
 def _late_binding(loop: ast.For) -> Iterator[Finding]:
-    """Find functions stored in a loop that see only the last value of the loop's variable."""
+    """Find functions stored in a loop that see only the last value of the loop's variable.
+
+    An example is `for i in range(3): calls.append(lambda: i)`.
+    """
     variables = names_in(loop.target)
     for node in ast.walk(loop):
         called = call_of(node)
@@ -155,6 +165,10 @@ def _late_binding(loop: ast.For) -> Iterator[Finding]:
 
 
 def _late_binding_of_list(node: ast.ListComp | ast.DictComp) -> Iterator[Finding]:
+    """Find lambdas in a comprehension that see only its variable's last value.
+
+    An example is `[lambda: i for i in x]`.
+    """
     variables = set().union(*(names_in(each.target) for each in node.generators))
     yield from _late_bindings(
         [node.elt if isinstance(node, ast.ListComp) else node.value], variables
@@ -162,6 +176,7 @@ def _late_binding_of_list(node: ast.ListComp | ast.DictComp) -> Iterator[Finding
 
 
 def _late_bindings(stored: list[ast.expr], variables: set[str]) -> Iterator[Finding]:
+    """Yield a finding for each stored lambda that uses one of `variables` without binding it."""
     for each in stored:
         if isinstance(each, ast.Lambda):
             own = {argument.arg for argument in (*each.args.args, *each.args.kwonlyargs)}
@@ -171,7 +186,7 @@ def _late_bindings(stored: list[ast.expr], variables: set[str]) -> Iterator[Find
 
 
 def _ends_in_first_round(function: AnyFunction) -> Iterator[Finding]:
-    """Find a loop that always returns in its first round."""
+    """Find a loop whose last statement returns in both branches of an `if`; at most one."""
     for node in own_nodes(function):
         if not isinstance(node, ast.For | ast.While) or not node.body:
             continue
@@ -187,7 +202,10 @@ def _ends_in_first_round(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _unfilled_slot(function: AnyFunction) -> Iterator[Finding]:
-    """Find a text with `{name}` that lacks the `f` before it."""
+    """Find a returned or printed text such as `"Hello {name}"` that lacks the `f` before it.
+
+    Only names of the function's parameters count; at most one finding.
+    """
     known = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
     for node in own_nodes(function):
         if isinstance(node, ast.Return):
@@ -207,7 +225,10 @@ def _unfilled_slot(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _pieces(node: ast.expr) -> list[tuple[str, ast.expr]]:
-    """Return the values inserted into a text, each after the text before it."""
+    """Return (text before, value) of each value that is inserted into a text; empty for others.
+
+    It reads f-strings, `"..%s" % x`, `"..".format(x)` and `".." + x`.
+    """
     if isinstance(node, ast.JoinedStr):
         found, before = [], ""
         for part in node.values:
@@ -240,7 +261,10 @@ def _pieces(node: ast.expr) -> list[tuple[str, ast.expr]]:
 
 
 def _injection(call: ast.Call, request: str) -> Iterator[Finding]:
-    """Find SQL that is assembled from values instead of using parameters of the driver."""
+    """Find SQL assembled from values, such as `execute(f"... WHERE name = '{name}'")`.
+
+    It is a certain bug if the request speaks of input from outside, such as a form.
+    """
     called = call_of(call)
     if called is None or called[1] not in ("execute", "executemany", "read_sql", "fetch", "raw"):
         return
@@ -255,7 +279,10 @@ def _injection(call: ast.Call, request: str) -> Iterator[Finding]:
 
 
 def _unsafe_call(call: ast.Call, request: str) -> Iterator[Finding]:
-    """Find calls that run or trust outside input, and weak secrets."""
+    """Find calls that trust outside input, such as `eval(text)`, and weak secrets, as by `md5`.
+
+    The request may permit them by naming them.
+    """
     if not isinstance(call.func, ast.Name) and not (
         isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
     ):
@@ -283,7 +310,10 @@ def _unsafe_call(call: ast.Call, request: str) -> Iterator[Finding]:
 
 
 def _wrong_zone(call: ast.Call, request: str) -> Iterator[Finding]:
-    """Find a time zone that replaces another one without a conversion."""
+    """Find `.replace(tzinfo=..)` where a conversion is needed.
+
+    Certain if a parsed text has an offset.
+    """
     called = call_of(call)
     if called is None or called[1] != "replace" or called[0] is None:
         return

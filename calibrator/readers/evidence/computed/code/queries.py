@@ -97,7 +97,10 @@ _GROUP: Final = re.compile(
 
 
 def query_bugs(code: str, request: str) -> Iterator[Finding]:
-    """Yield the findings against the queries of a reply."""
+    """Yield the findings against the SQL of a reply, at most 20 statements.
+
+    The request decides some.
+    """
     text = _TEXT.sub("''", _COMMENT.sub(" ", code))
     for query in [part.strip() for part in text.split(";")][:20]:
         if query:
@@ -112,11 +115,12 @@ def query_bugs(code: str, request: str) -> Iterator[Finding]:
 
 
 def _certain_bug(reason: str) -> Finding:
+    """Return a finding that proves the reply wrong, for this reason."""
     return Finding(False, -MAX_SHIFT, reason)
 
 
 def _conditions(query: str) -> Iterator[Finding]:
-    """Find aggregates in WHERE, and comparisons with NULL."""
+    """Find an aggregate in WHERE (`WHERE count(*) > 3`) and a comparison such as `x = NULL`."""
     for found in list(re.finditer(r"\bwhere\b", query, re.IGNORECASE))[:10]:
         end = _CLAUSE.search(query, found.end())
         clause = query[found.end() : end.start() if end else len(query)]
@@ -134,11 +138,15 @@ def _conditions(query: str) -> Iterator[Finding]:
 
 
 def _depth(text: str, at: int) -> int:
+    """Return the number of parentheses that are open at a position."""
     return text.count("(", 0, at) - text.count(")", 0, at)
 
 
 def _find_unlimited(query: str, request: str) -> Iterator[Finding]:
-    """Find a DELETE or UPDATE of all rows although the request names some."""
+    """Find a DELETE or UPDATE without WHERE.
+
+    It is a certain bug if the request limits the rows, as in `users older than 30`.
+    """
     found = _UNLIMITED.match(query)
     if found is None or re.search(r"\bwhere\b|\bjoin\b|\bfrom\b|\blimit\b", found["rest"], _FLAGS):
         return
@@ -150,7 +158,10 @@ def _find_unlimited(query: str, request: str) -> Iterator[Finding]:
 
 
 def _lost_rows(query: str, request: str) -> Iterator[Finding]:
-    """Find an inner join although rows without a partner were requested."""
+    """Find joins that lose rows without a partner although the request wants them too.
+
+    An example is an inner JOIN for `all customers, also those without orders`.
+    """
     if not _EVEN_WITHOUT.search(request) or not _JOIN.search(query):
         return
     if not _OUTER.search(query):
@@ -178,7 +189,7 @@ def _lost_rows(query: str, request: str) -> Iterator[Finding]:
 
 
 def _loose(query: str, request: str) -> Iterator[Finding]:
-    """Find an OR between two columns although the request wants rows that fulfil all conditions."""
+    """Find `WHERE a = 1 OR b = 2` although the request wants rows that fulfil both conditions."""
     found = _EITHER.search(query)
     request = re.split(r"\bcreate\s+table\b|```", request, maxsplit=1, flags=_FLAGS)[0]
     if found is None or found["a"].lower() == found["b"].lower() or len(request) > 600:
@@ -188,7 +199,10 @@ def _loose(query: str, request: str) -> Iterator[Finding]:
 
 
 def _short_month(code: str, request: str) -> Iterator[Finding]:
-    """Find BETWEEN two days for a column of times, which loses the last day."""
+    """Find `BETWEEN '2024-01-01' AND '2024-01-31'` for a column of times: it loses the last day.
+
+    Only if the request gives the column's type.
+    """
     found = _DAYS_BETWEEN.search(code)
     if found is None or re.search(r"\bdate\s*\(|::\s*date|cast\s*\(", code, _FLAGS):
         return
@@ -199,7 +213,7 @@ def _short_month(code: str, request: str) -> Iterator[Finding]:
 
 
 def _windows(query: str, request: str) -> Iterator[Finding]:
-    """Find a rank over all rows although one for each group was requested."""
+    """Find a first rank over all rows, without PARTITION, although each group has its own."""
     for found in list(_WINDOW.finditer(query))[:5]:
         if (
             "partition" not in found["w"].lower()
@@ -210,7 +224,10 @@ def _windows(query: str, request: str) -> Iterator[Finding]:
 
 
 def _order(query: str, request: str) -> Iterator[Finding]:
-    """Find the reverse of the requested order, and another number of rows."""
+    """Find a limit or an order other than the one requested.
+
+    Examples are `LIMIT 5` for the top 3, and ascending order for the highest.
+    """
     wanted = _TOP.search(request)
     limit = _LIMIT.search(query)
     if wanted and limit:
@@ -230,7 +247,7 @@ def _order(query: str, request: str) -> Iterator[Finding]:
 
 
 def _find_ungrouped(query: str) -> Iterator[Finding]:
-    """Find a selected column beside an aggregate that no GROUP BY contains."""
+    """Find a plain column beside an aggregate without GROUP BY: `SELECT name, sum(x) FROM t`."""
     found = _SELECT.match(query)
     if (
         found is None

@@ -16,7 +16,10 @@ _I: Final = re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A wish, and a pattern of code that fulfils it, or (`is_ban`) that breaks it."""
+    """A wish of a request, and a pattern of code that fulfils it or, if `is_ban`, breaks it.
+
+    `shift` is the finding's log-odds; `languages` are those that are checked, all if empty.
+    """
 
     wish: GuardedPattern
     code: GuardedPattern
@@ -27,10 +30,12 @@ class Requirement:
 
 
 def _wish(text: str) -> GuardedPattern:
+    """Return the guarded pattern of a wish in a request; only whole words match, in any case."""
     return compile_guarded(rf"(?<![\w-])(?:{text})(?![\w-])", _I)
 
 
 def _code(text: str) -> GuardedPattern:
+    """Return the guarded pattern of code; case is ignored, and `^` matches at each line."""
     return compile_guarded(text, _I | re.MULTILINE)
 
 
@@ -136,9 +141,11 @@ _NUMBERED: Final = compile_guarded(
 def unmet_requirements(
     code: str, language: str, request: str, earlier: str = ""
 ) -> Iterator[Finding]:
-    """Yield the wishes of a request that its code does not fulfil.
+    """Yield a finding for each wish of the request that its code does not fulfil.
 
-    What the user ruled out in earlier messages stays ruled out.
+    Examples are `standard library only` with `import numpy`, and `print 1 to 10` with `range(1,
+    10)`. `earlier` are the user's earlier messages; what they ruled out stays ruled out. Requests
+    above MAX_REQUEST characters are skipped, but for loops.
     """
     for each in _REQUIREMENTS if earlier and len(earlier) <= MAX_REQUEST else ():
         is_ban = each.is_ban and language in (each.languages or (language,))
@@ -188,7 +195,10 @@ _IS_ON_PATTERNS: Final = compile_guarded(r"\bregex|regular expression|\bpattern\
 
 
 def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
-    """Yield patterns for a whole text that also match a part of it."""
+    r"""Yield a finding if a pattern for a whole text lacks its end: `re.match(r"\d+", s)`.
+
+    Only for requests of patterns that validate or match exactly.
+    """
     if not _IS_ON_PATTERNS.search(request):
         return
     found = _REGEX.search(reply)
@@ -213,7 +223,10 @@ _MAPPED: Final = re.compile(r"(?<![\d.:])(?P<a>\d{2,5}):(?P<b>\d{2,5})(?![\d:])"
 
 
 def port_bugs(reply: str, request: str) -> Iterator[Finding]:
-    """Yield a port of a container that is mapped the wrong way round."""
+    """Yield a finding if a container's ports are reversed: `-p 80:8080` for port 80 inside.
+
+    Only if the request names both the inner and the outer port.
+    """
     inside, outside = _INSIDE.search(request), _OUTSIDE.search(request)
     if inside is None or outside is None or len(request) > MAX_REQUEST:
         return

@@ -67,7 +67,11 @@ Fields = tuple[frozenset[int], ...]
 
 
 def verify_schedule(exchange: Exchange) -> Verdict | None:
-    """Judge a reply that is one line of a crontab; None for any other reply or request."""
+    """Judge the crontab line of a reply, such as `0 9 * * 1-5`, by the times in the request.
+
+    None unless the conversation is about cron, the reply has exactly one such line, and the wanted
+    times are clear.
+    """
     request = exchange.request
     if len(request) > MAX_REQUEST or "*" not in exchange.reply:
         return None
@@ -90,6 +94,7 @@ def verify_schedule(exchange: Exchange) -> Verdict | None:
 
 
 def _format_values(values: Iterable[int]) -> str:
+    """Return values as text, at most eight: `0, 15, 30, 45`; `any` for all values of a field."""
     ordered = sorted(values)
     if frozenset(ordered) in _ALL:
         return "any"
@@ -97,7 +102,10 @@ def _format_values(values: Iterable[int]) -> str:
 
 
 def read_line(line: str) -> Fields | None:
-    """Return the values of the five fields of a crontab line; None for a wrong one."""
+    """Return the sets of values of the five fields of a crontab line; Sunday is 0.
+
+    None if a field is malformed or has a value out of range.
+    """
     parts = [
         _values(text.lower(), *pair) for text, pair in zip(line.split(), _bounds(), strict=True)
     ]
@@ -109,10 +117,15 @@ def read_line(line: str) -> Fields | None:
 
 
 def _bounds() -> list[tuple[int, int]]:
+    """Return the least and the greatest value of each field; 7 is allowed for Sunday."""
     return [(min(each), max(each)) for each in _ALL[:4]] + [(0, 7)]
 
 
 def _values(text: str, low: int, high: int) -> frozenset[int] | None:
+    """Return the values of one field such as `*/15` or `mon-fri`, between `low` and `high`.
+
+    None if it is malformed, empty or out of range.
+    """
     for number, name in enumerate(_SHORT):
         text = text.replace(name, str(number))
     found: set[int] = set()
@@ -131,7 +144,10 @@ def _values(text: str, low: int, high: int) -> frozenset[int] | None:
 
 
 def wanted_fields(request: str) -> Fields | None:
-    """Return the values of the five fields that a request wants; None if that is not clear."""
+    """Return the sets of values of the five crontab fields that a request wants; Sunday is 0.
+
+    `every weekday at 9 am` gives minute 0, hour 9, days 1 to 5. None if that is not clear.
+    """
     text = _PATH.sub(" ", request)
     if _OTHER.search(text):
         return None
@@ -167,7 +183,10 @@ def wanted_fields(request: str) -> Fields | None:
 
 
 def _take_days(text: str, fields: list[frozenset[int]]) -> str:
-    """Set the fields of the days that a text names, and return the text without them."""
+    """Set the fields of the days that a text names, in place, and return the text without them.
+
+    The name of a single weekday stays in the text.
+    """
     for pattern, days in ((_WORKING, range(1, 6)), (_WEEKEND, (0, 6))):
         if pattern.search(text):
             fields[4] = frozenset(days)

@@ -57,7 +57,7 @@ _LOST_COMMIT: Final = re.compile(
 
 
 def shell_bugs(code: str, request: str) -> Iterator[Finding]:
-    """Yield the findings against the commands of a reply."""
+    """Yield the findings against the shell commands of a reply, in view of the request."""
     text = _COMMENT.sub(" ", code)
     yield from _pipelines(text, request)
     yield from _destruction(text, request)
@@ -72,11 +72,12 @@ def shell_bugs(code: str, request: str) -> Iterator[Finding]:
 
 
 def _certain_bug(reason: str) -> Finding:
+    """Return a finding that proves the reply wrong, for this reason."""
     return Finding(False, -MAX_SHIFT, reason)
 
 
 def _pipelines(text: str, request: str) -> Iterator[Finding]:
-    """Find `uniq` after no sort, and counts that are sorted as text."""
+    """Find `uniq` without `sort` before it, and counts of `uniq -c` that are sorted as text."""
     for command in _COMMAND.split(text)[:200]:
         stages = [stage.strip() for stage in _STAGE.split(command)]
         for at, stage in enumerate(stages):
@@ -102,13 +103,17 @@ def _pipelines(text: str, request: str) -> Iterator[Finding]:
 
 
 def _is_sorting(stage: str) -> bool:
+    """Return whether a stage of a pipeline sorts, or counts with awk so that no order is needed."""
     return stage.split()[:1] in (["sort"], ["awk"]) and (
         stage.startswith("sort") or "asort" in stage or "++" in stage
     )
 
 
 def _destruction(text: str, request: str) -> Iterator[Finding]:
-    """Find commands that remove more than was named, or empty the file that they read."""
+    """Find commands that remove too much, or empty the file that they read.
+
+    An example is `sort a.txt > a.txt`.
+    """
     if _EARLY_DELETE.search(text):
         yield _certain_bug("find deletes before it tests; -delete comes last")
     found = _WIDE_REMOVAL.search(text)
@@ -128,7 +133,10 @@ def _destruction(text: str, request: str) -> Iterator[Finding]:
 
 
 def _loops(text: str, request: str) -> Iterator[Finding]:
-    """Find loops over file names that are split at spaces."""
+    """Find loops that tear file names at spaces, such as `for f in $(ls)` or `rm $f`.
+
+    They are certain bugs if the request mentions spaces.
+    """
     strict = bool(_SPACES.search(request))
     if _LISTED.search(text):
         reason = "the loop tears file names apart at spaces"
@@ -146,11 +154,12 @@ def _loops(text: str, request: str) -> Iterator[Finding]:
 
 
 def _without_quotes(text: str) -> str:
+    """Return a text whose parts in double quotes are empty."""
     return re.sub(r'"[^"\n]*"', '""', text)
 
 
 def _file_times(text: str, request: str) -> Iterator[Finding]:
-    """Find a time of `find` that contradicts the request."""
+    """Find a time of `find` that contradicts the request, such as `-mtime -7` for older files."""
     found = _TIME.search(text)
     if found is None:
         return

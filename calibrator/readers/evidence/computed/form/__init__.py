@@ -1,3 +1,3 @@
 """The form of a reply: counts, lengths, order, wording, language, labels."""
 
-__all__ = ["counting", "labels", "languages", "reply_language", "wishes"]
+__all__ = ["counting", "languages", "reply_language", "short_answers", "wishes"]

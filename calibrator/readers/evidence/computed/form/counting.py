@@ -25,7 +25,10 @@ _SAID: Final = {"a single": 1, "single": 1, "once": 1, "twice": 2}
 
 
 def value_of(text: str) -> int:
-    """Return a count in digits or as a word, such as `twice`. Raises KeyError for another word."""
+    """Return a count in digits or as a word: 12 for `12`, 2 for `twice`.
+
+    Raises KeyError for others.
+    """
     text = text.casefold().strip()
     if text.isdigit():
         return int(text)
@@ -39,12 +42,15 @@ def plain_text(reply: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text; a hyphenated one counts once."""
+    """Return the words of a text in order; `twenty-one` and `e.g.` count once."""
     return _WORD.findall(text)
 
 
 def sentence_counts(text: str) -> tuple[int, int]:
-    """Return the least and the most sentences that a text may be counted to have."""
+    """Return (least, most): the fewest and the most sentences that a text may be counted to have.
+
+    Abbreviations such as `Dr.` count only for `most`. (0, 1) for a text without words.
+    """
     least = most = 0
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*•]|\d+[.)])\s)|\n", text):
         block = re.sub(r"^\s*(?:[-*•]|\d+[.)])\s+", "", block).strip()
@@ -78,12 +84,15 @@ def lines(text: str) -> list[str]:
 
 
 def bullets(text: str) -> list[str]:
-    """Return the items of bullets at the margin."""
+    """Return the texts of lines that begin with a bullet at the margin, such as `- item`."""
     return [found["t"].strip() for found in _TOP_BULLET.finditer(text)]
 
 
 def numbered_items(text: str) -> list[str]:
-    """Return the items of a list that is numbered from 1 without a gap, or none."""
+    """Return the texts of a list such as `1. item`.
+
+    Empty unless it is numbered 1, 2, 3 without a gap.
+    """
     found = list(_NUMBERED.finditer(text))
     if [int(each["n"]) for each in found] != list(range(1, len(found) + 1)):
         return []
@@ -91,7 +100,10 @@ def numbered_items(text: str) -> list[str]:
 
 
 def items(reply: str) -> list[str] | None:
-    """Return the items of a reply that is a list; None if it is no clear list."""
+    """Return the items of a reply that is a list, or None if it is no clear list.
+
+    It may be numbered, have bullets, be short lines alone, or a line with commas.
+    """
     text = re.sub(r"\*\*|__", "", reply).strip()
     for found in (numbered_items(text), bullets(text)):
         if len(found) >= 2:
@@ -106,7 +118,10 @@ def items(reply: str) -> list[str] | None:
 
 
 def comma_items(text: str) -> list[str] | None:
-    """Return the items of one line such as `red, white and blue`; None for a sentence."""
+    """Return the items of one line such as `red, white and blue`.
+
+    None for several lines or a sentence.
+    """
     text = text.strip().rstrip(".!")
     if "\n" in text or re.search(r"[.!?;:]\s", text):
         return None

@@ -65,7 +65,7 @@ _SKIP_AFTER: Final = re.compile(
 
 @cache
 def _number() -> str:
-    """Return a pattern for whole numbers in digits and words."""
+    """Return a regular expression for whole numbers, in digits or in words up to 50."""
     words = [
         word for word, value in number_words().items() if 0 < value <= 50 and word not in ("o",)
     ]
@@ -78,12 +78,16 @@ def _number() -> str:
 
 @cache
 def _kind_pattern() -> str:
+    """Return a regular expression of the things that are counted, with a group for each.
+
+    An example is `word`.
+    """
     return "|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS.items() if name != "item")
 
 
 @cache
 def _wish() -> re.Pattern[str]:
-    """Return the pattern of wishes such as "at most 100 words", compiled once."""
+    """Return the pattern of a wish for a count, such as `at most 100 words`; compiled once."""
     number = _number()
     return re.compile(
         rf"\b(?:(?P<most>{_AT_MOST})\s+|(?P<least>{_AT_LEAST})\s+|(?P<exact>{_EXACTLY})\s+|"
@@ -110,7 +114,10 @@ _SEPARATED: Final = re.compile(r"\*\*\*|\b(?:separat|sépar|separ)", re.IGNORECA
 
 
 def count_fault(sentences: list[str], reply: str) -> str | None:
-    """Describe how a reply breaks a wish for a count, or return None."""
+    """Describe how a reply breaks a wish such as `at most 100 words`, or return None.
+
+    `sentences` are those of the request and rules that state wishes. Refusals are not judged.
+    """
     text = counting.plain_text(reply)
     if _REFUSES.match(text):
         return None
@@ -126,7 +133,7 @@ def count_fault(sentences: list[str], reply: str) -> str | None:
                 continue
             is_one_word = (
                 found["word"] and counting.value_of(found["n"]) == 1
-            )  # judged by `answer_kind`
+            )  # judged by `short_answers`
             if is_one_word or _is_other(sentence, found):
                 continue
             fault = _fault(found, sentence, text)
@@ -136,7 +143,11 @@ def count_fault(sentences: list[str], reply: str) -> str | None:
 
 
 def _is_other(sentence: str, found: re.Match[str]) -> bool:
-    """Return whether a count is of something given, or of a part of the reply."""
+    """Return whether a count is of something else.
+
+    An example is `the 3 paragraphs above`, `a story with two lines`. `found` is its match in
+    `sentence`.
+    """
     before = sentence[: found.start()].rstrip().casefold()
     after = sentence[found.end() :].casefold()
     if re.search(
@@ -171,7 +182,10 @@ def _is_other(sentence: str, found: re.Match[str]) -> bool:
 
 
 def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
-    """Return the fault of a text against one wish for a count, or None."""
+    """Describe how `text` breaks one wish for a count (a match of `_wish`).
+
+    None if it does not.
+    """
     kind = next(name for name in _KINDS if name != "item" and found[name])
     number = counting.value_of(found["n"])
     low, high = _bounds(found, sentence, kind, number)
@@ -197,7 +211,10 @@ def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
 
 
 def _with_slack(low: int | None, high: int | None, kind: str) -> tuple[int | None, int | None]:
-    """Widen bounds, because ways of counting differ a little."""
+    """Return bounds for words, sentences and characters widened by 5 %, because countings differ.
+
+    Bounds up to 3 and those of other kinds are unchanged.
+    """
     if kind not in ("word", "sentence", "character"):
         return low, high
     if low is not None and low > 3:
@@ -210,7 +227,11 @@ def _with_slack(low: int | None, high: int | None, kind: str) -> tuple[int | Non
 def _bounds(
     found: re.Match[str], sentence: str, kind: str, number: int
 ) -> tuple[int | None, int | None]:
-    """Return the least and the most that a wish allows; (None, None) if it is no wish."""
+    """Return (least, most) as a wish allows them; None for an open side.
+
+    (None, None) if it is no wish or too vague, such as `a two-line poem`. `kind` is the counted
+    thing, such as `word`.
+    """
     if found["most"]:
         return None, number - 1 if _STRICT_LESS.fullmatch(found["most"]) else number
     if found["least"]:
@@ -241,7 +262,7 @@ def _bounds(
 
 
 def _count_range(kind: str, text: str) -> tuple[int, int]:
-    """Return the least and the most of a kind that a text may be counted to have."""
+    """Return (least, most): how many of a kind, such as `word`, a text may be counted to have."""
     if kind == "word":
         count = len(counting.words(text))
         loose = len(text.split())
@@ -270,7 +291,10 @@ def _count_range(kind: str, text: str) -> tuple[int, int]:
 
 @cache
 def _list_wish() -> re.Pattern[str]:
-    """Return the pattern of requests for a number of items, compiled once."""
+    """Return the pattern of a request for some items, such as `List three fruits`.
+
+    Compiled once.
+    """
     return re.compile(
         r"^(?:please |can you |could you |now |bitte )?(?:list|name|give(?: me| us)?|suggest"
         r"|provide|tell me|recommend|mention|share|write(?: down)?|show me|state|nenne(?: mir)?"
@@ -286,7 +310,10 @@ def _list_wish() -> re.Pattern[str]:
 
 
 def items_fault(instruction: str, reply: str) -> str | None:
-    """Describe how the number of items differs from "name three .."; None if that is not clear."""
+    """Describe that a reply lists another number of items than `Name three rivers` asks for.
+
+    None if the number is right, or if request or reply are no clear list.
+    """
     found = _list_wish().match(" ".join(instruction.split()))
     if found is None:
         return None

@@ -140,12 +140,14 @@ class _Speakers(NamedTuple):
 
     @classmethod
     def from_languages(cls, languages: Sequence[str]) -> _Speakers:
+        """Return the speakers of a word that these languages share; each gets an equal share."""
         is_one = len(languages) == 1 or any(each.issuperset(languages) for each in _ALIKE)
         return cls(tuple(languages), 1 / len(languages), is_one)
 
 
 @cache
 def _languages_by_word() -> dict[str, _Speakers]:
+    """Return the languages that have each of the frequent words, such as `und`."""
     table: dict[str, list[str]] = {}
     for language, words in _WORDS.items():
         for word in {word for word in words.split() if len(word) > 1}:
@@ -155,24 +157,31 @@ def _languages_by_word() -> dict[str, _Speakers]:
 
 @cache
 def _languages_by_letter() -> dict[str, _Speakers]:
+    """Return the languages that have each of the rare letters, such as `ß`."""
     return {letter: _Speakers.from_languages(languages) for letter, languages in _MARKS.items()}
 
 
 @cache
 def language_names() -> dict[str, str]:
-    """Return the codes of languages by their names in English, German, Spanish and French."""
+    """Return language codes such as `de` by names in lower case, such as `german` and `deutsch`.
+
+    The names are English, German, Spanish and French.
+    """
     return {**{name.casefold(): code for code, name in NAMES.items()}, **_OTHER_NAMES}
 
 
 @cache
 def name_pattern() -> str:
-    """Return a pattern of the name of a language."""
+    """Return a regular expression, without group, of the name of any known language."""
     names = sorted(language_names(), key=len, reverse=True)
     return "(?:" + "|".join(map(re.escape, names)) + ")"
 
 
 def script_of(text: str) -> tuple[str, float]:
-    """Return the main script of a text's letters, and its share of them."""
+    """Return the main script of a text, such as `LATIN`, and its share of the letters, 0 to 1.
+
+    ("", 0.0) for a text without letters. Japanese is `HIRAGANA`. Only 1,000 characters are read.
+    """
     letters = [*filter(str.isalpha, text[:1000])]
     if not letters:
         return "", 0.0
@@ -187,9 +196,10 @@ def script_of(text: str) -> tuple[str, float]:
 
 
 def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
-    """Return the languages that a text may be in; empty if that is not clear.
+    """Return the codes of languages that a text may be in, such as {`de`}; empty if not clear.
 
-    `least` is the smallest number of words of a text that is judged.
+    Similar languages such as Danish and Norwegian may both be in it. `least` is the smallest number
+    of words of a text in Latin script that is judged.
     """
     text = text[:MAX_TEXT]
     script, share = script_of(text)
@@ -219,7 +229,10 @@ def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
 
 
 def _scores(words: list[str]) -> tuple[dict[str, float], dict[str, set[str]]]:
-    """Return the scores of languages, and for each the words that only it or a similar one has."""
+    """Return a score for each language, and the words that only it or similar languages have.
+
+    A word shared by n languages gives each 1/n.
+    """
     by_word = _languages_by_word()
     scores: dict[str, float] = {}
     own: dict[str, set[str]] = {}
@@ -241,6 +254,6 @@ def _scores(words: list[str]) -> tuple[dict[str, float], dict[str, set[str]]]:
 
 
 def _languages_marked(word: str) -> _Speakers | None:
-    """Return the languages that the first rare letter of a word shows, or None."""
+    """Return the languages of the first rare letter in a word, such as `ß`; None without one."""
     by_letter = _languages_by_letter()
     return next((by_letter[letter] for letter in word if letter in by_letter), None)

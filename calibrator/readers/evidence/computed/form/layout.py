@@ -21,7 +21,10 @@ _EXACT: Final = compile_guarded(
 
 
 def exact_verdict(instruction: str, reply: str) -> Verdict | None:
-    """Judge a reply that had to consist of given words."""
+    """Judge a reply that must consist of given words, as in `Reply with exactly "done"`.
+
+    Case, quotes and a final mark do not matter. None without such a wish.
+    """
     found = _EXACT.match(" ".join(instruction.split()))
     if not found:
         return None
@@ -40,7 +43,10 @@ _TIMES: Final = compile_guarded(
 
 
 def repeated_verdict(instruction: str, reply: str) -> Verdict | None:
-    """Judge a reply that had to repeat a word a number of times."""
+    """Judge a reply that must repeat a word, as in `Say "hello" three times`.
+
+    None without the wish.
+    """
     found = _TIMES.match(" ".join(instruction.split()))
     if not found:
         return None
@@ -116,7 +122,10 @@ _COLUMNS: Final = compile_guarded(
 
 
 def layout_fault(sentences: list[str], reply: str) -> str | None:
-    """Describe how a reply breaks a wish for a list, a table or lines, or return None."""
+    """Describe how a reply breaks a wish for its layout, or return None.
+
+    Examples of wishes are `as a table`, `one item per line` and `no Markdown`.
+    """
     text = reply.strip()
     rows = counting.lines(re.sub(r"```[^\n]*", "", text))
     for sentence in sentences:
@@ -143,6 +152,10 @@ _OTHER_TABLE: Final = compile_guarded(
 
 
 def _wanted_table_fault(sentence: str, text: str) -> str | None:
+    """Describe what is wrong with the table that a sentence asks for.
+
+    None if nothing or no table is.
+    """
     is_wanted = _TABLE.search(sentence) and _IN_TABLE.search(sentence)
     if not is_wanted or _OTHER_TABLE.search(sentence):
         return None
@@ -150,7 +163,10 @@ def _wanted_table_fault(sentence: str, text: str) -> str | None:
 
 
 def _list_fault(sentence: str, text: str) -> str | None:
-    """Return the fault of a text against a wish for or against a list, or None."""
+    """Describe how a text breaks `as a numbered list`, `use bullet points` or `no lists`.
+
+    Else None.
+    """
     if _NUMBERED.search(sentence) and not re.search(r"^\W{0,4}\d{1,3}[.):]", text, re.MULTILINE):
         return "the reply is no numbered list"
     is_list = re.search(r"^[ \t]*[-*•+–·◦]\s*\S|^[ \t]*\d{1,3}[.)]", text, re.MULTILINE)
@@ -167,7 +183,10 @@ _OTHER_COMMAS: Final = compile_guarded(
 
 
 def _line_fault(sentence: str, text: str, rows: list[str]) -> str | None:
-    """Return the fault of a text against a wish about commas and lines, or None."""
+    """Describe how a text breaks `separated by commas`, `on one line` or `one per line`.
+
+    Else None. `rows` are the lines of the text that are not empty.
+    """
     is_separated = len(rows) <= 2 or sum("," in row for row in rows) * 3 >= len(rows)
     if not is_separated and _COMMA.search(sentence) and not _OTHER_COMMAS.search(sentence):
         return "the reply is not separated by commas"
@@ -180,7 +199,7 @@ def _line_fault(sentence: str, text: str, rows: list[str]) -> str | None:
 
 
 def _mark_fault(sentence: str, text: str) -> str | None:
-    """Return the fault of a text against a wish about Markdown and code blocks, or None."""
+    """Describe how a text breaks `no Markdown` or `in a code block`, or return None."""
     has_marks = re.search(r"\*\*[^*\n]+\*\*|^#{1,4} \S|^```", text, re.MULTILINE)
     if _NO_MARKDOWN.search(sentence) and has_marks:
         return "the reply has Markdown"
@@ -200,11 +219,15 @@ _NAMED_COLUMNS: Final = compile_guarded(
 
 
 def _cell(text: str) -> str:
+    """Return a table's cell in lower case, without emphasis and quotes."""
     return re.sub(r"[*`\"']", "", text).strip().casefold()
 
 
 def _table_fault(text: str, sentence: str) -> str | None:
-    """Return the fault of a text that must be a table, or None."""
+    """Describe a missing table, unequal rows, or columns other than the sentence names.
+
+    Else None.
+    """
     rows = [line.strip() for line in text.splitlines() if line.strip().count("|") >= 2]
     if len(rows) < 2:
         return (
@@ -257,9 +280,10 @@ _GIVEN: Final = compile_guarded(
 
 
 def order_verdict(instruction: str, reply: str) -> Verdict | None:
-    """Judge whether a list is in alphabetical order and has all items of a given list.
+    """Judge the alphabetical order of a list; right only if it also has all items of a given list.
 
-    Returns None if no order was requested, or for an ordered list without given items.
+    An example is `Sort alphabetically: pear, fig, apple`. None without such a wish, for another
+    kind of order, and for an ordered list without given items.
     """
     line = " ".join(instruction.split())
     found = _ALPHABETICAL.search(line)
@@ -304,6 +328,10 @@ def order_verdict(instruction: str, reply: str) -> Verdict | None:
 
 
 def _sort_key(item: str, by_last: bool = False) -> str:
+    """Return the key by which an item is sorted: its words in lower case before a colon or dash.
+
+    With `by_last`, the last word comes first, as for surnames.
+    """
     head = re.split(r"\s*(?::|\s[-–—]\s|\()", item)[0]
     words = re.sub(r"[^\w\s]", "", head.casefold()).split()
     if by_last and words and "," not in head:

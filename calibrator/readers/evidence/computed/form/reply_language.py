@@ -31,7 +31,10 @@ _SAY: Final = re.compile(
 
 @cache
 def _target() -> re.Pattern[str]:
-    """Return the pattern of requests for a translation into a language, compiled once."""
+    """Return the pattern of a request such as `Translate this into French`; compiled once.
+
+    Its group `t` is the language's name.
+    """
     name = name_pattern()
     return re.compile(
         rf"\b(?:translat(?:e|ion|ed|ing)\b[^.?!\n]{{0,120}}?\b(?:in)?to"
@@ -44,7 +47,10 @@ def _target() -> re.Pattern[str]:
 
 @cache
 def _wish() -> re.Pattern[str]:
-    """Return the pattern of wishes for the reply's language, compiled once."""
+    """Return the pattern of a wish such as `Answer in German`; compiled once.
+
+    One of its groups `a` to `g` is the language's name.
+    """
     name = name_pattern()
     return re.compile(
         r"\b(?:answer|reply|respond|write|speak|explain|say it|tell me|response|responses|answers"
@@ -69,7 +75,10 @@ _OPEN: Final = re.compile(
 
 
 def verify_language(exchange: Exchange) -> Verdict | None:
-    """Judge the language of a reply; only a wrong one is reported."""
+    """Judge the language of a reply; only a wrong one gives a verdict, else None.
+
+    It must be that of a requested translation, a wished one, or else that of the user.
+    """
     is_named = bool(_first_names() & exchange.vocabulary)
     if is_named and _TRANSLATE.search(exchange.folded_text[:MAX_TEXT]):
         return _translation(exchange)
@@ -83,19 +92,26 @@ def verify_language(exchange: Exchange) -> Verdict | None:
 
 @cache
 def _first_names() -> frozenset[str]:
-    """Return the names of languages that are one word."""
+    """Return all names of languages in lower case.
+
+    Only those of one word can be found by a look-up.
+    """
     return frozenset(language_names())
 
 
 def prose_of(reply: str) -> str:
-    """Return a reply without code, quotations and links."""
+    """Return a reply with code, links and quotations replaced by spaces."""
     text = re.sub(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", " ", reply, flags=re.DOTALL)
     text = re.sub(r"(?<!\w)'[^'\n]{3,100}'(?!\w)", " ", text)
     return re.sub(r"[\"“«„][^\"”»“\n]{0,300}[\"”»“]", " ", text)
 
 
 def wanted_language(exchange: Exchange, wishes: str) -> str | None:
-    """Return the language that the rules or the instruction ask for; the last wish counts."""
+    """Return the code of the language that the instruction or else the rules want, such as `fr`.
+
+    The last wish counts. None without one, for a negated one (`not in French`), and for several
+    languages.
+    """
     found = None
     for each in _wish().finditer(exchange.instruction[:MAX_TEXT]):
         found = each
@@ -126,7 +142,11 @@ def wanted_language(exchange: Exchange, wishes: str) -> str | None:
 
 
 def _judge(reply: str, wanted: str, reason: str, least: int = 4) -> Verdict | None:
-    """Judge whether a reply is in the wanted language; None if it is or cannot be recognised."""
+    """Return a wrong verdict if a reply is not in the language `wanted` (a code); else None.
+
+    None also if its language is not clear. `{}` in `reason` becomes the language's name; `least` is
+    the number of words that is judged.
+    """
     text = reply if languages_of(reply, least) else ""
     found = languages_of(text, least)
     if not found or wanted in found:
@@ -151,7 +171,10 @@ _NOT_LATIN: Final = word_set(
 
 
 def _translation(exchange: Exchange) -> Verdict | None:
-    """Judge whether a translation is in the wanted language, and no copy of the text."""
+    """Return a wrong verdict for a translation in another language or a copy of the text.
+
+    Else None. None also if several target languages are named or comments are requested.
+    """
     rules = exchange.conversation.rules
     place = rules if _target().search(rules[:MAX_TEXT]) else exchange.instruction
     targets = [each for each in _target().finditer(place[:MAX_TEXT])]
@@ -180,7 +203,10 @@ def _translation(exchange: Exchange) -> Verdict | None:
 
 
 def _is_copied(said: str, text: str) -> bool:
-    """Return whether a reply is the text itself; a text of names may be."""
+    """Return whether the reply `said` repeats the text to translate.
+
+    False for names and one word.
+    """
     words = text.split()
     is_mostly_names = 2 * sum(word[:1].islower() for word in words) < len(words)
     is_mostly_names = is_mostly_names and not languages_of(text, 2)
@@ -191,11 +217,16 @@ def _is_copied(said: str, text: str) -> bool:
 
 
 def _plain_words(text: str) -> str:
+    """Return a text in lower case with single spaces and without punctuation."""
     return " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())
 
 
 def text_to_translate(exchange: Exchange) -> str:
-    """Return the text that a request wants translated; empty if it is not clear."""
+    """Return the text that a request wants translated; empty if it is not clear.
+
+    It is the text after `into French:`, a quotation, or the whole request if the rules want a
+    translation.
+    """
     request = exchange.request[:MAX_TEXT].strip()
     found = _target().search(request)
     if found is None:
@@ -209,7 +240,11 @@ def text_to_translate(exchange: Exchange) -> str:
 
 
 def _as_user(exchange: Exchange) -> Verdict | None:
-    """Judge whether a reply is in the user's language, if no other one was requested."""
+    """Return a wrong verdict if a reply is not in the user's language; else None.
+
+    None also if the request is long or quotes a text, if any language was named, or if a language
+    is not clear.
+    """
     conversation, request = exchange.conversation, exchange.request
     if len(request) > 1500 or "\n" in request.strip() or '"' in request or "“" in request:
         return None

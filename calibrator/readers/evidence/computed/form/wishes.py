@@ -8,15 +8,15 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_list, word_set
-from calibrator.readers.evidence.computed.form.answer_kind import REASONS, kind_fault
+from calibrator.readers.evidence.computed.form import counting
 from calibrator.readers.evidence.computed.form.counts import count_fault, items_fault
-from calibrator.readers.evidence.computed.form.item_letters import item_letters_fault
 from calibrator.readers.evidence.computed.form.layout import (
     exact_verdict,
     layout_fault,
     order_verdict,
     repeated_verdict,
 )
+from calibrator.readers.evidence.computed.form.short_answers import REASONS, kind_fault
 from calibrator.readers.evidence.computed.form.wording import (
     case_fault,
     ends_fault,
@@ -27,6 +27,106 @@ from calibrator.readers.evidence.computed.form.wording import (
 )
 from calibrator.readers.evidence.computed.structured.json_replies import value_of
 from calibrator.text.guarded import compile_guarded
+
+MAX_ITEMS: Final = 60
+_I: Final = re.IGNORECASE
+_Q: Final = r"[\"“”'‘’«»„`]?"
+_NAMED: Final = r"(?:the letters?|den buchstaben|dem buchstaben|la letra|la lettre)"
+_LETTER: Final = rf"(?:{_NAMED} |letter )?{_Q}(?P<l>[A-Za-z]){_Q}(?!\w|\.\w)"
+_NONE: Final = compile_guarded(
+    rf"\b(?:none of (?:which|them|these)|(?:that|which) (?:don't|do not|doesn't|does not|never)"
+    rf"|not|without|ohne|(?:que|qui) (?:no|ne)) ?(?:\w+ )?(?:contain\w*|ha(?:s|ve)|includ\w+"
+    rf"|using|us(?:es|e)|contengan?|tengan?|contien\w+(?: pas)?|enthalten)?\s?{_NAMED} "
+    rf"{_Q}(?P<l>[A-Za-z]){_Q}(?!\w|\.\w)",
+    _I,
+)
+_START: Final = compile_guarded(
+    rf"\b(?:start(?:s|ing)?|begin(?:s|ning)?|beginn\w+|empie\w+|comien\w+|commen[cç]\w+)"
+    rf" (?:with|mit|con|par) {_LETTER}"
+    rf"|\bmit (?:{_NAMED} )?{_Q}(?P<m>[A-Z]){_Q} (?:beginn|anfang)\w*",
+    _I,
+)
+_END: Final = compile_guarded(
+    rf"\b(?:end(?:s|ing)?|terminan?|finiss\w+|enden?) (?:with|in|mit|en|auf|par) {_LETTER}",
+    _I,
+)
+_LENGTH: Final = compile_guarded(
+    r"\b(?P<n>\d{1,2}|three|four|five|six|seven|eight|nine|ten)[- ]letter (?P<w>[a-z]+s)\b"
+    r"|\bwith (?:exactly )?(?P<m>\d{1,2}|three|four|five|six|seven|eight|nine|ten) letters\b",
+    _I,
+)
+_LIST: Final = re.compile(
+    r"\b(?:\d{1,2}|two|three|four|five|six|seven|eight|nine|ten|some|a list of|several|zwei|drei"
+    r"|vier"
+    r"|fünf|dos|tres|cuatro|cinco|deux|trois|quatre|cinq) (?:\w+[- ]){0,4}?[^\W\d_]+",
+    _I,
+)
+_WHOLE: Final = re.compile(
+    r"\b(?:sentence|story|poem|paragraph|every word|each word|words? (?:in|of) (?:the|your|each)"
+    r"|python"
+    r"|code|regex|function|except|or|letters? (?:in|of) the|last name|surname|each sentence"
+    r"|line)\b",
+    _I,
+)
+
+
+def item_letters_fault(sentences: list[str], reply: str) -> str | None:
+    """Name an item that breaks a wish for letters, as in `List three fruits that start with A`.
+
+    None if no item does, or if the reply is no list of short items.
+    """
+    for sentence in sentences:
+        if len(sentence) > 300 or not _LIST.search(sentence) or _WHOLE.search(sentence):
+            continue
+        items = [_bare(item) for item in read_items(reply)]
+        if len(items) < 2 or any(not 0 < len(item.split()) <= 3 for item in items):
+            return None
+        fault = _letters_fault(sentence, items)
+        if fault:
+            return fault
+    return None
+
+
+def read_items(reply: str) -> list[str]:
+    """Return the items of a reply: a list, a line with commas, or short lines; else empty."""
+    text = counting.plain_text(reply)
+    found = counting.comma_items(text) if "\n" not in text.strip() else counting.items(reply)
+    if found is None:
+        rows = counting.lines(text)
+        found = rows if all(len(row) < 40 for row in rows) else []
+    return found[:MAX_ITEMS]
+
+
+def _bare(item: str) -> str:
+    """Return an item without its article, marks, and what follows a colon, dash or comma."""
+    head = re.split(r"\s*(?::|\s[-–—]\s|\(|,)", item.strip())[0]
+    return re.sub(r"^(?:the|a|an|and|or|und|y|et) ", "", head.strip(" .*_`\"'“”!"), flags=_I)
+
+
+def _letters_fault(sentence: str, items: list[str]) -> str | None:
+    """Name an item without the wished first or last letter or length, or with a forbidden letter.
+
+    None if the sentence has no such wish or all items fulfil it.
+    """
+    found = _NONE.search(sentence)
+    if found:
+        letter = found["l"].casefold()
+        bad = next((item for item in items if letter in item.casefold()), None)
+        return None if bad is None else f'"{bad}" has the letter {letter}'
+    for pattern, name in ((_START, "start"), (_END, "end")):
+        found = pattern.search(sentence)
+        if found and "not " not in sentence and "n't" not in sentence:
+            letter = next(filter(None, found.groups())).casefold()
+            at = 0 if name == "start" else -1
+            bad = next((item for item in items if item.casefold()[at] != letter), None)
+            return None if bad is None else f'"{bad}" does not {name} with {letter}'
+    found = _LENGTH.search(sentence)
+    if found:
+        number = counting.value_of(found["n"] or found["m"])
+        bad = next((item for item in items if len(item) != number and item.isalpha()), None)
+        return None if bad is None else f'"{bad}" has {len(bad)} letters, not {number}'
+    return None
+
 
 MAX_WISHES: Final = 6000  # characters of rules and instruction that are searched for wishes
 
@@ -151,7 +251,11 @@ _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
 
 
 def verify_form(exchange: Exchange) -> Verdict | None:
-    """Judge the form of a reply; None if it has no fault and no exact wish was kept."""
+    """Judge the form of a reply by the wishes of rules and request; None if there is no fault.
+
+    Right only if an exact form was wanted, as in `Reply with exactly "done"`, or an alphabetical
+    list.
+    """
     instruction = exchange.instruction
     if len(instruction) > MAX_WISHES or len(exchange.reply) > MAX_TEXT:
         return None
@@ -173,14 +277,54 @@ def verify_form(exchange: Exchange) -> Verdict | None:
 
 
 def _is_json(exchange: Exchange) -> bool:
-    """Return whether the reply is JSON that was requested, so that a limit may be of one field."""
+    """Return whether the prompt speaks of JSON and the reply is JSON, which other checks judge."""
     return ("json" in exchange.folded_text or "{" in exchange.folded_text) and (
         value_of(exchange.reply) is not None
     )
 
 
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of an instruction that state wishes without a condition, at most 80."""
+    parts = [part.strip() for part in _SPLIT.split(text) if part.strip()]
+    heads = [_ASKED.sub(r"\g<head>", part) for part in parts[:80]]
+    return [part for part in heads if is_unconditional(part)]
+
+
+def is_unconditional(sentence: str) -> bool:
+    """Return whether a sentence has no condition such as `if` and is no question about something.
+
+    `Can you answer briefly?` is a wish and counts.
+    """
+    if _IF.search(sentence):
+        return False
+    if _ALLOWED.search(sentence):
+        return True
+    if _ABOUT.search(sentence):
+        return False
+    return not sentence.endswith("?") or _ASKS_YOU.match(sentence) is not None
+
+
+def rule_sentences(rules: str) -> list[str]:
+    """Return the sentences of the rules that command a form of every reply.
+
+    An example is `Use one word.`.
+    """
+    parts = map(str.strip, _SPLIT.split(rules))
+    return [
+        part
+        for part in parts
+        if 8 <= len(part) <= 300
+        and COMMAND.match(part)
+        and is_unconditional(part)
+        and not _BUSINESS.search(part)
+    ]
+
+
 def _fault(sentences: list[str], instruction: str, reply: str, words: frozenset[str]) -> str | None:
-    """Return the first fault that a check finds; a check without its words is skipped."""
+    """Return the first fault that a check of the form finds, or None.
+
+    `words` are the prompt's words in lower case; a check without any of its words there is skipped.
+    """
     if _KINDS & words:
         fault = kind_fault(sentences, instruction, reply)
         if fault:
@@ -196,34 +340,3 @@ def _fault(sentences: list[str], instruction: str, reply: str, words: frozenset[
             if fault:
                 return fault
     return None
-
-
-def sentences_of(text: str) -> list[str]:
-    """Return the sentences of an instruction that state wishes without a condition."""
-    parts = [part.strip() for part in _SPLIT.split(text) if part.strip()]
-    heads = [_ASKED.sub(r"\g<head>", part) for part in parts[:80]]
-    return [part for part in heads if is_unconditional(part)]
-
-
-def is_unconditional(sentence: str) -> bool:
-    """Return whether a sentence states no condition and asks no question."""
-    if _IF.search(sentence):
-        return False
-    if _ALLOWED.search(sentence):
-        return True
-    if _ABOUT.search(sentence):
-        return False
-    return not sentence.endswith("?") or _ASKS_YOU.match(sentence) is not None
-
-
-def rule_sentences(rules: str) -> list[str]:
-    """Return the sentences of the rules that command a form of every reply."""
-    parts = map(str.strip, _SPLIT.split(rules))
-    return [
-        part
-        for part in parts
-        if 8 <= len(part) <= 300
-        and COMMAND.match(part)
-        and is_unconditional(part)
-        and not _BUSINESS.search(part)
-    ]

@@ -48,7 +48,7 @@ _WHOLE: Final = re.compile(
 
 
 def case_fault(sentences: list[str], reply: str) -> str | None:
-    """Describe how a reply breaks a wish for upper or lower case, or return None."""
+    """Describe how a reply breaks a wish such as `in all lowercase`; None if it breaks none."""
     text = re.sub(r"```.*?```", " ", reply, flags=re.DOTALL)
     for sentence in sentences:
         for pattern, name in ((_UPPER, "upper"), (_LOWER, "lower")):
@@ -117,7 +117,10 @@ _INNER: Final = re.compile(
 
 
 def ends_fault(sentences: list[str], reply: str) -> str | None:
-    """Describe how a reply breaks a wish for its first or last words, or return None."""
+    """Describe how a reply breaks a wish for its first or last words, or return None.
+
+    Examples of wishes are `Start with "Dear"` and `End with "Bye"`.
+    """
     body = counting.plain_text(reply).strip()
     for sentence in sentences:
         for pattern, is_start in ((_START, True), (_END, False)):
@@ -144,10 +147,7 @@ def ends_fault(sentences: list[str], reply: str) -> str | None:
 
 
 def _object(rest: str) -> str | None:
-    """Return the words that a wish names: quoted ones, or one capitalised word.
-
-    None without any.
-    """
+    """Return the words at the start of `rest`: quoted ones, or one capitalised word; else None."""
     quoted = _QUOTED.match(rest)
     if quoted:
         return (quoted["a"] or quoted["b"]).strip()
@@ -158,11 +158,12 @@ def _object(rest: str) -> str | None:
 
 
 def _letters(text: str) -> str:
+    """Return a text in lower case with single spaces and without punctuation."""
     return " ".join(re.sub(r"[^\w]+", " ", text.casefold()).split())
 
 
 def _is_at(body: str, wanted: str, *, is_start: bool, is_letter: bool) -> bool:
-    """Return whether a reply begins (or ends) with some words, a letter or a mark."""
+    """Return whether a reply begins (`is_start`) or ends with some words, a letter or a mark."""
     said, words = _letters(body), _letters(wanted)
     if not words:  # a mark, such as !
         plain = body.strip(" \n*_\"'")
@@ -187,7 +188,10 @@ _LETTERED: Final = re.compile(
 
 
 def letters_fault(sentences: list[str], reply: str) -> str | None:
-    """Name a word that breaks a wish for the words' first letter or length, or return None."""
+    """Name a word that breaks a wish such as `every word starts with S` or `a 5-letter word`.
+
+    None if no word does.
+    """
     said = counting.words(reply)
     for sentence in sentences:
         found = _EVERY.search(sentence)
@@ -226,7 +230,10 @@ _USE: Final = re.compile(
 
 
 def words_fault(sentences: list[str], reply: str) -> str | None:
-    """Name a word that a reply must use and lacks, or must avoid and has; or return None."""
+    """Describe that a reply lacks a word it must use or has one it must avoid; else None.
+
+    Examples of wishes are `Include the word "sun"` and `Do not use the word "very"`.
+    """
     folded = reply.replace("’", "'").casefold()
     for sentence in sentences:
         if re.search(
@@ -268,7 +275,10 @@ def words_fault(sentences: list[str], reply: str) -> str | None:
 
 
 def _objects(text: str, kind: str, *, is_quoted: bool = False) -> list[str]:
-    """Return the words after `the words`: quoted ones, or one bare word."""
+    """Return the words after `the words`, at most 30: quoted ones, or one bare word.
+
+    With `is_quoted`, or if `kind` (such as `words`) is a plural, a bare word does not count.
+    """
     found: list[str] = []
     at = 0
     while len(found) < 30:
@@ -308,6 +318,10 @@ def _objects(text: str, kind: str, *, is_quoted: bool = False) -> list[str]:
 
 
 def _has_word(folded: str, word: str, *, is_letter: bool, is_loose: bool = False) -> bool:
+    """Return whether a text in lower case has a whole word.
+
+    `is_loose` allows it inside another.
+    """
     word = word.replace("’", "'").casefold()
     if is_letter and len(word) == 1:
         return word in folded
@@ -338,7 +352,10 @@ _TIMES2: Final = re.compile(
 
 
 def frequency_fault(sentences: list[str], reply: str) -> str | None:
-    """Describe how a reply breaks a wish for the number of a word or letter, or return None."""
+    """Describe that a word or letter occurs too often or too rarely, or return None.
+
+    An example of a wish is `Use the word "sun" at least 3 times`.
+    """
     folded = reply.casefold()
     for sentence in sentences:
         for found in (*_TIMES.finditer(sentence), *_TIMES2.finditer(sentence)):
@@ -391,7 +408,10 @@ _EMOJI: Final = re.compile("[\U0001f300-\U0001faff☀-➿\U0001f1e6-\U0001f1ff]"
 
 
 def marks_fault(sentences: list[str], reply: str) -> str | None:
-    """Name a mark that a reply has although it must not, or return None."""
+    """Describe a mark that the wishes forbid, as in `no commas`, or return None.
+
+    Also quotation marks that must enclose the reply and do not.
+    """
     for sentence in sentences:
         for name, pattern, marks in _MARKS:
             found = re.search(

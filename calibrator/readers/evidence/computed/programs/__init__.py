@@ -1,3 +1,3 @@
 """Python programs: their syntax trees, and the values of small ones, computed without running."""
 
-__all__ = ["errors", "evaluator", "examples", "outputs", "patterns", "sketches", "syntax"]
+__all__ = ["evaluator", "examples", "outputs", "syntax", "values"]

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from calibrator.readers.evidence.computed.programs.errors import (
+from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
+from calibrator.readers.evidence.computed.programs.syntax import read_literal
+from calibrator.readers.evidence.computed.programs.values import (
     NotComputableError,
     RaisedError,
 )
-from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
-from calibrator.readers.evidence.computed.programs.syntax import read_literal
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
 from calibrator.text.guarded import compile_guarded
 
@@ -62,13 +62,15 @@ class StatedCall:
     error: str = ""
 
     def __str__(self) -> str:
+        """Return the call as source, such as `add(1, 2)`, cut to 80 characters."""
         return f"{self.name}({', '.join(map(repr, self.args))})"[:80]
 
 
 def example_bugs(tree: ast.Module, request: str, reply: str) -> Iterator[Finding]:
-    """Yield the finding of an example whose value is another one.
+    """Yield the finding of an example whose computed value differs from the stated one.
 
-    Requests contain wrong examples, so that one of many is no proof.
+    At most one. An example is `add(1, 2) returns 4`. It is a certain bug unless it is one of many
+    in the request.
     """
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     names = [node.name for node in functions]
@@ -96,7 +98,10 @@ def example_bugs(tree: ast.Module, request: str, reply: str) -> Iterator[Finding
 
 
 def _fault(evaluator: Evaluator, example: StatedCall) -> str:
-    """Return how the value of a call differs from the stated one; empty if it does not."""
+    """Describe how the value or error of a call differs from the stated one; empty if it does not.
+
+    Empty also if the call cannot be computed.
+    """
     args = [list(each) if isinstance(each, list) else each for each in example.args]
     try:
         evaluator.define()
@@ -115,7 +120,7 @@ def _fault(evaluator: Evaluator, example: StatedCall) -> str:
 
 
 def is_same_value(value: Any, stated: Any) -> bool:
-    """Return whether a value is the stated one, which may be rounded."""
+    """Return whether a value equals the stated one; a stated fraction may be rounded."""
     if isinstance(stated, list | tuple):
         is_list = isinstance(value, list | tuple) and len(value) == len(stated)
         return is_list and all(map(is_same_value, value, stated))
@@ -128,7 +133,11 @@ def is_same_value(value: Any, stated: Any) -> bool:
 
 
 def examples_in(text: str, names: list[str]) -> Iterator[StatedCall]:
-    """Yield the examples of a text for functions with these names."""
+    """Yield the calls with stated values in a text.
+
+    An example is `add(1, 2) returns 3` or `>>> add(1, 2)`. Only for functions with one of `names`
+    and literal arguments.
+    """
     calls = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names[:20]))})\(")
     waiting: list[tuple[str, tuple[Any, ...]]] = []
     end = 0
@@ -153,7 +162,11 @@ def examples_in(text: str, names: list[str]) -> Iterator[StatedCall]:
 
 
 def _read_stated(text: str, end: int, line: str) -> tuple[bool, Any, str]:
-    """Return whether a value follows a call, the value, and the error that follows instead."""
+    """Return (is stated, value, error) after a call that ends at `end`.
+
+    `line` is the text before the call on its line. (False, None, "") without a value; an error is a
+    name such as `ValueError`.
+    """
     raises = _RAISES.match(text, end)
     if raises:
         return True, None, raises["e"]
@@ -173,7 +186,10 @@ def _read_stated(text: str, end: int, line: str) -> tuple[bool, Any, str]:
 
 
 def literal_at(text: str, at: int) -> str | None:
-    """Return the literal that begins at a place of a text."""
+    """Return the source of the literal that begins at a position; None without one.
+
+    Spaces, backquotes and asterisks before it are skipped.
+    """
     while text[at : at + 1] in (" ", "`", "*"):
         at += 1
     if text[at : at + 1] in ("[", "(", "{"):
@@ -183,7 +199,10 @@ def literal_at(text: str, at: int) -> str | None:
 
 
 def text_in_brackets(text: str, start: int) -> str | None:
-    """Return the part of a text from a bracket to its partner; None if that is too far."""
+    """Return the text from the bracket at `start` to its partner, both included.
+
+    None if there is none within MAX_CALL characters.
+    """
     depth, quote = 0, ""
     for at in range(start, min(len(text), start + MAX_CALL)):
         sign = text[at]
@@ -201,7 +220,7 @@ def text_in_brackets(text: str, start: int) -> str | None:
 
 
 def _arguments(call: str) -> tuple[Any, ...] | None:
-    """Return the values in the brackets of a call; None if they are no literals."""
+    """Return the values in `(1, "a")`; None if they are no literals."""
     inner = call[1:-1].strip()
     if not inner:
         return ()
@@ -210,7 +229,10 @@ def _arguments(call: str) -> tuple[Any, ...] | None:
 
 
 def _of_nothing(functions: list[ast.FunctionDef], request: str) -> Iterator[StatedCall]:
-    """Yield the example of "None for an empty list"."""
+    """Yield the call that a wish such as `return None for an empty list` states.
+
+    Only for a single function with one required parameter.
+    """
     found = _FOR_EMPTY.search(request)
     if found is None or len(functions) != 1:
         return

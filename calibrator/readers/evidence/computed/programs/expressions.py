@@ -8,7 +8,7 @@ from functools import cmp_to_key
 from typing import Any, Final
 
 from calibrator.readers.evidence.computed.programs import values
-from calibrator.readers.evidence.computed.programs.errors import (
+from calibrator.readers.evidence.computed.programs.values import (
     NotComputableError,
     RaisedError,
 )
@@ -42,6 +42,7 @@ class Scope:
         self.outer = outer
 
     def find(self, name: str) -> Any:
+        """Return the value of a name here or in a scope around it; MISSING if it has none."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -60,15 +61,20 @@ class Expressions:
         self._depth = 0
 
     def run_statements(self, body: list[ast.stmt], scope: Scope) -> None:
-        """Compute statements."""
+        """Raise NotComputableError; the subclass with statements overrides it."""
         raise NotComputableError
 
     def _step(self, cost: int = 1) -> None:
+        """Subtract a cost from the steps left. Raises NotComputableError if they are used up."""
         self.steps -= cost
         if self.steps < 0:
             raise NotComputableError
 
     def _bind(self, target: ast.expr, value: Any, scope: Scope) -> None:
+        """Assign a value to a name, to names in a tuple, or to an element of a list or dict.
+
+        Raises NotComputableError for other targets, and RaisedError for a wrong number of names.
+        """
         self._step()
         if isinstance(target, ast.Name):
             scope.names[target.id] = value
@@ -90,6 +96,7 @@ class Expressions:
             raise NotComputableError
 
     def _value(self, node: ast.expr, scope: Scope) -> Any:
+        """Return the value of an expression. Raises NotComputableError for an unknown kind."""
         self._step()
         method = getattr(self, f"_of_{type(node).__name__}", None)
         if method is None:
@@ -97,16 +104,25 @@ class Expressions:
         return method(node, scope)
 
     def _elements(self, node: ast.expr, scope: Scope) -> list[Any]:
+        """Return the elements of an expression's value and count a step for each."""
         found = values.elements(self._value(node, scope))
         self._step(len(found))
         return found
 
     def _of_Constant(self, node: ast.Constant, scope: Scope) -> Any:
+        """Return a literal's value.
+
+        Raises NotComputableError for bytes and values that are too large.
+        """
         if not isinstance(node.value, str | int | float | bool | None):
             raise NotComputableError
         return values.check_value(node.value)
 
     def _of_Name(self, node: ast.Name, scope: Scope) -> Any:
+        """Return the value of a name, or the built-in function.
+
+        Raises NotComputableError for others.
+        """
         value = scope.find(node.id)
         if value is not MISSING:
             return value
@@ -115,6 +131,7 @@ class Expressions:
         raise NotComputableError
 
     def _of_JoinedStr(self, node: ast.JoinedStr, scope: Scope) -> str:
+        """Return the text of an f-string. Raises NotComputableError for rare conversions."""
         parts = []
         for each in node.values:
             if isinstance(each, ast.Constant):
@@ -131,15 +148,19 @@ class Expressions:
         return str(values.check_value("".join(parts)))
 
     def _of_List(self, node: ast.List, scope: Scope) -> list[Any]:
+        """Return the list of a literal; elements may have a star."""
         return [*self._all(node.elts, scope)]
 
     def _of_Tuple(self, node: ast.Tuple, scope: Scope) -> tuple[Any, ...]:
+        """Return the tuple of a literal; elements may have a star."""
         return (*self._all(node.elts, scope),)
 
     def _of_Set(self, node: ast.Set, scope: Scope) -> Any:
+        """Return the set of a literal. Raises RaisedError if an element is not hashable."""
         return values.set_of([*self._all(node.elts, scope)])
 
     def _of_Dict(self, node: ast.Dict, scope: Scope) -> Any:
+        """Return the dict of a literal. Raises NotComputableError for `**other`."""
         made: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
@@ -148,6 +169,7 @@ class Expressions:
         return made
 
     def _all(self, nodes: list[ast.expr], scope: Scope) -> Iterator[Any]:
+        """Yield the values of expressions, and the elements of those with a star."""
         for node in nodes:
             if isinstance(node, ast.Starred):
                 yield from self._elements(node.value, scope)
@@ -155,10 +177,12 @@ class Expressions:
                 yield self._value(node, scope)
 
     def _of_BinOp(self, node: ast.BinOp, scope: Scope) -> Any:
+        """Return the value of an arithmetic operator, such as `a + b`."""
         left, right = self._value(node.left, scope), self._value(node.right, scope)
         return values.combine(type(node.op), left, right)
 
     def _of_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Any:
+        """Return `not x`, `-x` or `+x`. Raises NotComputableError for others."""
         value = self._value(node.operand, scope)
         if isinstance(node.op, ast.Not):
             return not value
@@ -167,6 +191,7 @@ class Expressions:
         return -value if isinstance(node.op, ast.USub) else value
 
     def _of_BoolOp(self, node: ast.BoolOp, scope: Scope) -> Any:
+        """Return the value of `and` or `or`; later operands are computed only if they matter."""
         is_or, value = isinstance(node.op, ast.Or), None
         for each in node.values:
             value = self._value(each, scope)
@@ -175,6 +200,7 @@ class Expressions:
         return value
 
     def _of_Compare(self, node: ast.Compare, scope: Scope) -> Any:
+        """Return whether a chain of comparisons such as `1 < x < 3` holds."""
         left = self._value(node.left, scope)
         for kind, other in zip(node.ops, node.comparators, strict=True):
             right = self._value(other, scope)
@@ -184,17 +210,24 @@ class Expressions:
         return True
 
     def _of_IfExp(self, node: ast.IfExp, scope: Scope) -> Any:
+        """Return the value of `a if test else b`; the other branch is not computed."""
         return self._value(node.body if self._value(node.test, scope) else node.orelse, scope)
 
     def _of_Lambda(self, node: ast.Lambda, scope: Scope) -> Function:
+        """Return the lambda as a function of this scope."""
         return Function(node, scope)
 
     def _of_NamedExpr(self, node: ast.NamedExpr, scope: Scope) -> Any:
+        """Bind the value of `name := value` in the scope and return it."""
         value = self._value(node.value, scope)
         self._bind(node.target, value, scope)
         return value
 
     def _key(self, node: ast.Subscript, scope: Scope) -> Any:
+        """Return the value of an index, or a slice of whole numbers.
+
+        Raises RaisedError for others.
+        """
         if isinstance(node.slice, ast.Slice):
             bounds = (node.slice.lower, node.slice.upper, node.slice.step)
             made = [None if each is None else self._value(each, scope) for each in bounds]
@@ -204,6 +237,7 @@ class Expressions:
         return self._value(node.slice, scope)
 
     def _of_Subscript(self, node: ast.Subscript, scope: Scope) -> Any:
+        """Return an element or slice. Raises RaisedError for a missing one."""
         owner = self._value(node.value, scope)
         if not isinstance(owner, str | list | tuple | dict):
             raise NotComputableError
@@ -212,7 +246,7 @@ class Expressions:
         return values.guarded_call(owner.__getitem__, key)
 
     def _rounds(self, generators: list[ast.comprehension], scope: Scope) -> Iterator[Scope]:
-        """Yield once for each element of a comprehension, with its names bound in the scope."""
+        """Yield `scope` once for each element of a comprehension, its names bound in it."""
         if not generators:
             yield scope
             return
@@ -223,18 +257,21 @@ class Expressions:
                 yield from self._rounds(generators[1:], scope)
 
     def _of_ListComp(self, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> list[Any]:
+        """Return the list of a comprehension or generator expression."""
         inner = Scope(scope)
         return [self._value(node.elt, inner) for _ in self._rounds(node.generators, inner)]
 
     _of_GeneratorExp = _of_ListComp
 
     def _of_SetComp(self, node: ast.SetComp, scope: Scope) -> Any:
+        """Return the set of a comprehension."""
         inner = Scope(scope)
         return values.set_of(
             [self._value(node.elt, inner) for _ in self._rounds(node.generators, inner)]
         )
 
     def _of_DictComp(self, node: ast.DictComp, scope: Scope) -> Any:
+        """Return the dict of a comprehension."""
         inner = Scope(scope)
         made: dict[Any, Any] = {}
         for _ in self._rounds(node.generators, inner):
@@ -242,6 +279,10 @@ class Expressions:
         return made
 
     def _of_Attribute(self, node: ast.Attribute, scope: Scope) -> Any:
+        """Return a constant or function of an imported module, such as `math.pi`.
+
+        Raises NotComputableError for other attributes.
+        """
         name = ast.unparse(node) if isinstance(node.value, ast.Name) else ""
         if self.scope.find(name.partition(".")[0]) == name.partition(".")[0]:
             for table in (values.CONSTANTS, values.FUNCTIONS):
@@ -250,6 +291,10 @@ class Expressions:
         raise NotComputableError
 
     def _of_Call(self, node: ast.Call, scope: Scope) -> Any:
+        """Return the value of a call of a method, a built-in function or one of the program.
+
+        Raises NotComputableError for `**options` and for unknown functions.
+        """
         named = {each.arg: each.value for each in node.keywords if each.arg is not None}
         if len(named) != len(node.keywords):
             raise NotComputableError
@@ -275,6 +320,10 @@ class Expressions:
         return self._apply(function, args, more)
 
     def _apply(self, function: Any, args: list[Any], named: dict[str, Any]) -> Any:
+        """Return the value of a call; None if a function of the program ends without `return`.
+
+        Raises NotComputableError for deep recursion and unknown calls.
+        """
         if not isinstance(function, Function):
             if named or not callable(function):
                 raise NotComputableError
@@ -295,6 +344,10 @@ class Expressions:
         return None
 
     def _arguments(self, function: Function, args: list[Any], named: dict[str, Any]) -> Scope:
+        """Return the scope of a call with the parameters bound.
+
+        Raises NotComputableError for stars, mutable defaults, and arguments that do not fit.
+        """
         wanted = function.node.args
         names = [each.arg for each in (*wanted.posonlyargs, *wanted.args)]
         if wanted.vararg or wanted.kwarg or wanted.kwonlyargs or len(args) > len(names):
@@ -311,6 +364,7 @@ class Expressions:
         return inner
 
     def _print(self, args: list[Any], named: dict[str, Any]) -> None:
+        """Add what `print(*args)` writes to `printed`, line by line. Only `sep` may be named."""
         if set(named) - {"sep"}:
             raise NotComputableError
         line = str(named.get("sep", " ")).join(map(values.text_of, args))
@@ -319,6 +373,7 @@ class Expressions:
             raise NotComputableError
 
     def _map_values(self, name: str, args: list[Any]) -> list[Any]:
+        """Return the list of `map(*args)` or `filter(*args)`."""
         if len(args) != 2:
             raise NotComputableError
         function, every = args[0], values.elements(args[1])
@@ -326,12 +381,17 @@ class Expressions:
         return made if name == "map" else [e for e, is_in in zip(every, made, strict=True) if is_in]
 
     def _is_instance(self, node: ast.Call, args: list[Any]) -> bool:
+        """Return the value of `isinstance` for known types.
+
+        Raises NotComputableError for others.
+        """
         names = [each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)]
         if not names or any(name not in values.TYPES for name in names):
             raise NotComputableError
         return isinstance(args[0], tuple(values.TYPES[name] for name in names))
 
     def _method(self, owner: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
+        """Return the value of a method; `sort` changes the list in place and returns None."""
         self._step(values.weight((owner, args)))
         if name == "sort" and isinstance(owner, list):
             owner[:] = self._sort(owner, named)
@@ -341,7 +401,7 @@ class Expressions:
         return values.method_of(owner, name, args)
 
     def _call_with_key(self, function: Any, args: list[Any], named: dict[str, Any]) -> Any:
-        """Compute `sorted`, `min` or `max` with a key."""
+        """Return the value of `sorted`, `min` or `max` with `key`, `reverse` or `default`."""
         if len(args) != 1:
             raise NotComputableError
         every = [*args[0]] if isinstance(args[0], set) else values.elements(args[0])
@@ -357,6 +417,10 @@ class Expressions:
         return self._sort(every, {"key": named.get("key"), "reverse": True})[0]
 
     def _sort(self, every: list[Any], named: dict[str, Any]) -> list[Any]:
+        """Return values sorted by `key` and `reverse`.
+
+        Raises NotComputableError for other options.
+        """
         if set(named) - {"key", "reverse"}:
             raise NotComputableError
         function = named.get("key")
@@ -365,6 +429,7 @@ class Expressions:
         self._step(8 * values.weight(keys))
 
         def order(one: tuple[Any, Any], other: tuple[Any, Any]) -> int:
+            """Return -1, 0 or 1 by the order of two keys."""
             if values.compare(ast.Lt, one[0], other[0]):
                 return -1
             return int(values.compare(ast.Lt, other[0], one[0]))

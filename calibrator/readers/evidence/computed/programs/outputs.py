@@ -8,10 +8,6 @@ import re
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
-from calibrator.readers.evidence.computed.programs.errors import (
-    NotComputableError,
-    RaisedError,
-)
 from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
 from calibrator.readers.evidence.computed.programs.examples import (
     is_same_value,
@@ -19,6 +15,10 @@ from calibrator.readers.evidence.computed.programs.examples import (
     text_in_brackets,
 )
 from calibrator.readers.evidence.computed.programs.syntax import parse, read_literal
+from calibrator.readers.evidence.computed.programs.values import (
+    NotComputableError,
+    RaisedError,
+)
 from calibrator.text.guarded import compile_guarded
 
 MAX_REQUEST: Final = 4_000  # characters
@@ -46,7 +46,10 @@ _ANSWER: Final = re.compile(
 
 
 def verify_output(exchange: Exchange) -> Verdict | None:
-    """Judge a reply that has to say what Python code prints or returns."""
+    """Judge a reply that must say what Python code prints or returns; None for other requests.
+
+    None also if the code cannot be computed or the answer is not clear.
+    """
     request = exchange.request
     if not ("(" in request or "`" in request) or len(request) > MAX_REQUEST:
         return None
@@ -78,7 +81,10 @@ def verify_output(exchange: Exchange) -> Verdict | None:
 
 
 def _of_expression(exchange: Exchange) -> Verdict | None:
-    """Judge the value of the only expression in backticks of a request."""
+    """Judge the stated value of the only code in backticks, as in `What is len("abc") in Python`.
+
+    None for other requests and what cannot be computed.
+    """
     if "python" not in exchange.request.lower():
         return None
     codes = _INLINE.findall(exchange.request)
@@ -95,12 +101,17 @@ def _of_expression(exchange: Exchange) -> Verdict | None:
 
 
 def _parse_code(code: str) -> ast.Module | None:
+    """Return the syntax tree of code; None if it does not parse."""
     tree = parse(code.strip("\n"))
     return None if isinstance(tree, str) else tree
 
 
 def _judge_value(evaluator: Evaluator, name: str, call: str, reply: str) -> Verdict | None:
-    """Judge a reply by the value of a call."""
+    """Judge a reply by the value of the call `name` with the arguments in `call`.
+
+    An example is `(2, 3)`. None if the arguments are no literals or the reply's answer is not
+    clear. Raises NotComputableError or RaisedError where the call has no value.
+    """
     args = read_literal(f"({call[1:-1]},)") if call[1:-1].strip() else ()
     if not isinstance(args, tuple):
         return None
@@ -120,7 +131,10 @@ def _judge_value(evaluator: Evaluator, name: str, call: str, reply: str) -> Verd
 
 
 def _answer(reply: str) -> str | None:
-    """Return the value that a reply states: in JSON, in an assertion, or alone."""
+    """Return the value that a reply states, as text: in JSON, after `==` in an assertion, or alone.
+
+    None without one.
+    """
     reply = reply[-MAX_REQUEST:]
     fields = _FIELD.findall(reply)
     if fields:
@@ -137,7 +151,10 @@ def _answer(reply: str) -> str | None:
 
 
 def _judge_lines(lines: list[str], reply: str) -> Verdict | None:
-    """Judge a reply by the lines that the code prints; it is right if it has them as a block."""
+    """Judge a reply by the lines that the code prints; right if its first block consists of them.
+
+    Wrong if a line is missing. None for no line, more than 20, and any other reply.
+    """
     lines = [line.strip() for line in lines if line.strip()]
     if not lines or len(lines) > 20:
         return None

@@ -13,11 +13,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
-from calibrator.readers.evidence.computed.programs.errors import (
-    NotComputableError,
-    RaisedError,
-)
-from calibrator.readers.evidence.computed.programs.patterns import match_text
+
+
+class NotComputableError(Exception):
+    """The program needs something that the evaluator does not offer, or too much of it."""
+
+
+class RaisedError(Exception):
+    """The program raises an error; its message is the name of the error's class."""
+
 
 MAX_WEIGHT: Final = 2_000  # elements of a value, with all elements of its elements
 MAX_TEXT: Final = 8_000  # characters of a text
@@ -26,7 +30,10 @@ _SIMPLE_SPEC: Final = re.compile(r"[<>^]?0?\d{0,2},?(?:\.\d{1,2})?[dfsxbe%]?")
 
 
 def weight(value: Any) -> int:
-    """Return the number of elements of a value; raises NotComputableError above the limit."""
+    """Return the number of elements of a value, nested ones included; long texts weigh more.
+
+    Raises NotComputableError above the limit.
+    """
     total, waiting = 0, [value]
     while waiting:
         each = waiting.pop()
@@ -45,7 +52,7 @@ def weight(value: Any) -> int:
 
 
 def check_value(value: Any) -> Any:
-    """Return a value; raises NotComputableError for one beyond the limits."""
+    """Return the value itself. Raises NotComputableError if it is too large, or complex."""
     if isinstance(value, int) and abs(value) > MAX_NUMBER:
         raise NotComputableError
     if isinstance(value, complex):
@@ -56,7 +63,10 @@ def check_value(value: Any) -> Any:
 
 
 def guarded_call(function: Callable[..., Any], *args: Any) -> Any:
-    """Return the value of an operation of Python; raises RaisedError where it fails."""
+    """Return `function(*args)`. Raises RaisedError with the name of an error that Python raises.
+
+    Raises NotComputableError for a result beyond the limits.
+    """
     try:
         return check_value(function(*args))
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
@@ -64,13 +74,16 @@ def guarded_call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def set_of(every: list[Any]) -> Any:
-    """Return the set of some values."""
+    """Return the set of some values. Raises RaisedError if one of them is not hashable."""
     weight(every)
     return guarded_call(set, every)
 
 
 def put(owner: list[Any] | dict[Any, Any], key: Any, value: Any) -> None:
-    """Change an element of a list or dict."""
+    """Set `owner[key] = value` in place.
+
+    Raises NotComputableError for values that are too large.
+    """
     weight(owner if isinstance(key, slice) else key)
     weight((owner, value))
     guarded_call(owner.__setitem__, key, value)
@@ -105,7 +118,11 @@ _COMPARISONS: Final[dict[type, Callable[[Any, Any], Any]]] = {
 
 
 def combine(kind: type, left: Any, right: Any) -> Any:
-    """Return `left <operator> right` for an operator of arithmetic."""
+    """Return `left <operator> right`; `kind` is a class such as `ast.Add`.
+
+    Raises NotComputableError for an unknown operator or a large result, and RaisedError where
+    Python raises.
+    """
     if kind not in _OPERATORS or (kind is ast.Mod and isinstance(left, str)):
         raise NotComputableError
     if kind is ast.Pow and not (
@@ -128,7 +145,10 @@ def combine(kind: type, left: Any, right: Any) -> Any:
 
 
 def compare(kind: type, left: Any, right: Any) -> Any:
-    """Return `left <comparison> right`."""
+    """Return `left <comparison> right`; `kind` is a class such as `ast.Lt`.
+
+    Raises RaisedError where Python raises.
+    """
     if not (isinstance(left, int | float) and isinstance(right, int | float)):
         weight((left, right))
     return guarded_call(_COMPARISONS[kind], left, right)
@@ -154,7 +174,11 @@ _BY_TYPE: Final[dict[type, frozenset[str]]] = {
 
 
 def method_of(owner: Any, name: str, args: list[Any]) -> Any:
-    """Return the value of a method without keywords; raises NotComputableError for others."""
+    """Return the value of `owner.name(*args)` for a method that the evaluator knows.
+
+    It may change `owner` in place. Raises NotComputableError for others and for large values, and
+    RaisedError where Python raises.
+    """
     if name not in _BY_TYPE.get(type(owner), ()):
         raise NotComputableError
     weight((owner, args))
@@ -172,7 +196,11 @@ def method_of(owner: Any, name: str, args: list[Any]) -> Any:
 
 
 def elements(value: Any) -> list[Any]:
-    """Return the elements of a value in their order; a set has none unless it is tiny."""
+    """Return the elements of a value in order.
+
+    Raises NotComputableError for a set of two or more, whose order is not defined, and RaisedError
+    for a number or None.
+    """
     if isinstance(value, set) and len(value) > 1:
         raise NotComputableError
     if isinstance(value, str | list | tuple | dict | set):
@@ -183,7 +211,10 @@ def elements(value: Any) -> list[Any]:
 
 
 def text_of(value: Any) -> str:
-    """Return what `print` writes for a value."""
+    """Return what `print` writes for a value.
+
+    Raises NotComputableError if it has a set of two or more.
+    """
     weight(value)
     if _has_set(value):
         raise NotComputableError
@@ -191,19 +222,24 @@ def text_of(value: Any) -> str:
 
 
 def _has_set(value: Any) -> bool:
+    """Return whether a value is, or a list in it has, a set of two or more elements."""
     if isinstance(value, list | tuple):
         return any(map(_has_set, value))
     return isinstance(value, set) and len(value) > 1
 
 
 def format_value(value: Any, spec: str) -> str:
-    """Return a value in the format of an f-string, for the usual formats."""
+    """Return a value in the format of an f-string, such as `1.50` for `.2f`.
+
+    Raises NotComputableError for a rare format, and RaisedError for one that does not fit.
+    """
     if not _SIMPLE_SPEC.fullmatch(spec):
         raise NotComputableError
     return str(guarded_call(format, value, spec)) if spec else text_of(value)
 
 
 def _range(*args: Any) -> list[int]:
+    """Return the numbers of `range(*args)`. Raises NotComputableError above MAX_WEIGHT of them."""
     if all(isinstance(each, int) for each in args) and 1 <= len(args) <= 3:
         made: range = guarded_call(range, *args)
         if len(made) > MAX_WEIGHT:
@@ -213,7 +249,10 @@ def _range(*args: Any) -> list[int]:
 
 
 def _of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of one iterable that takes a set too, as its order does not matter."""
+    """Return `function` for the evaluator, so that its first argument may be a set of any size.
+
+    The order of its elements does not matter to such a function, as to `sum`.
+    """
 
     def call(value: Any, *more: Any) -> Any:
         return function(list(value) if isinstance(value, set) else elements(value), *more)
@@ -222,6 +261,8 @@ def _of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _extreme(function: Callable[[Iterable[Any]], Any]) -> Callable[..., Any]:
+    """Return `min` or `max` for the evaluator: of one collection, or of several arguments."""
+
     def call(*args: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], set):
             return function(args[0])
@@ -231,6 +272,8 @@ def _extreme(function: Callable[[Iterable[Any]], Any]) -> Callable[..., Any]:
 
 
 def _bound_work(function: Callable[..., Any], most: int) -> Callable[..., Any]:
+    """Return a function that raises NotComputableError for whole numbers beyond `most`."""
+
     def call(*args: Any) -> Any:
         if any(isinstance(each, int) and abs(each) > most for each in args):
             raise NotComputableError
@@ -306,3 +349,56 @@ CONSTANTS: Final[dict[str, Any]] = {
     "string.digits": "0123456789",
     "string.punctuation": "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~",
 }
+
+
+MAX_PATTERN: Final = 200  # characters
+MAX_WORK: Final = 100_000  # places that backtracking may try
+_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
+_REFERENCE: Final = re.compile(r"\\[1-9kKgGpPXR]")
+_UNKNOWN: Final = re.compile(r"\(\?(?!:|P?<[A-Za-z]\w*>)|[+*?}]\+")
+_REPEAT: Final = re.compile(r"[*+]|\{\d*,\d*\}")
+
+
+def is_quick(pattern: str, text: str) -> bool:
+    """Return whether a pattern can be tried on a text in few steps.
+
+    A repeated group with a repetition or a choice inside is never quick, nor is a pattern with
+    references or a look around. Otherwise the number of repetitions and the length of the text
+    bound the steps.
+    """
+    if len(pattern) > MAX_PATTERN or _REFERENCE.search(pattern):
+        return False
+    plain = _CLASS.sub("c", re.sub(r"\\.", "e", _CLASS.sub("c", pattern)))
+    if _UNKNOWN.search(plain):
+        return False
+    opened: list[int] = []
+    for at, sign in enumerate(plain):
+        if sign == "(":
+            opened.append(at)
+        elif sign == ")":
+            if not opened:
+                return False
+            inner = plain[opened.pop() : at]
+            is_repeated = plain[at + 1 : at + 2] in ("*", "+", "{")
+            if is_repeated and re.search(r"[*+|{]|[^(]\?", inner[1:]):
+                return False
+    repeats = len(_REPEAT.findall(plain))
+    return bool((len(text) + 2) ** repeats <= MAX_WORK)
+
+
+def match_text(search: Callable[..., Any], pattern: Any, text: Any, flags: Any = 0) -> str | None:
+    """Return `match` and the matched text, or None; `search` is a function such as `re.search`.
+
+    Raises NotComputableError for a slow pattern or rare flags, and RaisedError for a wrong pattern.
+    """
+    if not isinstance(pattern, str) or not isinstance(flags, int):
+        raise NotComputableError
+    if not isinstance(text, str):
+        raise RaisedError("TypeError")
+    if not is_quick(pattern, text) or flags not in (0, re.IGNORECASE, re.ASCII):
+        raise NotComputableError
+    try:
+        found = search(pattern, text, flags)
+    except (re.error, OverflowError):
+        raise RaisedError("error") from None
+    return None if found is None else "match" + str(found[0])

@@ -31,7 +31,10 @@ _FORBIDS: Final = re.compile(r"""extra\s*=\s*["']?(?:Extra\.)?forbid""")
 
 
 def shape_of_classes(text: str) -> JsonShape | None:
-    """Return the shape of the last class that no other class uses; None if there is no class."""
+    """Return the shape that Python classes in a text describe, such as a pydantic model.
+
+    It is that of the last class with fields that no other class uses. None without one.
+    """
     classes = {node.name: node for node in _classes_in(text)}
     if not classes:
         return None
@@ -47,7 +50,7 @@ def shape_of_classes(text: str) -> JsonShape | None:
 
 
 def _classes_in(text: str) -> Iterator[ast.ClassDef]:
-    """Yield the classes of a text that Python can parse."""
+    """Yield the syntax trees of classes in a text, at most MAX_CLASSES; others are skipped."""
     for _, found in zip(range(MAX_CLASSES), _CLASS.finditer(text), strict=False):
         lines = [found[0]]
         for line in text[found.end() + 1 :].split("\n", MAX_LINES)[:MAX_LINES]:
@@ -63,13 +66,17 @@ def _classes_in(text: str) -> Iterator[ast.ClassDef]:
 
 
 def _fields_of(node: ast.ClassDef) -> Iterator[ast.AnnAssign]:
+    """Yield the annotated fields of a class, such as `name: str`."""
     for each in node.body:
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             yield each
 
 
 def _of_class(node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int) -> JsonShape:
-    """Return the shape of a class, or the choices of an enumeration."""
+    """Return the shape of a class, or the choices of an enumeration in lower case.
+
+    `classes` are all classes by name; `depth` is the nesting so far.
+    """
     members = [
         each.value.value
         for each in node.body
@@ -92,7 +99,7 @@ def _of_class(node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int) 
 
 
 def _of_type(node: ast.expr, classes: dict[str, ast.ClassDef], depth: int) -> JsonShape:
-    """Return the shape of an annotation; an empty one for a type that is not known."""
+    """Return the shape of an annotation such as `int | None`; an empty one for an unknown type."""
     if depth > MAX_DEPTH:
         return JsonShape()
     match node:
@@ -116,7 +123,7 @@ def _of_type(node: ast.expr, classes: dict[str, ast.ClassDef], depth: int) -> Js
 def _of_generic(
     name: str, inner: ast.expr, classes: dict[str, ast.ClassDef], depth: int
 ) -> JsonShape:
-    """Return the shape of a type with parameters, such as `list[Item]` or `Literal["a", "b"]`."""
+    """Return the shape of `name[inner]`, such as `list[Item]` or `Literal["a", "b"]`."""
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     if name == "Literal":
         values = [each.value for each in parts if isinstance(each, ast.Constant)]
@@ -138,11 +145,15 @@ def _of_generic(
 
 
 def _of_kind(kind: str) -> JsonShape:
+    """Return the shape of a type of JSON Schema, such as `string`; an empty one for ""."""
     return JsonShape(kinds=frozenset({kind}), is_schema=True) if kind else JsonShape()
 
 
 def _either(one: JsonShape, other: JsonShape) -> JsonShape:
-    """Return the shape of a value that may have either of two; only `null` joins an object."""
+    """Return the shape of a value that may have either of two; empty if they cannot be merged.
+
+    Only null can join an object or list, whose shape is changed in place.
+    """
     for first, second in ((one, other), (other, one)):
         if second.kinds == {"null"} and not second.fields:
             kinds = first.kinds | {"null"} if first.kinds else frozenset()

@@ -68,9 +68,9 @@ _DEDUCTS: Final = re.compile(
 
 
 def fault_of_days(value: Any, data: str, rules: str) -> str | None:
-    """Describe a date or a duration of a reply that the text contradicts, or return None.
+    """Describe a date or duration in a JSON value that the text contradicts, or return None.
 
-    `data` is the text with the values, and `rules` may state today's date.
+    `data` is the text with the values, and `rules` may state today's date. Long texts are not read.
     """
     if len(data) > MAX_TEXT:
         return None
@@ -101,7 +101,11 @@ _INCLUSIVE: Final = re.compile(
 
 
 def _count_fault(value: Any, rules: str) -> str | None:
-    """Describe a count of days, nights, hours or minutes that its own start and end contradict."""
+    """Describe a count of days, hours or minutes that its own start and end contradict.
+
+    An example is `{"start": "2024-05-01", "end": "2024-05-03", "days": 7}`. None without such a
+    count.
+    """
     is_inclusive = _INCLUSIVE.search(rules) is not None
     for one in objects_in(value):
         plain = {plain_key(str(key)): part for key, part in one.items()}
@@ -123,6 +127,10 @@ def _count_fault(value: Any, rules: str) -> str | None:
 def _days_fault(
     key: str, stated: Fraction, start: str, end: str, *, is_inclusive: bool
 ) -> str | None:
+    """Describe that `stated` days or nights do not fit two ISO dates, or return None.
+
+    Days may or must (`is_inclusive`) include both ends. `key` is the plain key of the count.
+    """
     first, last = _ISO.fullmatch(start), _ISO.fullmatch(end)
     if first is None or last is None or not _COUNTED.search(key):
         return None
@@ -143,7 +151,10 @@ def _days_fault(
 def _worked_fault(
     key: str, stated: Fraction, start: str, end: str, plain: Mapping[str, Any]
 ) -> str | None:
-    """Describe a duration that is not the end less the start, with or without the break."""
+    """Describe a duration that is not the end less the start, with or without the break.
+
+    Else None. `plain` are the object's values by plain key.
+    """
     clock = [re.fullmatch(r"(\d{1,2}):(\d\d)(?::00)?", each.strip()) for each in (start, end)]
     if clock[0] is None or clock[1] is None or not _WORKED.match(key):
         return None
@@ -161,7 +172,7 @@ def _worked_fault(
 
 
 def _dates_of(value: Any) -> Iterator[tuple[str, date]]:
-    """Yield the ISO dates of a reply with the plain keys above them."""
+    """Yield (plain key, date) of each ISO date in a JSON value."""
     for _, (path, leaf) in zip(range(MAX_LEAVES), leaves(value), strict=False):
         found = _ISO.fullmatch(leaf.strip()) if isinstance(leaf, str) and len(leaf) < 40 else None
         if found is None:
@@ -173,7 +184,10 @@ def _dates_of(value: Any) -> Iterator[tuple[str, date]]:
 
 
 def _weekday_fault(value: Any, data: str, rules: str) -> str | None:
-    """Describe the only date of a reply, if it is not on the only weekday that a text names."""
+    """Describe that a reply's only date is not on the only day that the text names, or return None.
+
+    The text may say `Friday`, or `tomorrow` if the rules state today's date.
+    """
     found = [each for each in _dates_of(value) if not _LATER.search(each[0])]
     days = {day for _, day in found}
     named = list(weekdays_in(data))
@@ -197,12 +211,15 @@ def _weekday_fault(value: Any, data: str, rules: str) -> str | None:
 
 
 def _moves_further(data: str, word: str) -> bool:
-    """Return whether a text may mean another day than the word says: the day after tomorrow."""
+    """Return whether a text may mean another day than `word`: `the day after tomorrow`."""
     return bool(_MOVED.search(data)) or data.casefold().count(word) > 1
 
 
 def _order_fault(value: Any, data: str) -> str | None:
-    """Describe a date whose day and month are swapped, where the text's order is clear."""
+    """Describe a date whose day and month are swapped, where the text's order is clear.
+
+    Else None.
+    """
     found = [(int(m["a"]), int(m["b"]), m["s"]) for m in _NUMERIC.finditer(data)]
     found = [each for each in found if 1 <= each[0] <= 31 and 1 <= each[1] <= 31]
     if not found:
@@ -225,6 +242,7 @@ def _order_fault(value: Any, data: str) -> str | None:
 
 
 def _day_text(day_month: tuple[int, int]) -> str:
+    """Return a day and month as text, such as `4 July`; `4.13.` if there is no such month."""
     day, month = day_month
     return date_text(date(2000, month, day)).rsplit(" ", 1)[0] if month <= 12 else f"{day}.{month}."
 
@@ -232,7 +250,8 @@ def _day_text(day_month: tuple[int, int]) -> str:
 def _span_fault(value: Any, data: str, rules: str) -> str | None:
     """Describe hours that are not those between the two times of a line, or return None.
 
-    The objects of the reply and the lines of the text that have two times must be as many.
+    An example of a line is `Mon 9 - 17:30, 30 min break`. The reply's objects and the lines with
+    two times must be equally many.
     """
     objects = value if isinstance(value, list) else [value]
     rows = [(_span_of(line), line) for line in data.splitlines()]
@@ -258,10 +277,12 @@ def _span_fault(value: Any, data: str, rules: str) -> str | None:
 
 
 def _is_rounded(minutes: Fraction, wanted: Sequence[int]) -> bool:
+    """Return whether `minutes` differs by less than one from a wanted number."""
     return any(abs(minutes - each) < 1 for each in wanted)
 
 
 def _minutes_of(plain: str, stated: Any) -> Fraction | None:
+    """Return a number under a plain key for hours or minutes in minutes; None for other keys."""
     amount = amount_of(stated)
     if amount is None or abs(amount) > 10_000:
         return None
@@ -271,7 +292,7 @@ def _minutes_of(plain: str, stated: Any) -> Fraction | None:
 
 
 def _span_of(line: str) -> int | None:
-    """Return the minutes between the two times of a line; None if it has no two."""
+    """Return the minutes between the two times of a line; None unless it has exactly two."""
     times = re.findall(
         r"(?<![\d.:])(\d{1,2})(?:[:.h](\d\d))?\s?(am|pm)?(?![\d.:%])", _between(line)
     )
@@ -287,7 +308,7 @@ def _span_of(line: str) -> int | None:
 
 
 def _between(line: str) -> str:
-    """Return the part of a line with two times and a sign between them, such as `9 - 17:30`."""
+    """Return the part of a line such as `9 - 17:30`; empty without one."""
     found = re.search(
         r"\d{1,2}(?:[:.h]\d\d)?\s?(?:am|pm)?\s?(?:-|–|to|until|till|bis|à|a)\s?\d{1,2}(?:[:.h]\d\d)?"
         r"\s?(?:am|pm)?(?![\d.:%])",

@@ -42,7 +42,10 @@ _CURRENCY_KEY: Final = re.compile(r"^(?:currency(?:code)?|währung|waehrung|devi
 
 
 def fault_of_labels(value: Any, data: str, wanted: JsonRequest) -> str | None:
-    """Describe a total that the text calls a part, or another currency, or return None."""
+    """Describe a number or currency under a key for which the text has another one, or return None.
+
+    An example is `"total": 50` where the text says `Subtotal: 50` and `Total: 60`.
+    """
     if len(data) > MAX_TEXT:
         return None
     if fault := _swapped_fault(value, data):
@@ -74,7 +77,10 @@ _LABELLED: Final = re.compile(r"[^\d\n]{0,14}?(?P<n>\d[\d.,']{0,14}\d|\d)")
 
 
 def _exact_amounts(data: str) -> list[tuple[str, Fraction]]:
-    """Return amounts that can be read in one way, with thousands signs: each text and its value."""
+    """Return (text, value) of amounts with thousands signs that can be read in one way.
+
+    An example is `1.234,50`.
+    """
     found = []
     for match in _EXACT.finditer(data):
         whole, _, rest = re.sub(r"[.,]", ".", match[0]).rpartition(".")
@@ -86,7 +92,10 @@ def _exact_amounts(data: str) -> list[tuple[str, Fraction]]:
 
 
 def _scaled_fault(path: tuple[str, ...], leaf: float, exact: dict[Fraction, str]) -> str | None:
-    """Describe a number that is a hundredth or a thousandth of an exact amount of the text."""
+    """Describe a number that is a 100th or 1000th of an exact amount of the text, or return None.
+
+    `exact` has the texts of the amounts by value.
+    """
     value = amount_of(leaf)
     if not value or value in exact:
         return None
@@ -95,7 +104,7 @@ def _scaled_fault(path: tuple[str, ...], leaf: float, exact: dict[Fraction, str]
 
 
 def _swapped_fault(value: Any, data: str) -> str | None:
-    """Describe a number beside the word for another key, if its own key has another one."""
+    """Describe a number that the text states after the word of another key, or return None."""
     if not isinstance(value, dict):
         return None
     labelled: dict[str, set[Fraction]] = {}
@@ -114,7 +123,7 @@ def _swapped_fault(value: Any, data: str) -> str | None:
 
 
 def _numbers_after(word: str, data: str) -> set[Fraction]:
-    """Return the numbers right after a word, in all readings."""
+    """Return the numbers right after a word in a text, in all readings; empty without any."""
     found: set[Fraction] = set()
     for at in re.finditer(rf"\b{re.escape(word)}\b", data, re.IGNORECASE):
         number = _LABELLED.match(data, at.end())
@@ -130,7 +139,10 @@ def _is_net(key: str, prompt: str) -> bool:
 
 
 def _total_fault(key: str, leaf: Any, data: str) -> str | None:
-    """Describe a total whose amount is only in lines for a part, if another line is the total."""
+    """Describe a total whose amount is only in a line for a part, such as `Subtotal: 50`.
+
+    None unless another line has a larger amount as the total.
+    """
     if isinstance(leaf, bool) or not isinstance(leaf, int | float | str):
         return None
     stated = [number.values for number in numbers_in(str(leaf)[:40])]
@@ -152,12 +164,12 @@ def _total_fault(key: str, leaf: Any, data: str) -> str | None:
 
 
 def _may_be_whole(stated: tuple[Fraction, ...], amounts: set[Fraction]) -> bool:
-    """Return whether a line's amounts include one larger than a part, as a total is."""
+    """Return whether one of a line's amounts is larger than the stated one, as a total is."""
     return any(amount > min(stated) for amount in amounts)
 
 
 def _currency_fault(key: str, leaf: Any, data: str) -> str | None:
-    """Describe a currency that is not the only one of the text."""
+    """Describe a currency code that is not among those of the text, or return None."""
     code = leaf.strip().upper() if isinstance(leaf, str) else ""
     if not _CODES.fullmatch(code):
         return None

@@ -114,9 +114,10 @@ _ALSO: Final = re.compile(r"\b(?:and|or|und|oder|et|ou|y|o|&&|\|\|)\b|&&|\|\|", 
 
 
 def fault_of_relations(value: Any, source: str, wish: str) -> str | None:
-    """Describe values of a reply that contradict each other or the prompt, or return None.
+    """Describe values in JSON that contradict each other or the prompt, or return None.
 
-    `source` is the text with the values and `wish` the request for JSON.
+    These are sums, rules such as `"auto" if amount <= 50`, repeated items and the order. `source`
+    is the text with the values and `wish` the request for JSON.
     """
     objects = [*islice(objects_in(value), MAX_OBJECTS)]
     is_reduced = _REDUCED.search(source) is not None
@@ -129,7 +130,10 @@ def fault_of_relations(value: Any, source: str, wish: str) -> str | None:
 
 
 def _sum_fault(one: Mapping[str, Any]) -> str | None:
-    """Describe a product or a sum in an object that does not hold, or return None."""
+    """Describe a product or sum in an object that does not hold, or return None.
+
+    An example is `{"quantity": 2, "unit_price": 5, "total": 11}`.
+    """
     amounts = {
         plain: amount
         for key, value in one.items()
@@ -137,6 +141,7 @@ def _sum_fault(one: Mapping[str, Any]) -> str | None:
     }
 
     def only(names: frozenset[str]) -> Fraction | None:
+        """Return the amount under one of these plain keys; None unless there is exactly one."""
         found = [amount for name, amount in amounts.items() if name in names]
         return found[0] if len(found) == 1 else None
 
@@ -171,7 +176,10 @@ class _ThresholdRule:
 
 
 def _threshold_rules(wish: str) -> Iterator[_ThresholdRule | None]:
-    """Yield the rules of a prompt, and None for each comparison that is no rule."""
+    """Yield the rules of a prompt such as `"auto" if amount <= 50`.
+
+    None is yielded for each comparison that is no such rule.
+    """
     for found in _COMPARED.finditer(wish):
         result = _RESULT.search(wish[max(0, found.start() - 60) : found.start()])
         bound = _read_bound(found["n"])
@@ -192,7 +200,10 @@ def _threshold_rules(wish: str) -> Iterator[_ThresholdRule | None]:
 
 
 def _threshold_fault(one: Mapping[str, Any], rules: Sequence[_ThresholdRule | None]) -> str | None:
-    """Describe a value that breaks a threshold rule, or return None."""
+    """Describe a value that breaks a threshold rule, or return None.
+
+    Entries that are None are skipped.
+    """
     texts = {str(value).casefold(): key for key, value in one.items() if isinstance(value, str)}
     if not texts:
         return None
@@ -211,11 +222,13 @@ def _threshold_fault(one: Mapping[str, Any], rules: Sequence[_ThresholdRule | No
 
 
 def _read_bound(text: str) -> Fraction | None:
+    """Return a number such as `1,500.00` as a fraction; None for another text."""
     plain = text.rstrip(".,").replace(",", "")
     return Fraction(plain) if re.fullmatch(r"\d+(?:\.\d+)?", plain) else None
 
 
 def _lists_in(value: Any) -> Iterator[Sequence[Any]]:
+    """Yield a value that is a list, or the lists directly in an object."""
     if isinstance(value, list):
         yield value
     elif isinstance(value, Mapping):
@@ -223,7 +236,10 @@ def _lists_in(value: Any) -> Iterator[Sequence[Any]]:
 
 
 def _repeated_fault(value: Any, wish: str) -> str | None:
-    """Describe an item that occurs twice although the prompt wants each once, or return None."""
+    """Describe an item that occurs twice although the prompt wants each once, or return None.
+
+    Items are scalars, or objects compared by the key that the prompt names: `one object per city`.
+    """
     if not (_ONCE.search(wish) or _PER.search(wish)):
         return None
     keys = {plain_key(name) for each in _PER.finditer(wish) for name in each.groups() if name}
@@ -238,7 +254,10 @@ def _repeated_fault(value: Any, wish: str) -> str | None:
 
 
 def _identity(item: Any, keys: set[str]) -> str:
-    """Return what must not occur twice: a scalar, or the value under one of the keys."""
+    """Return the text of an item, or of its value under one of `keys`, in lower case.
+
+    Else empty.
+    """
     if not isinstance(item, Mapping):
         return str(item).casefold() if isinstance(item, str | int | float) else ""
     for key, value in item.items():
@@ -249,7 +268,10 @@ def _identity(item: Any, keys: set[str]) -> str:
 
 
 def _order_fault(value: Any, wish: str) -> str | None:
-    """Describe two items that are not in the order that the prompt wants, or return None."""
+    """Describe two items against the order that the prompt wants, as in `sorted by price`.
+
+    Else None.
+    """
     rules = [*_SORTED.finditer(wish[:20_000])]
     if len(rules) != 1:
         return None

@@ -55,7 +55,10 @@ _FORMATS: Final = (
 
 
 def fault_of_remarks(value: Any, prompt: str) -> str | None:
-    """Describe a value that breaks the limit or the format stated for its key, or return None."""
+    """Describe a value that breaks the limit or format stated for its key, or return None.
+
+    An example of a prompt is `title (max 5 words), tags: alphabetical`.
+    """
     has_remark = _MOST.search(prompt) or _EMPTY.search(prompt) or _ORDERED.search(prompt)
     if not (has_remark or any(asks.search(prompt) for asks, _, _ in _FORMATS)):
         return None
@@ -82,7 +85,10 @@ def fault_of_remarks(value: Any, prompt: str) -> str | None:
 
 
 def _unsorted(key: str, items: list[Any], remark: str) -> str | None:
-    """Describe two neighbours of a list that are not in the order of the remark, or return None."""
+    """Describe two neighbours of a list that are not in the order of the remark, or return None.
+
+    `remark` is what the prompt says of the key, such as `ascending`. Mixed lists are not judged.
+    """
     found = _ORDERED.search(remark)
     is_alike = all(isinstance(each, str) for each in items) or all(
         isinstance(each, int | float) and not isinstance(each, bool) for each in items
@@ -97,7 +103,7 @@ def _unsorted(key: str, items: list[Any], remark: str) -> str | None:
 
 
 def _pairs(value: Any, depth: int = 0) -> list[tuple[str, Any]]:
-    """Return keys with their values, of objects near the top and first in their lists."""
+    """Return (key, value) of objects in a JSON value, up to three levels deep."""
     if depth > 3:
         return []
     if isinstance(value, Mapping):
@@ -108,7 +114,7 @@ def _pairs(value: Any, depth: int = 0) -> list[tuple[str, Any]]:
 
 
 def _remark_on(prompt: str, key: str) -> str:
-    """Return what a prompt says of a key: the rest of its line, up to the next key."""
+    """Return what a prompt says of a key: the rest of its line up to the next key; else empty."""
     found = re.search(
         rf"(?<!\w)[\"'`“]?{re.escape(key)}[\"'`”]?\??\s*(?:[:=(–—-]|is\b|must\b)(?P<r>[^\n{{}}]*)",
         prompt,
@@ -120,7 +126,7 @@ def _remark_on(prompt: str, key: str) -> str:
 
 
 def _limit(remark: str) -> tuple[int, str, bool] | None:
-    """Return the limit of a remark, its unit, and whether it is exact; None without one."""
+    """Return (number, unit in lower case, is exact) of `max 5 words`; None without a limit."""
     found = _MOST.search(remark)
     if found is None:
         return None
@@ -130,6 +136,7 @@ def _limit(remark: str) -> tuple[int, str, bool] | None:
 
 
 def _text_fault(key: str, leaf: str, remark: str) -> str | None:
+    """Describe how a string breaks the limit or the format in its key's remark, or return None."""
     most = _limit(remark)
     if most is not None:
         limit, unit, is_exact = most

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -24,14 +25,11 @@ from calibrator.readers.evidence.computed.structured.json_requests import (
 )
 from calibrator.readers.evidence.computed.structured.json_shapes import keys_at_any_depth, plain_key
 from calibrator.readers.evidence.computed.structured.json_sources import wants_writing
-from calibrator.readers.evidence.computed.structured.json_translations import (
-    fault_of_translation,
-    wants_translation,
-)
 from calibrator.readers.evidence.computed.structured.json_values import (
     SourceText,
     fault_of_quotes,
     fault_of_values,
+    leaves,
 )
 
 MAX_DEPTH: Final = 50
@@ -88,7 +86,7 @@ _FENCED: Final = re.compile(
 
 
 def verify_json(exchange: Exchange) -> Verdict | None:
-    """Judge a reply that had to be JSON; None if no JSON was requested."""
+    """Judge a reply that must be JSON; only a wrong one gives a verdict, else None."""
     rules = exchange.conversation.rules[:MAX_TEXT]
     request = exchange.request[:MAX_TEXT]
     if "json" not in exchange.folded_text:
@@ -104,7 +102,11 @@ def verify_json(exchange: Exchange) -> Verdict | None:
 
 
 def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | None:
-    """Judge a reply in JSON to a prompt that shows the wanted keys without naming JSON."""
+    """Judge a reply in JSON to a prompt that shows the keys without the word JSON.
+
+    None if it is fine. None also unless the reply has half of the two or more keys that the prompt
+    shows.
+    """
     reply = exchange.reply.strip()
     if reply[:1] not in ("{", "[", "`") or ("{" not in exchange.folded_text and "(" not in request):
         return None
@@ -118,7 +120,7 @@ def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | No
 
 
 def _first_sentences(instruction: str, request: str) -> str:
-    """Return the sentences of a request that mention JSON, with some text around them."""
+    """Return the sentence of a request around its first `JSON`."""
     text = instruction if "json" in instruction.casefold() else request
     place = text.casefold().find("json")
     before = re.split(r"[.?!\n]\s", text[max(0, place - 300) : place])[-1]
@@ -126,7 +128,11 @@ def _first_sentences(instruction: str, request: str) -> str:
 
 
 def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdict | None:
-    """Judge a reply by a wish for JSON in the rules, if they are not empty, or in the request."""
+    """Return a wrong verdict for a reply that breaks the wish for JSON, or None.
+
+    The wish is in `rules`, unless empty, or in the request (`is_in_request`). A refusal is no
+    fault.
+    """
     request = exchange.request[:MAX_TEXT]
     wish = f"{rules}\n{request}" if rules else request
     reply = exchange.reply.strip()
@@ -169,7 +175,10 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
 
 
 def _fault_by_text(value: Any, ask: str, data: str, wanted: JsonRequest) -> str | None:
-    """Describe values that contradict each other, the text or a remark of the prompt, or None."""
+    """Describe values that contradict each other, the text or a remark of the prompt; else None.
+
+    `ask` is the request for JSON and `data` the text with the values.
+    """
     wrong = None
     if wants_translation(ask):
         wrong = fault_of_translation(value, value_of(data[max(0, data.find("{")) :]))
@@ -183,7 +192,10 @@ def _fault_by_text(value: Any, ask: str, data: str, wanted: JsonRequest) -> str 
 
 
 def _json_lines(body: str) -> list[Any] | None:
-    """Return the values of JSON lines; None for a text in which a line is no JSON."""
+    """Return the objects of a text with one JSON object a line.
+
+    None if a line is something else.
+    """
     values = [parse(line) for line in body.splitlines() if line.strip()]
     is_whole = all(fault is None and isinstance(value, dict) for value, fault in values)
     return [value for value, _ in values] if is_whole else None
@@ -205,7 +217,7 @@ _INVENTS: Final = re.compile(
 
 
 def _is_extraction(wish: str, request: str) -> bool:
-    """Return whether the values have to be taken from a text in the conversation."""
+    """Return whether the reply's values must be taken from a text in the conversation."""
     if _INVENTS.search(wish):
         return False
     if _EXTRACTS.search(wish):
@@ -217,13 +229,13 @@ def _is_extraction(wish: str, request: str) -> bool:
 
 
 def _text_around_json(wish: str) -> Iterator[str]:
-    """Yield the text around each mention of JSON."""
+    """Yield the text around each of the first five mentions of JSON."""
     for found in list(re.finditer(r"json", wish, re.IGNORECASE))[:5]:
         yield wish[max(0, found.start() - 150) : found.end() + 200]
 
 
 def _is_refusal(reply: str) -> bool:
-    """Return whether a reply apologises, refuses or asks for more, instead of giving JSON."""
+    """Return whether a reply apologises, refuses or asks back, as in `Please provide the text`."""
     return bool(
         re.search(
             r"\b(?:sorry|cannot|can't|unable|could you|please (?:provide"
@@ -235,12 +247,15 @@ def _is_refusal(reply: str) -> bool:
 
 
 def _is_talk(exchange: Exchange) -> bool:
-    """Return whether the last message is too short to be data, such as thanks."""
+    """Return whether the last message has under four words and so is no data, such as `thanks`."""
     return len(exchange.request.split()) < 4
 
 
 def value_of(reply: str) -> Any:
-    """Return the object or list that a reply consists of; None for other replies."""
+    """Return the JSON object or list in a reply, also of a fence or JSON lines.
+
+    None without one.
+    """
     body, _ = body_of(reply.strip())
     value, fault = parse(body) if body is not None and len(body) <= MAX_SOURCE else (None, "")
     if body is not None and fault == "":
@@ -249,7 +264,7 @@ def value_of(reply: str) -> Any:
 
 
 def body_of(reply: str) -> tuple[str | None, str]:
-    """Return the JSON of a reply and the text around it; the JSON is None if there is none."""
+    """Return (the JSON of a reply, the text around it); the JSON is None if there is none."""
     if reply[:1] in "{[" and reply[-1:] in "}]":
         return reply, ""
     found = _FENCED.search(reply)
@@ -271,10 +286,10 @@ def body_of(reply: str) -> tuple[str | None, str]:
 
 
 def parse(text: str) -> tuple[Any, str | None]:
-    """Parse JSON. Returns the value and a fault.
+    """Parse JSON and return (value, fault).
 
     The fault is None for valid JSON, and empty if the text is too deeply nested or holds several
-    values.
+    values; the value is then None.
     """
     depth = deepest = 0
     for character in text:
@@ -288,6 +303,7 @@ def parse(text: str) -> tuple[Any, str | None]:
     pairs: list[str] = []
 
     def no_repeats(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return the items as a dict and note a repeated key."""
         seen = dict(items)
         if len(seen) < len(items):
             pairs.append("a key is repeated")
@@ -312,8 +328,47 @@ def parse(text: str) -> tuple[Any, str | None]:
 
 
 def _no_constant(name: str) -> float:
+    """Raise ValueError: JSON has no NaN and no Infinity."""
     raise ValueError(f"{name} is no JSON value")
 
 
 def _int(text: str) -> int | float:
+    """Return a whole number; as a float from 50 digits on."""
     return int(text) if len(text) < 50 else float(text[:300])
+
+
+MAX_LEAVES: Final = 200
+_TRANSLATES: Final = re.compile(
+    r"\b(?:translat\w+|locali[sz]\w+|übersetz\w*|tradu[ciz]\w*)", re.IGNORECASE
+)
+_FIXED: Final = re.compile(
+    r"\{\{?[\w. ]{0,40}\}?\}|\$\{\w{1,40}\}|%(?:\(\w{1,40}\))?[sdf@]|</?[a-zA-Z]\w{0,20}\s?/?>"
+)
+
+
+def wants_translation(ask: str) -> bool:
+    """Return whether a request for JSON wants its texts translated: `Translate the values`."""
+    return _TRANSLATES.search(ask) is not None
+
+
+def fault_of_translation(value: Any, source: Any) -> str | None:
+    """Describe a text that lost a placeholder, such as `{name}`, or a key of the source.
+
+    Else None. None also if the source is no object or the translation has another form.
+    """
+    if not isinstance(source, dict):
+        return None
+    made = dict(zip(range(MAX_LEAVES), leaves(value), strict=False)).values()
+    texts = {path: leaf for path, leaf in made if isinstance(leaf, str)}
+    given = [(path, leaf) for path, leaf in leaves(source) if isinstance(leaf, str)][:MAX_LEAVES]
+    if not any(path in texts for path, _ in given):
+        return None  # the translation has another form
+    for path, leaf in given:
+        if path not in texts:
+            return f'the key "{".".join(path)[:60]}" is missing'
+        wanted, found = Counter(_FIXED.findall(leaf)), Counter(_FIXED.findall(texts[path]))
+        if lost := [*(wanted - found)]:
+            return f'"{path[-1]}" lacks {lost[0]}'
+        if more := [*(found - wanted)]:
+            return f'"{path[-1]}" has {more[0]}, which the source lacks'
+    return None

@@ -99,7 +99,7 @@ class JsonRequest:
     def fault(self, value: Any) -> str | None:
         """Describe how a value differs from every shape, or from the list of its variant.
 
-        Or None.
+        Else None.
         """
         faults = [shape.fault(value, self.prompt) for shape in self.shapes]
         if faults and all(faults):
@@ -112,7 +112,10 @@ class JsonRequest:
 
 
 def split_data(rules: str, request: str) -> tuple[str, str]:
-    """Split a prompt into the request for JSON, with the rules, and the text with the values."""
+    """Return (the request for JSON with the rules, the text with the values) of a prompt.
+
+    The request for JSON are the rules alone, or the paragraphs up to the last that asks for it.
+    """
     if _ASKS.search(rules):
         return rules, request
     parts = re.split(r"\n[ \t]*\n", request)
@@ -124,7 +127,11 @@ def split_data(rules: str, request: str) -> tuple[str, str]:
 
 
 def read_request(rules: str, request: str) -> JsonRequest:
-    """Read the JSON that the rules and the request of a conversation ask for."""
+    """Return the JSON that the rules and the request of a conversation ask for.
+
+    The shapes come from templates, JSON Schemas, Python classes, or else from sentences; the only
+    one may be empty.
+    """
     wish = f"{rules}\n{request}"
     ask, _ = split_data(rules, request)
     found = JsonRequest(list(templates_in(wish)), prompt=wish)
@@ -156,7 +163,10 @@ _ARGUMENTS: Final = word_set("args arguments params parameters slots input input
 
 
 def _free_arguments(shape: JsonShape) -> None:
-    """Make the arguments in the example of a call optional, as other calls have others."""
+    """Make the arguments in an example of a call optional, as other calls have others.
+
+    The shape is changed in place.
+    """
     for one in (shape, shape.items):
         if one is None or not any(plain_key(name) in _NAMES_OF_CALLS for name in one.fields):
             continue
@@ -166,7 +176,10 @@ def _free_arguments(shape: JsonShape) -> None:
 
 
 def _may_omit(wish: str) -> bool:
-    """Return whether a sentence about fields says that some may be left out."""
+    """Return whether a sentence about fields says that some may be left out.
+
+    An example is `Omit unknown keys.`.
+    """
     sentences = re.split(r"\.\s|\n", wish)
     return any(
         _OPTIONAL.search(each)
@@ -190,7 +203,7 @@ _IS_OBJECT: Final = re.compile(
 
 
 def _add_list(shape: JsonShape, wish: str) -> None:
-    """Set in a shape whether the whole is a list or an object, if the prompt says so."""
+    """Set in place whether a shape is a list or an object, if the prompt says so."""
     if shape.kinds - {"object"} or shape.is_schema:
         return
     if _IS_LIST.search(wish) and not _IS_OBJECT.search(wish):
@@ -216,7 +229,10 @@ def _add_list(shape: JsonShape, wish: str) -> None:
 
 
 def _prose(wish: str) -> JsonShape:
-    """Return the shape that sentences or bullets describe; empty if they describe none."""
+    """Return the shape that sentences or bullets describe, such as `with the fields name and age`.
+
+    Empty if they describe none.
+    """
     shape = JsonShape(is_prose=True, is_literal=False)
     keys: list[tuple[str, str]] = []
     for listed in _enumerations(wish):
@@ -242,7 +258,7 @@ def _prose(wish: str) -> JsonShape:
 
 
 def _enumerations(wish: str) -> Iterator[str]:
-    """Yield texts that may list keys: after a word for keys, or with types."""
+    """Yield texts that may list keys, such as `name, age` after `with the keys`."""
     for pattern in (_WITH, _LISTED):
         for _, found in zip(range(MAX_KEYS), pattern.finditer(wish), strict=False):
             yield _sentence_from(wish, found.start("k"))
@@ -260,9 +276,9 @@ _PART: Final = re.compile(r"[()]|,|;|\s+(?:and|und|y|et|&)\s+", re.IGNORECASE)
 
 
 def _sentence_from(text: str, start: int) -> str:
-    """Return an enumeration from its first key to its end: a full stop, a brace or a line break.
+    """Return an enumeration from `start` to its full stop, brace or line break.
 
-    Text in brackets never ends it, so that a remark may have full stops and semicolons.
+    Brackets may contain full stops and semicolons. At most MAX_LISTED characters.
     """
     depth = 0
     for found in _EDGE.finditer(text, start, start + MAX_LISTED):
@@ -278,7 +294,10 @@ def _sentence_from(text: str, start: int) -> str:
 
 
 def _pieces_of(text: str) -> list[str]:
-    """Split an enumeration at commas, semicolons and words for `and` outside of brackets."""
+    """Split an enumeration at commas, semicolons and words for `and` outside of brackets.
+
+    Blank pieces are left out.
+    """
     pieces, depth, start = [], 0, 0
     for found in _PART.finditer(text):
         if found[0] in "()":
@@ -290,7 +309,10 @@ def _pieces_of(text: str) -> list[str]:
 
 
 def _bracket_of(text: str) -> str:
-    """Return the remark in brackets at the start of a text, with inner brackets, or ""."""
+    """Return the remark in brackets at the start of a text, with inner brackets.
+
+    Empty without one.
+    """
     depth = 0
     for found in re.finditer(r"[()]", text if text[:1] == "(" else ""):
         depth += 1 if found[0] == "(" else -1
@@ -311,9 +333,9 @@ _SAYS: Final = re.compile(
 
 
 def _keys_of(text: str) -> tuple[list[tuple[str, str]], bool]:
-    """Return the keys of an enumeration with their remarks, and whether it was read to its end.
+    """Return ([(key, remark), ..], whether the enumeration was read to its end).
 
-    There are no keys if it is prose.
+    `name (string), age` gives `name` with its remark and `age`. The list is empty for prose.
     """
     keys: list[tuple[str, str]] = []
     pieces = _pieces_of(text[:MAX_LISTED])
@@ -350,7 +372,11 @@ def _keys_of(text: str) -> tuple[list[tuple[str, str]], bool]:
 
 
 def _add_later(key: str, part: JsonShape, wish: str) -> None:
-    """Add the remark on a key elsewhere in a prompt: `status must be one of open, closed`."""
+    """Add to `part`, in place, what the prompt says of its key elsewhere.
+
+    An example is `status must be one of a, b`. Nothing changes if the part has a type, a form or
+    choices already.
+    """
     found = re.search(
         rf"(?<!\w)[`\"']?{re.escape(key)}[`\"']?\s*(?:must be|should be|is|has to be|as|:|=|\()\s*"
         r"(?P<r>[^\n]{1,200})",
@@ -369,7 +395,7 @@ def _add_later(key: str, part: JsonShape, wish: str) -> None:
 
 
 def _add_choices(shape: JsonShape, ask: str) -> None:
-    """Add the choices that a line of the prompt lists for a key: `Labels: spam, ham`."""
+    """Add in place the choices that a line lists for a key, such as `Labels: spam, ham`."""
     parts: dict[str, JsonShape] = {plain_key(name): part for name, part in shape.parts() if name}
     others = [each for each in (shape, *(part for _, part in shape.parts())) if each.other_name]
     for found in list(_LINE.finditer(ask))[:MAX_KEYS]:
@@ -394,14 +420,17 @@ def _add_choices(shape: JsonShape, ask: str) -> None:
 
 
 def _singular(label: str) -> str:
-    """Return a label without the ending of the plural."""
+    """Return an English label without its plural ending: `category` for `categories`."""
     if label.endswith("ies"):
         return label[:-3] + "y"
     return label[:-1] if label.endswith("s") else label
 
 
 def _listed_choices(text: str) -> tuple[str, ...]:
-    """Return the items that a line lists, without glosses in brackets."""
+    """Return the items of a line such as `spam (junk), ham` in lower case.
+
+    Empty if it is prose.
+    """
     bare = _GLOSS.sub("", text).strip().rstrip(".")
     if re.search(r"[.:!?]\s|\.{3}|\be\.g\b|\betc\b", bare):
         return ()
@@ -411,7 +440,10 @@ def _listed_choices(text: str) -> tuple[str, ...]:
 
 
 def _variants(ask: str) -> dict[str, frozenset[str]]:
-    """Return the lists of a prompt by their labels, such as the slots of each intent."""
+    """Return the lists of a prompt by label, such as the slots of each intent: `book: date, time`.
+
+    Empty unless there are two or more.
+    """
     found: dict[str, frozenset[str]] = {}
     for line in list(_LINE.finditer(ask))[:MAX_KEYS]:
         items = [item.strip() for item in line["v"].rstrip(".").split(",")]
@@ -421,7 +453,10 @@ def _variants(ask: str) -> dict[str, frozenset[str]]:
 
 
 def _variant_fault(value: Any, variants: dict[str, frozenset[str]]) -> str | None:
-    """Describe a key of a reply that is only in the lists of other variants, or return None."""
+    """Describe a key that belongs only to other variants than the one the reply names.
+
+    None without such a key. `variants` are lists of keys by the variant's name.
+    """
     if not isinstance(value, dict):
         return None
     chosen = next(

@@ -27,7 +27,7 @@ _MAX_MATCHED: Final = 64  # characters of a string that is matched with a patter
 
 
 def plain_key(key: str) -> str:
-    """Return a key without case and separators, equal for `Phone number` and `phone_number`."""
+    """Return a key in lower case without separators: `phonenumber` for `Phone number`."""
     return re.sub(r"[\W_]+", "", key.casefold())
 
 
@@ -77,10 +77,7 @@ class JsonShape:
         return _fault(value, self, reply)
 
     def shape_at(self, path: tuple[str, ...]) -> JsonShape | None:
-        """Return the shape of the value at a path of keys, through any lists.
-
-        None if there is none.
-        """
+        """Return the shape at a path of keys, through any lists; None if there is none."""
         shape: JsonShape | None = self
         for key in path:
             while shape is not None and shape.items is not None:
@@ -95,7 +92,10 @@ class JsonShape:
         return shape
 
     def parts(self, depth: int = 0) -> Iterator[tuple[str, JsonShape]]:
-        """Yield every named part, nested ones included; the name of a placeholder is empty."""
+        """Yield (name, shape) of every part, nested ones included.
+
+        List items and placeholders have "".
+        """
         if depth > MAX_DEPTH:
             return
         for name, part in self.fields.items():
@@ -108,7 +108,10 @@ class JsonShape:
 
 
 def is_of_kind(value: Any, kind: str) -> bool:
-    """Return whether a value has a type of JSON Schema; True for an unknown type."""
+    """Return whether a value has a type of JSON Schema, such as `integer`.
+
+    True for an unknown type.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return {
         "string": isinstance(value, str),
@@ -130,14 +133,17 @@ class _Reply:
     prompt: str
 
     def names(self, key: str) -> bool:
-        """Return whether the prompt has a key literally."""
+        """Return whether the prompt has a key as a word."""
         return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", self.prompt) is not None
 
 
 def _fault(
     value: Any, shape: JsonShape, reply: _Reply, path: str = "", depth: int = 0
 ) -> str | None:
-    """Describe how a value at a path differs from its shape, or return None."""
+    """Describe how a value differs from its shape, or return None.
+
+    `path` is where it is in the reply.
+    """
     if depth > MAX_DEPTH or (value is None and not shape.is_schema):
         return None
     name = f'"{path}"' if path else "the reply"
@@ -161,7 +167,10 @@ def _fault(
 def _object_fault(
     value: Mapping[str, Any], shape: JsonShape, reply: _Reply, path: str, depth: int
 ) -> str | None:
-    """Describe how the keys or the values of an object differ from a shape, or return None."""
+    """Describe how an object's keys or values differ from a shape, or return None.
+
+    `reply` has the keys of the whole reply; a key found elsewhere in it is not missing.
+    """
     own = {plain_key(key): key for key in list(value)[:MAX_ITEMS]}
     nested = frozenset() if shape.is_schema or shape.is_placed else reply.keys
     prefix = f"{path}." if path else ""
@@ -195,7 +204,10 @@ def _object_fault(
 
 
 def _leaf_fault(value: Any, shape: JsonShape, name: str) -> str | None:
-    """Describe how a string, a number or a truth value differs from a shape, or return None."""
+    """Describe how a string, number or truth value differs from a shape, or return None.
+
+    `name` is its path in quotes, for the description.
+    """
     if shape.choices and value != "" and not isinstance(value, bool):
         text = str(value).casefold()
         if text not in shape.choices and text.removesuffix(".0") not in shape.choices:
@@ -219,7 +231,10 @@ def _leaf_fault(value: Any, shape: JsonShape, name: str) -> str | None:
 
 
 def _limit_fault(name: str, size: int, limits: Mapping[str, Any], kind: str) -> str | None:
-    """Describe how a size is outside `min` and `max` of a kind (Length, Items), or return None."""
+    """Describe how a size is outside `min..` and `max..` in `limits`, or return None.
+
+    `kind` completes these names: `Length` or `Items`.
+    """
     least, most = limits.get(f"min{kind}"), limits.get(f"max{kind}")
     if isinstance(least, int) and size < least:
         return f"{name} is shorter than {least}"
@@ -240,7 +255,10 @@ def _has_form(value: str, form: str) -> bool:
 
 
 def _fits(value: str, pattern: str) -> bool:
-    """Return whether a value matches a pattern; True if the pattern is not a simple one."""
+    """Return whether a value matches a pattern of JSON Schema.
+
+    True also for patterns that are invalid or may be slow.
+    """
     repeats = len(re.findall(r"[*+{]", pattern))
     if repeats > _MAX_REPEATS or not _SAFE_PATTERN.fullmatch(pattern):
         return True
@@ -251,7 +269,7 @@ def _fits(value: str, pattern: str) -> bool:
 
 
 def paths_of(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield the plain keys of every object in a value with those above them: `address.street`."""
+    """Yield the path of every key in a value, in plain keys: `address.street`."""
     if depth > MAX_DEPTH or not isinstance(value, Mapping | list):
         return
     parts = value.items() if isinstance(value, Mapping) else [("", part) for part in value]
@@ -263,16 +281,20 @@ def paths_of(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
 
 
 def _plain_path(path: str) -> str:
+    """Return a path such as `Address.Street name` in plain keys."""
     return ".".join(map(plain_key, path.split(".")))
 
 
 def keys_at_any_depth(value: Any) -> frozenset[str]:
-    """Return the plain keys of every object in a value, those in lists included."""
+    """Return the plain keys of all objects in a value."""
     return frozenset(path.rsplit(".", 1)[-1] for path in paths_of(value))
 
 
 def shape_of_schema(schema: Any, depth: int = 0) -> JsonShape:
-    """Return the shape that the usual keywords of a JSON Schema describe, without `$ref`."""
+    """Return the shape that a JSON Schema describes; an empty one if it is no object.
+
+    No `$ref`.
+    """
     if depth > MAX_DEPTH or not isinstance(schema, Mapping):
         return JsonShape()
     kinds = schema.get("type")

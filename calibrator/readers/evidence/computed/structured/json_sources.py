@@ -88,17 +88,20 @@ _LATER: Final = re.compile(
 
 
 def is_written(path: Sequence[str]) -> bool:
-    """Return whether a key on a value's path names text that a model writes, such as options."""
+    """Return whether a key on a value's path names text that a model writes, such as `summary`."""
     return any(_WRITTEN.search(plain_key(key)) for key in path)
 
 
 def wants_writing(ask: str) -> bool:
-    """Return whether a request asks for new content, such as quiz questions."""
+    """Return whether a request asks for new content, such as `Create quiz questions`."""
     return _CREATES.search(ask) is not None
 
 
 def _measure(word: str) -> tuple[str, Fraction] | None:
-    """Return the dimension and the size of a unit; None if the word is no unit."""
+    """Return (dimension, size) of a unit such as `km`, a time or a currency.
+
+    None for other words.
+    """
     word = word.casefold()
     if word in _MILLI:
         return "time", Fraction(1, 1000)
@@ -118,9 +121,9 @@ _CONVERTS: Final = re.compile(
 
 
 def is_converted(path: Sequence[str], text: str, ask: str) -> bool:
-    """Return whether a number may be converted, because the key or the prompt names another unit.
+    """Return whether a number may be converted, as the key or the prompt names another unit.
 
-    For instance, the key is `length_mm` and the text has centimetres.
+    An example is the key `length_mm` where the text has centimetres.
     """
     words = [word for key in path for word in _KEY_WORD.findall(key)]
     words += [found["u"] for found in list(_IN_UNIT.finditer(ask[:MAX_READ]))[:40]]
@@ -139,7 +142,7 @@ def is_converted(path: Sequence[str], text: str, ask: str) -> bool:
 
 
 def is_spelled_out(leaf: str, text: str) -> bool:
-    """Return whether a text has an abbreviation of a value, or the value is one of its words."""
+    """Return whether a text abbreviates the value, or the value abbreviates words of the text."""
     letters = "".join(sign for sign in leaf.casefold() if sign.isalnum())[:200]
     for short in set(_ABBREVIATION.findall(text[:MAX_READ])):
         if len(short) > 1 and letters[:1] == short[0].casefold() and _is_within(short, letters):
@@ -151,19 +154,24 @@ def is_spelled_out(leaf: str, text: str) -> bool:
 
 
 def _is_within(short: str, letters: str) -> bool:
+    """Return whether the letters of `short` occur in `letters` in their order."""
     rest = iter(letters)
     return all(sign in rest for sign in short.casefold())
 
 
 def stems_of(word: str) -> frozenset[str]:
-    """Return a word and its forms without one or two last letters, for comparing inflections."""
+    """Return a word with its forms without one or two last letters, at least four long."""
     return frozenset({word, *(word[:-cut] for cut in (1, 2) if len(word) - cut >= 4)})
 
 
 def may_follow(
     dates: Sequence[FoundDate], plain: str, text: str, known: Sequence[FoundDate]
 ) -> bool:
-    """Return whether a date follows from those of a text: a term later, or part of a range."""
+    """Return whether a date follows from a text: a term later, or a day of a range.
+
+    An example is `3-5 May`. `plain` is the plain key of the date, and `known` are the dates of the
+    text.
+    """
     if _LATER.search(plain) and _TERM.search(text[:MAX_READ]):
         return True
     months = {day.month for found in known for day in found.values}

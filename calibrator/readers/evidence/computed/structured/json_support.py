@@ -94,7 +94,10 @@ _COUNTS: Final = re.compile(
 
 @dataclass(slots=True)
 class ValueSupport:
-    """The support of the values of a reply, and the doubtful ones: key, value, kind of doubt."""
+    """The probability that the conversation supports the values of a reply, and doubtful values.
+
+    A doubt is (key, value, `missing` or `contradicted`).
+    """
 
     support: float
     doubts: tuple[tuple[str, str, str], ...] = ()
@@ -102,7 +105,10 @@ class ValueSupport:
 
 @dataclass(slots=True)
 class _Data:
-    """A text in words, with the positions of each, and the ranges of the speakers."""
+    """A text in words with the positions of each word.
+
+    `declined` and `said` are the ranges of characters that an assistant declined or a user said.
+    """
 
     text: str
     words: list[str] = field(default_factory=list)
@@ -113,6 +119,7 @@ class _Data:
     said: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        """Fill the words with their positions, and the ranges of user's and declined turns."""
         for found in _WORD.finditer(self.text):
             for word in plain_words(found[0]).split():
                 self.places.setdefault(word, []).append(len(self.words))
@@ -128,14 +135,14 @@ class _Data:
                 self.declined.append((start, end))
 
     def has(self, word: str) -> bool:
-        """Return whether the text has a word, in the singular or the plural."""
+        """Return whether the text has a word, also with or without an ending of the plural."""
         if word in self.places:
             return True
         forms = (f"{word}s", f"{word}es", word[:-1])
         return len(word) > 3 and word.isalpha() and any(each in self.places for each in forms)
 
     def find(self, words: list[str]) -> list[int]:
-        """Return the indexes at which these words follow each other."""
+        """Return the indexes at which these words follow each other; empty without any."""
         if not words:
             return []
         rarest = min(range(len(words)), key=lambda at: len(self.places.get(words[at], ())))
@@ -144,7 +151,10 @@ class _Data:
 
 
 def support_of_values(conversation: Conversation, reply: str) -> ValueSupport | None:
-    """Return the support of a conversation for a reply in JSON; None for another reply."""
+    """Return how well a conversation supports the values of a JSON reply; None for other replies.
+
+    The support is a probability, with up to five doubtful values.
+    """
     read = features_of(conversation, reply)
     if read is None:
         return None
@@ -158,7 +168,10 @@ def support_of_values(conversation: Conversation, reply: str) -> ValueSupport | 
 def features_of(
     conversation: Conversation, reply: str
 ) -> tuple[dict[str, float], list[tuple[str, str, str]]] | None:
-    """Return `FEATURES` of a reply in JSON and its doubtful values; None for another reply."""
+    """Return (`FEATURES` by name, doubtful values) of a JSON reply; None for another reply.
+
+    None also if no JSON is wanted or the values are to be invented. A doubt is (key, value, kind).
+    """
     value = value_of(reply)
     rules = conversation.rules[:MAX_DATA]
     request = conversation.request[:MAX_DATA]
@@ -187,7 +200,10 @@ def features_of(
 
 
 class _ValueLookup:
-    """The look-up of the values of one reply."""
+    """The look-up of the values of one JSON reply in the text.
+
+    `counts` and `doubts` are its results.
+    """
 
     def __init__(
         self,
@@ -197,6 +213,10 @@ class _ValueLookup:
         found: list[tuple[tuple[str, ...], Any]],
         ask: str,
     ) -> None:
+        """Keep the texts and collect the stems of all keys; nothing is looked up yet.
+
+        `found` are the reply's (path, value) pairs and `ask` is the request for JSON.
+        """
         self.ask = ask.casefold()
         self.is_copied = COPIED.search(ask) is not None  # values must be copied word for word
         self.data, self.source, self.wanted, self.leaves = data, source, wanted, found
@@ -210,7 +230,10 @@ class _ValueLookup:
         self.stems = {key: _stems(key) for key in sorted(keys)}
 
     def features(self) -> dict[str, float]:
-        """Return the counts of the reply, each at most `MOST`."""
+        """Count what the values of the reply show, and return the counts, each at most MOST.
+
+        Fills `doubts`.
+        """
         looked_up = known = 0
         spans: list[tuple[str, list[int], int]] = []
         for path, leaf in self.leaves:
@@ -246,9 +269,10 @@ class _ValueLookup:
         return {name: min(float(count), MOST) for name, count in self.counts.items()}
 
     def _look_up(self, path: tuple[str, ...], leaf: Any) -> tuple[str, list[int], int]:
-        """Return whether a value is found, partial, absent or free, with its places.
+        """Return (state, places, length) of a value: `found`, `partial`, `absent` or `free`.
 
-        The second result are its indexes in the text, and the third is its length in words.
+        `free` values need not be in the text. The places are indexes of words, and the length is in
+        words.
         """
         key = path[-1] if path else ""
         plain = plain_key(key)
@@ -291,7 +315,10 @@ class _ValueLookup:
         return "partial", [], 0
 
     def _weigh_places(self, key: str, places: list[int], size: int) -> None:
-        """Count whether a value is cut short, declined, or beside the word for another key."""
+        """Count whether a found value is cut short, declined, or near the word of another key.
+
+        Changes `counts` and `doubts`. `places` are its indexes and `size` is its length in words.
+        """
         data = self.data
         if data.declined and all(
             any(start <= data.starts[at] < end for start, end in data.declined) for at in places
@@ -318,7 +345,7 @@ class _ValueLookup:
         self.counts["alien"] += other < own
 
     def _goes_on(self, at: int, size: int) -> bool:
-        """Return whether the name at an index has another capitalised word beside it."""
+        """Return whether another capitalised word adjoins the name of `size` words at an index."""
         raw = self.data.raw
         for beside, edge in ((at - 1, at), (at + size, at + size - 1)):
             if not 0 <= beside < len(raw) or beside in self.covered:
@@ -337,7 +364,10 @@ class _ValueLookup:
         return False
 
     def _distance(self, stems: frozenset[str], at: int, size: int) -> int:
-        """Return the number of words between a value and the nearest word for a key."""
+        """Return how many words separate a value from the nearest word for a key.
+
+        NEAR + 1 if too many.
+        """
         words = self.data.words
         for distance in range(1, NEAR + 1):
             for place in (at - distance, at + size - 1 + distance):
@@ -350,7 +380,7 @@ class _ValueLookup:
         return NEAR + 1
 
     def _count_unused(self) -> None:
-        """Count the share of the words of a short text that no value has."""
+        """Set the share of a short text's content words that no value has."""
         words = self.data.words
         if not words or len(words) > SHORT:
             return
@@ -362,7 +392,7 @@ class _ValueLookup:
         self.counts["unused_words"] = len(unused) / len(content) if content else 0.0
 
     def _count_rivals(self) -> None:
-        """Count dates and times of the reply after which the user states an unused one."""
+        """Set how many dates and times of the reply precede an unused one of the user."""
         text = self.data.text
         own = "\n".join(str(leaf)[:100] for _, leaf in self.leaves)
         dates = [({(d.month, d.day) for d in each.values}, each.start) for each in dates_in(text)]
@@ -372,7 +402,10 @@ class _ValueLookup:
         self.counts["rival"] = self._rivals(dates, used) + self._rivals(times, clock)
 
     def _rivals(self, stated: list[tuple[set[Any], int]], used: list[set[Any]]) -> int:
-        """Count the used values after which the user states an unused one."""
+        """Return after how many of the used values the user states an unused one.
+
+        `stated` are (readings, position) in the text.
+        """
         known = set().union(*used)
         free = [start for values, start in stated if not values & known]
         free = [at for at in free if any(begin <= at < end for begin, end in self.data.said)]
@@ -384,7 +417,7 @@ class _ValueLookup:
 
 
 def is_offered(leaf: str, ask: str) -> bool:
-    """Return whether a prompt, in lower case, has a value in quotes or in a list of choices."""
+    """Return whether a prompt in lower case offers a value, in quotes or in a list of choices."""
     text = leaf.strip().casefold()
     if not text or len(text) > 40 or len(text.split()) > 3 or text not in ask:
         return False
@@ -398,7 +431,7 @@ def is_offered(leaf: str, ask: str) -> bool:
 
 
 def _is_day(plain: str, leaf: str, source: SourceText) -> bool:
-    """Return whether a value is a day such as `the 6th` whose number is in the text."""
+    """Return whether a value under a key for dates is a day such as `the 6th` in the text."""
     numbers = re.findall(r"\d{1,2}", leaf)
     return (
         len(leaf) < 30
@@ -410,7 +443,7 @@ def _is_day(plain: str, leaf: str, source: SourceText) -> bool:
 
 
 def _stems(key: str) -> frozenset[str]:
-    """Return the beginnings of the words of a key, without those that many keys have."""
+    """Return the first five letters of each word in a key, without words that many keys have."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key).replace("_", " ")
     return frozenset(
         word[:5] for word in plain_words(spaced).split() if word not in _GENERIC and len(word) > 2
@@ -418,9 +451,9 @@ def _stems(key: str) -> frozenset[str]:
 
 
 def _is_of_other_kind(key: str, leaf: str, found: list[tuple[tuple[str, ...], Any]]) -> bool:
-    """Return whether a value is no number although its key asks for one, or a misplaced date.
+    """Return whether a value has no number although its key counts, or is a misplaced date.
 
-    A date or time is misplaced under another key if the reply has a key for dates or times.
+    A date is misplaced if its key is not for dates and the reply has one that is.
     """
     plain = plain_key(key)
     has_digits = bool(re.search(r"\d", leaf)) or bool(numbers_in(leaf))

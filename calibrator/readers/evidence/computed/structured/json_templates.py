@@ -83,7 +83,10 @@ class _UnreadableError(Exception):
 
 
 class _TemplateReader:
-    """A recursive descent over one block; `typed` counts the values that are no examples."""
+    """A parser of one template such as `{"name": string}`; `at` is the next token.
+
+    `typed` counts the values that are types or choices and no examples.
+    """
 
     def __init__(self, text: str) -> None:
         self.tokens = [found[0] for found in _TOKEN.finditer(text)]
@@ -92,7 +95,10 @@ class _TemplateReader:
         self.has_quoted_keys = re.search(r"[\"“'`][\w $-]{1,60}[\"”'`]\s*\??\s*:", text) is not None
 
     def peek(self) -> str:
-        """Return the next token that is no space. Raises `_UnreadableError` at the end."""
+        """Return the next token that is no space, without consuming it.
+
+        Raises `_UnreadableError` at the end.
+        """
         while self.at < len(self.tokens) and self.tokens[self.at].isspace():
             self.at += 1
         if self.at >= len(self.tokens):
@@ -100,7 +106,10 @@ class _TemplateReader:
         return self.tokens[self.at]
 
     def value(self, depth: int) -> JsonShape:
-        """Read alternatives such as `string | null`."""
+        """Read alternatives such as `string | null` and return their merged shape.
+
+        Raises `_UnreadableError` if they are nested too deeply or are no template.
+        """
         if depth > MAX_DEPTH:
             raise _UnreadableError
         options = [self.option(depth)]
@@ -110,7 +119,7 @@ class _TemplateReader:
         return _union(options)
 
     def option(self, depth: int) -> JsonShape:
-        """Read an object, a list, or a word with its remarks."""
+        """Read an object, a list, or a word with its remarks, and return its shape."""
         token = self.peek()
         if token == "{":
             return self.wrap_in_list(self.object(depth))
@@ -140,7 +149,7 @@ class _TemplateReader:
         return shape
 
     def object(self, depth: int) -> JsonShape:
-        """Read the keys and the values between braces."""
+        """Read the keys and values up to the closing brace, and return the shape."""
         self.at += 1
         shape = JsonShape(kinds=frozenset({"object"}))
         last: JsonShape | None = None
@@ -170,7 +179,10 @@ class _TemplateReader:
         return shape
 
     def key(self) -> tuple[str, bool, bool, str]:
-        """Read a key: its name, whether it is literal, whether it is optional, and a remark."""
+        """Read a key and return (name, is literal, is optional, remark).
+
+        A key such as `<name>` is no literal one. Raises `_UnreadableError` if there is no key.
+        """
         words: list[str] = []
         remark = ""
         is_optional = False
@@ -198,7 +210,7 @@ class _TemplateReader:
         return bare, is_named, is_optional, remark
 
     def array(self, depth: int) -> JsonShape:
-        """Read the items between brackets."""
+        """Read the items up to the closing bracket, and return the shape of the list."""
         self.at += 1
         items: list[JsonShape] = []
         while (token := self.peek()) != "]":
@@ -214,7 +226,10 @@ class _TemplateReader:
         return JsonShape(kinds=frozenset({"array"}), items=_union(items) if items else None)
 
     def read_generic(self, name: str, depth: int) -> JsonShape:
-        """Read the parameters of a type: `list[str]`, `string[]`, `Optional[int]`."""
+        """Read the parameters of a type such as `list[str]` or `Optional[int]`.
+
+        Return its shape.
+        """
         start = self.at + 1
         inner = self.array(depth).items or JsonShape()
         self.typed += 1
@@ -232,7 +247,10 @@ class _TemplateReader:
 
 
 def shape_of_words(text: str) -> JsonShape:
-    """Return the shape that a type, a choice, a form of date or an example describes."""
+    """Return the shape of a type, a choice, a date's form or an example.
+
+    An example is `int`, `"a" | "b"`, `3.5`. An empty shape if it says nothing.
+    """
     text = text.strip(" \t=")
     base, bracket, remark = text.partition("(")
     if bracket and base.strip():
@@ -275,7 +293,10 @@ def shape_of_words(text: str) -> JsonShape:
 
 
 def _union(options: list[JsonShape]) -> JsonShape:
-    """Merge the shapes of alternatives into one; a single shape is changed in place."""
+    """Merge alternatives into one shape; a single one is changed in place and returned.
+
+    Of a single one, an example's value is no choice. `null` only joins other types.
+    """
     if len(options) == 1:
         only = options[0]
         if len(only.choices) == 1:  # an example, or a word that describes the value
@@ -342,7 +363,10 @@ _DESCRIBES: Final = re.compile(r"(?:an?|the|any|some|eine?|der|die|das|un|une|un
 
 
 def cleaned_choices(parts: list[str]) -> tuple[str, ...]:
-    """Return the parts of a list as choices; empty if they are types or sentences."""
+    """Return the parts of a list as choices in lower case, without quotes.
+
+    Empty for fewer than two, and if they are types or sentences.
+    """
     cleaned = [part.strip(" `\"'“”()[]:*.,").casefold() for part in parts]
     cleaned = [part for part in cleaned if part]
     if len(cleaned) < 2 or any(len(part.split()) > 3 for part in cleaned):
@@ -360,7 +384,7 @@ _GOES_ON: Final = re.compile(  # text that makes a type a description, such as `
 
 
 def add_remark(shape: JsonShape | None, text: str) -> None:
-    """Add the content of a remark to a shape, such as `(integer)` or `one of "a", "b"`."""
+    """Add a remark such as `(integer)` or `one of "a", "b"` to a shape in place; skip None."""
     if shape is None:
         return
     remark = text.strip(" \t:(/#-–—")
@@ -382,9 +406,9 @@ def add_remark(shape: JsonShape | None, text: str) -> None:
 
 
 def templates_in(text: str) -> Iterator[JsonShape]:
-    """Yield the shapes of the templates and JSON Schemas of a text, at most `MAX_BLOCKS`.
+    """Yield the shapes of the templates and JSON Schemas of a text, at most MAX_BLOCKS.
 
-    If a template is that of each value or entry, an object or a list of it is yielded before it.
+    If a template is that of each entry, an object or a list of it is yielded before it.
     """
     start, tried = 0, 0
     while tried < MAX_BLOCKS and (found := _OPENS.search(text, start)):
@@ -406,13 +430,19 @@ def templates_in(text: str) -> Iterator[JsonShape]:
 
 
 def _is_nested(before: str) -> bool:
-    """Return whether a template belongs to one key of an enumeration: `name, address {street}`."""
+    """Return whether a template belongs to one key of an enumeration: `name, address {street}`.
+
+    `before` is the text before it in lower case.
+    """
     found = _OF_KEY.search(before)
     return found is not None and (found["k"] or found["b"]) not in _NO_KEYS
 
 
 def _end(text: str, start: int) -> int:
-    """Return the end of the bracket that opens at `start`; `start` + 1 if it is never closed."""
+    """Return the position after the bracket that closes the one at `start`.
+
+    `start` + 1 if none does within MAX_BLOCK characters.
+    """
     depth = 0
     for found in _BRACKETS.finditer(text, start, start + MAX_BLOCK):
         depth += 1 if found[0] in "{[" else -1
@@ -422,7 +452,10 @@ def _end(text: str, start: int) -> int:
 
 
 def _read(block: str, before: str) -> JsonShape | None:
-    """Return the shape of a block; None if it is data or no JSON."""
+    """Return the shape of a block in brackets; None if it is data or no JSON.
+
+    `before` is the text before it in lower case.
+    """
     if '"properties"' in block or '"items"' in block:
         try:
             schema = json.loads(block)

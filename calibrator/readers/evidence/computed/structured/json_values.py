@@ -97,7 +97,7 @@ _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 
 
 class SourceText:
-    """A text with the forms of it that a look-up of values needs."""
+    """A text in the forms that a look-up of values needs, each computed when first used."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -114,12 +114,12 @@ class SourceText:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The beginnings of the words."""
+        """The first four letters of the words that are longer than three."""
         return frozenset(word[:4] for word in self.vocabulary if len(word) > 3)
 
     @cached_property
     def word_stems(self) -> frozenset[str]:
-        """The words with and without their last letters."""
+        """The words, also without their last one or two letters."""
         return frozenset().union(*map(stems_of, self.vocabulary))
 
     @cached_property
@@ -147,7 +147,7 @@ class SourceText:
 
     @cached_property
     def dates(self) -> list[FoundDate]:
-        """The dates of the first part of the text."""
+        """The dates of the first MAX_READ characters."""
         return dates_in(self.text[:MAX_READ])
 
     @cached_property
@@ -175,19 +175,22 @@ _ABSENT_WORDS: Final = word_set(
 
 
 def plain_words(text: str) -> str:
-    """Return the letters and digits of a text in lower case, with single spaces between words."""
+    """Return a text in lower case with single spaces, without marks and accents."""
     folded = unicodedata.normalize("NFKD", text.casefold())
     kept = "".join(character for character in folded if not unicodedata.combining(character))
     return " ".join(re.sub(r"[\W_]+", " ", kept).split())
 
 
 def is_absence(leaf: str) -> bool:
-    """Return whether a string says that there is no value, or says yes or no."""
+    """Return whether a string says that there is no value, such as `n/a`, or says yes or no."""
     return leaf.strip().casefold().replace(" ", "_") in _ABSENT_WORDS
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value of JSON that has no parts, after its path of keys."""
+    """Yield (path of keys, value) for each value that has no parts.
+
+    Lists do not count in the path.
+    """
     if len(path) > 20:
         return
     if isinstance(value, Mapping):
@@ -202,7 +205,7 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 def objects_in(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield each object of JSON, those in others included."""
+    """Yield each object in a JSON value, outer ones first."""
     if depth > MAX_DEPTH:
         return
     if isinstance(value, Mapping):
@@ -214,13 +217,16 @@ def objects_in(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
 
 
 def amount_of(value: Any) -> Fraction | None:
-    """Return a number of JSON as a fraction; None for another value and from 1e12 on."""
+    """Return a JSON number as a fraction; None for other values, and from 1e12 on."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return Fraction(str(value)) if is_number and abs(value) < 1e12 else None
 
 
 def fault_of_quotes(value: Any, source: SourceText, request: JsonRequest) -> str | None:
-    """Describe a quotation that is not word for word in the text, or return None."""
+    """Describe a value that must be a quotation and is not word for word in the text.
+
+    Else None.
+    """
     if not any(part.is_quote for shape in request.shapes for _, part in shape.parts()):
         return None
     for _, (path, leaf) in zip(range(MAX_VALUES), leaves(value), strict=False):
@@ -232,9 +238,9 @@ def fault_of_quotes(value: Any, source: SourceText, request: JsonRequest) -> str
 
 
 def fault_of_values(value: Any, source: SourceText, request: JsonRequest, wish: str) -> str | None:
-    """Describe a value that is not from the text, or return None.
+    """Describe the first value that is not from the text, or return None.
 
-    `wish` is the request for JSON.
+    `wish` is the request for JSON, which may want the values word for word.
     """
     is_verbatim = bool(COPIED.search(wish))
     for count, (path, leaf) in enumerate(leaves(value)):
@@ -249,7 +255,10 @@ def fault_of_values(value: Any, source: SourceText, request: JsonRequest, wish: 
 def fault_of_value(
     path: tuple[str, ...], leaf: Any, source: SourceText, request: JsonRequest, *, is_verbatim: bool
 ) -> str | None:
-    """Describe how a value differs from everything in the text for its key, or return None."""
+    """Describe how a value differs from everything in the text for its key, or return None.
+
+    Choices, truth values, and texts that a model writes are not judged. `path` are its keys.
+    """
     key = path[-1] if path else ""
     plain = plain_key(key)
     shape = request.shape_at(path)
@@ -269,6 +278,7 @@ def fault_of_value(
 
 
 def _absence_fault(key: str, plain: str, source: SourceText) -> str | None:
+    """Describe an empty email although the text has exactly one, or return None."""
     if plain in ("email", "emailaddress", "mail", "contactemail", "customeremail"):
         found = set(map(str.casefold, _EMAIL.findall(source.text[:20_000])))
         if len(found) == 1:
@@ -277,7 +287,7 @@ def _absence_fault(key: str, plain: str, source: SourceText) -> str | None:
 
 
 def may_be_computed(plain: str, source: SourceText) -> bool:
-    """Return whether the value of a key may follow from the text without being in it."""
+    """Return whether a key's value, such as an age or a total, may follow from the text."""
     if plain == "age":
         return (
             bool(re.search(r"\b(?:1[89]|20)\d\d\b|\bborn\b", source.text))
@@ -287,7 +297,7 @@ def may_be_computed(plain: str, source: SourceText) -> bool:
 
 
 def _number_fault(key: str, plain: str, leaf: float, source: SourceText) -> str | None:
-    """Return the fault of a number that the text does not have, or None."""
+    """Describe a number that the text has in no form, or return None."""
     if FREE.search(plain) or leaf in (0, 1):
         return None
     if plain == "year" and not re.search(r"\b(?:19|20)\d\d\b", source.text):
@@ -314,7 +324,7 @@ def _number_fault(key: str, plain: str, leaf: float, source: SourceText) -> str 
 def _string_fault(
     key: str, plain: str, leaf: str, source: SourceText, *, is_verbatim: bool
 ) -> str | None:
-    """Return the fault of a string that the text does not have, or None."""
+    """Describe a string that the text does not have, or return None."""
     if len(leaf) > 2000:
         return None
     if "@" in leaf and _EMAIL.fullmatch(leaf.strip()):
@@ -344,7 +354,7 @@ def _string_fault(
 
 
 def _is_other_date(leaf: str, plain: str, source: SourceText) -> bool | None:
-    """Return whether a date or time differs from all those of the text; None if it is neither."""
+    """Return whether a date or time differs from all in the text; None if the value is neither."""
     dates = dates_in(leaf)
     times = times_in(leaf)
     is_all_date = bool(dates) and dates[0].start == 0
@@ -372,7 +382,7 @@ def _is_other_date(leaf: str, plain: str, source: SourceText) -> bool | None:
 
 
 def _is_other_time(times: list[FoundTime], plain: str, source: SourceText) -> bool:
-    """Return whether a time of day is none of those that the text states."""
+    """Return whether none of these times of day is in the text; False if one may be computed."""
     if {time.minutes % HALF_DAY for time in times} & source.times:
         return False
     if (
@@ -387,7 +397,7 @@ def _is_other_time(times: list[FoundTime], plain: str, source: SourceText) -> bo
 def _words_fault(
     key: str, plain: str, leaf: str, words: str, source: SourceText, *, is_verbatim: bool
 ) -> str | None:
-    """Return the fault of words that the text lacks, in any order or form, or None."""
+    """Describe words that the text lacks in any order or form, or return None."""
     parts = words.split()
     digits = re.sub(r"\D", "", leaf)
     if len(digits) >= 7 and digits[-7:] in re.sub(r"\D", "", source.text):

@@ -33,20 +33,20 @@ _MIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PromptTable:
-    """A table: the names of its columns and its rows of cells."""
+    """A table of the prompt: the names of its columns, and rows of as many cells."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def column(self, at: int) -> list[str]:
-        """Return the cells of a column."""
+        """Return the cells of the column with this index, without its name."""
         return [row[at] for row in self.rows]
 
 
 def read_table(text: str) -> PromptTable | None:
     """Return the only table of a text; None if there is none or several.
 
-    Its lines have equally many cells between pipes, tabs or commas.
+    Its rows have equally many cells between pipes, tabs or commas; the first has the names.
     """
     for mark in ("|", "\t", ","):
         rows: list[tuple[str, ...]] = []
@@ -79,7 +79,10 @@ def read_table(text: str) -> PromptTable | None:
 
 
 def verify_tables(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a plain question about a table in the conversation."""
+    """Judge a reply to a plain question about a table in the conversation.
+
+    None if it is not clear. An example is `Which city has the highest rent?`.
+    """
     source = exchange.source
     if ("|" not in source and "\t" not in source and source.count(",") < 4) or len(
         source
@@ -95,7 +98,10 @@ def verify_tables(exchange: Exchange) -> Verdict | None:
 
 
 def _question(exchange: Exchange) -> str | None:
-    """Return the only question of the request; None if there is none or several."""
+    """Return the only question of the request beside its table.
+
+    None if there is none or several.
+    """
     lines = [
         line.strip()
         for line in exchange.request.splitlines()
@@ -108,13 +114,14 @@ def _question(exchange: Exchange) -> str | None:
 
 
 def _words(text: str) -> set[str]:
+    """Return the words of a text in lower case, without frequent ones and a plural `s`."""
     return {
         word.rstrip("s") for word in re.findall(r"[^\W_]+", text.casefold()) if word not in _STOP
     }
 
 
 def _column(table: PromptTable, phrase: str) -> int | None:
-    """Return the index of the only column that has all the words of a phrase, or None."""
+    """Return the index of the only column that a phrase names, or None."""
     wanted = _words(phrase)
     if not wanted:
         return None
@@ -133,7 +140,7 @@ def _column(table: PromptTable, phrase: str) -> int | None:
 
 
 def _numeric(cells: list[str]) -> list[Fraction] | None:
-    """Return the numbers of a column if all its cells are numbers, else None."""
+    """Return the numbers of cells in order; None unless each cell is one number."""
     values = []
     for cell in cells:
         found = numbers_in(cell)
@@ -176,7 +183,7 @@ _CELL: Final = re.compile(
 
 
 def _compute(table: PromptTable, question: str, reply: str) -> Verdict | None:
-    """Judge a sum, an average, an extreme value or a count of rows; None if it is not clear."""
+    """Judge a sum, average, extreme value or count of rows; None if the question is another."""
     found = _VALUE.match(question)
     if found:
         at = _column(table, found["col"])
@@ -201,13 +208,17 @@ def _compute(table: PromptTable, question: str, reply: str) -> Verdict | None:
 
 
 def _has_total(table: PromptTable) -> bool:
+    """Return whether a row's first cell is a word such as `total`."""
     return any(
         re.match(r"^(?:total|sum|average|all)\b", row[0], re.IGNORECASE) for row in table.rows
     )
 
 
 def _count_rows(table: PromptTable, found: re.Match[str], reply: str) -> Verdict | None:
-    """Judge the number of all rows, or of those beyond a limit; None if it is not clear."""
+    """Judge the number of all rows, or of those beyond a limit as in `over 50`.
+
+    None if not clear.
+    """
     if _has_total(table):
         return None
     if not found["cmp"]:
@@ -236,7 +247,10 @@ def _count_rows(table: PromptTable, found: re.Match[str], reply: str) -> Verdict
 
 
 def _lookup(table: PromptTable, question: str, reply: str) -> Verdict | None:
-    """Judge the value of a cell, or the row with an extreme value; None if it is not clear."""
+    """Judge a cell (`What is the price of tea?`) or a row with an extreme value.
+
+    None if not clear.
+    """
     found = _EXTREME.match(question)
     if found:
         return _extreme(table, found, reply)
@@ -263,7 +277,10 @@ def _lookup(table: PromptTable, question: str, reply: str) -> Verdict | None:
 
 
 def _states_cell(reply: str, cell: str, others: set[str], reason: str) -> Verdict | None:
-    """Judge whether a reply states a cell and no other of its column."""
+    """Judge whether a reply states a cell and no other of its column; None if it is not clear.
+
+    `others` are the cells of the column, and `reason` goes into the verdict.
+    """
     numbers = numbers_in(cell)
     if len(numbers) == 1 and _numeric([cell]):
         is_right = states_number(reply, numbers[0].value)
@@ -291,7 +308,10 @@ def _space_words(text: str) -> str:
 
 
 def _extreme(table: PromptTable, found: re.Match[str], reply: str) -> Verdict | None:
-    """Judge the name of the row with the largest or smallest value; None for a tie."""
+    """Judge the name of the row with the largest or smallest value.
+
+    None for a tie or if not clear.
+    """
     row_at = _column(table, found["row"]) if found["row"].strip() else 0
     if row_at is None:
         row_at = 0 if not _words(found["row"]) & set().union(*map(_words, table.names)) else None

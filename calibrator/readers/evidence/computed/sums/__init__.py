@@ -1,3 +1,3 @@
 """Questions about numbers, amounts and letters with a computable answer."""
 
-__all__ = ["arithmetic", "claims", "equations", "letters", "unit_table", "units"]
+__all__ = ["arithmetic", "claims", "letters", "unit_table", "units"]

@@ -50,7 +50,10 @@ _ADDED: Final = re.compile(
 
 
 def without_verbs(text: str) -> str:
-    """Return "multiply 3 by 4" and the like as an expression; other texts unchanged."""
+    """Return a command as a question: `what is 3 * 4` for `multiply 3 by 4`.
+
+    Other and long texts are unchanged.
+    """
     if len(text) > 200:
         return text
     wrapped = _WRAPPED.match(text.strip())
@@ -85,10 +88,7 @@ _AS_DECIMAL: Final = re.compile(
 
 
 def _fractions(text: str) -> RightAnswer | None:
-    """Compute a simplified fraction, or a decimal as a fraction or the reverse.
-
-    None for another question.
-    """
+    """Answer `Simplify 6/8`, `Write 0.5 as a fraction` or `Write 3/4 as a decimal`; else None."""
     found = _SIMPLIFY.match(text)
     if found and int(found["b"]):
         value = Fraction(int(found["a"]), int(found["b"]))
@@ -119,7 +119,7 @@ _EQUATION: Final = re.compile(
 
 
 def _linear(text: str, name: str) -> tuple[Fraction, Fraction] | None:
-    """Return the factor and the constant of a linear term such as 2x + 6, or None."""
+    """Return (factor, constant) of a linear term: (2, 6) for `2x + 6`; None for another text."""
     factor = constant = Fraction(0)
     plain = re.sub(r"\s+", "", text).replace("*", "")
     if not re.fullmatch(
@@ -146,7 +146,7 @@ def _linear(text: str, name: str) -> tuple[Fraction, Fraction] | None:
 
 
 def _equation(text: str) -> RightAnswer | None:
-    """Solve a linear equation with one unknown; None for another question."""
+    """Solve a linear equation, as in `Solve 2x + 6 = 10`; None for another question."""
     found = _EQUATION.match(text)
     if not found:
         return None
@@ -182,7 +182,7 @@ _FIGURE: Final = re.compile(
 
 
 def _figure(text: str) -> RightAnswer | None:
-    """Compute the area or perimeter of a plane figure; None for another question."""
+    """Answer `What is the area of a rectangle 3 by 4?` and the like; None for another question."""
     found = _FIGURE.match(text)
     if not found:
         return None
@@ -214,7 +214,10 @@ _FORMS: Final[tuple[Callable[[str], RightAnswer | None], ...]] = (_fractions, _e
 
 
 def about_equations(text: str, is_comma_decimal: bool = False) -> RightAnswer | None:
-    """Compute the answer to a question about fractions, an equation or a figure, or return None."""
+    """Answer a question about fractions, an equation or a figure; None for others.
+
+    None also for long texts and decimal commas.
+    """
     if len(text) > 200 or is_comma_decimal:
         return None
     for form in _FORMS:

@@ -1,4 +1,4 @@
-"""Questions that are one sum: expressions, shares, averages, roundings, discounts and tips."""
+"""Questions that are one sum: expressions, shares, lists, roundings, discounts and tips."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from math import gcd, lcm
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.answers import RightAnswer, is_comma_language
-from calibrator.readers.evidence.computed.basics.numbers import number_text
+from calibrator.readers.evidence.computed.basics.numbers import digits_for_words, number_text
 from calibrator.readers.evidence.computed.basics.verdict import Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
 from calibrator.readers.evidence.computed.sums.algebra import about_equations, without_verbs
@@ -20,10 +21,12 @@ from calibrator.readers.evidence.computed.sums.expressions import (
     root_of,
 )
 from calibrator.readers.evidence.computed.sums.integers import about_integers
-from calibrator.readers.evidence.computed.sums.lists import about_lists
-from calibrator.readers.evidence.computed.sums.percentages import about_percentages, amount
+from calibrator.readers.evidence.computed.sums.percentages import (
+    about_percentages,
+    about_steps,
+    amount,
+)
 from calibrator.readers.evidence.computed.sums.problems import about_amounts
-from calibrator.readers.evidence.computed.sums.steps import about_steps
 from calibrator.text.guarded import compile_guarded
 from calibrator.text.looking_for import letters_in
 
@@ -91,7 +94,10 @@ _NUMBERISH: Final = compile_guarded(
 
 
 def verify_arithmetic(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question that is one sum; None for any other question."""
+    """Judge a reply to a question that is one sum, such as `What is 12 * 8?`; None for others.
+
+    None also if the reply's answer is not clear.
+    """
     question = exchange.question
     if not question or len(question) > MAX_QUESTION:
         return None
@@ -103,7 +109,10 @@ def verify_arithmetic(exchange: Exchange) -> Verdict | None:
 
 
 def compute(question: str, is_comma_decimal: bool = False) -> RightAnswer | None:
-    """Compute the answer to a question on one line, or return None."""
+    """Return the answer to a one-line question such as `What is 15 % of 80?`; None for others.
+
+    With `is_comma_decimal`, `1,5` is 1.5.
+    """
     rounding = re.match(
         r"^(?:what is |please )?round (?P<a>-?[\d.,]+)(?= )", question, re.IGNORECASE
     )
@@ -137,7 +146,10 @@ _LATER_LEAD: Final = compile_guarded(
 
 
 def _from_lead(text: str) -> str:
-    """Return a question without the words before its question word, if they have no number."""
+    """Return a question without the words before its question word.
+
+    Unchanged if they have a digit.
+    """
     found = _LATER_LEAD.search(text)
     if found is None or any(character.isdigit() for character in text[: found.start()]):
         return text
@@ -145,7 +157,11 @@ def _from_lead(text: str) -> str:
 
 
 def _round_answer(answer: RightAnswer, asked: re.Match[str]) -> RightAnswer | None:
-    """Round an answer to the places or the unit that the question asks for."""
+    """Return an answer rounded as the question asks.
+
+    An example is `to two decimals` or `to the nearest ten`. `asked` is a match of `_ROUND`. An
+    answer that is no number is unchanged.
+    """
     if answer.number is None:
         return answer
     if asked["places"]:
@@ -158,7 +174,7 @@ def _round_answer(answer: RightAnswer, asked: re.Match[str]) -> RightAnswer | No
 
 
 def with_step(answer: RightAnswer, step: Fraction) -> RightAnswer:
-    """Return an answer rounded to a multiple of a step, half away from zero."""
+    """Return an answer rounded to a multiple of `step`, half away from zero."""
     number = answer.number or Fraction(0)
     whole = abs(number) / step
     below = whole.numerator // whole.denominator
@@ -171,9 +187,9 @@ def with_step(answer: RightAnswer, step: Fraction) -> RightAnswer:
 
 
 def _expression(text: str, is_comma: bool) -> RightAnswer | None:
-    """Compute a question that is one arithmetic expression, with or without words around it.
+    """Answer a question that is one arithmetic expression, such as `3 + 4 * 2`.
 
-    None for another question.
+    None for others.
     """
     lead = _LEAD.match(text)
     rest = text[lead.end() :] if lead else text
@@ -191,13 +207,20 @@ def _expression(text: str, is_comma: bool) -> RightAnswer | None:
 
 
 def _is_sum(text: str, read: Expression) -> bool:
-    """Return whether a text without a question word is a sum and not a date or a score."""
+    """Return whether a text without a question word is a sum and no date or score.
+
+    An example is `9/11`.
+    """
     if re.fullmatch(r"[\d\s./:-]+[?.]?", text.strip()):  # 9/11, 24/7, 555-1234, 16:9, 1 - 10
         return bool(re.fullmatch(r"\d+ - \d+\s*\?|\d{1,9} [/:] \d{1,9}\s*[?.]?", text.strip()))
     return bool(set(read.signs) & set("+*/^@√∛!~-"))
 
 
 def _has_operation(text: str, read: Expression) -> bool:
+    """Return whether an expression computes something.
+
+    False for a number, a share alone or `24/7`.
+    """
     if re.fullmatch(r"\d+[/:-]\d+", text):  # what is 24/7?
         return False
     if read.signs.strip("+-()") == "%" or not read.signs.strip("+-()π"):
@@ -206,13 +229,14 @@ def _has_operation(text: str, read: Expression) -> bool:
 
 
 def _sum_answer(shown: str, read: Expression) -> RightAnswer:
+    """Return the answer of an expression; `shown` is its source."""
     is_simple = bool(re.fullmatch(r"[\d\s.,+*/×x·÷^()−-]+", shown))
     text = f"{shown} {'=' if is_simple else 'is'} {number_text(read.value)}"
     return RightAnswer(text, "arithmetic", read.value, tuple(read.numbers))
 
 
 def _powers(text: str, is_comma: bool) -> RightAnswer | None:
-    """Compute a root with a degree, such as the 5th root of 32."""
+    """Answer `the 5th root of 32`, for degrees 2 to 12; None for another question."""
     found = re.match(
         r"^(?:what(?:'s| is) )?(?:the )?(?P<n>\d{1,2})(?:th|rd|nd) root of (?P<a>[\d.,]+)[?.\s]*$",
         text,
@@ -233,6 +257,125 @@ def _powers(text: str, is_comma: bool) -> RightAnswer | None:
             (value, Fraction(degree)),
         )
     return None
+
+
+_LIST: Final = re.compile(
+    r"^[¿\s]*(?:(?:what(?:'s| is| are)|which(?: number)?(?: is)?|calculate|compute|find|give me"
+    r"|determine|was ist|berechne"
+    r"|cu[aá]l es|calcula|quel(?:le)? est|calculez?)\s+)?(?:the |der |die |das |el |la |le )?"
+    r"(?P<what>average|arithmetic mean|mean|median|sum|total|product|difference|quotient|maximum"
+    r"|max|minimum|min|largest|biggest|greatest|smallest|lowest|highest|range|mode|gcd|hcf|lcm"
+    r"|greatest common (?:divisor|factor)|highest common factor|(?:least|lowest) common multiple"
+    r"|durchschnitt|mittelwert|summe|produkt|differenz|promedio|media|suma|moyenne|somme|produit"
+    r"|différence|diferencia|producto|größte|kleinste|mayor|menor)"
+    r"(?: (?:value|number|zahl|número|nombre|one))?\s*(?:of|von|aus|de|zwischen|between|entre"
+    r"|among|in|:|,|\()"
+    r"\s*(?:the |these |this |los |les |den |dieser )?(?:\d+ )?(?:numbers|values|list|set|zahlen"
+    r"|números|nombres|following numbers)?\s*:?\s*"
+    r"(?P<items>[-\d][^a-zA-Z?]*?(?:\s*(?:and|und|y|et|e|or|oder|o"
+    r"|ou)\s+-?[\d.,/]+)?)\s*[)\]]?[?.!\s]*$",
+    re.IGNORECASE,
+)
+_ITEM: Final = re.compile(r"-?\d+(?:[.,]\d+)?(?:/\d+)?")
+
+
+def about_lists(text: str, is_comma: bool) -> RightAnswer | None:
+    """Answer `What is the average of 3, 5 and 7?`, also sums, medians and such.
+
+    None for others.
+    """
+    found = _LIST.match(digits_for_words(text))
+    if not found:
+        return None
+    items = _items(found["items"], is_comma)
+    if items is None or len(items) < 2:
+        return None
+    what = found["what"].casefold()
+    value = _of_list(what, items)
+    if value is None:
+        return None
+    shown = ", ".join(number_text(item) for item in items)
+    known = () if value in items else tuple(items)
+    return RightAnswer(f"the {what} of {shown} is {number_text(value)}", "arithmetic", value, known)
+
+
+def _items(text: str, is_comma: bool) -> list[Fraction] | None:
+    """Return the numbers of a list with commas, semicolons, spaces or `and`; None if not clear.
+
+    With `is_comma`, a comma is a decimal sign.
+    """
+    text = re.sub(r"\b(?:and|und|y|et|e|or|oder|o|ou)\b|&", ";", text)
+    text = re.sub(r"[\[\]()]", " ", text)
+    if is_comma and ";" not in text and re.search(r"\d,\d", text) and not re.search(r", ", text):
+        return None  # 1,2,3 may be decimals
+    text = re.sub(r",\s+|,(?=\d{4})|(?<!\d),|,(?!\d)", ";", text)
+    if (
+        not is_comma
+        and re.search(r"\d,\d", text)
+        and not re.fullmatch(r"[^,]*(?:\d,\d{3}[^,]*)+", text)
+    ):
+        text = text.replace(",", ";")
+    items: list[Fraction] = []
+    for part in re.split(r"[;\s]+", text.strip(" ;.")):
+        plain = part.replace(",", "." if is_comma else "")
+        if not part:
+            continue
+        if not re.fullmatch(r"-?\d{1,20}(?:\.\d{1,20}|/[1-9]\d{0,8})?", plain):
+            return None
+        items.append(Fraction(plain))
+    return items
+
+
+def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
+    """Return the mean, sum, product or another figure named `what`; None if it is not clear."""
+    if what in (
+        "average",
+        "arithmetic mean",
+        "mean",
+        "durchschnitt",
+        "mittelwert",
+        "promedio",
+        "media",
+        "moyenne",
+    ):
+        return sum(items, Fraction(0)) / len(items)
+    if what in ("sum", "total", "summe", "suma", "somme"):
+        return sum(items, Fraction(0))
+    if what in ("product", "produkt", "produit", "producto"):
+        value = Fraction(1)
+        for item in items:
+            value *= item
+        return value if value.numerator.bit_length() < 200 else None
+    if what in ("max", "maximum", "largest", "biggest", "greatest", "highest", "größte", "mayor"):
+        return max(items)
+    if what in ("min", "minimum", "smallest", "lowest", "kleinste", "menor"):
+        return min(items)
+    return _rarer_of_list(what, items)
+
+
+def _rarer_of_list(what: str, items: list[Fraction]) -> Fraction | None:
+    """Return a difference, quotient, range, median, mode or common divisor or multiple.
+
+    None if it is not clear.
+    """
+    if what in ("difference", "differenz", "différence", "diferencia"):
+        return abs(items[0] - items[1]) if len(items) == 2 else None
+    if what == "quotient":
+        return items[0] / items[1] if len(items) == 2 and items[1] else None
+    if what == "range":
+        return max(items) - min(items)
+    if what == "median":
+        ordered, half = sorted(items), len(items) // 2
+        return ordered[half] if len(items) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    if what == "mode":
+        counts = {item: items.count(item) for item in items[:100]}
+        best = [item for item, count in counts.items() if count == max(counts.values())]
+        return best[0] if len(best) == 1 else None
+    if any(item.denominator != 1 or item <= 0 for item in items):
+        return None
+    whole = [int(item) for item in items]
+    is_divisor = what in ("gcd", "hcf") or "divisor" in what or "factor" in what
+    return Fraction(gcd(*whole) if is_divisor else lcm(*whole))
 
 
 _LISTS: Final = word_set(

@@ -1,4 +1,4 @@
-"""What a reply states about quantities itself: conversions, weekdays of dates, totals of lists."""
+"""What a reply states itself: conversions, weekdays of dates, totals of lists, and equations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from itertools import pairwise
 from typing import Final
 
 from calibrator.readers.evidence.computed.basics.numbers import number_text, numbers_in
-from calibrator.readers.evidence.computed.basics.verdict import Exchange
+from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange
 from calibrator.readers.evidence.computed.calendar.reading import (
     NAMES,
     dates_in,
     weekdays,
 )
+from calibrator.readers.evidence.computed.sums.expressions import read_expression
 from calibrator.readers.evidence.computed.sums.units import Conversion, quantities_in
 from calibrator.readers.evidence.finding import Finding
 from calibrator.text.guarded import compile_guarded
@@ -67,7 +68,11 @@ _IS_WRONG: Final = compile_guarded(
 
 
 def suspect_claim(exchange: Exchange) -> Finding | None:
-    """Find a statement of the reply that is false by itself: a conversion, a weekday, a total."""
+    """Find a statement of the reply that is false by itself, or return None.
+
+    Examples are `5 miles (20 km)`, a date with a wrong weekday, and a total that its rows do not
+    have.
+    """
     reply = exchange.reply
     if len(reply) > MAX_REPLY or not any(map(str.isdigit, reply)):
         return None
@@ -83,7 +88,10 @@ def suspect_claim(exchange: Exchange) -> Finding | None:
 
 
 def _conversions(exchange: Exchange) -> Iterator[Finding]:
-    """Yield two quantities of one kind that a reply equates and that differ."""
+    """Yield a finding for each pair of quantities that a reply equates wrongly.
+
+    An example is `5 miles = 20 km`.
+    """
     reply = exchange.reply
     found = [] if re.search("[⁄¼½¾⅓⅔⅛]", reply) else quantities_in(reply)
     for (one, unit, end), (other, target, _) in pairwise(found):
@@ -109,11 +117,12 @@ def _conversions(exchange: Exchange) -> Iterator[Finding]:
 
 
 def _goes_on(text: str, end: int) -> bool:
+    """Return whether another number follows, as in `5-6`."""
     return bool(re.match(r"\s?(?:[-–—/x×]|to\b|or\b|bis\b|and\b)\s?\d", text[end : end + 6]))
 
 
 def _weekdays(reply: str) -> Iterator[Finding]:
-    """Yield a date with a year beside the name of another weekday."""
+    """Yield a finding for each date with a year after the name of another weekday."""
     for date in dates_in(reply):
         day = date.value
         if not date.has_year or day is None or not 1800 <= day.year <= 2100:
@@ -125,7 +134,10 @@ def _weekdays(reply: str) -> Iterator[Finding]:
 
 
 def _total(exchange: Exchange) -> Finding | None:
-    """Find a total that its rows do not add up to, or that exceeds the user's budget."""
+    """Find a total that its rows do not add up to, or that exceeds the user's budget.
+
+    Else None.
+    """
     rows: list[Fraction] = []
     for line in exchange.reply.splitlines()[:60]:
         amounts = [_value(found) for found in _AMOUNT.finditer(line)]
@@ -153,13 +165,11 @@ def _total(exchange: Exchange) -> Finding | None:
     return None
 
 
-def _value(found: re.Match[str]) -> Fraction:
-    text = found["a"].replace(",", "") if found["a"] else found["b"].replace(".", "")
-    return Fraction(text.replace(",", ".").rstrip(".") or "0")
-
-
 def _limit(exchange: Exchange) -> Fraction | None:
-    """Return the largest sum that the user allows; None if there is not one."""
+    """Return the largest sum that the user allows, as in `under 500 euros`.
+
+    None unless there is one.
+    """
     users = [turn.text for turn in exchange.conversation.earlier if turn.role == "user"]
     found = {
         numbers_in(mark["a"] or mark["b"])[0].value
@@ -168,3 +178,79 @@ def _limit(exchange: Exchange) -> Fraction | None:
         if numbers_in(mark["a"] or mark["b"])
     }
     return found.pop() if len(found) == 1 else None
+
+
+MAX_EQUATIONS: Final = 200  # equations of a reply that are computed
+SHIFT: Final = -2.0  # log-odds
+NEARLY: Final = Fraction(1, 200)  # relative difference of a result that may be rounded
+
+_NUMBER: Final = r"[$€£]?(?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,9})?%?"
+_SIGN: Final = r"\s?(?:[-+*/×·÷−–]|x)\s?"
+_EQUATION: Final = re.compile(
+    rf"(?<![\w)(\]^*/×·÷+=−–.,%$€£:{{}}√∛-])(?<![-+*/×·÷=−–^]\s)"
+    rf"(?P<l>\(?{_NUMBER}(?:{_SIGN}\(?{_NUMBER}\)?){{1,8}})\s?=\s?(?P<r>[-−]?{_NUMBER})"
+    rf"(?![\w^!(:{{]|[.,]\d|\s?[-+*/×·÷−–^]|\s?x\s?\d|\s\()"
+)
+_NO_SUM: Final = re.compile(r"\d{1,4}([-/])\d{1,2}\1\d{1,4}$|\d+[-–]\d+$")  # a date, a range
+_OTHER_MEANING: Final = re.compile(
+    r"\b(?:mod(?:ulo|ular)?|base (?!on)\w+|binary|hex\w*|octal|puzzle|riddle|fals[ey]|wrong"
+    r"|incorrect|mistakes?|common error|regex|code|python|javascript|equations?)\b|```|\\",
+    re.IGNORECASE,
+)
+
+
+def suspect_equation(exchange: Exchange) -> Finding | None:
+    """Find the first false equation of the reply, such as `3 * 4 = 11`, or return None.
+
+    It is no proof against the answer. A result may be rounded. A reply about code, other bases or
+    mistakes is not looked at.
+    """
+    reply = exchange.reply[:MAX_TEXT]
+    if "=" not in reply or _OTHER_MEANING.search(exchange.request[:MAX_TEXT]):
+        return None
+    if _OTHER_MEANING.search(reply):
+        return None
+    for number, found in enumerate(_EQUATION.finditer(reply)):
+        if number == MAX_EQUATIONS:
+            break
+        value = _equation_value(found["l"])
+        if value is not None and not _is_result(value, found["r"]):
+            reason = f"{' '.join(found['l'].split())} is {number_text(value)}, not {found['r']}"
+            return Finding(None, SHIFT, reason)
+    return None
+
+
+def _equation_value(text: str) -> Fraction | None:
+    """Return the value of an expression; None if it is a date or a range, or cannot be read."""
+    if text.count("(") != text.count(")") or _NO_SUM.match(text):
+        return None
+    read = read_expression(text.replace(",", ""))
+    return None if read is None else read.value
+
+
+def _is_result(value: Fraction, written: str) -> bool:
+    """Return whether the number `written` is a value, rounded or cut to its own digits.
+
+    A percentage may mean the number or its hundredth.
+    """
+    plain = re.sub(r"[$€£,]", "", written).replace("−", "-")
+    number = Fraction(plain.rstrip("%"))
+    step = Fraction(1, 10 ** len(plain.rstrip("%").partition(".")[2]))
+    readings = [value, value * 100] if written.endswith("%") or "%" in written else [value]
+    return any(
+        abs(each - number) <= step / 2
+        or (step < 1 and abs(each - number) < step)
+        or (_is_endless(each) and abs(each - number) <= NEARLY * abs(each))
+        for each in readings
+    )
+
+
+def _is_endless(value: Fraction) -> bool:
+    """Return whether a value has no finite decimal form, so that everybody rounds it."""
+    return 10**30 % value.denominator != 0
+
+
+def _value(found: re.Match[str]) -> Fraction:
+    """Return the amount of a match of `_AMOUNT`."""
+    text = found["a"].replace(",", "") if found["a"] else found["b"].replace(".", "")
+    return Fraction(text.replace(",", ".").rstrip(".") or "0")

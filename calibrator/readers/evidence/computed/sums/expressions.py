@@ -126,7 +126,7 @@ class ExpressionError(ValueError):
 
 @dataclass(slots=True)
 class Expression:
-    """The value of an expression, the numbers in it, and the signs that combine them."""
+    """The value of an expression, its numbers in order, and its signs such as `+*` as one text."""
 
     value: Fraction
     numbers: list[Fraction] = field(default_factory=list)
@@ -134,14 +134,17 @@ class Expression:
 
 
 def has_only_words(text: str, more: frozenset[str] = frozenset()) -> bool:
-    """Return whether all words of a text may be in an expression, or are in `more`."""
+    """Return whether each word of a text is a number, part of an expression, or in `more`."""
     known = number_words()
     words = letters_in(text.casefold())
     return not any([w not in _ALLOWED and w not in known and w not in more for w in words])
 
 
 def read_expression(text: str, is_comma_decimal: bool = False) -> Expression | None:
-    """Compute a text that is an expression as a whole, or return None."""
+    """Return a text that is one expression, computed, such as `15 % of 240`.
+
+    None for another text.
+    """
     if not text or len(text) > MAX_LENGTH:
         return None
     if not has_only_words(text):
@@ -161,7 +164,7 @@ def read_expression(text: str, is_comma_decimal: bool = False) -> Expression | N
 
 
 def tokenize(text: str, is_comma_decimal: bool) -> list[Fraction | str] | None:
-    """Return the numbers and signs of a text; None if it has anything else."""
+    """Return the numbers and signs of a text in order; None if it has anything else."""
     text = _MONEY.sub(" ", text)
     if _LETTERS.search(text):
         text = digits_for_words(text)
@@ -194,7 +197,10 @@ def tokenize(text: str, is_comma_decimal: bool) -> list[Fraction | str] | None:
 
 
 class _Parser:
-    """A recursive descent over tokens: sum, product, "of", power, atom."""
+    """A recursive-descent parser of tokens: sum, product, share (`of`), power, atom.
+
+    The methods consume tokens from position `at`.
+    """
 
     def __init__(self, tokens: list[Fraction | str]) -> None:
         self.tokens = tokens
@@ -202,9 +208,11 @@ class _Parser:
         self.depth = 0
 
     def _next(self) -> Fraction | str | None:
+        """Return the next token without consuming it; None at the end."""
         return self.tokens[self.at] if self.at < len(self.tokens) else None
 
     def _take(self, signs: str) -> str:
+        """Consume and return the next token if it is one of these signs; else return ""."""
         token = self._next()
         if isinstance(token, str) and token in signs:
             self.at += 1
@@ -212,7 +220,10 @@ class _Parser:
         return ""
 
     def sum(self) -> Fraction:
-        """Return the value of terms that are added or subtracted."""
+        """Parse terms that are added or subtracted, and return their value.
+
+        Raises ExpressionError for a syntax error, and if a percentage is added.
+        """
         value = self.product()
         while sign := self._take("+-"):
             start = self.at
@@ -223,7 +234,7 @@ class _Parser:
         return value
 
     def product(self) -> Fraction:
-        """Return the value of factors that are multiplied or divided."""
+        """Parse factors that are multiplied or divided, and return their value."""
         value = self.signed_factor()
         while True:
             if sign := self._take("*/~"):
@@ -240,7 +251,10 @@ class _Parser:
                 return value
 
     def signed_factor(self) -> Fraction:
-        """Return the value of a factor that may have a sign."""
+        """Parse a factor that may have signs, such as `-5`, and return its value.
+
+        Raises ExpressionError if it is nested too deeply.
+        """
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError("nested too deeply")
@@ -250,28 +264,31 @@ class _Parser:
         return -value if sign == "-" else value
 
     def portion(self) -> Fraction:
-        """Return the value of a share of something: 15 % of 240."""
+        """Parse a share such as `15 % of 240`, or a power, and return its value."""
         value = self.power()
         if self._take("@"):
             return _check_size(value * self.portion())
         return value
 
     def power(self) -> Fraction:
-        """Return the value of a power; exponents associate to the right."""
+        """Parse a power and return its value; `2^3^2` is 2^9."""
         base = self.postfix()
         if self._take("^"):
             return power_of(base, self.signed_factor())
         return base
 
     def postfix(self) -> Fraction:
-        """Return the value of an atom with a sign after it."""
+        """Parse an atom with `!` or `%` after it, and return its value."""
         value = self.atom()
         while sign := self._take("!%"):
             value = factorial_of(value) if sign == "!" else value / 100
         return value
 
     def atom(self) -> Fraction:
-        """Return the value of a number, a parenthesis, or a function in front of one."""
+        """Parse a number, a parenthesis, or a root or square before one, and return its value.
+
+        Raises ExpressionError for anything else, and IndexError at the end.
+        """
         token = self._next()
         self.at += 1
         if isinstance(token, Fraction):
@@ -301,13 +318,17 @@ class _Parser:
 
 
 def _check_size(value: Fraction) -> Fraction:
+    """Return a value. Raises ExpressionError if it has too many digits."""
     if value.numerator.bit_length() + value.denominator.bit_length() > MAX_BITS:
         raise ExpressionError("the result is too large")
     return value
 
 
 def power_of(base: Fraction, exponent: Fraction) -> Fraction:
-    """Raise a number to a power, exactly if the result is rational and not too large."""
+    """Return a power, exact if it is rational.
+
+    Raises ExpressionError if undefined or too large.
+    """
     if exponent.denominator == 1:
         size = max(base.numerator.bit_length(), base.denominator.bit_length())
         if abs(exponent) > 1000 or size * abs(exponent) > MAX_BITS:
@@ -323,7 +344,7 @@ def power_of(base: Fraction, exponent: Fraction) -> Fraction:
 
 
 def root_of(value: Fraction, degree: int) -> Fraction:
-    """Return a root, exactly if it is rational."""
+    """Return a root, exact if it is rational. Raises ExpressionError if it is not real."""
     if value < 0:
         if degree % 2 == 0:
             raise ExpressionError("the root is not real")
@@ -335,12 +356,13 @@ def root_of(value: Fraction, degree: int) -> Fraction:
 
 
 def _whole_root(value: int, degree: int) -> int | None:
+    """Return the whole root of a whole number; None if there is none."""
     root = math.isqrt(value) if degree == 2 else round(float(value) ** (1 / degree))
     return root if root**degree == value else None
 
 
 def factorial_of(value: Fraction) -> Fraction:
-    """Return the factorial of a whole number up to 100."""
+    """Return the factorial of a whole number up to 100. Raises ExpressionError for others."""
     if value.denominator != 1 or not 0 <= value <= 100:
         raise ExpressionError("the factorial is undefined or too large")
     return Fraction(math.factorial(int(value)))

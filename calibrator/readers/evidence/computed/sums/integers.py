@@ -12,15 +12,14 @@ from typing import Final
 from calibrator.readers.evidence.computed.basics.answers import RightAnswer
 from calibrator.readers.evidence.computed.basics.numbers import digits_for_words, number_text
 from calibrator.readers.evidence.computed.sums.expressions import read_expression
-from calibrator.readers.evidence.computed.sums.numerals import about_numerals
+from calibrator.readers.evidence.computed.sums.letters import (
+    WHOLE_NUMBER,
+    about_numerals,
+    whole_number,
+)
 
 LARGEST: Final = 10**9  # largest number whose divisors are searched for
 MAX_SERIES: Final = 60
-_INT: Final = r"(?P<n>\d{1,3}(?:,\d{3})+|\d{1,12})"
-
-
-def _int(text: str) -> int:
-    return int(re.sub(r"[,.\s]", "", text))
 
 
 def is_prime(number: int) -> bool:
@@ -33,7 +32,8 @@ def is_prime(number: int) -> bool:
 
 
 _PROPERTY: Final = re.compile(
-    rf"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?{_INT}\s+(?:an? "
+    r"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?"
+    rf"{WHOLE_NUMBER}\s+(?:an? "
     r"|ein[e]? |un[ae]? )?"
     r"(?P<what>prime|even|odd|perfect square|square|composite|primzahl|gerade|ungerade|primo|par"
     r"|impar|premier|pair|impair|divisible by (?P<by>\d{1,9})|(?:a )?multiple of (?P<of>\d{1,9})"
@@ -45,14 +45,11 @@ _PROPERTY: Final = re.compile(
 
 
 def _property(text: str) -> RightAnswer | None:
-    """Compute whether a number is prime, even, a square, or divisible by another.
-
-    None for another question.
-    """
+    """Answer `Is 91 prime?`, `Is 12 divisible by 5?`, `Is 7 odd or even?`; None for others."""
     found = _PROPERTY.match(text)
     if not found:
         return None
-    number, what = _int(found["n"]), found["what"].casefold()
+    number, what = whole_number(found["n"]), found["what"].casefold()
     if number > LARGEST:
         return None
     by = found["by"] or found["of"] or found["durch"]
@@ -116,7 +113,7 @@ _PRIME_LIST: Final = re.compile(
 
 
 def _members(what: str, found: re.Match[str]) -> Callable[[int], bool] | None:
-    """Return the test for a kind of whole number, such as primes; None for an unknown kind."""
+    """Return a test for a kind of whole number, such as `primes`; None for an unknown kind."""
     if "prim" in what or "premier" in what:
         return is_prime
     if "even" in what:
@@ -138,7 +135,10 @@ _NTH: Final = re.compile(
 
 
 def _nth_number(text: str) -> RightAnswer | None:
-    """Compute the nth prime, square, even or odd number; None for another question."""
+    """Answer `What is the 10th prime?`, also for squares, even and odd numbers.
+
+    None for others.
+    """
     found = _NTH.match(text)
     if not found or found["what"].casefold().startswith("fib"):
         return None
@@ -161,9 +161,9 @@ def _nth_number(text: str) -> RightAnswer | None:
 
 
 def _series(text: str) -> RightAnswer | None:
-    """Compute the first numbers of a kind, or all of them within a range.
+    """Answer `List the first 5 primes` or `the primes between 10 and 30`; None for others.
 
-    None for another question.
+    None also if it is not clear whether the ends count.
     """
     found = _PRIME_LIST.match(digits_for_words(text))
     if not found:
@@ -207,7 +207,7 @@ def _series(text: str) -> RightAnswer | None:
 _FACTORS: Final = re.compile(
     r"^(?:what (?:is|are)|list|name|give(?: me)?|find|was (?:ist|sind))?\s*(?:all )?(?:the )?"
     r"(?P<what>prime factori[sz]ation|prime factors|factors|divisors|positive divisors"
-    rf"|primfaktorzerlegung|teiler) (?:of|von) {_INT}\s*[?.]*$",
+    rf"|primfaktorzerlegung|teiler) (?:of|von) {WHOLE_NUMBER}\s*[?.]*$",
     re.IGNORECASE,
 )
 _HOW_MANY: Final = re.compile(
@@ -220,16 +220,19 @@ _NEXT: Final = re.compile(
     r"^(?:what(?:'s| is) )?(?:the )?(?P<what>next|smallest|first|largest|biggest|previous|nächste"
     r"|kleinste|größte)\s+(?P<kind>prime(?: number)?|primzahl|perfect square|even number|odd"
     rf" number|multiple of (?P<of>\d{{1,6}}))\s+(?:after|above|greater than|larger than|bigger"
-    rf" than|nach|über|before|below|less than|smaller than|under)\s+{_INT}\s*[?.]*$",
+    rf" than|nach|über|before|below|less than|smaller than|under)\s+{WHOLE_NUMBER}\s*[?.]*$",
     re.IGNORECASE,
 )
 
 
 def _factors(text: str) -> RightAnswer | None:
-    """Compute the divisors or the prime factors of a number; None for another question."""
+    """Answer a question for divisors, a count of primes, or the next number of a kind; else None.
+
+    An example is `What are the factors of 12?`.
+    """
     found = _FACTORS.match(text)
     if found:
-        number, what = _int(found["n"]), found["what"].casefold()
+        number, what = whole_number(found["n"]), found["what"].casefold()
         if not 1 < number <= LARGEST:
             return None
         if "prim" not in what:
@@ -263,8 +266,11 @@ def _factors(text: str) -> RightAnswer | None:
 
 
 def _next_number(found: re.Match[str], text: str) -> RightAnswer | None:
-    """Compute the next or the previous number of a kind; None for another question."""
-    start, kind = _int(found["n"]), found["kind"].casefold()
+    """Return the answer to `the smallest prime greater than 20`; None if the number is not found.
+
+    `found` is a match of `_NEXT` in `text`. None also for `the largest prime greater than 20`.
+    """
+    start, kind = whole_number(found["n"]), found["kind"].casefold()
     is_up = bool(
         re.search(r"\b(?:after|above|greater|larger|bigger|nach|über)\b", text, re.IGNORECASE)
     )
@@ -274,6 +280,7 @@ def _next_number(found: re.Match[str], text: str) -> RightAnswer | None:
         return None
 
     def is_member(number: int) -> bool:
+        """Return whether a number is of the kind that the question names."""
         if "prim" in kind:
             return is_prime(number)
         if "square" in kind:
@@ -311,7 +318,7 @@ _SMALL: Final = ("smaller", "less", "lesser", "lower", "smallest", "kleiner", "m
 
 
 def _compare(text: str) -> RightAnswer | None:
-    """Compute which of two numbers is the larger or the smaller; None for another question."""
+    """Answer `Which is larger, 9.9 or 9.11?` or `Is 3/4 greater than 0.7?`; None for others."""
     text = digits_for_words(text)
     found = _COMPARED.match(text) or _IS_LARGER.match(text)
     if not found:
@@ -346,7 +353,7 @@ _SORT: Final = re.compile(
 
 
 def _sort_numbers(text: str) -> RightAnswer | None:
-    """Sort a list of numbers as the question asks; None for another question."""
+    """Answer `Sort 5, 2, 9 in descending order`, for 3 or more numbers; None for others."""
     found = _SORT.match(text)
     if not found:
         return None
@@ -393,9 +400,9 @@ _GOES_ON: Final = re.compile(
 
 
 def _goes_on(text: str) -> RightAnswer | None:
-    """Compute the next number of an arithmetic or geometric series, or of another clear one.
+    """Answer `What comes next: 2, 4, 6, 8?` if the rule is clear; None for others.
 
-    None for another question.
+    The rule is a constant step or ratio, or the sum of the two numbers before.
     """
     found = _GOES_ON.match(text)
     if not found:
@@ -434,7 +441,7 @@ _FORMS: Final = (
 
 
 def about_integers(text: str, is_comma_decimal: bool = False) -> RightAnswer | None:
-    """Compute the answer to a question about whole numbers, or return None."""
+    """Return the answer to a question about whole numbers; None for another question."""
     text = text.strip()
     for form in _FORMS:
         answer = form(text)

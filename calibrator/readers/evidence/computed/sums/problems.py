@@ -20,6 +20,7 @@ _PC: Final = r"\s?-?(?:%|percent|per cent)"
 
 
 def _value(text: str) -> Fraction:
+    """Return the number in a text such as `$1,200`."""
     plain = re.sub(r"[^\d.,]", "", text).strip(".,")
     return readings(plain)[0][0]
 
@@ -58,7 +59,10 @@ _TOTAL: Final = re.compile(
 
 
 def _prices(text: str) -> RightAnswer | None:
-    """Compute a price after a discount, a tax or a tip; None for another question."""
+    """Answer a question for a price after a discount, a tax or a tip; None for others.
+
+    An example is `A shirt costs $50 and is 20 % off. What is the sale price?`.
+    """
     found = _PRICE_OFF.match(text)
     if found:
         price, share = _value(found["a"]), _value(found["p"])
@@ -154,9 +158,9 @@ _LEFT: Final = re.compile(
 
 
 def _solve_everyday(text: str) -> RightAnswer | None:
-    """Compute equal shares, change, prices of several things, or what is left.
+    """Answer a question for equal shares, change, prices of several things, or what is left.
 
-    None for another question.
+    An example is `Split 90 euros among 3 people`. None for another question.
     """
     found = _SPLIT.match(text)
     if found and int(found["n"]):
@@ -216,9 +220,9 @@ def _solve_everyday(text: str) -> RightAnswer | None:
 
 
 def _motion(text: str) -> RightAnswer | None:
-    """Compute the distance at a speed, or the hours that a distance takes.
+    """Answer `A car drives at 60 km/h for 2 hours. How far does it go?`; None for others.
 
-    None for another question.
+    Also in how many hours a distance is covered, if that is a whole number.
     """
     found = _SPEED.match(text)
     if found and re.search(r"how far|what distance|how many", text, re.IGNORECASE):
@@ -283,7 +287,7 @@ _PART: Final = re.compile(
 
 
 def _solve_story(text: str) -> RightAnswer | None:
-    """Compute the answer of a short story: a purchase, a recipe, an age, a rest.
+    """Answer a short story about a purchase, a recipe, an age or a rest.
 
     None for another question.
     """
@@ -334,7 +338,10 @@ _FORMS: Final[tuple[Callable[[str], RightAnswer | None], ...]] = (
 
 
 def about_amounts(text: str, is_comma_decimal: bool = False) -> RightAnswer | None:
-    """Compute the answer to a short question about amounts in words, or return None."""
+    """Return the answer to a short question about amounts in words; None for others.
+
+    None also without a digit or with decimal commas.
+    """
     if is_comma_decimal or not any(character.isdigit() for character in text):
         return None
     text = digits_for_words(text) if len(text) < 200 else text

@@ -10,7 +10,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class MeasureUnit:
-    """A unit: its dimension, its size in the base unit, and the zero of its scale."""
+    """A unit: `size` is its size in the dimension's base unit, `zero` its zero point there.
+
+    `zero` is 0 except for scales of temperature.
+    """
 
     name: str
     dimension: str
@@ -125,7 +128,7 @@ _BINARY_DATA: Final = (
 
 @cache
 def units() -> dict[str, MeasureUnit]:
-    """Return the units by each of their names, in lower case."""
+    """Return the units by each of their names in lower case, such as `km`. Computed once."""
     table: dict[str, MeasureUnit] = {}
     for line in _TABLE.strip().splitlines():
         dimension, size, names = (part.strip() for part in line.split("|"))
@@ -148,13 +151,14 @@ def units() -> dict[str, MeasureUnit]:
 
 
 def _add(table: dict[str, MeasureUnit], names: str, dimension: str, size: Fraction) -> None:
+    """Add units of one size under each of the names, in place."""
     spellings = names.split()
     for name in spellings:
         table[name] = MeasureUnit(spellings[0], dimension, size)
 
 
 def _add_temperatures(table: dict[str, MeasureUnit]) -> None:
-    """Add the scales of temperature; their base is kelvin."""
+    """Add the scales of temperature to the table, in place; their base is kelvin."""
     celsius = MeasureUnit("°C", "temperature", Fraction(1), Fraction("273.15"))
     fahrenheit = MeasureUnit(
         "°F", "temperature", Fraction(5, 9), Fraction("273.15") - Fraction(160, 9)

@@ -35,7 +35,7 @@ OFF: Final = Fraction(2, 100)  # a figure that differs by more than this share i
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A quantity, and the wanted unit."""
+    """A quantity (`value` in `unit`) that a question wants in the unit `target`."""
 
     value: Fraction
     unit: MeasureUnit
@@ -49,6 +49,7 @@ class Conversion:
 
 @cache
 def _unit_pattern() -> str:
+    """Return a regular expression, without group, of the name of any unit."""
     names = sorted(units(), key=len, reverse=True)
     return (
         "(?:"
@@ -59,7 +60,7 @@ def _unit_pattern() -> str:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], ...]:
-    """Return the patterns of questions that convert a quantity, compiled once."""
+    """Return the patterns of questions such as `How many km are in 5 miles?`; compiled once."""
     unit, number = (
         _unit_pattern(),
         (
@@ -115,7 +116,7 @@ _ONE: Final = compile_guarded(r"\b(?:an?|one|eine?[mnr]?|une?|una) (?=\w)", re.I
 
 
 def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion | None:
-    """Read a question on one line for a conversion and nothing else; None for other questions."""
+    """Read a question such as `How many metres are in 5 miles?`; None for another question."""
     text = _ABOUT.sub("", _PRECISION.sub("", question).strip())
     if not _DIGIT.search(text):
         text = _HOW_MANY_IN.sub(r"\1 1", text)
@@ -130,11 +131,15 @@ def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion
 
 
 def _unit(name: str) -> MeasureUnit | None:
+    """Return the unit of this name in any case; None for an unknown one."""
     return units().get(" ".join(name.casefold().split()))
 
 
 def _conversion(found: re.Match[str], is_comma: bool) -> Conversion | None:
-    """Read the quantity and the wanted unit; None for units of different dimensions."""
+    """Return the conversion of a match of `_forms`; None for unknown or equal units.
+
+    None also for units of different dimensions.
+    """
     unit, target = _unit(found["u"]), _unit(found["t"])
     if unit is None or target is None or unit.dimension != target.dimension or unit == target:
         return None
@@ -156,7 +161,10 @@ def _conversion(found: re.Match[str], is_comma: bool) -> Conversion | None:
 
 
 def verify_units(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question for a conversion; None for any other question."""
+    """Judge a reply to a question for a conversion or comparison of quantities.
+
+    None for others.
+    """
     question = exchange.question
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
@@ -170,7 +178,10 @@ def verify_units(exchange: Exchange) -> Verdict | None:
 
 @cache
 def _statement() -> re.Pattern[str]:
-    """Return the pattern of a statement and a question for it in another unit, compiled once."""
+    """Return the pattern of a statement with a question such as `How many km is that?`.
+
+    Compiled once.
+    """
     unit = _unit_pattern()
     return re.compile(
         rf"^(?P<before>[^.?!]{{3,120}}?\d[^?!]{{0,60}}?)(?:[.;,!]|\s[–—-])\s+(?:so )?(?:how "
@@ -182,7 +193,7 @@ def _statement() -> re.Pattern[str]:
 
 
 def read_statement(question: str, is_comma_decimal: bool = False) -> Conversion | None:
-    """Read a statement with one quantity before "How many miles is that?"; None for other texts."""
+    """Read `I ran 5 miles. How many km is that?`; None for another text."""
     found = _statement().match(question)
     if found is None:
         return None
@@ -198,7 +209,10 @@ def read_statement(question: str, is_comma_decimal: bool = False) -> Conversion 
 
 @cache
 def _comparison() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of two ways to ask which quantity is larger, compiled once."""
+    """Return the patterns of `Which is longer, a or b?` and `Is a longer than b?`.
+
+    Compiled once.
+    """
     quantity = rf"\d[\d.,]*\s?{_unit_pattern()}"
     more = (
         r"(?P<k>longer|more|heavier|larger|bigger|greater|farther"
@@ -224,7 +238,7 @@ _LESS: Final = ("shorter", "less", "lighter", "smaller", "slower", "colder", "co
 
 
 def compare_quantities(question: str, is_comma_decimal: bool = False) -> RightAnswer | None:
-    """Compute which of two quantities is the larger, or return None."""
+    """Answer `Which is longer, 3 miles or 5 km?` or `Is 3 miles longer than 5 km?`; else None."""
     if " than " not in question and not re.match(r"^(?:which|what)\b", question, re.IGNORECASE):
         return None
     choice, statement = _comparison()
@@ -252,7 +266,10 @@ def compare_quantities(question: str, is_comma_decimal: bool = False) -> RightAn
 def judge_conversion(
     conversion: Conversion, reply: str, is_comma_decimal: bool = False
 ) -> Verdict | None:
-    """Judge whether a reply states the result of a conversion, in any unit that it names."""
+    """Judge whether a reply states a conversion's result, in any unit that it names.
+
+    None if it states no quantity, or right and wrong ones.
+    """
     quantities = _quantities(reply[:MAX_TEXT], is_comma_decimal)
     wanted = conversion.result
     shown = (
@@ -277,7 +294,7 @@ def judge_conversion(
 
 
 def _states(number: Number, unit: MeasureUnit, conversion: Conversion) -> bool | None:
-    """Return whether a quantity is the result, to its own precision; None if it is close."""
+    """Return whether a quantity is the result, to its own precision; None if it is only close."""
     base = conversion.unit.to_base(conversion.value)
     wanted = unit.from_base(base)
     if number.is_close(wanted):
@@ -298,14 +315,17 @@ def _states(number: Number, unit: MeasureUnit, conversion: Conversion) -> bool |
 
 
 def _quantities(text: str, is_comma: bool) -> list[tuple[Number, MeasureUnit | None]]:
-    """Return the numbers of a text with their units; `5 feet 11 inches` is one quantity."""
+    """Return (number, unit or None) of a text in order; `5 feet 11 inches` is one quantity."""
     return [(number, unit) for number, unit, _ in quantities_in(text, is_comma)]
 
 
 def quantities_in(
     text: str, is_comma: bool = False
 ) -> list[tuple[Number, MeasureUnit | None, int]]:
-    """Return the numbers of a text with their units and their ends; see `_quantities`."""
+    """Return (number, unit or None, end) of a text in order.
+
+    `5 feet 11 inches` is one quantity.
+    """
     pattern = _unit_after()
     found: list[tuple[Number, MeasureUnit | None, int]] = []
     end = -10
@@ -324,14 +344,20 @@ def quantities_in(
 
 @cache
 def _unit_after() -> re.Pattern[str]:
-    """Return the pattern of a unit after a number."""
+    """Return the pattern of a unit after a number, with Markdown or LaTeX between.
+
+    Compiled once.
+    """
     return re.compile(rf"\s?\*{{0,2}}\s?-?\\?(?:text\{{)?\s?({_unit_pattern()})", re.IGNORECASE)
 
 
 def _join_quantities(
     last: tuple[Number, MeasureUnit | None], number: Number, unit: MeasureUnit | None, between: str
 ) -> tuple[Number, MeasureUnit] | None:
-    """Return one quantity made of two adjacent ones, the smaller unit after the larger, or None."""
+    """Return the sum of two adjacent quantities as (number, larger unit), or None.
+
+    The second has a smaller unit, and only a space, a comma or `and` is between.
+    """
     first, larger = last
     if unit is None or larger is None or unit.zero or unit.dimension != larger.dimension:
         return None

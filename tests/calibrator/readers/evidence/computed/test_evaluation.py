@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from calibrator.readers.evidence.computed.programs.errors import (
+from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
+from calibrator.readers.evidence.computed.programs.values import (
     NotComputableError,
     RaisedError,
+    is_quick,
 )
-from calibrator.readers.evidence.computed.programs.evaluator import Evaluator
-from calibrator.readers.evidence.computed.programs.patterns import is_quick
 
 
 def value(code: str, *args: Any) -> Any:

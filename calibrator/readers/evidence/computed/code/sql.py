@@ -1,6 +1,7 @@
 """The check of SQL by a schema in the prompt: SQLite compiles it for an empty database.
 
-The query is never executed.
+The query is never executed. Where SQLite finds an error, the second half of the module decides
+whether every usual dialect of SQL has that error.
 """
 
 from __future__ import annotations
@@ -11,11 +12,6 @@ from typing import Final
 
 from calibrator.readers.evidence.computed.basics.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
-from calibrator.readers.evidence.computed.sql.errors import (
-    is_wrong_everywhere,
-    may_be_column,
-    may_be_table,
-)
 
 MAX_TABLES: Final = 100
 MAX_COLUMNS: Final = 300  # columns of one table
@@ -93,7 +89,11 @@ _TYPED: Final = re.compile(
 
 
 def verify_sql(exchange: Exchange) -> Verdict | None:
-    """Judge whether the SQL of a reply fits the schema in the conversation."""
+    """Judge whether the SQL of a reply fits the schema in the conversation.
+
+    None unless it does not. None also if the reply has no single query, or the conversation
+    describes no tables.
+    """
     reply = exchange.reply[:MAX_TEXT]
     is_query = "```sql" in reply or _QUERY.match(reply) is not None
     if not is_query:
@@ -112,7 +112,7 @@ def verify_sql(exchange: Exchange) -> Verdict | None:
 
 
 def query_of(reply: str) -> str | None:
-    """Return the first SQL statement of a reply, or None."""
+    """Return the SQL statement of a reply without comments; None unless there is exactly one."""
     blocks = [
         found["code"]
         for found in _FENCE.finditer(reply)
@@ -142,7 +142,10 @@ def query_of(reply: str) -> str | None:
 
 
 def schema_of(text: str) -> dict[str, list[str]]:
-    """Return the tables that a text describes, with their columns; empty if it is not clear."""
+    """Return the columns of each table that a text describes; empty if it describes none.
+
+    It reads CREATE TABLE, else `users(id, name)`, `users: id, name`, prose and bullets.
+    """
     tables: dict[str, list[str]] = {}
     for found in _CREATE.finditer(text):
         columns = _created_columns(text, found.end())
@@ -168,11 +171,15 @@ def schema_of(text: str) -> dict[str, list[str]]:
 
 
 def _bare_name(name: str) -> str:
+    """Return a table's name without its schema and quotes: `users` for `"public.users"`."""
     return name.split(".")[-1].strip('"`[] ')
 
 
 def _created_columns(text: str, start: int) -> list[str]:
-    """Return the columns of a CREATE TABLE whose parenthesis opens before `start`."""
+    """Return the columns of a CREATE TABLE whose parenthesis opens before `start`.
+
+    Keys and constraints are left out; at most 8,000 characters are read.
+    """
     depth, part, parts = 1, start, []
     for at in range(start, min(len(text), start + 8000)):
         character = text[at]
@@ -196,7 +203,10 @@ def _created_columns(text: str, start: int) -> list[str]:
 
 
 def _listed_columns(text: str) -> list[str]:
-    """Return the columns of a list such as `id, name TEXT, price (number)`; empty if not clear."""
+    """Return the columns of a list such as `id, name TEXT, price (number)`.
+
+    Empty if a piece is no column, or if only one word without an underscore is named.
+    """
     text = re.sub(r"\([^()]*\)", " ", text)
     names: list[str] = []
     for piece in re.split(r",|;|\band\b|\bund\b|\by\b|\bet\b", text):
@@ -212,7 +222,7 @@ def _listed_columns(text: str) -> list[str]:
 
 
 def _is_remark(text: str) -> bool:
-    """Return whether the text after a column is a type or a key."""
+    """Return whether the text after a column's name is a type, a key or a description."""
     return bool(
         _TYPES.match(text)
         or re.match(
@@ -225,10 +235,10 @@ def _is_remark(text: str) -> bool:
 
 
 def fault_of(query: str, tables: dict[str, list[str]], *, is_sqlite: bool = False) -> str | None:
-    """Describe why a query does not compile against tables.
+    """Describe why a query does not compile against `tables`, such as `there is no table users`.
 
-    None if it does or if that is not clear. Unless SQLite was requested, only errors in every usual
-    dialect are faults.
+    None if it compiles or if that is not clear. Unless SQLite was requested, only errors in every
+    usual dialect are faults. `tables` has the columns of each table.
     """
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     try:
@@ -270,12 +280,18 @@ _ALLOWED: Final = frozenset(
 
 
 def _only_reads(action: int, *_: str | None) -> int:
-    """Deny a statement that would change the schema, attach a file or set an option."""
+    """Return whether SQLite may compile an action: SQLITE_OK or SQLITE_DENY.
+
+    Denied are changes of the schema, attached files and options.
+    """
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
 def _reason(error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: bool) -> str | None:
-    """Describe an error of SQLite; None if another system may accept the query."""
+    """Describe SQLite's message `error` as a fault.
+
+    None if another dialect may accept the query.
+    """
     table = re.match(r"no such table: (?:\w+\.)?(.+)", error)
     if table:
         return None if may_be_table(table[1], query) else f"there is no table {table[1]}"
@@ -303,7 +319,7 @@ def _reason(error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: 
 
 
 def _owner(alias: str, query: str, tables: dict[str, list[str]]) -> str | None:
-    """Return the table that a query gives this alias; None without one."""
+    """Return the table that has this name or, in the query, this alias; None without one."""
     for name in tables:
         if name.casefold() == alias.casefold():
             return name
@@ -312,3 +328,96 @@ def _owner(alias: str, query: str, tables: dict[str, list[str]]) -> str | None:
         ):
             return name
     return None
+
+
+# Names that a dialect may accept as a value or an argument although no table has such a column.
+_BUILT_IN: Final = word_set(
+    "rownum rowid sysdate systimestamp getdate true false level user session_user current_user"
+    " current_role current_date current_time current_timestamp localtime localtimestamp default"
+    " date time datetime timestamp timestamptz interval value ctid oid xmin nextval connect_by_root"
+    " microsecond millisecond second minute hour day dayofweek dayofyear weekday week isoweek month"
+    " quarter year isoyear decade century epoch dow doy ss mi hh dd wk mm qq yy yyyy"
+    " _partitiontime monday sunday _partitiondate _table_suffix"
+    " minvalue maxvalue int integer string text float64"
+)
+_ROW_TABLES: Final = word_set("inserted deleted excluded new old values target source")
+_SYSTEM: Final = re.compile(
+    r"(?:dual|generate_series|sqlite_master|information_schema|pg_\w+|sys\w*|all_\w+|user_\w+"
+    r"|inserted|deleted|excluded|new|old)",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|`[^`]*`", re.DOTALL)
+_OTHER_QUOTES: Final = re.compile(r"\\'|\$\$|\$\w+\$|\b[qr]'|\"\"\"", re.IGNORECASE)
+_BROKEN: Final = re.compile(
+    r"(?:\b(?:select|where|and|or|not|on|by|join|from|having|set|between|like|limit)|[=<>,+*/(])\s*\Z"
+    r"|,\s*[,)]|\(\s*,|\bfrom\s+(?:from|where)\b|\bwhere\s+(?:where|and|or|group|order)\b"
+    r"|\b(?:and|or)\s+(?:and|or)\b|\bjoin\s+(?:on|where)\b|\b(?:group|order)\s+by\s+(?:having|limit|,)"
+    r"|\bselect\s+(?!distinct\b|all\b|top\b|sql_|straight_join\b)\w+\s+(?:avg|sum|count|min|max)\s*\(",
+    re.IGNORECASE,
+)
+_STRUCTURE: Final = re.compile(
+    r"[()]|\b(?:select|union|intersect|except|minus|when|where|group\s+by|having|order\s+by"
+    r"|limit)\b",
+    re.IGNORECASE,
+)
+_ORDER: Final = {"where": 1, "group": 2, "having": 3, "order": 4, "limit": 5}
+
+
+def is_wrong_everywhere(query: str) -> bool:
+    """Return whether a query breaks a rule of syntax that all usual dialects share.
+
+    Such errors are brackets and quotation marks that are not closed, a clause without content, and
+    clauses in a wrong order. True is certain; False only means that a dialect may accept the query.
+    """
+    if _OTHER_QUOTES.search(query) or "|>" in query:
+        return False
+    bare = _QUOTED.sub("''", query).strip()
+    if bare.replace("''", "").count("'"):
+        return True
+    return _BROKEN.search(bare) is not None or not _has_order(bare)
+
+
+def _has_order(bare: str) -> bool:
+    """Return whether brackets are closed and clauses in order, such as WHERE before GROUP BY.
+
+    `bare` is a query whose quoted parts are empty.
+    """
+    ranks = [0]
+    for found in _STRUCTURE.finditer(bare):
+        word = found[0].split()[0].casefold()
+        if word == "(":
+            ranks.append(0)
+        elif word == ")":
+            ranks.pop()
+            if not ranks:
+                return False
+        elif word in _ORDER:
+            if _ORDER[word] < ranks[-1]:
+                return False
+            ranks[-1] = _ORDER[word]
+        else:
+            ranks[-1] = 0  # another query begins
+    return len(ranks) == 1
+
+
+def may_be_table(name: str, query: str) -> bool:
+    """Return whether a name may be a system table such as `pg_class` or a function of the query."""
+    if _SYSTEM.fullmatch(name):
+        return True
+    return re.search(rf"\b{re.escape(name)}\s*\(", query, re.IGNORECASE) is not None
+
+
+def may_be_column(name: str, query: str, tables: dict[str, list[str]]) -> bool:
+    """Return whether a dialect may know a name that is no column of the tables.
+
+    It may be a built-in word such as `rownum`, a typed literal as in `date '2025-01-01'`, a name
+    that the query gives by AS, or a part of a record. `tables` has the columns of each table.
+    """
+    parts = [part.strip('"`[] ').casefold() for part in name.split(".")]
+    if len(parts) == 1:
+        escaped = re.escape(parts[0])
+        return parts[0] in _BUILT_IN or bool(
+            re.search(rf"\b{escaped}\s+'|\bas\s+[\"`\[]?{escaped}\b", query, re.IGNORECASE)
+        )
+    columns = {column.casefold() for listed in tables.values() for column in listed}
+    return len(parts) > 2 or parts[0] in _ROW_TABLES or parts[0] in columns

@@ -1,4 +1,4 @@
-"""Bugs of JavaScript and TypeScript that the text shows; comments and strings are left out."""
+"""Bugs of JavaScript, TypeScript, Java, C# and Go that the text shows, outside comments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from calibrator.readers.evidence.finding import MAX_SHIFT, Finding
+from calibrator.text.guarded import compile_guarded
 
 _LITERAL: Final = re.compile(
     r"//[^\n]*|/\*.{0,1000}?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
@@ -56,7 +57,11 @@ _INNER_HTML: Final = re.compile(
 
 
 def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
-    """Yield the findings against JavaScript code."""
+    """Yield the findings against JavaScript or TypeScript, such as a promise without `await`.
+
+    The request decides whether some habits are bugs, such as `sort()` without a comparator for
+    numbers.
+    """
     text = _LITERAL.sub(_empty_literal, code)
     yield from _promises(text)
     yield from _callbacks(text, request)
@@ -83,17 +88,21 @@ def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
 
 
 def _certain_bug(reason: str) -> Finding:
+    """Return a finding that proves the reply wrong, for this reason."""
     return Finding(False, -MAX_SHIFT, reason)
 
 
 def _empty_literal(found: re.Match[str]) -> str:
-    """Return an empty literal of the same kind, a comment as a space."""
+    """Return an empty literal for a matched text, `""` or `''`, and a space for a comment."""
     sign = found[0][0]
     return " " if sign == "/" else sign * 2
 
 
 def _promises(text: str) -> Iterator[Finding]:
-    """Find promises that are used like values."""
+    """Find promises that are used like values, such as `const r = fetch(url); r.json()`.
+
+    `text` is code without comments and texts.
+    """
     for found in list(_FETCH.finditer(text))[:20]:
         name, rest = found["n"], text[found.end() : found.end() + 1_500]
         is_waited = re.search(
@@ -119,7 +128,11 @@ def _promises(text: str) -> Iterator[Finding]:
 
 
 def _callbacks(text: str, request: str) -> Iterator[Finding]:
-    """Find callbacks that return nothing, and numbers sorted as text."""
+    """Find callbacks that return nothing, numbers sorted as text, and a callback called at once.
+
+    Examples are `list.map(x => { x * 2 })` and `setTimeout(run(), 100)`. `text` is code without
+    comments and texts.
+    """
     if _BARE_SORT.search(text) and _NUMERIC.search(request):
         yield _certain_bug("sort() without a comparator orders numbers as text")
     for found in list(_BLOCK.finditer(text))[:20]:
@@ -133,7 +146,7 @@ def _callbacks(text: str, request: str) -> Iterator[Finding]:
 
 
 def _constants(text: str) -> Iterator[Finding]:
-    """Find constants that get another value."""
+    """Find the first constant that gets another value, as in `const n = 0; n++`."""
     for name in dict.fromkeys(found["n"] for found in _CONST.finditer(text)):
         plain = re.escape(name)
         if len(re.findall(rf"(?<![\w$.]){plain}\b\s*(?:=(?![=>])|:)", text)) > 1:
@@ -146,7 +159,11 @@ def _constants(text: str) -> Iterator[Finding]:
 
 
 def _loops(text: str) -> Iterator[Finding]:
-    """Find loops past the end, over indices instead of elements, or with one shared variable."""
+    """Find loops past the end, over indices instead of elements, or with one shared variable.
+
+    Examples are `i <= list.length`, `for (const x in list) x.name` and `for (var i ..)
+    setTimeout(..)`.
+    """
     past = _PAST_END.search(text)
     if past:
         index = f"{past['a']}[{past['i']}]"
@@ -166,3 +183,83 @@ def _loops(text: str) -> Iterator[Finding]:
         and re.search(rf"\{{[^{{}}]*\b{shared['i']}\b[^{{}}]*\}}", shared["b"])
     ):
         yield _certain_bug(f"all callbacks share the last value of {shared['i']}")
+
+
+_NULL_ALLOWED: Final = compile_guarded(
+    r"\b(?:for|on|if|when|with|handles?|allow\w*|accepts?|given|bei|für|wenn|para|si|pour)\b"
+    r"[^.?!\n]{0,30}\bnull\b|\bnull[- ]?safe\b"
+    r"|\bnull\b[^.?!\n]{0,30}\b(?:returns?|gives?|false|true|0)\b",
+    re.IGNORECASE,
+)
+_METHOD: Final = re.compile(
+    r"\b(?:static\s+|public\s+|private\s+|final\s+)*[\w<>\[\]?]{1,60}\s+(?P<n>\w+)\s*"
+    r"\((?:final\s+)?(?:String|string|Integer|List<[^<>]*>|Object|[A-Z]\w*)\??\s+(?P<p>\w+)\)"
+    r"[^{;]{0,60}\{(?P<b>[^{}]*)\}"
+)
+
+
+def null_bugs(code: str, request: str) -> Iterator[Finding]:
+    """Yield a finding if Java or C# uses a method's only parameter without a test for null.
+
+    An example is `int size(String s) { return s.length(); }`. Only if the request mentions null as
+    a value to handle; only the first method is looked at.
+    """
+    if not _NULL_ALLOWED.search(request):
+        return
+    found = _METHOD.search(code)
+    if found is None:
+        return
+    name = re.escape(found["p"])
+    if re.search(rf"\b{name}\.\w", found["b"]) and not re.search(
+        rf"\b{name}\s*[!=]=|[!=]=\s*{name}\b|\b{name}\?\.|\b{name}\s+is\b|\w\({name}\)", found["b"]
+    ):
+        yield Finding(False, -MAX_SHIFT, f"{found['n']} fails if {found['p']} is null")
+
+
+_COMMENT: Final = re.compile(r"//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|`[^`]{0,2000}`")
+_IMPORT: Final = re.compile(
+    r"^import\s+(?:\(\s*(?P<a>[^()]{0,2000})\)|(?P<b>[^\n(]+))", re.MULTILINE
+)
+_PATH: Final = re.compile(r"^\s*(?P<n>[\w.]+\s+)?\"(?P<p>[\w./-]+)\"", re.MULTILINE)
+_SLICE: Final = re.compile(r"\b(?P<n>\w+)\s*:?=\s*\[\]\w+\{|\bvar\s+(?P<v>\w+)\s+\[\]\w+")
+_STANDARD: Final = re.compile(
+    r"(?<![\w.])(?P<n>fmt|strings|strconv|errors|sort|slices|maps|bufio|os|io|time|math|sync|context"
+    r"|bytes|regexp)\.[A-Z]\w*"
+)
+
+
+def go_bugs(code: str) -> Iterator[Finding]:
+    """Yield the first thing that Go's compiler refuses; nothing without one.
+
+    This is a list given to a function for texts (`strings.ToUpper(words)`), a package used without
+    import, or an import without use. Imports are checked only in a file with `package`.
+    """
+    text = _COMMENT.sub('""', code)
+    for found in list(_SLICE.finditer(text))[:20]:
+        name = found["n"] or found["v"]
+        used = re.search(rf"\bstrings\.(?!Join\b)(?P<f>\w+)\({re.escape(name)}\s*[,)]", text)
+        if used:
+            yield Finding(
+                False, -MAX_SHIFT, f"strings.{used['f']} takes a text, not the list {name}"
+            )
+            return
+    if not re.search(r"^package \w+", code, re.MULTILINE):
+        return
+    paths = [
+        each
+        for found in _IMPORT.finditer(code)
+        for each in _PATH.finditer(found["a"] or found["b"])
+    ]
+    own = {(each["n"] or each["p"].rpartition("/")[2]).strip() for each in paths}
+    used_names = {found["n"] for found in _STANDARD.finditer(text)}
+    for name in sorted(used_names - own):
+        if not re.search(rf"\b{name}\s*(?::=|,|=)|\b{name} \*?\w+[,)]", text):
+            yield Finding(False, -MAX_SHIFT, f"the package {name} is not imported")
+            return
+    body = _COMMENT.sub('""', _IMPORT.sub(" ", code))
+    for each in paths:
+        name = (each["n"] or each["p"]).strip()
+        is_plain = "." not in each["p"] and "/" not in name and name != "_"
+        if is_plain and not re.search(rf"(?<![\w.]){re.escape(name)}\.", body):
+            yield Finding(False, -MAX_SHIFT, f"the import of {name} is not used")
+            return

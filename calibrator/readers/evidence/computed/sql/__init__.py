@@ -1,3 +1,0 @@
-"""SQL that a prompt asks for, compiled by SQLite for an empty database."""
-
-__all__ = ["checking"]
