@@ -33,6 +33,7 @@ from proxy.holds.conversations import Conversations
 from proxy.holds.stream_results import Results
 from proxy.holds.waiting import Verdicts
 from proxy.http.listener.endpoint import Endpoint, send_reply
+from proxy.http.listener.http_cycle import KnownHead
 from proxy.http.wire.caller import CALLER
 from proxy.http.wire.http import (
     CLIENT,
@@ -46,7 +47,6 @@ from proxy.http.wire.http import (
     Reply,
     Request,
     Scope,
-    SeenHead,
     Send,
     error_reply,
     request_of,
@@ -295,7 +295,7 @@ class App:
         method, path, routes = scope["method"], scope["path"], guest.routes
         handler = routes.exact.get((method, path)) or routes.other(scope)
         handler = azure.naming(scope, handler or self._other(method, path))
-        known: SeenHead | None = scope.get(KNOWN)
+        known: KnownHead | None = scope.get(KNOWN)
         if known is not None and isinstance(handler, Endpoint):
             request = request_of(scope)
             read_credentials(request)  # read once, for all further requests with this head
@@ -346,7 +346,7 @@ class App:
         if self._admin_url and self._parts.is_loopback:
             places += f", the review desk is {self._admin_url}"
         error = NotFoundError(f"there is nothing at {scope['path']}; {places}", code="unknown_url")
-        await send_reply(error_reply(error), scope, send)
+        await send_reply(error_reply(error), send)
 
     async def _own_api(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._own is None:

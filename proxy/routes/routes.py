@@ -150,7 +150,7 @@ def error_body_for(path: str) -> ErrorBody:
 
 async def refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request that is not admitted with its error."""
-    await send_reply(error_reply(error, error_body_for(scope["path"])), scope, send)
+    await send_reply(error_reply(error, error_body_for(scope["path"])), send)
 
 
 async def end_with_key(key: str, client: Client) -> None:
@@ -159,4 +159,5 @@ async def end_with_key(key: str, client: Client) -> None:
         client.hang_up()
     else:
         error = InvalidKeyError(f"{GONE}: {key}")
-        await refuse(error, client.scope, client.receive, client.send)
+        reply = error_reply(error, error_body_for(client.scope["path"]))
+        await client.write_whole(reply.status, reply.headers, (reply.whole(),))

@@ -7,18 +7,23 @@ reply is sent in one write, and its head is checked as one text.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Protocol
 
 import structlog
 
 from proxy.errors import ProxyError
-from proxy.http.listener.flow import Flow
-from proxy.http.listener.known_head import KnownHead
 from proxy.http.listener.request_heads import refusal
-from proxy.http.wire.headers import serialize_fields, with_length
-from proxy.http.wire.http import CLIENT, ASGIApplication, Message, Scope, place
+from proxy.http.wire.headers import (
+    Headers,
+    KnownBytes,
+    known_bytes,
+    serialize_fields,
+    with_length,
+)
+from proxy.http.wire.http import CLIENT, KNOWN, ASGIApplication, Client, Message, Scope, place
+from proxy.http.wire.json_splice import Pieces
 from proxy.http.wire.outlet import Outlet
 
 STATUS_LINES = {
@@ -27,8 +32,87 @@ STATUS_LINES = {
 }
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 WITHOUT_BODY = (204, 304)
+HIGH_WATER = 2**16  # bytes of a body that the application has not received yet
 
 log = structlog.get_logger(__name__)
+
+
+class Flow:
+    """Both directions of one connection; the transport reports when its buffer is full."""
+
+    __slots__ = ("_transport", "_waiting", "read_paused", "write_paused")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._waiting: asyncio.Future[None] | None = None
+        self.read_paused = False
+        self.write_paused = False
+
+    def pause_reading(self) -> None:
+        if not self.read_paused:
+            self.read_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self.read_paused = False
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def drain(self) -> None:
+        """Wait until the client has accepted enough of what was written, or has left."""
+        while self.write_paused:
+            if self._waiting is None:
+                self._waiting = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waiting)  # one of two waiting tasks may be cancelled
+
+
+class KnownHead:
+    """A head that a client has sent before, recognized by its bytes instead of parsed again.
+
+    API clients send the same head with every request of a connection, except for the body's length.
+    If it arrives at once, with its body, a part of it or none yet, its meaning is known: llhttp has
+    read these very bytes before, and `request_heads.py` has accepted them.
+    """
+
+    __slots__ = ("_position", "_scope", "again", "head", "is_head")
+
+    def __init__(self, head: KnownBytes, scope: Scope) -> None:
+        self.head = head
+        headers = scope["headers"].copy()  # the application may add to the original
+        self._scope = {**scope, "headers": headers}
+        self._scope.pop(CLIENT, None)
+        self.is_head = scope["method"] == "HEAD"
+        self._position = [name for name, _ in headers].index(b"content-length")
+        self.again: Callable[[Client], Awaitable[None] | None] | None = None
+        """Answers a request with this head without a scope: set once one was admitted; returns None
+        where the request has to be admitted like the first one."""
+
+    def scope(self, length: bytes) -> dict[str, Any]:
+        """Return a new scope of the head with another length; only the values are shared."""
+        scope = self._scope.copy()
+        scope["headers"] = headers = scope["headers"].copy()
+        headers[self._position] = (b"content-length", length)
+        scope[KNOWN] = self
+        return scope
+
+
+def known_head(data: bytes, scope: Scope, *, has_body: bool = True) -> KnownHead | None:
+    """Return the head of the single request in `data`, which was read to its end.
+
+    `has_body` says whether its whole body is in the data, or none of it. None for a head that is
+    too long or without a length, or whose end is not certain.
+    """
+    head = known_bytes(data, has_body=has_body)
+    return None if head is None else KnownHead(head, scope)
 
 
 class CycleConnection(Protocol):
@@ -43,7 +127,7 @@ class CycleConnection(Protocol):
     def note_known(self, has_key: bool) -> None: ...
 
 
-def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def _expects(headers: Headers) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
@@ -129,9 +213,12 @@ class Cycle:
     async def run(self, app: ASGIApplication) -> None:
         """Run the application; close the connection where it fails or sends no whole reply."""
         try:
-            if self._known is None or (work := self._known.known.begin(self)) is None:
-                work = app(self.scope, self.receive, self.send)
-            await work
+            known, work = self._known, None
+            if known is not None and known.again is not None:
+                work = known.again(self)
+                if work is None:  # such requests have to be admitted again
+                    known.again = None
+            await (work or app(self.scope, self.receive, self.send))
         except BaseException as error:  # including the server's cancellation when it ends
             self._fail(**place(error))
         else:
@@ -234,10 +321,14 @@ class Cycle:
         if is_asked_for and not self.outlet.is_closing() and _expects(self.scope["headers"]):
             self.outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    async def send(self, message: Message) -> None:
+    async def _is_there(self) -> bool:
+        """Wait while the client is slow, and return whether it is still there."""
         if self.flow.write_paused and not self.has_left:
             await self.flow.drain()
-        if self.has_left:
+        return not self.has_left
+
+    async def send(self, message: Message) -> None:
+        if not await self._is_there():
             return
         kind = message["type"]
         if kind != ("http.response.body" if self.response_started else "http.response.start"):
@@ -249,17 +340,17 @@ class Cycle:
         else:
             self._write_part(message.get("body", b""), message.get("more_body", False))
 
-    def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> bool:
-        if self.flow.write_paused or self.has_left:
-            return False
-        self._write_head(status, headers)
-        return True
+    async def begin(self, status: int, headers: Headers) -> None:
+        if await self._is_there():
+            self._write_head(status, headers)
 
-    def end(self) -> bool:
-        if self.flow.write_paused or self.has_left:
-            return False
-        self._write_part(b"", False)
-        return True
+    async def write(self, part: bytes) -> None:
+        if await self._is_there():
+            self._write_part(part, True)
+
+    async def end(self) -> None:
+        if await self._is_there():
+            self._write_part(b"", False)
 
     def takes_parts(self) -> bool:
         is_open = self._is_chunked and not self.response_complete
@@ -268,17 +359,9 @@ class Cycle:
     def write_part(self, part: bytes) -> None:
         self.outlet.write_alone(b"%x\r\n%b\r\n" % (len(part), part))
 
-    def add_part(self, part: bytes) -> bool:
-        if not self.takes_parts():
-            return False
-        self.outlet.write(b"%x\r\n%b\r\n" % (len(part), part))
-        return True
-
-    def write_whole(
-        self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
-    ) -> bool:
-        if self.flow.write_paused or self.has_left:
-            return False
+    async def write_whole(self, status: int, headers: Headers, body: Pieces) -> None:
+        if not await self._is_there():
+            return
         first, is_one = body[0], len(body) == 1
         size = len(first) if is_one else sum(map(len, body))
         fields, length = serialize_fields(headers), b""
@@ -295,7 +378,6 @@ class Cycle:
             self.outlet.write_large([head, *body])
         self.response_started = True
         self._complete()
-        return True
 
     def _complete(self) -> None:
         self.response_complete = True
@@ -327,7 +409,7 @@ class Cycle:
             self.outlet.flush()
             self._complete()
 
-    def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    def _write_head(self, status: int, headers: Headers) -> None:
         """Write the head of a reply whose body follows in parts."""
         length, framing = dict(headers).get(b"content-length"), b""
         if length is not None:

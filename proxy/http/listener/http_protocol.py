@@ -25,9 +25,7 @@ import structlog
 
 from proxy.errors import BusyError, HeadTooLargeError, OverloadedError, ProxyError, TooSlowError
 from proxy.http.listener.connections import connections_of
-from proxy.http.listener.flow import HIGH_WATER, Flow
-from proxy.http.listener.http_cycle import Cycle
-from proxy.http.listener.known_head import KnownHead, known_head
+from proxy.http.listener.http_cycle import HIGH_WATER, Cycle, Flow, KnownHead, known_head
 from proxy.http.listener.open_files import FileWatch
 from proxy.http.listener.request_heads import (
     asks_for_websocket,

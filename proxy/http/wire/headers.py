@@ -2,7 +2,7 @@
 
 `exchange/outcome.py` decides which reply carries our own fields, and `holds/held.py` does so for a
 held reply that is fetched. The end of this module recognizes a head that was sent before by its
-bytes, either a client's (`http/listener/known_head.py`) or an upstream's
+bytes, either a client's (`http/listener/http_cycle.py`) or an upstream's
 (`http/pool/known_reply.py`). If llhttp parsed a head once, alone and from its first byte, the
 same bytes mean the same again.
 """

@@ -103,7 +103,7 @@ class GuardrailsApplication:
             self._check(scope)
             handler = self._handler(services, scope)
         except ProxyError as error:
-            await send_reply(error_reply(error), scope, send)
+            await send_reply(error_reply(error), send)
             return
         await self._endpoint(handler)(scope, receive, send)
 

@@ -119,7 +119,7 @@ class SocketClient:
 
         with suppress(OSError):
             if self._can_refuse:
-                await send_reply(reply, {}, as_refusal)  # without the scope's own extensions
+                await send_reply(reply, as_refusal)
             else:
                 await self._send({"type": "websocket.close"})
 
