@@ -161,7 +161,7 @@ class Answer:
         Without an outcome they are the bytes that upstream sent.
         """
         if self.events is None and outcome is not None:
-            return with_member(self.body, MEMBER, outcome.member_json())
+            return with_member(self.body, MEMBER, dumps(outcome.member()))
         if self.events is None:
             return self.raw
         return self.annotated_events(format, None if outcome is None else outcome.member())

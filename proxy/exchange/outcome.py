@@ -13,7 +13,6 @@ from policies import Decision, Facts, ShadowAction, strictest
 from proxy.formats import Choice
 from proxy.http.wire import headers as names
 from proxy.http.wire.headers import Headers
-from proxy.http.wire.json_splice import dumps
 from proxy.scoring.engines.findings import LONG_TEXT, NOTHING, Findings, unsupported_values
 from proxy.scoring.scoring import TRUNCATED, Confidence, Evidence, Status, least_sure
 
@@ -159,56 +158,6 @@ class Outcome:
         member["choices"] = [choice_member(*each, has_text=has_text) for each in self.choices]
         return member
 
-    def member_json(self) -> bytes:
-        """Return `member` as JSON.
-
-        Nearly all scored replies have one choice and nothing special; their JSON is made without
-        the object.
-        """
-        decision, least = self.decision, self.least
-        if (
-            decision is None
-            or least is None
-            or len(self.choices) != 1
-            or self.choices[0][0].index
-            or self.confidence is None
-            or self.reason is not None
-            or self.review_id is not None
-            or self.escalated_from is not None
-            or self.fallback_from is not None
-            or self.clarification is not None
-            or self.standing_approval is not None
-            or self.approvals
-            or self.calls
-            or self.shadowed
-            or decision.additions
-            or least.because
-            or least.fields
-            or least.notes
-            or self.findings.unsupported  # is_rewritten matters only then
-            or least.evidence is not None
-            or least.signals is not NO_SIGNALS
-        ):
-            return dumps(self.member())
-        findings = self.findings
-        before, after = _plain_parts(
-            self.status,
-            self.action,
-            self.calibrator,
-            decision.label,
-            decision.mode,
-            decision.would_action,
-            decision.applied.name,
-            findings.basis,
-            findings.act,
-            findings.needs_facts,
-        )
-        figure = _figure(self.confidence)
-        if findings.support is not None:
-            figure = b'%b,"support":%b' % (figure, _figure(findings.support))
-        id = self.request_id.encode()
-        return b"".join((b'{"request_id":"', id, b'","confidence":', figure, before, figure, after))
-
     def shadowed_values(self) -> list[dict[str, str]]:
         """Return what rules in shadow would have done, as body, log and record show it."""
         return [{"rule": each.rule, "action": each.action.name} for each in self.shadowed]
@@ -240,38 +189,6 @@ def _shared_fields(
     )
     fields = [(name, value.encode("latin-1")) for name, value in values if value is not None]
     return (*fields, *([] if label is None else [(names.LABEL, _in_ascii(label))]))
-
-
-@lru_cache(maxsize=4_096)
-def _plain_parts(
-    status: str,
-    action: str,
-    calibrator: str | None,
-    policy: str,
-    mode: str,
-    would: str | None,
-    applied: str,
-    basis: tuple[str, ...],
-    act: str | None,
-    needs_facts: bool | None,
-) -> tuple[bytes, bytes]:
-    """Return the two parts of a scored reply's `pinocchio` object that many replies share.
-
-    The first part is between its confidence and the confidence of its only choice, the second after
-    both.
-    """
-    found = findings_member(Findings(basis, act=act, needs_facts=needs_facts))
-    told = {"status": status, **found, "action": action, "policy": policy, "mode": mode}
-    told |= {"would_action": would} if would is not None else {}
-    told |= {"calibrator": calibrator} if calibrator is not None else {}
-    before, after = dumps(told), dumps({"status": status, **found, "action": applied})
-    return b',%b,"choices":[{"index":0,"confidence":' % before[1:-1], b",%b]}" % after[1:]
-
-
-def _figure(value: float) -> bytes:
-    """Return a number as JSON, rounded like `round_confidence`."""
-    figure = (b"%.4f" % value).rstrip(b"0")
-    return figure + b"0" if figure.endswith(b".") else figure
 
 
 def findings_member(findings: Findings, *, has_text: bool = True) -> dict[str, Any]:
