@@ -6,7 +6,8 @@ is too large as it arrives is refused in `http/listener/endpoint.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -15,7 +16,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 from calibrator import NotScorableError, Question
 from policies import Facts, OfferedTools, ToolCall
 from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
-from proxy.exchange.project import project_of
 from proxy.formats import Choice, Format
 from proxy.formats.events.called import offered_tools, read_calls, tool_calls
 from proxy.gate.allowance import Share, take_share
@@ -43,6 +43,15 @@ from proxy.http.wire.json_splice import (
 from proxy.http.wire.large_json import MAX_REQUEST_VALUES, check_members, has_many, loads_counted
 from proxy.http.wire.worker_threads import apart
 
+_LOOKED_AT = 200_000  # characters of instructions
+_TURNS = 20  # the first messages: agents describe their surroundings at the beginning
+_FOLDER = re.compile(
+    r"(?:working directory|workspace(?: root)?|cwd)[ \t]{0,4}(?:is|:)[ \t]{0,4}"
+    r"([/~][^\n<>\"']{0,500})",
+    re.IGNORECASE,
+)
+_CODEX = re.compile(r"<cwd>\s{0,20}([^<\n]{1,500}?)\s{0,20}</cwd>")
+_SURROUNDINGS = "<environment_context>"
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 NO_TAGS: frozenset[str] = frozenset()
@@ -303,3 +312,37 @@ def tags_of(request: Request) -> frozenset[str]:
     """Return the tags of all header lines for them (RFC 9110, 5.3: several lines are one list)."""
     lines = [value.decode("latin-1") for name, value in request.headers if name == TAGS]
     return frozenset(tag.strip() for tag in ",".join(lines).split(",") if tag.strip())
+
+
+def project_of(instructions: Any, messages: Any) -> str | None:
+    """Return the project's folder, or None where no instructions name it.
+
+    Only instructions count, and the block in which Codex describes its surroundings: a tool's
+    result or a model's text cannot move the project elsewhere.
+    """
+    listed = messages[:_TURNS] if isinstance(messages, list) else []
+    for text in _instructions(instructions, listed):
+        if found := _FOLDER.search(text[:_LOOKED_AT]):
+            return found[1].rstrip(" .`\r")
+    for text in _texts_of(listed, ("user",)):
+        if text.lstrip().startswith(_SURROUNDINGS) and (found := _CODEX.search(text[:_LOOKED_AT])):
+            return found[1]
+    return None
+
+
+def _instructions(instructions: Any, messages: Sequence[Any]) -> Iterator[str]:
+    yield from _texts(instructions)
+    yield from _texts_of(messages, ("system", "developer"))
+
+
+def _texts_of(messages: Sequence[Any], roles: Sequence[str]) -> Iterator[str]:
+    for message in messages:
+        if isinstance(message, dict) and message.get("role") in roles:
+            yield from _texts(message.get("content"))
+
+
+def _texts(content: Any) -> Iterator[str]:
+    for part in content if isinstance(content, list) else [content]:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            yield text

@@ -5,6 +5,10 @@ times a second for what is due. It forks, so that a worker that starts later has
 in force and not whatever the files say by then. Signals are for the supervisor. Workers ignore them
 and receive a stop over their channel, so that a signal for the whole group counts once. A worker
 whose supervisor is gone ends by itself.
+
+A reload has two phases: all workers change their configuration, or none. First each worker
+prepares: it reads the files, builds what it needs, and reports a digest of what it read. When all
+have prepared the same, all swap. If one cannot, or read something else, none swaps (`Agreement`).
 """
 
 from __future__ import annotations
@@ -21,15 +25,63 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Literal, NoReturn, Protocol
 
 import structlog
 
-from proxy.http.workers.agreement import Agreement
 from proxy.http.workers.board import ABSENT, LOADING, Board
 from proxy.http.workers.channel import Channel, Message, WorkerLink
 from proxy.http.workers.hub import Hub
 from proxy.http.workers.peers import Peers
+
+PREPARE_S: Final = 60.0  # the time in which every worker has to prepare
+
+Outcome = Literal["pending", "agreed", "refused"]
+
+OTHER_FILES: Final = "the files changed while the workers read them; they are read again"
+TOO_LATE: Final = f"a worker did not prepare the new configuration within {PREPARE_S:g} s"
+
+
+class Agreement:
+    """The vote of `voters` on generation `number`, whose files have this digest."""
+
+    def __init__(self, number: int, digest: str, voters: Iterable[int]) -> None:
+        self.number = number
+        self.problems: tuple[str, ...] = ()
+        self.read_again = False  # True where only the files' timing was at fault
+        self._digest = digest
+        self._awaited = set(voters)
+        self._until = time.monotonic() + PREPARE_S
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome so far: refused by one, agreed by all, or pending."""
+        if self.problems:
+            return "refused"
+        return "pending" if self._awaited else "agreed"
+
+    def hear(self, voter: int, digest: str | None, problems: Iterable[str] = ()) -> None:
+        """Count one worker's vote: the digest that it prepared, or None and its problems.
+
+        Votes of others, and second votes, are ignored.
+        """
+        if voter not in self._awaited:
+            return
+        self._awaited.discard(voter)
+        if digest is None:
+            self.problems = tuple(problems) or ("a worker could not prepare it",)
+        elif digest != self._digest:
+            self.problems, self.read_again = (OTHER_FILES,), True
+
+    def leave(self, voter: int) -> None:
+        """Stop waiting for a worker that is gone; its replacement starts with what is in force."""
+        self._awaited.discard(voter)
+
+    def look(self, now: float) -> None:
+        """Refuse the change where votes are missing after PREPARE_S; `now` is time.monotonic()."""
+        if self.outcome == "pending" and now > self._until:
+            self.problems = (TOO_LATE,)
+
 
 log = structlog.get_logger(__name__)
 
