@@ -40,7 +40,11 @@ log = structlog.get_logger(__name__)
 
 
 class Endpoint:
-    """An ASGI application around one handler; `error_body` formats its errors."""
+    """An ASGI application around one handler, a coroutine from `Request` to `Reply`.
+
+    `max_body` is the most bytes of a request's body. `error_body` writes a ProxyError as bytes in
+    the client's format, such as OpenAI's envelope.
+    """
 
     def __init__(
         self, handler: Handler, max_body: int, error_body: ErrorBody = ProxyError.body
@@ -50,15 +54,26 @@ class Endpoint:
         self._error_body = error_body
 
     def around(self, handle: Callable[[Handler, Request], Awaitable[Reply]]) -> Endpoint:
-        """Return an endpoint like this one whose requests go to `handle`, with this handler."""
+        """Return an endpoint with the same limits that calls `handle(handler, request)`.
+
+        `handler` is this endpoint's own.
+        """
         return Endpoint(partial(handle, self._handler), self._max_body, self._error_body)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Read a request, answer it and send the reply, by the `Client` in the scope or by ASGI.
+
+        A `Client` is removed from the scope, because scope and client would keep each other alive.
+        """
         client: Client | None = scope.pop(CLIENT, None)
         return self.answer(request_of(scope), client or _AsgiClient(scope, receive, send))
 
     def answer(self, request: Request, client: Client) -> Awaitable[None]:
-        """Answer a client; `request.body` is set here."""
+        """Return the work that reads the body into `request.body`, calls the handler and replies.
+
+        It does not raise errors of the handler: a ProxyError is answered in the client's format,
+        and any other exception with 500 and a log line.
+        """
         body = client.whole_body(self._max_body)
         if body is None:
             return self._receive(request, client)
@@ -66,7 +81,10 @@ class Endpoint:
         return self._answer(request, client)
 
     async def _receive(self, request: Request, client: Client) -> None:
-        """Read the body, then answer; a client that leaves before gets no reply."""
+        """Read a body that is not complete yet into `request.body`, then answer.
+
+        A body over the limit gets an error reply (413). A client that leaves before gets none.
+        """
         length = _declared_length(request) if client.length is None else client.length
         try:
             request.body = await _read_body(client.receive, length, self._max_body)
@@ -78,6 +96,12 @@ class Endpoint:
             await self._answer(request, client)
 
     async def _answer(self, request: Request, client: Client) -> None:
+        """Call the handler and send its reply, or an error reply if it raises.
+
+        While it works, a client that leaves cancels this task; that cancellation ends here. The
+        reply's `on_close` is awaited in any case. An error while the reply is being sent is only
+        logged.
+        """
         client.watch()
         handler = self._handler  # `self._handler()` would look for a method of the class first
         try:
@@ -104,7 +128,11 @@ class Endpoint:
 
 
 async def _send(reply: Reply, client: Client) -> None:
-    """Send a reply; a body without a length is collected for a client that knows no chunks."""
+    """Send a reply to a client: whole if its body is known, else in parts as they are produced.
+
+    A body without a content length is collected first for a client of HTTP/1.0, which has no
+    chunks.
+    """
     pieces, fields = reply.pieces(), reply.headers
     if pieces is not None:
         await client.write_whole(reply.status, fields, pieces)
@@ -122,7 +150,11 @@ async def _send(reply: Reply, client: Client) -> None:
 
 
 async def _write_body(body: Any, writer: BodyWriter) -> None:
-    """Write a body that is produced now: by a function, or by an iterator that is closed then."""
+    """Write a body that is still being produced to `writer`.
+
+    `body` is a coroutine function that gets the writer, or an asynchronous iterator of parts, which
+    is closed at the end, also after an error.
+    """
     try:
         if callable(body):
             await body(writer)
@@ -135,7 +167,7 @@ async def _write_body(body: Any, writer: BodyWriter) -> None:
 
 
 async def send_reply(reply: Reply, send: Send) -> None:
-    """Send a whole reply as the two messages of ASGI."""
+    """Send a whole reply, with its content length, as the two messages of an ASGI response."""
     body = reply.whole()
     fields = names.with_length(reply.headers, len(body))
     await send({"type": "http.response.start", "status": reply.status, "headers": fields})
@@ -184,6 +216,7 @@ class _AsgiClient:
         self._waiting = asyncio.create_task(self._wait(working))
 
     async def _wait(self, working: asyncio.Task[Any]) -> None:
+        """Wait for the message that the client has left; set `has_left`, cancel `working`."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
         self.has_left = True
@@ -222,20 +255,20 @@ class _AsgiClient:
 
 
 class _ClientGoneError(Exception):
-    """The client left before its request was whole."""
+    """The client left before the body of its request was complete."""
 
 
 def _declared_length(request: Request) -> int:
-    """Return the body's length as the head declares it, 0 where it does not."""
+    """Return the number in the request's `content-length`; 0 without one, or if it is no number."""
     told = request.values.get(b"content-length", b"")
     return int(told) if told.isdigit() else 0
 
 
 async def _read_body(receive: Receive, length: int, limit: int) -> bytes:
-    """Read the whole body.
+    """Read all parts of a request's body with ASGI's `receive`, and return them as one.
 
-    Raises BodyTooLargeError beyond the limit, at once where the declared `length` is, and
-    _ClientGoneError where the client leaves.
+    Raises BodyTooLargeError beyond `limit` bytes, at once if the head's `length` is beyond it
+    already, and _ClientGoneError if the client leaves before the end.
     """
     if length > limit:
         raise BodyTooLargeError(

@@ -89,6 +89,10 @@ _TO_UPSTREAM[VIA] = True
 
 
 def _select_fields(headers: Headers, crosses: _ForwardedNames) -> Headers:
+    """Return the fields whose names `crosses` lets pass, without those that `connection` names.
+
+    Cookies are kept except the review desk's session.
+    """
     values = dict(headers)
     is_plain = _COOKIES.isdisjoint(values) and len(values) == len(headers)
     if is_plain and values.get(b"connection", b"close") in _NAMES_NO_FIELD:  # the fast path
@@ -109,6 +113,7 @@ def _select_fields(headers: Headers, crosses: _ForwardedNames) -> Headers:
 
 
 def _without_session(field: tuple[bytes, bytes]) -> Headers:
+    """Return a cookie field as a list without the desk's session; empty if nothing is left."""
     name, value = field
     if name == b"set-cookie":
         return [] if sets_session(value) else [field]
@@ -182,6 +187,7 @@ def without(headers: Headers, *names: bytes) -> Headers:
 
 
 def with_header(headers: Headers, name: bytes, value: bytes) -> Headers:
+    """Return the fields with one field `name`, at the end, in place of all others of that name."""
     return [*without(headers, name), (name, value)]
 
 

@@ -93,6 +93,10 @@ async def check_members(data: bytes, decisive: Collection[str], *, is_large: boo
 
 
 def _check_large(data: bytes, decisive: Collection[str]) -> None:
+    """Check a large body for repeated members, on a thread; raises RepeatedMemberError.
+
+    A text that is not JSON, or has too many values, passes.
+    """
     with suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError, TooManyValuesError):
         loads_large(data, object_pairs_hook=partial(each_once, decisive), parse_int=str)
 
@@ -165,6 +169,7 @@ class _PausingDecoder(json.JSONDecoder):
         return parse_with_it
 
     def _pause(self) -> None:
+        """Sleep if the thread has worked for a millisecond, three times as long as that."""
         took = time.perf_counter() - self._since
         if took >= WORKS_S:
             time.sleep(took * (1 / WORKING_SHARE - 1))
