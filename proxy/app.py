@@ -230,6 +230,7 @@ class App:
         self._begin_to_drain()
 
     def _begin_to_drain(self) -> None:
+        """Report `draining` at `/readyz` from now on, and log it once."""
         if not self.is_draining:
             self.is_draining = True
             log.info("draining", in_flight=self._reloading.in_flight)
@@ -239,6 +240,7 @@ class App:
         self._parts.verdicts.end_waits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an ASGI connection under the current configuration: HTTP, WebSocket or lifespan."""
         kind = scope["type"]
         if kind == "lifespan":
             await self._lifespan(receive, send)
@@ -281,7 +283,10 @@ class App:
         return self._reloading.live.run(key, work, partial(end_with_key, key, client))
 
     def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
-        """Admit a request and return its handler, which may be one that answers a refusal."""
+        """Admit a request and return the application that answers it; a refusal is one too.
+
+        A head that may be repeated learns how to answer the next request with it.
+        """
         admission = generation.admission
         try:
             scope[METRICS] = self._counts
@@ -306,6 +311,7 @@ class App:
     async def _websocket(
         self, generation: Generation, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        """Admit a WebSocket and serve it to its end; it is closed with 1008 when its key ends."""
         scope[METRICS] = self._counts
         try:
             generation.admission.enter(scope).routes.check_websocket(scope)
@@ -349,11 +355,13 @@ class App:
         await send_reply(error_reply(error), send)
 
     async def _own_api(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the proxy's own API, `/pinocchio/v1/`; FastAPI is imported at the first request."""
         if self._own is None:
             self._own = await asyncio.to_thread(self._load_own)
         await self._own(scope, receive, send)
 
     def _load_own(self) -> ASGIApplication:
+        """Import and create the proxy's own API; call it on a thread, since it takes a while."""
         from proxy.holds.interrupted_calls import InterruptedCalls
         from proxy.routes.results_api import create_api
 
@@ -363,9 +371,14 @@ class App:
         return create_api(parts.results, FeedbackStore(engine), calls)
 
     async def _live(self, _: Request) -> Reply:
+        """Answer `/livez`: the process serves requests."""
         return Reply(200, JSON, b'{"status":"ok"}')
 
     async def _ready(self, _: Request) -> Reply:
+        """Answer `/readyz`: 200 once the calibrator is loaded, 503 while loading or draining.
+
+        The body also names calibrator, generation and configuration.
+        """
         scoring, current = self._parts.scoring, self._reloading.current
         refusal, peers = self._reloading.refusal, self._parts.peers
         is_ready = scoring.is_ready if peers is None else peers.board.is_ready
@@ -385,6 +398,7 @@ class App:
         return Reply(200 if status == "ok" else 503, JSON, json.dumps(facts).encode())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Start and stop the parts when the server says so; a failed start is reported to it."""
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -400,6 +414,7 @@ class App:
                 return
 
     async def _start(self) -> None:
+        """Start all parts: scoring, store, records, desk and background work."""
         self._loop = asyncio.get_running_loop()
         self._parts.scoring.start()
         if self._parts.stand_in is not None:
@@ -444,6 +459,7 @@ class App:
         self._reloading.is_told = self._parts.verdicts.is_told = is_told
 
     async def _stop(self) -> None:
+        """Stop all parts in the order in which they depend on each other."""
         if self._guardrails is not None:
             await self._guardrails.stop()
         if self._desk is not None:

@@ -117,7 +117,7 @@ class CompletionRequest:
         return await apart(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
 
     def read_ahead(self) -> None:
-        """Parse the question before it is needed; errors appear where it is used."""
+        """Parse the question and keep it; an error is dropped here and raised where it is used."""
         try:
             self.question()
         except Exception:  # cheaper than `suppress`, which makes an object for every request
@@ -213,9 +213,10 @@ async def read_completion_request(
 def _read_small(
     request: Request, format: Format, body: bytes, decisive: Collection[str]
 ) -> CompletionRequest | None:
-    """Parse a request with few values, or return None where a member is repeated.
+    """Parse a request with few values; return None if it repeats a member and `decisive` is set.
 
-    The repeated member may be a decisive one. Without `decisive` members none is checked.
+    `decisive` are the names on which a policy depends. Raises BadRequestError for what is no JSON
+    object and for a decisive name in another case, such as `Model`.
     """
     if not decisive:
         return _parse_request(request, format, parse_json_object(body, is_counted=True))
@@ -268,6 +269,10 @@ def _read_large(request: Request, format: Format, body: bytes) -> tuple[Completi
 
 
 def _parse_request(request: Request, format: Format, payload: dict[str, Any]) -> CompletionRequest:
+    """Return the request with its payload, domain and tags; nothing else is checked than the model.
+
+    Raises BadRequestError for a model's name of more than 1,024 characters.
+    """
     model = payload.get("model")
     if isinstance(model, str) and len(model) > LONGEST_MODEL:
         message = f"a model's name has at most {LONGEST_MODEL} characters, not {len(model)}"
@@ -315,10 +320,10 @@ def tags_of(request: Request) -> frozenset[str]:
 
 
 def project_of(instructions: Any, messages: Any) -> str | None:
-    """Return the project's folder, or None where no instructions name it.
+    """Return the project's folder that a coding agent's request names, such as `/home/me/app`.
 
     Only instructions count, and the block in which Codex describes its surroundings: a tool's
-    result or a model's text cannot move the project elsewhere.
+    result or a model's text cannot move the project elsewhere. None where they name no folder.
     """
     listed = messages[:_TURNS] if isinstance(messages, list) else []
     for text in _instructions(instructions, listed):
@@ -331,17 +336,20 @@ def project_of(instructions: Any, messages: Any) -> str | None:
 
 
 def _instructions(instructions: Any, messages: Sequence[Any]) -> Iterator[str]:
+    """Yield the texts of `instructions` and of system and developer messages."""
     yield from _texts(instructions)
     yield from _texts_of(messages, ("system", "developer"))
 
 
 def _texts_of(messages: Sequence[Any], roles: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of all messages that have one of the roles."""
     for message in messages:
         if isinstance(message, dict) and message.get("role") in roles:
             yield from _texts(message.get("content"))
 
 
 def _texts(content: Any) -> Iterator[str]:
+    """Yield the texts of a content: a string, or a list of strings and of parts with `text`."""
     for part in content if isinstance(content, list) else [content]:
         text = part.get("text") if isinstance(part, dict) else part
         if isinstance(text, str):

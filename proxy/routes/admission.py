@@ -106,6 +106,11 @@ class Admission:
         return True
 
     def _admit(self, scope: Scope) -> Guest:
+        """Return the guest of the key in a request, and set its caller in the scope.
+
+        The key is removed from the scope. Raises ProxyError for a missing or invalid key, a rate
+        limit, or a surface that is not allowed.
+        """
         key = self._key(take_secret(scope))
         guest = self._guest(key, scope)
         scope[CALLER] = guest.caller
@@ -119,6 +124,7 @@ class Admission:
         return guest
 
     def _take(self, rates: tuple[Rate, ...]) -> None:
+        """Take one request from each rate limit; raises RateLimitedError if one is exhausted."""
         if wait_s := self._buckets.take(rates):
             most = ", ".join(f"{rate} a minute for {owner}" for owner, rate in rates)
             raise RateLimitedError(f"too many requests: {most}", wait_s)

@@ -106,7 +106,7 @@ class HttpReply(UpstreamReply, ReplyPieces):
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next bytes; bytes that arrived before an error come before it is raised."""
+        """Return the next bytes of the body; an error is raised after those that came before it."""
         while not self.parts:
             if self.error is not None:
                 raise self.error
@@ -125,11 +125,7 @@ class HttpReply(UpstreamReply, ReplyPieces):
         return self._take() if is_whole else None
 
     async def read(self, limit: int = sys.maxsize) -> bytes:
-        """Read the whole body, waking the reader only once.
-
-        Raises UpstreamBrokenError as soon as it exceeds `limit` bytes, and UpstreamError where it
-        breaks off.
-        """
+        """Read the whole body; raises UpstreamBrokenError beyond `limit` or where it breaks off."""
         if self.connection is not None:
             self.wants_all, self.high_water = True, limit
             self.connection.resume()

@@ -104,7 +104,8 @@ WriteBody = Callable[[BodyWriter], Awaitable[None]]
 class Counts(Protocol):
     """The counter of finished requests."""
 
-    def note(self, exchange: Any, passed_s: float) -> None: ...
+    def note(self, exchange: Any, passed_s: float) -> None:
+        """Count a finished request, an `Exchange`, that took `passed_s` seconds."""
 
 
 @dataclass(slots=True)
@@ -126,10 +127,7 @@ class Request(WithHeaders):
         self.values = first_values(self.headers)
 
     def keep(self) -> None:
-        """Make this request a template for `again`.
-
-        The content length is removed from its headers, because each copy has that of its own body.
-        """
+        """Make this request a template for `again`: its headers lose the content length."""
         self.headers = KeptHeaders(names.without(self.headers, b"content-length"))
         self.values = first_values(self.headers)
 
@@ -156,13 +154,13 @@ class Reply:
     on_close: Callable[[], Awaitable[None]] | None = None
 
     def pieces(self) -> Pieces | None:
-        """Return the body in pieces; None if it is still arriving."""
+        """Return the body as a tuple of byte strings, or None if it is still being produced."""
         if isinstance(self.body, bytes):
             return (self.body,)
         return self.body if isinstance(self.body, tuple) else None
 
     def whole(self) -> bytes:
-        """Return the body of a reply that is not still arriving."""
+        """Return the body as one byte string; the reply must not be one still being produced."""
         pieces = self.pieces()
         assert pieces is not None
         return b"".join(pieces)
@@ -207,6 +205,7 @@ def raw_path_of(scope: Scope) -> str:
 
 @remembers(1_024)
 def _path_of(raw: bytes) -> str:
+    """Decode a raw path in latin-1, without its query."""
     return raw.partition(b"?")[0].decode("latin-1")
 
 

@@ -207,12 +207,14 @@ class Supervisor:
         return self._status
 
     def _note(self, number: int, _: FrameType | None) -> None:
+        """Keep a signal for the next turn; one about a dead child only wakes the loop."""
         if number != signal.SIGCHLD:
             self._signals.append(number)
 
     # --- processes --------------------------------------------------------------------------------
 
     def _start(self, process: Process) -> None:
+        """Fork a process with a channel to it; the child runs and never returns from here."""
         ours, theirs = socket.socketpair()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         sys.stdout.flush()
@@ -255,6 +257,7 @@ class Supervisor:
             os._exit(status)
 
     def _reap(self) -> None:
+        """Handle all processes that have ended: count their CPU time and bury them."""
         for process in self._processes.values():
             if not process.pid:
                 continue
@@ -264,6 +267,11 @@ class Supervisor:
                 self._bury(process, os.waitstatus_to_exitcode(status))
 
     def _bury(self, process: Process, status: int) -> None:
+        """Handle a process's end: read its last messages, close its link, plan its restart.
+
+        The pause before a restart doubles each time. A process that never came up ends everything,
+        with its status.
+        """
         assert process.link is not None
         for message in process.link.receive():  # its last messages
             self._take(process, message)
@@ -292,6 +300,7 @@ class Supervisor:
         log.error("worker_died", **told, starts_in_s=round(process.pause_s, 1))
 
     def _facts(self) -> Mapping[str, Any]:
+        """Return the process ids, the number of restarts and the CPU seconds of dead processes."""
         return {
             "pids": [os.getpid(), *(p.pid for p in self._processes.values() if p.pid)],
             "restarts": self._restarts,
@@ -324,6 +333,10 @@ class Supervisor:
                 time.sleep(0.005)
 
     def _look(self, now: float) -> None:
+        """Do what is due: handle signals, questions, votes, restarts, changed files, the end.
+
+        `now` is time.monotonic().
+        """
         signals, self._signals = self._signals, []
         for number in signals:
             if number != signal.SIGHUP:
@@ -350,6 +363,7 @@ class Supervisor:
             self._reload()
 
     def _take(self, process: Process, message: Message) -> None:
+        """Handle a message of a process: up, drain, reload, a vote, or one for the hub."""
         if message.kind == "up":
             process.is_up = True
             if process.index != SCORER and process.link is not None:
@@ -366,6 +380,7 @@ class Supervisor:
             self._hub.take(process.index, message)
 
     def _broadcast(self, message: Message) -> None:
+        """Send a message to all workers that are up."""
         for link in self._links.values():
             link.send(message)
 
@@ -383,6 +398,7 @@ class Supervisor:
         self._broadcast(Message("prepare", 0, number))
 
     def _conclude(self, agreement: Agreement) -> None:
+        """Carry out the outcome of a vote: all workers swap, or none; nothing while pending."""
         if agreement.outcome == "pending":
             return
         self._agreement = None
@@ -395,11 +411,13 @@ class Supervisor:
             self._configuration.ask()
 
     def _refuse(self, problems: tuple[str, ...]) -> None:
+        """Tell all workers that the changed configuration is refused, and why."""
         self._broadcast(Message("refused", 0, self._configuration.refuse(problems)))
 
     # --- the end ----------------------------------------------------------------------------------
 
     def _stop(self, number: int) -> None:
+        """Begin to end because of signal `number`, and tell the workers; a second call hurries."""
         now = time.monotonic()
         if self._stops_by is None:
             self._stopped_with = number

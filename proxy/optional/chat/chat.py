@@ -108,7 +108,7 @@ def chat_message(
 
 
 def as_slack(message: ChatMessage) -> bytes:
-    """Serialize a message for Slack's incoming webhooks, with buttons that are links."""
+    """Return the message as the JSON body of a Slack webhook."""
     title = _escape_text(message.title)
     title = f"*<{message.url}|{title}>*" if message.url else f"*{title}*"
     fields = [
@@ -150,7 +150,7 @@ def _escape_text(text: str) -> str:
 
 
 def as_teams(message: ChatMessage) -> bytes:
-    """Serialize a message as an Adaptive Card, for a Teams workflow that posts it."""
+    """Return the message as the JSON body of a Teams webhook, an Adaptive Card."""
     body: list[dict[str, Any]] = [
         {"type": "TextBlock", "text": message.title, "weight": "Bolder", "size": "Medium"},
     ]
@@ -299,4 +299,5 @@ def _excerpts(held: HeldReply) -> list[tuple[str, str]]:
 
 
 def _text_of(turns: Sequence[Turn]) -> str:
+    """Return the parts of turns that are text, joined by blanks."""
     return " ".join(part.text for turn in turns for part in turn.parts if part.kind == "text")
