@@ -206,7 +206,7 @@ class App:
             self._join(peers)
 
     def _join(self, peers: Peers) -> None:
-        """Register handlers for the messages of other workers; they run on another thread."""
+        """Register handlers for the messages of other workers, which run on another thread."""
         parts = self._parts
         peers.on("result", lambda key: parts.results.find_result(*key))
         peers.on("response", lambda key: parts.conversations.answer_for(*key))
@@ -262,7 +262,11 @@ class App:
     def _again(
         self, guest: Guest, endpoint: Endpoint, request: Request, client: Client
     ) -> Awaitable[None] | None:
-        """Answer a request whose head the guest has sent before; return None for any other."""
+        """Answer a request whose head was admitted before, without reading that head again.
+
+        Returns None, with nothing done, where it has to be admitted like the first one: the key has
+        ended, a limit is reached, or the configuration has changed.
+        """
         generation = self._reloading.current
         try:
             if not generation.admission.enter_again(guest):
@@ -277,7 +281,10 @@ class App:
     def _ending_with(
         self, key: str | None, work: Awaitable[None], client: Client
     ) -> Awaitable[None]:
-        """Return the work, wrapped so that it ends when its key does."""
+        """Return work that ends early if the client key with the id `key` ends.
+
+        With None it is the work itself.
+        """
         if key is None:
             return work
         return self._reloading.live.run(key, work, partial(end_with_key, key, client))
@@ -341,7 +348,7 @@ class App:
         exchange.close(error.status, error.machine_code)
 
     def _other(self, method: str, path: str) -> ASGIApplication:
-        """Return the handler of a path that is not under `/v1/`."""
+        """Return the application for a path outside `/v1/`: a probe, the own API, or 404."""
         if method == "GET" and path in self._probes:
             return self._probes[path]
         return self._own_api if path.startswith("/pinocchio/") else self._not_found
@@ -444,7 +451,7 @@ class App:
             self._courier.start()
 
     def _hear(self, kind: str, id: str) -> None:
-        """Handle a notification of the store about a change, from any process; runs on a thread."""
+        """Handle the store's notification that keys or a decision changed; runs on a thread."""
         if self._parts.peers is not None and self._leads:
             self._parts.peers.tell_others("told", (kind, id))
         if kind == KEYS:

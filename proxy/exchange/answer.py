@@ -92,7 +92,7 @@ class Answer:
         return least_sure(self.confidences) if self.confidences else None
 
     def is_surer_than(self, other: Answer) -> bool:
-        """Return whether this answer's least sure choice is surer than the other answer's.
+        """Return whether this answer's least sure choice has a higher confidence than the other's.
 
         The confidences of the texts alone are compared. An answer with a number is surer than one
         without.
@@ -257,10 +257,10 @@ class Unread:
 async def read_answer(
     reply: UpstreamReply, format: Format, limit: int, *, is_decided_on: bool = False
 ) -> Answer | Unread:
-    """Read a whole reply, as an answer or as an unread one.
+    """Read a whole reply, JSON or a stream, as an Answer, or as an Unread with a reason.
 
-    Where a policy decides on it, a reply in which readers could find two answers is unread. Raises
-    UpstreamError where the reply breaks off or exceeds `limit` bytes.
+    Where a policy decides on it (`is_decided_on`), a reply in which readers could find two answers
+    is unread. Raises UpstreamError where the reply breaks off or exceeds `limit` bytes.
     """
     if is_event_stream(reply):
         events = await _whole_stream(reply, format, limit)
@@ -351,10 +351,11 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
 async def read_events(
     reply: UpstreamReply, format: Format, events: list[Event], *, is_decided_on: bool
 ) -> Answer | Unread:
-    """Read the answer in a whole stream; raises UpstreamBrokenError where the end is missing.
+    """Read the answer in all events of a stream.
 
-    Returns an unread reply for an error, for an event that cannot be read, where no answer is
-    found, and where a policy decides on a stream that can be read in two ways.
+    Returns an Unread for an error event, an event that cannot be read, a stream without an answer
+    and, if a policy decides on it, one that can be read in two ways. Raises UpstreamBrokenError
+    where a choice has no end.
     """
     assembler = format.assembler()
     assembler.reading.is_strict = is_decided_on

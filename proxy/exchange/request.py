@@ -137,7 +137,7 @@ class CompletionRequest:
         )
 
     def body_for(self, model: str, changes: Mapping[str, Any] = NOTHING) -> bytes:
-        """Return the client's bytes with another model's name and other members changed.
+        """Return the client's bytes with another model and with `changes` to top-level members.
 
         Raises BadRequestError where the body cannot be changed in place.
         """
@@ -166,9 +166,10 @@ def _parse_large_object(body: bytes) -> tuple[dict[str, Any], int]:
 def read_at_once(
     request: Request, format: Format, *, decisive: Collection[str] = ()
 ) -> CompletionRequest | None:
-    """Parse a request that is neither encoded nor large, or return None.
+    """Parse a request without awaiting, or return None: await `read_completion_request` then.
 
-    The caller then awaits `read_completion_request`. Raises BadRequestError as that does.
+    None is for an encoded body, a large one and, with `decisive` names, one that repeats a member.
+    Raises BadRequestError as that does.
     """
     body = request.body
     if b"content-encoding" in request.values or has_many(body):

@@ -91,9 +91,10 @@ class Admission:
         return guest
 
     def enter_again(self, guest: Guest) -> bool:
-        """Admit another request with the same head as an earlier one of this guest.
+        """Admit another request of this guest with the same head as an earlier one.
 
-        Return False, with nothing done, where the request has to `enter`. Raises RateLimitedError.
+        Returns False, with nothing done, where the request has to `enter`: its key has ended or the
+        keys have changed. Raises RateLimitedError.
         """
         key = guest.key
         if key is None:
@@ -181,6 +182,6 @@ class Admission:
         return Guest(key, caller, rates, self._routes_for(policy, attach), surfaces)
 
     def use_keys(self, keys: Iterable[ClientKey]) -> None:
-        """Replace all keys; guests are made again at their next request."""
+        """Replace all client keys by these; guests are made again at their next request."""
         self._keys = {key.digest: key for key in keys}
         self._guests = {}

@@ -110,8 +110,9 @@ class Connections:
     def add(self, connection: CheckedConnection, loop: asyncio.AbstractEventLoop) -> bool:
         """Add a new connection as a stranger's, closing another one if there is no room.
 
-        The oldest stranger is closed if strangers exceed three quarters of all places. Returns
-        False, and adds it nevertheless, if all places are taken by busy known clients.
+        The oldest stranger is closed if strangers have more than three quarters of all places.
+        Returns False, with the connection added, if all places are taken and no other connection
+        can be closed.
         """
         self._strangers[connection] = None
         self._go_on(loop)

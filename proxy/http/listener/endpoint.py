@@ -211,6 +211,7 @@ class _AsgiClient:
         return None
 
     def watch(self) -> None:
+        """Start the task that cancels the current one when the client leaves."""
         working = asyncio.current_task()
         assert working is not None  # an ASGI application runs in a task
         self._waiting = asyncio.create_task(self._wait(working))
@@ -223,6 +224,7 @@ class _AsgiClient:
         working.cancel()
 
     def unwatch(self) -> None:
+        """Cancel the task that `watch` started, if any."""
         waiting, self._waiting = self._waiting, None  # breaks a reference cycle
         if waiting is not None:
             waiting.cancel()

@@ -300,6 +300,7 @@ class Cycle:
         self._connection.note_known(has_key)
 
     def whole_body(self, limit: int) -> bytes | None:
+        """Take the request's body if it is complete and within `limit`, else return None."""
         if self.more_body or self.has_left or self.size > limit:
             return None
         self._has_news = False

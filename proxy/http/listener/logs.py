@@ -163,6 +163,7 @@ class _SafeFile:
         self._file = file
 
     def write(self, text: str) -> int:
+        """Write a text and return its length, also where it could not be written."""
         try:
             return self._file.write(text)
         except (OSError, ValueError):  # ValueError: the file is closed

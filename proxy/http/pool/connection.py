@@ -359,6 +359,7 @@ class Connection(asyncio.Protocol):
         self._is_write_paused = True
 
     def resume_writing(self) -> None:
+        """Write the rest of the request's body, since upstream accepts more of it."""
         self._is_write_paused = False
         if self.reply is not None and not self._is_read_paused:
             self.deadline = self._clock() + self._timeout_s

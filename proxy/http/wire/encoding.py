@@ -60,15 +60,18 @@ async def decode_body(body: bytes, encoding: str | None, limit: int = MAX_DECODE
 
 
 def most_of(body: bytes, limit: int = MAX_DECODED_BYTES) -> int:
-    """Return how many bytes an encoded body may decode to."""
+    """Return how many bytes an encoded body may decode to.
+
+    That is 100 times its size, but at least 256 KiB and at most `limit`.
+    """
     return min(limit, max(ALWAYS_ALLOWED, MAX_RATIO * len(body)))
 
 
 def decode(body: bytes, encoding: str | None, most: int = MAX_DECODED_BYTES) -> bytes:
-    """Decode a body to at most `most` bytes.
+    """Decode a body to at most `most` bytes, on the calling thread.
 
-    Raises UpstreamBrokenError where the body is not valid in its encoding, and DecodedTooLargeError
-    where it decodes to more than `most` bytes.
+    `encoding` must be one that `can_decode` knows. Raises UpstreamBrokenError where the body is not
+    valid in its encoding, and DecodedTooLargeError beyond `most`.
     """
     unpack = _DECODERS[(encoding or "identity").strip().lower()]
     try:

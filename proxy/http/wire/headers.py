@@ -75,6 +75,7 @@ class _ForwardedNames(dict[bytes, bool]):
         self._dropped = dropped
 
     def __missing__(self, name: bytes) -> bool:
+        """Return whether fields of a name are passed on; the answer is stored for short names."""
         crosses = name not in self._dropped and not name.startswith(PREFIX)
         if len(self) < MAX_NAMES and len(name) <= LONGEST_NAME:
             self[name] = crosses
@@ -127,6 +128,7 @@ class KeptHeaders(list[tuple[bytes, bytes]]):
     __slots__ = ("opening", "upstream", "written")
 
     def __init__(self, fields: Headers) -> None:
+        """Keep a copy of the fields; nothing is derived from them yet."""
         super().__init__(fields)
         self.upstream: KeptHeaders | None = None  # the fields that are passed on to upstream
         self.opening = b""  # the opening of the last head that these fields were written to
@@ -168,7 +170,7 @@ def serialize_fields(headers: Headers) -> bytes:
 
 
 def with_length(headers: Headers, length: int) -> Headers:
-    """Return a copy of the fields with `content-length` set, in its old position if it has one."""
+    """Return the fields with `content-length` set to `length`, in its old place or at the end."""
     field = (b"content-length", b"%d" % length)
     names = [*map(name_of, headers)]
     if b"content-length" not in names:
@@ -179,7 +181,7 @@ def with_length(headers: Headers, length: int) -> Headers:
 
 
 def without(headers: Headers, *names: bytes) -> Headers:
-    """Return the fields that have none of these names; the same list if nothing is removed."""
+    """Return the fields whose name is none of `names`; the same list if none has one of them."""
     for field in headers:
         if field[0] in names:
             return [field for field in headers if field[0] not in names]

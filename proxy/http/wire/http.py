@@ -106,6 +106,7 @@ class Counts(Protocol):
 
     def note(self, exchange: Any, passed_s: float) -> None:
         """Count a finished request, an `Exchange`, that took `passed_s` seconds."""
+        ...
 
 
 @dataclass(slots=True)

@@ -42,10 +42,10 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 def has_many(data: bytes, sent: int | None = None) -> bool:
-    """Return whether a text may have more values than are parsed at once.
+    """Return whether a text may have more values than are parsed at once (50,000 or fewer).
 
-    `sent` is its encoded size in bytes, if it was compressed: a small encoded body gets only a
-    small share of the event loop.
+    `sent` is its encoded size in bytes, if it was compressed: then the bound is between 2,000
+    values and one for each byte sent. False is certain.
     """
     most = AT_ONCE if sent is None else min(AT_ONCE, max(FEW, sent))
     return may_have_more_values(data, most)

@@ -140,6 +140,7 @@ class Process:
 
     @property
     def name(self) -> str:
+        """The process's name in logs: `scorer`, or `worker` and its index."""
         return "scorer" if self.index == SCORER else f"worker {self.index}"
 
 

@@ -131,6 +131,7 @@ def as_slack(message: ChatMessage) -> bytes:
 
 
 def _slack_button(button: Button) -> dict[str, Any]:
+    """Return a button as an element of Slack's Block Kit."""
     label = {"type": "plain_text", "text": button.label}
     made = {"type": "button", "text": label, "url": button.url, "action_id": button.label.lower()}
     return {**made, "style": button.kind} if button.kind else made
@@ -248,6 +249,10 @@ class Chat:
     def _message(
         self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None
     ) -> ChatMessage:
+        """Return the message about an event of a held reply, with what this webhook may show.
+
+        `held` is None where the reply is not kept any more: then only the event's facts are shown.
+        """
         shown = MessageContent()
         if held is not None and not held.is_forgotten:
             reasons = self._doubts.of(held)[1]
