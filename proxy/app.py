@@ -33,6 +33,7 @@ from proxy.holds.conversations import Conversations
 from proxy.holds.stream_results import Results
 from proxy.holds.waiting import Verdicts
 from proxy.http.listener.endpoint import Endpoint, send_reply
+from proxy.http.listener.http_cycle import KnownHead
 from proxy.http.wire.caller import CALLER
 from proxy.http.wire.http import (
     CLIENT,
@@ -46,7 +47,6 @@ from proxy.http.wire.http import (
     Reply,
     Request,
     Scope,
-    SeenHead,
     Send,
     error_reply,
     request_of,
@@ -206,7 +206,7 @@ class App:
             self._join(peers)
 
     def _join(self, peers: Peers) -> None:
-        """Register handlers for the messages of other workers; they run on another thread."""
+        """Register handlers for the messages of other workers, which run on another thread."""
         parts = self._parts
         peers.on("result", lambda key: parts.results.find_result(*key))
         peers.on("response", lambda key: parts.conversations.answer_for(*key))
@@ -230,6 +230,7 @@ class App:
         self._begin_to_drain()
 
     def _begin_to_drain(self) -> None:
+        """Report `draining` at `/readyz` from now on, and log it once."""
         if not self.is_draining:
             self.is_draining = True
             log.info("draining", in_flight=self._reloading.in_flight)
@@ -239,6 +240,7 @@ class App:
         self._parts.verdicts.end_waits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an ASGI connection under the current configuration: HTTP, WebSocket or lifespan."""
         kind = scope["type"]
         if kind == "lifespan":
             await self._lifespan(receive, send)
@@ -260,7 +262,11 @@ class App:
     def _again(
         self, guest: Guest, endpoint: Endpoint, request: Request, client: Client
     ) -> Awaitable[None] | None:
-        """Answer a request whose head the guest has sent before; return None for any other."""
+        """Answer a request whose head was admitted before, without reading that head again.
+
+        Returns None, with nothing done, where it has to be admitted like the first one: the key has
+        ended, a limit is reached, or the configuration has changed.
+        """
         generation = self._reloading.current
         try:
             if not generation.admission.enter_again(guest):
@@ -275,13 +281,19 @@ class App:
     def _ending_with(
         self, key: str | None, work: Awaitable[None], client: Client
     ) -> Awaitable[None]:
-        """Return the work, wrapped so that it ends when its key does."""
+        """Return work that ends early if the client key with the id `key` ends.
+
+        With None it is the work itself.
+        """
         if key is None:
             return work
         return self._reloading.live.run(key, work, partial(end_with_key, key, client))
 
     def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
-        """Admit a request and return its handler, which may be one that answers a refusal."""
+        """Admit a request and return the application that answers it; a refusal is one too.
+
+        A head that may be repeated learns how to answer the next request with it.
+        """
         admission = generation.admission
         try:
             scope[METRICS] = self._counts
@@ -295,7 +307,7 @@ class App:
         method, path, routes = scope["method"], scope["path"], guest.routes
         handler = routes.exact.get((method, path)) or routes.other(scope)
         handler = azure.naming(scope, handler or self._other(method, path))
-        known: SeenHead | None = scope.get(KNOWN)
+        known: KnownHead | None = scope.get(KNOWN)
         if known is not None and isinstance(handler, Endpoint):
             request = request_of(scope)
             read_credentials(request)  # read once, for all further requests with this head
@@ -306,6 +318,7 @@ class App:
     async def _websocket(
         self, generation: Generation, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        """Admit a WebSocket and serve it to its end; it is closed with 1008 when its key ends."""
         scope[METRICS] = self._counts
         try:
             generation.admission.enter(scope).routes.check_websocket(scope)
@@ -335,7 +348,7 @@ class App:
         exchange.close(error.status, error.machine_code)
 
     def _other(self, method: str, path: str) -> ASGIApplication:
-        """Return the handler of a path that is not under `/v1/`."""
+        """Return the application for a path outside `/v1/`: a probe, the own API, or 404."""
         if method == "GET" and path in self._probes:
             return self._probes[path]
         return self._own_api if path.startswith("/pinocchio/") else self._not_found
@@ -346,14 +359,16 @@ class App:
         if self._admin_url and self._parts.is_loopback:
             places += f", the review desk is {self._admin_url}"
         error = NotFoundError(f"there is nothing at {scope['path']}; {places}", code="unknown_url")
-        await send_reply(error_reply(error), scope, send)
+        await send_reply(error_reply(error), send)
 
     async def _own_api(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the proxy's own API, `/pinocchio/v1/`; FastAPI is imported at the first request."""
         if self._own is None:
             self._own = await asyncio.to_thread(self._load_own)
         await self._own(scope, receive, send)
 
     def _load_own(self) -> ASGIApplication:
+        """Import and create the proxy's own API; call it on a thread, since it takes a while."""
         from proxy.holds.interrupted_calls import InterruptedCalls
         from proxy.routes.results_api import create_api
 
@@ -363,9 +378,14 @@ class App:
         return create_api(parts.results, FeedbackStore(engine), calls)
 
     async def _live(self, _: Request) -> Reply:
+        """Answer `/livez`: the process serves requests."""
         return Reply(200, JSON, b'{"status":"ok"}')
 
     async def _ready(self, _: Request) -> Reply:
+        """Answer `/readyz`: 200 once the calibrator is loaded, 503 while loading or draining.
+
+        The body also names calibrator, generation and configuration.
+        """
         scoring, current = self._parts.scoring, self._reloading.current
         refusal, peers = self._reloading.refusal, self._parts.peers
         is_ready = scoring.is_ready if peers is None else peers.board.is_ready
@@ -385,6 +405,7 @@ class App:
         return Reply(200 if status == "ok" else 503, JSON, json.dumps(facts).encode())
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Start and stop the parts when the server says so; a failed start is reported to it."""
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -400,6 +421,7 @@ class App:
                 return
 
     async def _start(self) -> None:
+        """Start all parts: scoring, store, records, desk and background work."""
         self._loop = asyncio.get_running_loop()
         self._parts.scoring.start()
         if self._parts.stand_in is not None:
@@ -429,7 +451,7 @@ class App:
             self._courier.start()
 
     def _hear(self, kind: str, id: str) -> None:
-        """Handle a notification of the store about a change, from any process; runs on a thread."""
+        """Handle the store's notification that keys or a decision changed; runs on a thread."""
         if self._parts.peers is not None and self._leads:
             self._parts.peers.tell_others("told", (kind, id))
         if kind == KEYS:
@@ -444,6 +466,7 @@ class App:
         self._reloading.is_told = self._parts.verdicts.is_told = is_told
 
     async def _stop(self) -> None:
+        """Stop all parts in the order in which they depend on each other."""
         if self._guardrails is not None:
             await self._guardrails.stop()
         if self._desk is not None:

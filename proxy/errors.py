@@ -72,6 +72,7 @@ class ProxyError(Exception):
             self.headers.append((b"x-should-retry", b"false"))
 
     def envelope(self) -> dict[str, Any]:
+        """Return the error in OpenAI's form: `{"error": {"message": .., "code": ..}}`."""
         error = {
             "message": self.message,
             "type": self.type,
@@ -81,6 +82,7 @@ class ProxyError(Exception):
         return {"error": error | self.details}
 
     def body(self) -> bytes:
+        """Return the envelope as JSON in UTF-8."""
         return json.dumps(self.envelope(), ensure_ascii=False).encode()
 
 

@@ -169,8 +169,8 @@ def _live_reply(recording: CompletionRecorder, job: Job, live: Live) -> Reply:
 
 async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWriter) -> None:
     """Write a live stream: its passing parts, the decided ones, and pings while calls wait."""
-    if live.short_way is not None and writer.client is not None:
-        live.short_way.open(writer.client)
+    if live.short_way is not None:
+        live.short_way.open(writer)
     try:
         with going_on:
             async with aclosing(live.pieces) as pieces:

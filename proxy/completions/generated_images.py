@@ -22,7 +22,7 @@ from proxy.formats import MEMBER, Choice, Json
 from proxy.http.wire.encoding import decode_body
 from proxy.http.wire.headers import DOMAIN, to_client, without
 from proxy.http.wire.http import Reply, Request
-from proxy.http.wire.json_splice import json_object, with_member
+from proxy.http.wire.json_splice import dumps, json_object, with_member
 from proxy.http.wire.upstream import UpstreamReply
 from proxy.scoring.scoring import Confidence, least_sure
 
@@ -59,7 +59,7 @@ async def score_generated(services: Services, surfaces: Surfaces, request: Reque
         if not surfaces.attach.body:
             return Reply(reply.status, headers, raw)
         headers = without(headers, b"content-encoding", b"content-length")
-        return Reply(reply.status, headers, with_member(body, MEMBER, outcome.member_json()))
+        return Reply(reply.status, headers, with_member(body, MEMBER, dumps(outcome.member())))
 
 
 async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) -> bytes:

@@ -92,7 +92,7 @@ class Answer:
         return least_sure(self.confidences) if self.confidences else None
 
     def is_surer_than(self, other: Answer) -> bool:
-        """Return whether this answer's least sure choice is surer than the other answer's.
+        """Return whether this answer's least sure choice has a higher confidence than the other's.
 
         The confidences of the texts alone are compared. An answer with a number is surer than one
         without.
@@ -101,6 +101,7 @@ class Answer:
         return mine is not None and (theirs is None or mine > theirs)
 
     def _least_alone(self) -> float | None:
+        """Return the lowest confidence of the texts alone, or None without a number."""
         found = self.alone or self.unaided or self.confidences
         return least_sure(found).value if found else None
 
@@ -156,12 +157,13 @@ class Answer:
         return self.body if self.events is None else dumps(self.completion)
 
     def with_outcome(self, format: Format, outcome: Outcome | None) -> bytes | Pieces:
-        """Return the bytes for the client, with the outcome in the object or in the finish events.
+        """Return the body for the client, with the outcome's `pinocchio` object added.
 
-        Without an outcome they are the bytes that upstream sent.
+        It is added to the JSON object, or to the stream's events that finish a choice. Without an
+        outcome the bytes are those that upstream sent. A large body is returned in pieces.
         """
         if self.events is None and outcome is not None:
-            return with_member(self.body, MEMBER, outcome.member_json())
+            return with_member(self.body, MEMBER, dumps(outcome.member()))
         if self.events is None:
             return self.raw
         return self.annotated_events(format, None if outcome is None else outcome.member())
@@ -177,7 +179,7 @@ class Answer:
 
 
 def _note_signals(facts: Facts, confidence: Confidence) -> None:
-    """Add to the facts what a judge and log-probabilities said.
+    """Add to `facts`, in place, what a judge and log-probabilities said about a choice.
 
     The number without them is added where they moved it.
     """
@@ -207,6 +209,7 @@ def is_event_stream(reply: UpstreamReply) -> bool:
 
 @remembers(256)
 def _is_event_stream(content_type: bytes) -> bool:
+    """Return whether a `content-type` is that of server-sent events."""
     return content_type.lower().startswith(EVENT_STREAM)
 
 
@@ -216,9 +219,10 @@ def is_success(status: int) -> bool:
 
 
 def unscorable_reason(reply: UpstreamReply) -> str | None:
-    """Return why a reply cannot be a readable completion, or None if it may be one.
+    """Return why a reply's head rules out a readable completion, or None if it may be one.
 
-    The reason is a machine word.
+    The reason is a machine word: `upstream_status` for any status but 200, `encoding`, or
+    `content_type`.
     """
     if reply.status != 200:
         return UPSTREAM_STATUS
@@ -232,7 +236,7 @@ def unscorable_reason(reply: UpstreamReply) -> str | None:
 
 @lru_cache(maxsize=256)
 def _unreadable(content_type: bytes, encoding: bytes) -> str | None:
-    """Return the same as `unscorable_reason`; few pairs of arguments occur, so they are cached."""
+    """Return `encoding` or `content_type` if a body of these types cannot be read, else None."""
     if not can_decode(encoding.decode("latin-1")):
         return "encoding"
     if _is_event_stream(content_type):
@@ -253,10 +257,10 @@ class Unread:
 async def read_answer(
     reply: UpstreamReply, format: Format, limit: int, *, is_decided_on: bool = False
 ) -> Answer | Unread:
-    """Read a whole reply, as an answer or as an unread one.
+    """Read a whole reply, JSON or a stream, as an Answer, or as an Unread with a reason.
 
-    Where a policy decides on it, a reply in which readers could find two answers is unread. Raises
-    UpstreamError where the reply breaks off or exceeds `limit` bytes.
+    Where a policy decides on it (`is_decided_on`), a reply in which readers could find two answers
+    is unread. Raises UpstreamError where the reply breaks off or exceeds `limit` bytes.
     """
     if is_event_stream(reply):
         events = await _whole_stream(reply, format, limit)
@@ -295,9 +299,10 @@ async def read_answer(
 
 
 def _without_answer(raw: bytes, completion: Json) -> Unread:
-    """Return the unread reply for an object that is no completion.
+    """Return the unread reply for a JSON object that is no completion.
 
-    It is upstream's error, which some servers send with status 200, or an unknown object.
+    Its reason is `upstream_error` for an error, which some servers send with status 200, else
+    `not_a_completion`.
     """
     if not is_error(completion) and not is_failed(completion):
         return Unread(raw, "not_a_completion")
@@ -346,10 +351,11 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
 async def read_events(
     reply: UpstreamReply, format: Format, events: list[Event], *, is_decided_on: bool
 ) -> Answer | Unread:
-    """Read the answer in a whole stream; raises UpstreamBrokenError where the end is missing.
+    """Read the answer in all events of a stream.
 
-    Returns an unread reply for an error, for an event that cannot be read, where no answer is
-    found, and where a policy decides on a stream that can be read in two ways.
+    Returns an Unread for an error event, an event that cannot be read, a stream without an answer
+    and, if a policy decides on it, one that can be read in two ways. Raises UpstreamBrokenError
+    where a choice has no end.
     """
     assembler = format.assembler()
     assembler.reading.is_strict = is_decided_on
@@ -391,10 +397,10 @@ def client_reply(
     completion: Json | None,
     outcome: Outcome | None,
 ) -> tuple[Headers, bytes | Pieces]:
-    """Return the header fields and the bytes for the client.
+    """Return the header fields and the body for the client.
 
-    They are those of the answer, or of the `completion` that replaces it, with the outcome in the
-    body unless it is None.
+    They are those of the answer, or of the `completion` that replaces it. The outcome is added to
+    the body as its `pinocchio` object unless it is None.
     """
     headers = answer.headers
     is_encoded = answer.body is not answer.raw
@@ -408,7 +414,10 @@ def client_reply(
 
 
 def serialize_as(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
-    """Serialize another completion in the form of the answer: one object, or a stream."""
+    """Serialize a completion in the form in which the answer arrived: one JSON object, or a stream.
+
+    If the client has the beginning of a stream already, the bytes continue it.
+    """
     if answer.continues is not None:  # a stream that has begun must continue as one
         return b"".join(answer.continues.continue_stream(completion, asked.payload))
     if answer.events is None:

@@ -51,7 +51,10 @@ class Call:
         return None if lowest is None else lowest.value
 
     def member_json(self) -> dict[str, Any]:
-        """Return the call as the `pinocchio` member, the log and the record show it."""
+        """Return the call as JSON for the `pinocchio` object, the log and the record.
+
+        It has the model, and where there is one: purpose, error, confidence, usage, kept.
+        """
         told: dict[str, Any] = {"model": self.model}
         if self.purpose != "answer":
             told["purpose"] = self.purpose
@@ -72,9 +75,10 @@ class Call:
 
 
 def tokens(usage: Any) -> dict[str, int]:
-    """Return the tokens of a reply, under the same names for all formats; empty where unknown.
+    """Return `prompt_tokens` and `completion_tokens` of a reply's `usage`, in any format's names.
 
-    A stream reports them only to a client that asked for usage, or in formats where it always does.
+    Counts that are unknown are left out. A stream reports them only to a client that asked for
+    usage, or in formats where it always does.
     """
     given = usage if isinstance(usage, Mapping) else {}
     counts = {name: count for name, count in given.items() if type(count) is int}

@@ -38,12 +38,12 @@ NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 
 def is_known(request: Request) -> bool:
-    """Return whether a request carries credentials that tell it from other clients."""
+    """Return whether a request has an admitted client key or credentials for upstream."""
     return request.caller.id is not None or bool(read_credentials(request))
 
 
 def cut(name: str | None) -> str | None:
-    """Shorten a name that clients choose, so that it fits a line and a row; None stays."""
+    """Shorten a model's name or path to 1,024 characters and `..`; None and shorter ones stay."""
     return name if name is None or len(name) <= LONGEST_MODEL else f"{name[:LONGEST_MODEL]}.."
 
 
@@ -60,9 +60,11 @@ class Clock:
         self._started = 0.0
 
     def start(self) -> None:
+        """Begin to measure."""
         self._started = time.perf_counter()
 
     def stop(self) -> None:
+        """Add the seconds since the last start to `s`."""
         self.s = (self.s or 0.0) + time.perf_counter() - self._started
 
     def __enter__(self) -> None:
@@ -82,11 +84,13 @@ class SharedClock(Clock):
         self._inside = 0
 
     def start(self) -> None:
+        """Begin to measure, if no other call is inside."""
         if not self._inside:
             super().start()
         self._inside += 1
 
     def stop(self) -> None:
+        """Add the elapsed seconds to `s`, if no other call is inside any more."""
         self._inside -= 1
         if not self._inside:
             super().stop()
@@ -138,6 +142,7 @@ class Exchange:
     def __exit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
+        """Record and log a request that ended with a ProxyError or a cancellation."""
         if self.is_finished:
             return
         if isinstance(error, ProxyError):
@@ -157,13 +162,13 @@ class Exchange:
     def unscored_outcome(
         self, status: Status, reason: str, calibrator: str | None = None
     ) -> Outcome:
-        """Return the outcome of a reply that gets no number."""
+        """Return an outcome without a number, with this status and `reason`, a machine word."""
         outcome = Outcome(self.request_id, status, reason, calibrator=calibrator)
         outcome.fallback_from = self.fallback_from
         return outcome
 
     def stamp(self, outcome: Outcome) -> Outcome:
-        """Set the clocks of an outcome, and make it this exchange's outcome."""
+        """Set overhead, scoring time and calls of an outcome; keep it here and return it."""
         outcome.overhead_ms = self.overhead_ms()
         if self.scoring_s is not None and outcome.status not in NO_SCORE_TRIED:
             outcome.score_ms = self.scoring_s * 1_000
@@ -186,7 +191,7 @@ class Exchange:
         self.model, self.is_stream, self.asked_again = asked.model, asked.is_stream, asked_again
 
     def finish(self, outcome: Outcome, status: int) -> Outcome:
-        """Stamp the outcome; line and record are written once the reply is on its way."""
+        """Stamp the outcome and return it; `close` is called in the next turn of the event loop."""
         self.stamp(outcome)
         self.status, self.is_finished = status, True
         asyncio.get_running_loop().call_soon(self.close, status)
@@ -195,7 +200,8 @@ class Exchange:
     def close(self, status: int, error: str | None = None) -> None:
         """Count the request, and write its record and its log line.
 
-        A poll without news writes no line.
+        `error` is a machine word, such as `client_left`. A repeated request for a held reply is
+        recorded as a poll, and logged only if it is news.
         """
         self.status = status
         passed_s = time.perf_counter() - self.request.started
@@ -216,12 +222,13 @@ class Exchange:
         return None if self.outcome is None else self.outcome.action
 
     def _poll(self, error: str | None) -> Poll:
+        """Return the row for a repeated request for a held reply."""
         assert self.asked_again is not None
         review_id, at = self.asked_again.review_id, time.time()
         return Poll(self.request_id, review_id, at, self.status, self._action, error)
 
     def _facts(self) -> dict[str, Any]:
-        """Return the facts of the log line."""
+        """Return the facts of the log line by their names; None where one is unknown."""
         outcome, caller = self.outcome, self.request.caller
         facts: dict[str, Any] = {
             "request_id": self.request_id,
@@ -261,7 +268,7 @@ class Exchange:
         }
 
     def _calls(self) -> Sequence[dict[str, Any]]:
-        """Return the facts of every call, where there was more than one."""
+        """Return each call as JSON if there was more than one, else an empty tuple."""
         return [call.member_json() for call in self.calls] if len(self.calls) > 1 else ()
 
     def _row(self, error: str | None, passed_s: float) -> tuple[Any, ...]:

@@ -13,7 +13,6 @@ from policies import Decision, Facts, ShadowAction, strictest
 from proxy.formats import Choice
 from proxy.http.wire import headers as names
 from proxy.http.wire.headers import Headers
-from proxy.http.wire.json_splice import dumps
 from proxy.scoring.engines.findings import LONG_TEXT, NOTHING, Findings, unsupported_values
 from proxy.scoring.scoring import TRUNCATED, Confidence, Evidence, Status, least_sure
 
@@ -24,7 +23,7 @@ _PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"  # with letters and digits, all of ASC
 
 @lru_cache(maxsize=64)  # most replies have one choice, with the reply's own confidence
 def round_confidence(value: float) -> float:
-    """Round a confidence to the digits that header, body and log show, so that they agree."""
+    """Round a confidence to four decimals, as header, body and log show it, so that they agree."""
     return round(value, DIGITS)
 
 
@@ -69,10 +68,10 @@ class Outcome:
         return self.decision.annotation if self.decision else None
 
     def headers(self) -> Headers:
-        """Return our response headers, without those that have no value.
+        """Return our response header fields, such as `x-pinocchio-confidence`, as pairs.
 
-        Whole replies have all of them, also fetched ones. The head of a live stream is sent before
-        its score and has what is known by then. `Job.headers` returns none where `attach` says so.
+        Fields without a value are left out. Whole replies have all of them, also fetched ones; the
+        head of a live stream is sent before its score and has what is known by then.
         """
         decision, findings = self.decision, self.findings
         if decision is None:
@@ -112,7 +111,10 @@ class Outcome:
         return fields
 
     def member(self) -> dict[str, Any]:
-        """Return the `pinocchio` object: the same facts, and those of each choice."""
+        """Return the `pinocchio` object of a body: the facts of the headers and each choice.
+
+        Members without a value are left out, except `confidence`, which is None then.
+        """
         decision = self.decision
         member: dict[str, Any] = {
             "request_id": self.request_id,
@@ -159,58 +161,8 @@ class Outcome:
         member["choices"] = [choice_member(*each, has_text=has_text) for each in self.choices]
         return member
 
-    def member_json(self) -> bytes:
-        """Return `member` as JSON.
-
-        Nearly all scored replies have one choice and nothing special; their JSON is made without
-        the object.
-        """
-        decision, least = self.decision, self.least
-        if (
-            decision is None
-            or least is None
-            or len(self.choices) != 1
-            or self.choices[0][0].index
-            or self.confidence is None
-            or self.reason is not None
-            or self.review_id is not None
-            or self.escalated_from is not None
-            or self.fallback_from is not None
-            or self.clarification is not None
-            or self.standing_approval is not None
-            or self.approvals
-            or self.calls
-            or self.shadowed
-            or decision.additions
-            or least.because
-            or least.fields
-            or least.notes
-            or self.findings.unsupported  # is_rewritten matters only then
-            or least.evidence is not None
-            or least.signals is not NO_SIGNALS
-        ):
-            return dumps(self.member())
-        findings = self.findings
-        before, after = _plain_parts(
-            self.status,
-            self.action,
-            self.calibrator,
-            decision.label,
-            decision.mode,
-            decision.would_action,
-            decision.applied.name,
-            findings.basis,
-            findings.act,
-            findings.needs_facts,
-        )
-        figure = _figure(self.confidence)
-        if findings.support is not None:
-            figure = b'%b,"support":%b' % (figure, _figure(findings.support))
-        id = self.request_id.encode()
-        return b"".join((b'{"request_id":"', id, b'","confidence":', figure, before, figure, after))
-
     def shadowed_values(self) -> list[dict[str, str]]:
-        """Return what rules in shadow would have done, as body, log and record show it."""
+        """Return what rules in shadow would have done, as `{"rule": .., "action": ..}` each."""
         return [{"rule": each.rule, "action": each.action.name} for each in self.shadowed]
 
 
@@ -225,9 +177,9 @@ def _shared_fields(
     would: str | None = None,
     label: str | None = None,
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the header fields that are the same for many replies.
+    """Return the header fields that are the same for many replies, as (name, value) pairs.
 
-    A label is percent-encoded to ASCII.
+    Values that are None are left out; `label` is percent-encoded to ASCII. Results are cached.
     """
     values = (
         (names.STATUS, status),
@@ -242,43 +194,11 @@ def _shared_fields(
     return (*fields, *([] if label is None else [(names.LABEL, _in_ascii(label))]))
 
 
-@lru_cache(maxsize=4_096)
-def _plain_parts(
-    status: str,
-    action: str,
-    calibrator: str | None,
-    policy: str,
-    mode: str,
-    would: str | None,
-    applied: str,
-    basis: tuple[str, ...],
-    act: str | None,
-    needs_facts: bool | None,
-) -> tuple[bytes, bytes]:
-    """Return the two parts of a scored reply's `pinocchio` object that many replies share.
-
-    The first part is between its confidence and the confidence of its only choice, the second after
-    both.
-    """
-    found = findings_member(Findings(basis, act=act, needs_facts=needs_facts))
-    told = {"status": status, **found, "action": action, "policy": policy, "mode": mode}
-    told |= {"would_action": would} if would is not None else {}
-    told |= {"calibrator": calibrator} if calibrator is not None else {}
-    before, after = dumps(told), dumps({"status": status, **found, "action": applied})
-    return b',%b,"choices":[{"index":0,"confidence":' % before[1:-1], b",%b]}" % after[1:]
-
-
-def _figure(value: float) -> bytes:
-    """Return a number as JSON, rounded like `round_confidence`."""
-    figure = (b"%.4f" % value).rstrip(b"0")
-    return figure + b"0" if figure.endswith(b".") else figure
-
-
 def findings_member(findings: Findings, *, has_text: bool = True) -> dict[str, Any]:
-    """Return the findings for a `pinocchio` object, except `support`.
+    """Return the findings as members of a `pinocchio` object, except `support`.
 
-    `support` is placed beside the confidence. Without `has_text` nothing of the reply is quoted,
-    because the client does not get it.
+    Members are `basis`, `unsupported`, `needs_facts` and `act`, each only if there is something to
+    say. Without `has_text` nothing of the reply is quoted, because the client does not get it.
     """
     member: dict[str, Any] = {}
     if findings.basis:
@@ -293,14 +213,18 @@ def findings_member(findings: Findings, *, has_text: bool = True) -> dict[str, A
 
 
 def _in_ascii(text: str) -> bytes:
-    """Return a text percent-encoded, as a header can carry it."""
+    """Return a text as percent-encoded ASCII bytes, as a header can carry it."""
     return quote(text, safe=_PLAIN).encode()
 
 
 def choice_member(
     choice: Choice, confidence: Confidence, decision: Decision | None, *, has_text: bool = True
 ) -> dict[str, Any]:
-    """Return one choice for the `pinocchio` object; for `has_text` see `findings_member`."""
+    """Return one choice's entry of `choices` in the `pinocchio` object.
+
+    It has index, confidence (None without a number), status, findings, doubts and action. For
+    `has_text` see `findings_member`.
+    """
     member: dict[str, Any] = {
         "index": choice.index,
         "confidence": None if confidence.value is None else round_confidence(confidence.value),
@@ -328,12 +252,16 @@ def choice_member(
 
 
 def _field_member(field: FieldDoubt) -> dict[str, Any]:
+    """Return a doubt about one argument of a call as JSON: call, name, mark, and share if known."""
     told: dict[str, Any] = {"call": field.call, "name": field.name, "mark": field.mark}
     return told if field.share is None else {**told, "share": round_confidence(field.share)}
 
 
 def _calls_member(message: Mapping[str, Any], notes: Sequence[CallNotes]) -> list[dict[str, Any]]:
-    """Return the risks and marks of a choice's calls, for the `pinocchio` object."""
+    """Return the risk, reasons and marks of each call of a choice, for the `pinocchio` object.
+
+    The call's `id` is added if every call of the message has one.
+    """
     listed = message.get("tool_calls")
     ids = [each.get("id") for each in listed] if isinstance(listed, list) else []
     found = []
@@ -348,6 +276,7 @@ def _calls_member(message: Mapping[str, Any], notes: Sequence[CallNotes]) -> lis
 
 
 def _mark_member(mark: Mark) -> dict[str, str]:
+    """Return a mark of a call as JSON, without its empty members."""
     told = {"mark": mark.name, "argument": mark.argument, "words": mark.words}
     return {name: text for name, text in told.items() if text}
 
@@ -430,7 +359,7 @@ def summarise(
 
 
 def _together(decided: Sequence[Decision | Outcome]) -> tuple[ShadowAction, ...]:
-    """Return what rules in shadow say about any of the choices, each once."""
+    """Return what rules in shadow would have done with any of the choices, without repetitions."""
     if len(decided) == 1:
         return decided[0].shadowed
     return tuple(dict.fromkeys(each for one in decided for each in one.shadowed))

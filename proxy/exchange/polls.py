@@ -37,7 +37,7 @@ class Polls:
         self._of_review: OrderedDict[str, AskedAgain] = OrderedDict()
 
     def count(self, review_id: str) -> AskedAgain:
-        """Count another request for a held reply, and return its counts."""
+        """Count another request for a held reply; return its count in this process."""
         found = self._of_review.pop(review_id, None) or AskedAgain(review_id)
         self._of_review[review_id] = found
         if len(self._of_review) > self._most:

@@ -6,7 +6,8 @@ is too large as it arrives is refused in `http/listener/endpoint.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -15,7 +16,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 from calibrator import NotScorableError, Question
 from policies import Facts, OfferedTools, ToolCall
 from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
-from proxy.exchange.project import project_of
 from proxy.formats import Choice, Format
 from proxy.formats.events.called import offered_tools, read_calls, tool_calls
 from proxy.gate.allowance import Share, take_share
@@ -43,6 +43,15 @@ from proxy.http.wire.json_splice import (
 from proxy.http.wire.large_json import MAX_REQUEST_VALUES, check_members, has_many, loads_counted
 from proxy.http.wire.worker_threads import apart
 
+_LOOKED_AT = 200_000  # characters of instructions
+_TURNS = 20  # the first messages: agents describe their surroundings at the beginning
+_FOLDER = re.compile(
+    r"(?:working directory|workspace(?: root)?|cwd)[ \t]{0,4}(?:is|:)[ \t]{0,4}"
+    r"([/~][^\n<>\"']{0,500})",
+    re.IGNORECASE,
+)
+_CODEX = re.compile(r"<cwd>\s{0,20}([^<\n]{1,500}?)\s{0,20}</cwd>")
+_SURROUNDINGS = "<environment_context>"
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 NO_TAGS: frozenset[str] = frozenset()
@@ -108,7 +117,7 @@ class CompletionRequest:
         return await apart(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
 
     def read_ahead(self) -> None:
-        """Parse the question before it is needed; errors appear where it is used."""
+        """Parse the question and keep it; an error is dropped here and raised where it is used."""
         try:
             self.question()
         except Exception:  # cheaper than `suppress`, which makes an object for every request
@@ -128,7 +137,7 @@ class CompletionRequest:
         )
 
     def body_for(self, model: str, changes: Mapping[str, Any] = NOTHING) -> bytes:
-        """Return the client's bytes with another model's name and other members changed.
+        """Return the client's bytes with another model and with `changes` to top-level members.
 
         Raises BadRequestError where the body cannot be changed in place.
         """
@@ -157,9 +166,10 @@ def _parse_large_object(body: bytes) -> tuple[dict[str, Any], int]:
 def read_at_once(
     request: Request, format: Format, *, decisive: Collection[str] = ()
 ) -> CompletionRequest | None:
-    """Parse a request that is neither encoded nor large, or return None.
+    """Parse a request without awaiting, or return None: await `read_completion_request` then.
 
-    The caller then awaits `read_completion_request`. Raises BadRequestError as that does.
+    None is for an encoded body, a large one and, with `decisive` names, one that repeats a member.
+    Raises BadRequestError as that does.
     """
     body = request.body
     if b"content-encoding" in request.values or has_many(body):
@@ -204,9 +214,10 @@ async def read_completion_request(
 def _read_small(
     request: Request, format: Format, body: bytes, decisive: Collection[str]
 ) -> CompletionRequest | None:
-    """Parse a request with few values, or return None where a member is repeated.
+    """Parse a request with few values; return None if it repeats a member and `decisive` is set.
 
-    The repeated member may be a decisive one. Without `decisive` members none is checked.
+    `decisive` are the names on which a policy depends. Raises BadRequestError for what is no JSON
+    object and for a decisive name in another case, such as `Model`.
     """
     if not decisive:
         return _parse_request(request, format, parse_json_object(body, is_counted=True))
@@ -259,6 +270,10 @@ def _read_large(request: Request, format: Format, body: bytes) -> tuple[Completi
 
 
 def _parse_request(request: Request, format: Format, payload: dict[str, Any]) -> CompletionRequest:
+    """Return the request with its payload, domain and tags; nothing else is checked than the model.
+
+    Raises BadRequestError for a model's name of more than 1,024 characters.
+    """
     model = payload.get("model")
     if isinstance(model, str) and len(model) > LONGEST_MODEL:
         message = f"a model's name has at most {LONGEST_MODEL} characters, not {len(model)}"
@@ -303,3 +318,40 @@ def tags_of(request: Request) -> frozenset[str]:
     """Return the tags of all header lines for them (RFC 9110, 5.3: several lines are one list)."""
     lines = [value.decode("latin-1") for name, value in request.headers if name == TAGS]
     return frozenset(tag.strip() for tag in ",".join(lines).split(",") if tag.strip())
+
+
+def project_of(instructions: Any, messages: Any) -> str | None:
+    """Return the project's folder that a coding agent's request names, such as `/home/me/app`.
+
+    Only instructions count, and the block in which Codex describes its surroundings: a tool's
+    result or a model's text cannot move the project elsewhere. None where they name no folder.
+    """
+    listed = messages[:_TURNS] if isinstance(messages, list) else []
+    for text in _instructions(instructions, listed):
+        if found := _FOLDER.search(text[:_LOOKED_AT]):
+            return found[1].rstrip(" .`\r")
+    for text in _texts_of(listed, ("user",)):
+        if text.lstrip().startswith(_SURROUNDINGS) and (found := _CODEX.search(text[:_LOOKED_AT])):
+            return found[1]
+    return None
+
+
+def _instructions(instructions: Any, messages: Sequence[Any]) -> Iterator[str]:
+    """Yield the texts of `instructions` and of system and developer messages."""
+    yield from _texts(instructions)
+    yield from _texts_of(messages, ("system", "developer"))
+
+
+def _texts_of(messages: Sequence[Any], roles: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of all messages that have one of the roles."""
+    for message in messages:
+        if isinstance(message, dict) and message.get("role") in roles:
+            yield from _texts(message.get("content"))
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """Yield the texts of a content: a string, or a list of strings and of parts with `text`."""
+    for part in content if isinstance(content, list) else [content]:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            yield text

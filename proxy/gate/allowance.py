@@ -79,6 +79,11 @@ class Allowance:
         return Share(self, size)
 
     async def _wait_for(self, size: int) -> None:
+        """Wait until `size` values fit into the allowance and take them.
+
+        Raises OverloadedError where 32 requests wait already, after a second, or after 10 seconds
+        of waiting.
+        """
         if len(self._waiting) >= self._most_waiting:
             await asyncio.sleep(REFUSED_AFTER_S)
             raise OverloadedError(_TOO_MUCH)
@@ -94,6 +99,7 @@ class Allowance:
             raise
 
     def _leave(self, size: int, turn: asyncio.Future[None]) -> None:
+        """Stop waiting for a turn; give back the values if the turn came at the same moment."""
         if turn.done() and not turn.cancelled():  # its turn came at the same moment
             self.take_back(size)
             return
@@ -114,6 +120,7 @@ class Allowance:
                 loop.call_soon_threadsafe(self.take_back, size)
 
     def _let_in(self) -> None:
+        """Give requests their turn, the oldest first, as long as they fit into the allowance."""
         while self._waiting and self.in_use + self._waiting[0][0] <= self._most:
             size, turn = self._waiting.popleft()
             if not turn.done():

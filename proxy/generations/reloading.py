@@ -5,7 +5,7 @@ the old configuration stays. Otherwise the new one is in force from the next req
 one's connections are closed when its last request has ended.
 
 With several workers the supervisor watches the files, and each worker prepares the new generation
-when it is asked to: only when all have, all swap (`proxy/http/workers/agreement.py`).
+when it is asked to: only when all have, all swap (`proxy/http/workers/supervisor.py`).
 """
 
 from __future__ import annotations

@@ -91,9 +91,10 @@ class Admission:
         return guest
 
     def enter_again(self, guest: Guest) -> bool:
-        """Admit another request with the same head as an earlier one of this guest.
+        """Admit another request of this guest with the same head as an earlier one.
 
-        Return False, with nothing done, where the request has to `enter`. Raises RateLimitedError.
+        Returns False, with nothing done, where the request has to `enter`: its key has ended or the
+        keys have changed. Raises RateLimitedError.
         """
         key = guest.key
         if key is None:
@@ -106,6 +107,11 @@ class Admission:
         return True
 
     def _admit(self, scope: Scope) -> Guest:
+        """Return the guest of the key in a request, and set its caller in the scope.
+
+        The key is removed from the scope. Raises ProxyError for a missing or invalid key, a rate
+        limit, or a surface that is not allowed.
+        """
         key = self._key(take_secret(scope))
         guest = self._guest(key, scope)
         scope[CALLER] = guest.caller
@@ -119,6 +125,7 @@ class Admission:
         return guest
 
     def _take(self, rates: tuple[Rate, ...]) -> None:
+        """Take one request from each rate limit; raises RateLimitedError if one is exhausted."""
         if wait_s := self._buckets.take(rates):
             most = ", ".join(f"{rate} a minute for {owner}" for owner, rate in rates)
             raise RateLimitedError(f"too many requests: {most}", wait_s)
@@ -175,6 +182,6 @@ class Admission:
         return Guest(key, caller, rates, self._routes_for(policy, attach), surfaces)
 
     def use_keys(self, keys: Iterable[ClientKey]) -> None:
-        """Replace all keys; guests are made again at their next request."""
+        """Replace all client keys by these; guests are made again at their next request."""
         self._keys = {key.digest: key for key in keys}
         self._guests = {}

@@ -34,9 +34,10 @@ _JSON: Final = b"application/json"
 
 
 def rewrite(scope: Scope) -> None:
-    """Change the scope of a request below `PREFIX` to that of the same request under `/v1/`.
+    """Change the scope of a request below `/openai/` to that of the same request under `/v1/`.
 
-    A path whose first name is encoded stays as it is: there is nothing at it.
+    Path, query, key field and, under `pinocchio.deployment`, the deployment are set in place. A
+    path whose first name is encoded stays as it is: there is nothing at it.
     """
     raw: bytes = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
     if not raw.startswith(PREFIX.encode()):
@@ -54,7 +55,10 @@ def rewrite(scope: Scope) -> None:
 
 
 def naming(scope: Scope, handler: ASGIApplication) -> ASGIApplication:
-    """Return the handler, wrapped so that the request's model is the deployment of its path."""
+    """Return the handler, changed so that a request's `model` is the deployment in its path.
+
+    It is unchanged without a deployment, or if it is no Endpoint.
+    """
     deployment: str | None = scope.get(DEPLOYMENT)
     if deployment is None or not isinstance(handler, Endpoint):
         return handler
@@ -62,12 +66,17 @@ def naming(scope: Scope, handler: ASGIApplication) -> ASGIApplication:
 
 
 async def _handle_named(deployment: str, handle: Handler, request: Request) -> Reply:
+    """Set the model in a request's body to the deployment, then call `handle`."""
     request.body = await _with_model(request, deployment)
     return await handle(request)
 
 
 async def _with_model(request: Request, deployment: str) -> bytes:
-    """Return the body with the deployment as its model; bodies that are not plain JSON stay."""
+    """Return the body with the deployment as its model.
+
+    Unchanged are an empty or encoded body, one that is not of type JSON, and one that cannot be
+    read.
+    """
     body = request.body
     kind = request.values.get(b"content-type", _JSON).lower()
     if not body or b"content-encoding" in request.values or not kind.startswith(_JSON):

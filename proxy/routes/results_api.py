@@ -76,6 +76,7 @@ async def _body(request: Request, most: int = MOST_BYTES) -> bytes:
 
 
 def _parse_body(body: bytes) -> Any:
+    """Parse a body as JSON; raises BadRequestError."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -83,6 +84,7 @@ def _parse_body(body: bytes) -> Any:
 
 
 def _seconds(text: str) -> float:
+    """Parse the number in `wait_s`; raises BadRequestError for anything else."""
     try:
         return float(text)
     except ValueError as error:

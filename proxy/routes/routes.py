@@ -68,7 +68,11 @@ class Routes:
         self._relay_messages = in_anthropics_words(surfaces.relay)
 
     def other(self, scope: Scope) -> ASGIApplication | None:
-        """Return the handler of a path that is not looked up, or None outside `/v1/`."""
+        """Return the handler of a path that `exact` lacks, or None outside `/v1/`.
+
+        The path is read as a lenient upstream may read it. One that can be read in two ways is
+        refused by its handler.
+        """
         method, path = scope["method"], scope["path"]
         if not path.startswith("/v1/"):
             return None
@@ -108,6 +112,10 @@ class Routes:
             raise BadRequestError(sentence, code="websocket_undecided")
 
     def _unscored_route(self, method: str, path: str, names: tuple[str, ...]) -> ASGIApplication:
+        """Return the handler of a path below `/v1/` that is not scored.
+
+        It fetches a stored reply, a held one or a model, or relays the request.
+        """
         is_anthropics = _is_anthropics(path)
         if fetches(method, names, is_decided=self.is_enforced):
             return self._response
@@ -140,6 +148,7 @@ async def _refuse_spelling(request: Request) -> Reply:
 
 
 def _is_anthropics(path: str) -> bool:
+    """Return whether a path is below Anthropic's `/v1/messages`."""
     return path.startswith(f"/v1{MESSAGES.path}")
 
 
@@ -149,14 +158,15 @@ def error_body_for(path: str) -> ErrorBody:
 
 
 async def refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request that is not admitted with its error."""
-    await send_reply(error_reply(error, error_body_for(scope["path"])), scope, send)
+    """Answer a request that is not admitted, as an ASGI application, in its API's error format."""
+    await send_reply(error_reply(error, error_body_for(scope["path"])), send)
 
 
 async def end_with_key(key: str, client: Client) -> None:
-    """Answer a client that its key has ended, or close the connection where a reply has begun."""
+    """Answer 401 to a client whose key has ended; if its reply has begun, close the connection."""
     if client.status:
         client.hang_up()
     else:
         error = InvalidKeyError(f"{GONE}: {key}")
-        await refuse(error, client.scope, client.receive, client.send)
+        reply = error_reply(error, error_body_for(client.scope["path"]))
+        await client.write_whole(reply.status, reply.headers, (reply.whole(),))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.formats import EventMeaning, Format
 from proxy.formats.events.merging import LEARNT_FROM, TRIES, split_events
-from proxy.http.wire.http import Client
+from proxy.http.wire.http import BodyWriter
 from proxy.http.wire.sse import (
     MAX_EVENTS,
     Event,
@@ -316,7 +316,7 @@ class ShortWay:
         """Set up the path; `in_upstream` measures the time in which the chunks' reader waits."""
         self._stream, self._chunks, self._in_upstream = stream, chunks, in_upstream
 
-    def open(self, client: Client) -> None:
+    def open(self, client: BodyWriter) -> None:
         """Begin, once the reply's head has been sent."""
         self._client = client
         self._chunks.leave_to(self._take)

@@ -84,7 +84,7 @@ class Guard:
             if isinstance(error, InvalidKeyError) and not is_api(request):
                 await _to_login(request)(scope, receive, send)
             else:
-                await send_reply(error_reply(error), scope, send)
+                await send_reply(error_reply(error), send)
             return
         scope[_VISITOR] = visitor
         scope[_STAYS] = partial(self._stays, request)

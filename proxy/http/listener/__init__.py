@@ -3,6 +3,7 @@
 __all__ = [
     "endpoint",
     "fastapi_errors",
+    "http_cycle",
     "http_protocol",
     "logs",
     "open_files",

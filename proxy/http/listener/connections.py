@@ -69,7 +69,10 @@ class Connections:
         self._has_turn = False
 
     def begin(self, begin: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
-        """Call `begin` now, or queue it where this turn of the loop has begun enough requests."""
+        """Call `begin` now, or queue it if this turn of the loop has made 4 such calls.
+
+        Queued calls follow in the next turns, the oldest first.
+        """
         if not self._has_turn:
             self._has_turn = True
             loop.call_soon(self._next_turn, loop)
@@ -80,6 +83,7 @@ class Connections:
             self._queue.append(begin)
 
     def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Call up to 4 queued functions, and go on in the next turn as long as there were any."""
         self._begun = min(BEGUN_IN_A_TURN, len(self._queue))
         self._has_turn = self._begun > 0
         if self._has_turn:
@@ -104,9 +108,11 @@ class Connections:
         self._body_bytes -= self._bodies.pop(connection, 0)
 
     def add(self, connection: CheckedConnection, loop: asyncio.AbstractEventLoop) -> bool:
-        """Add a connection, closing another one where there is no room.
+        """Add a new connection as a stranger's, closing another one if there is no room.
 
-        Return False where there is no room and none can be closed.
+        The oldest stranger is closed if strangers have more than three quarters of all places.
+        Returns False, with the connection added, if all places are taken and no other connection
+        can be closed.
         """
         self._strangers[connection] = None
         self._go_on(loop)
@@ -118,17 +124,22 @@ class Connections:
         return len(self._every) <= self._most or self._make_room(connection)
 
     def note_known(self, connection: CheckedConnection) -> None:
-        """Mark a connection as a known client's."""
+        """Move a connection from the strangers to the known clients, if it was there."""
         if connection in self._strangers:
             del self._strangers[connection]
             self._known[connection] = None
 
     def remove(self, connection: CheckedConnection) -> None:
+        """Forget a connection that has ended, and the bytes of its unfinished body."""
         self._strangers.pop(connection, None)
         self._known.pop(connection, None)
         self.end_body(connection)
 
     def _make_room(self, newest: CheckedConnection) -> bool:
+        """Close one connection in favour of `newest`; return False if none can be closed.
+
+        It is the oldest stranger or, if there is no other, an idle connection of a known client.
+        """
         oldest = self._oldest_stranger()
         if oldest is newest:
             idle = next((each for each in self._known if each.is_idle()), None)
@@ -144,14 +155,17 @@ class Connections:
         return next(idle, next(iter(self._strangers)))
 
     def _drop(self, connection: CheckedConnection) -> None:
+        """Forget a connection and close it at once."""
         self.remove(connection)
         connection.close_now()
 
     def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the timer of the next check, unless it runs or there are no connections."""
         if self._timer is None and (self._strangers or self._known):
             self._timer = loop.call_later(SWEEP_S, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let each connection check its deadline (`look`), then start the next timer."""
         self._timer = None
         now = loop.time()
         for connection in [*self._strangers, *self._known]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,13 +17,13 @@ import structlog
 
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.http.wire import headers as names
+from proxy.http.wire.headers import Headers
 from proxy.http.wire.http import (
     CLIENT,
+    BodyWriter,
     Client,
-    DisconnectWatch,
     ErrorBody,
     Handler,
-    Message,
     Receive,
     Reply,
     Request,
@@ -34,15 +33,18 @@ from proxy.http.wire.http import (
     place,
     request_of,
 )
+from proxy.http.wire.json_splice import Pieces
 
 NOT_MODIFIED = 304
-
-
 log = structlog.get_logger(__name__)
 
 
 class Endpoint:
-    """An ASGI application around one handler; `error_body` formats its errors."""
+    """An ASGI application around one handler, a coroutine from `Request` to `Reply`.
+
+    `max_body` is the most bytes of a request's body. `error_body` writes a ProxyError as bytes in
+    the client's format, such as OpenAI's envelope.
+    """
 
     def __init__(
         self, handler: Handler, max_body: int, error_body: ErrorBody = ProxyError.body
@@ -52,43 +54,55 @@ class Endpoint:
         self._error_body = error_body
 
     def around(self, handle: Callable[[Handler, Request], Awaitable[Reply]]) -> Endpoint:
-        """Return an endpoint like this one whose requests go to `handle`, with this handler."""
+        """Return an endpoint with the same limits that calls `handle(handler, request)`.
+
+        `handler` is this endpoint's own.
+        """
         return Endpoint(partial(handle, self._handler), self._max_body, self._error_body)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        request = request_of(scope)
+        """Read a request, answer it and send the reply, by the `Client` in the scope or by ASGI.
+
+        A `Client` is removed from the scope, because scope and client would keep each other alive.
+        """
         client: Client | None = scope.pop(CLIENT, None)
-        if client is not None:
-            return self.answer(request, client)
-        return self._receive(request, _Ends(scope, receive, send), None, _declared_length(request))
+        return self.answer(request_of(scope), client or _AsgiClient(scope, receive, send))
 
     def answer(self, request: Request, client: Client) -> Awaitable[None]:
-        """Answer a client of our own server; `request.body` is set here."""
+        """Return the work that reads the body into `request.body`, calls the handler and replies.
+
+        It does not raise errors of the handler: a ProxyError is answered in the client's format,
+        and any other exception with 500 and a log line.
+        """
         body = client.whole_body(self._max_body)
         if body is None:
-            length = _declared_length(request) if client.length is None else client.length
-            return self._receive(request, client, client, length)
+            return self._receive(request, client)
         request.body = body
-        return self._answer(request, client, client, client)
+        return self._answer(request, client)
 
-    async def _receive(
-        self, request: Request, ends: _Ends | Client, client: Client | None, length: int
-    ) -> None:
-        """Read the body, then answer; a client that leaves before gets no reply."""
+    async def _receive(self, request: Request, client: Client) -> None:
+        """Read a body that is not complete yet into `request.body`, then answer.
+
+        A body over the limit gets an error reply (413). A client that leaves before gets none.
+        """
+        length = _declared_length(request) if client.length is None else client.length
         try:
-            request.body = await _read_body(ends.receive, length, self._max_body)
+            request.body = await _read_body(client.receive, length, self._max_body)
         except ProxyError as error:
-            await send_reply(error_reply(error, self._error_body), ends.scope, ends.send)
+            await _send(error_reply(error, self._error_body), client)
         except _ClientGoneError:
             return
         else:
-            watch = _Watch(ends.receive) if client is None else client
-            await self._answer(request, ends, client, watch)
+            await self._answer(request, client)
 
-    async def _answer(
-        self, request: Request, ends: _Ends | Client, client: Client | None, watch: DisconnectWatch
-    ) -> None:
-        watch.watch()
+    async def _answer(self, request: Request, client: Client) -> None:
+        """Call the handler and send its reply, or an error reply if it raises.
+
+        While it works, a client that leaves cancels this task; that cancellation ends here. The
+        reply's `on_close` is awaited in any case. An error while the reply is being sent is only
+        logged.
+        """
+        client.watch()
         handler = self._handler  # `self._handler()` would look for a method of the class first
         try:
             try:
@@ -100,76 +114,163 @@ class Endpoint:
                 fault = ProxyError("the proxy failed; its log says where")
                 reply = error_reply(fault, self._error_body)
             try:
-                if client is None or client.is_old:
-                    await send_reply(reply, ends.scope, ends.send, watch.unwatch)
-                elif not sent_whole(reply, client):
-                    await _send(reply, client.send, watch.unwatch, client)
+                await _send(reply, client)
             except Exception as error:  # the status is sent, so only a missing end shows the fault
                 log.error("reply_broke_off", path=request.path, **place(error))
             finally:
                 if reply.on_close is not None:
                     await reply.on_close()
         except asyncio.CancelledError:
-            if not watch.has_left:
+            if not client.has_left:
                 raise
         finally:
-            watch.unwatch()
+            client.unwatch()
 
 
-@dataclass(slots=True)
-class _Ends:
-    """The three arguments of an ASGI application, for a request to another server than ours."""
+async def _send(reply: Reply, client: Client) -> None:
+    """Send a reply to a client: whole if its body is known, else in parts as they are produced.
 
-    scope: Scope
-    receive: Receive
-    send: Send
+    A body without a content length is collected first for a client of HTTP/1.0, which has no
+    chunks.
+    """
+    pieces, fields = reply.pieces(), reply.headers
+    if pieces is not None:
+        await client.write_whole(reply.status, fields, pieces)
+        return
+    if reply.status == NOT_MODIFIED:  # it has no body, and servers check a declared length
+        fields = names.without(fields, b"content-length")
+    if client.is_old and names.header(fields, b"content-length") is None:
+        whole = _Collected()
+        await _write_body(reply.body, whole)
+        await client.write_whole(reply.status, fields, (b"".join(whole.parts),))
+        return
+    await client.begin(reply.status, fields)
+    await _write_body(reply.body, client)
+    await client.end()
 
 
-class _Watch:
-    """Waits for a client of another server than ours to leave.
+async def _write_body(body: Any, writer: BodyWriter) -> None:
+    """Write a body that is still being produced to `writer`.
 
-    It takes a task, which costs as much as a small request.
+    `body` is a coroutine function that gets the writer, or an asynchronous iterator of parts, which
+    is closed at the end, also after an error.
+    """
+    try:
+        if callable(body):
+            await body(writer)
+        else:
+            async for chunk in body:
+                await writer.write(chunk)
+    finally:
+        if hasattr(body, "aclose"):
+            await body.aclose()
+
+
+async def send_reply(reply: Reply, send: Send) -> None:
+    """Send a whole reply, with its content length, as the two messages of an ASGI response."""
+    body = reply.whole()
+    fields = names.with_length(reply.headers, len(body))
+    await send({"type": "http.response.start", "status": reply.status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+class _Collected:
+    """A writer that keeps the parts of a body."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    async def write(self, part: bytes) -> None:
+        self.parts.append(part)
+
+    def takes_parts(self) -> bool:
+        return False
+
+    def write_part(self, part: bytes) -> None:
+        """Do nothing: `takes_parts` is never True."""
+
+
+class _AsgiClient:
+    """The client of another server than ours, such as Ray's, reached by the messages of ASGI.
+
+    To learn that it leaves takes a task, which costs as much as a small request.
     """
 
-    __slots__ = ("_receive", "_waiting", "has_left")
+    status = 0
+    length: int | None = None
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._waiting: asyncio.Task[None] | None = None
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self._send = send
+        self.is_old = scope.get("http_version") == "1.0"
         self.has_left = False
+        self._waiting: asyncio.Task[None] | None = None
+
+    def whole_body(self, limit: int) -> bytes | None:
+        return None
 
     def watch(self) -> None:
+        """Start the task that cancels the current one when the client leaves."""
         working = asyncio.current_task()
         assert working is not None  # an ASGI application runs in a task
         self._waiting = asyncio.create_task(self._wait(working))
 
     async def _wait(self, working: asyncio.Task[Any]) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+        """Wait for the message that the client has left; set `has_left`, cancel `working`."""
+        while (await self.receive())["type"] != "http.disconnect":
             pass
         self.has_left = True
         working.cancel()
 
     def unwatch(self) -> None:
+        """Cancel the task that `watch` started, if any."""
         waiting, self._waiting = self._waiting, None  # breaks a reference cycle
         if waiting is not None:
             waiting.cancel()
 
+    def note_known(self, has_key: bool) -> None:
+        """Do nothing: the other server admits its clients."""
+
+    def hang_up(self) -> None:
+        """Do nothing: a reply without its end shows the fault."""
+
+    async def write_whole(self, status: int, headers: Headers, body: Pieces) -> None:
+        self.unwatch()  # behind the last bytes, servers report a disconnect that is none
+        await send_reply(Reply(status, headers, body), self._send)
+
+    async def begin(self, status: int, headers: Headers) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def takes_parts(self) -> bool:
+        return False
+
+    def write_part(self, part: bytes) -> None:
+        """Do nothing: `takes_parts` is never True."""
+
+    async def write(self, part: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def end(self) -> None:
+        self.unwatch()
+        await self._send({"type": "http.response.body", "body": b""})
+
 
 class _ClientGoneError(Exception):
-    """The client left before its request was whole."""
+    """The client left before the body of its request was complete."""
 
 
 def _declared_length(request: Request) -> int:
-    """Return the body's length as the head declares it, 0 where it does not."""
+    """Return the number in the request's `content-length`; 0 without one, or if it is no number."""
     told = request.values.get(b"content-length", b"")
     return int(told) if told.isdigit() else 0
 
 
 async def _read_body(receive: Receive, length: int, limit: int) -> bytes:
-    """Read the whole body.
+    """Read all parts of a request's body with ASGI's `receive`, and return them as one.
 
-    Raises BodyTooLargeError beyond the limit, at once where the declared `length` is, and
-    _ClientGoneError where the client leaves.
+    Raises BodyTooLargeError beyond `limit` bytes, at once if the head's `length` is beyond it
+    already, and _ClientGoneError if the client leaves before the end.
     """
     if length > limit:
         raise BodyTooLargeError(
@@ -188,101 +289,3 @@ async def _read_body(receive: Receive, length: int, limit: int) -> bytes:
         parts.append(part)
         if not message.get("more_body", False):
             return part if len(parts) == 1 else b"".join(parts)
-
-
-def _collect_body(send: Send) -> Send:
-    started: list[Message] = []
-    parts: list[bytes] = []
-
-    async def send_whole(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            started.append(message)
-            return
-        parts.append(message.get("body", b""))
-        if message.get("more_body", False):
-            return
-        body = b"".join(parts)
-        start = started[0]
-        if not any(name == b"content-length" for name, _ in start["headers"]):
-            length = (b"content-length", b"%d" % len(body))
-            start = {**start, "headers": [*start["headers"], length]}
-        await send(start)
-        await send({"type": "http.response.body", "body": body})
-
-    return send_whole
-
-
-def _do_nothing() -> None:
-    """Do nothing."""
-
-
-def sent_whole(reply: Reply, client: Client) -> bool:
-    """Send a whole reply at once and return True, or False for one that `send_reply` must send.
-
-    That is a reply whose body is still arriving, or whose client is slow, has left, or speaks
-    HTTP/1.0.
-    """
-    pieces = reply.pieces()
-    if pieces is None or client.is_old:
-        return False
-    return client.write_whole(reply.status, reply.headers, pieces)
-
-
-async def send_reply(
-    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _do_nothing
-) -> None:
-    """Send a reply, and call `before_end` just before its last bytes.
-
-    After those, servers report a disconnect that is none. HTTP/1.0 has no chunks, so its clients
-    get every body whole.
-    """
-    if scope.get("http_version") == "1.0":
-        send = _collect_body(send)
-    await _send(reply, send, before_end, None)
-
-
-async def _send(
-    reply: Reply, send: Send, before_end: Callable[[], None], client: Client | None
-) -> None:
-    """Send a reply as ASGI messages or, where possible, directly to a client of our own server."""
-    pieces = reply.pieces()
-    if pieces is not None:
-        fields = names.with_length(reply.headers, sum(map(len, pieces)))
-        await send({"type": "http.response.start", "status": reply.status, "headers": fields})
-        before_end()
-        await send({"type": "http.response.body", "body": b"".join(pieces)})
-        return
-    fields = reply.headers
-    if reply.status == NOT_MODIFIED:  # it has no body, and servers check a declared length
-        fields = names.without(fields, b"content-length")
-    if client is None or not client.begin(reply.status, fields):
-        await send({"type": "http.response.start", "status": reply.status, "headers": fields})
-    body: Any = reply.body
-    writer = _Writer(send, client)
-    try:
-        if callable(body):
-            await body(writer)
-        else:
-            async for chunk in body:
-                await writer.write(chunk)
-        before_end()
-        if client is None or not client.end():
-            await send({"type": "http.response.body", "body": b""})
-    finally:
-        if hasattr(body, "aclose"):
-            await body.aclose()
-
-
-class _Writer:
-    """Sends the parts of a body: directly to the client of our own server, else by ASGI."""
-
-    __slots__ = ("_send", "client")
-
-    def __init__(self, send: Send, client: Client | None) -> None:
-        self._send = send
-        self.client = client
-
-    async def write(self, part: bytes) -> None:
-        client = self.client
-        if client is None or not part or not client.add_part(part):
-            await self._send({"type": "http.response.body", "body": part, "more_body": True})

@@ -7,18 +7,23 @@ reply is sent in one write, and its head is checked as one text.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Protocol
 
 import structlog
 
 from proxy.errors import ProxyError
-from proxy.http.listener.flow import Flow
-from proxy.http.listener.known_head import KnownHead
 from proxy.http.listener.request_heads import refusal
-from proxy.http.wire.headers import serialize_fields, with_length
-from proxy.http.wire.http import CLIENT, ASGIApplication, Message, Scope, place
+from proxy.http.wire.headers import (
+    Headers,
+    KnownBytes,
+    known_bytes,
+    serialize_fields,
+    with_length,
+)
+from proxy.http.wire.http import CLIENT, KNOWN, ASGIApplication, Client, Message, Scope, place
+from proxy.http.wire.json_splice import Pieces
 from proxy.http.wire.outlet import Outlet
 
 STATUS_LINES = {
@@ -27,8 +32,98 @@ STATUS_LINES = {
 }
 WRITTEN_TOGETHER = 2**16  # bytes of a body that is copied for one write
 WITHOUT_BODY = (204, 304)
+HIGH_WATER = 2**16  # bytes of a body that the application has not received yet
 
 log = structlog.get_logger(__name__)
+
+
+class Flow:
+    """Both directions of one connection; the transport reports when its buffer is full."""
+
+    __slots__ = ("_transport", "_waiting", "read_paused", "write_paused")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._waiting: asyncio.Future[None] | None = None
+        self.read_paused = False
+        self.write_paused = False
+
+    def pause_reading(self) -> None:
+        """Stop reading from the client's socket until `resume_reading` is called."""
+        if not self.read_paused:
+            self.read_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read from the client's socket again; does nothing if reading was not paused."""
+        if self.read_paused:
+            self.read_paused = False
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """Note that the transport's buffer is full, so that `drain` waits."""
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        """Note that the transport's buffer has room again, and wake all that wait in `drain`."""
+        self.write_paused = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def drain(self) -> None:
+        """Wait while the transport's buffer is full, until the client has read enough or left."""
+        while self.write_paused:
+            if self._waiting is None:
+                self._waiting = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waiting)  # one of two waiting tasks may be cancelled
+
+
+class KnownHead:
+    """A head that a client has sent before, recognized by its bytes instead of parsed again.
+
+    API clients send the same head with every request of a connection, except for the body's length.
+    If it arrives at once, with its body, a part of it or none yet, its meaning is known: llhttp has
+    read these very bytes before, and `request_heads.py` has accepted them.
+    """
+
+    __slots__ = ("_position", "_scope", "again", "head", "is_head")
+
+    def __init__(self, head: KnownBytes, scope: Scope) -> None:
+        """Keep a parsed head; `scope` is its ASGI scope, of which a copy is kept.
+
+        Raises ValueError if the head has no `content-length`.
+        """
+        self.head = head
+        headers = scope["headers"].copy()  # the application may add to the original
+        self._scope = {**scope, "headers": headers}
+        self._scope.pop(CLIENT, None)
+        self.is_head = scope["method"] == "HEAD"
+        self._position = [name for name, _ in headers].index(b"content-length")
+        self.again: Callable[[Client], Awaitable[None] | None] | None = None
+        """Answers a request with this head without a scope: set once one was admitted; returns None
+        where the request has to be admitted like the first one."""
+
+    def scope(self, length: bytes) -> dict[str, Any]:
+        """Return a new ASGI scope of this head, with `length` (digits) as its content length.
+
+        The list of headers is new too; the scope has this head under `KNOWN`.
+        """
+        scope = self._scope.copy()
+        scope["headers"] = headers = scope["headers"].copy()
+        headers[self._position] = (b"content-length", length)
+        scope[KNOWN] = self
+        return scope
+
+
+def known_head(data: bytes, scope: Scope, *, has_body: bool = True) -> KnownHead | None:
+    """Return a recognizer of the one request's head in `data`, or None if none can be made.
+
+    `data` must hold the head and, with `has_body`, the complete body, else nothing of it. None for
+    a head of more than 8,192 bytes, one without a content length, or one whose end is not certain.
+    """
+    head = known_bytes(data, has_body=has_body)
+    return None if head is None else KnownHead(head, scope)
 
 
 class CycleConnection(Protocol):
@@ -43,7 +138,8 @@ class CycleConnection(Protocol):
     def note_known(self, has_key: bool) -> None: ...
 
 
-def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def _expects(headers: Headers) -> bool:
+    """Return whether a head has `expect: 100-continue`: its client waits for that reply."""
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
@@ -87,6 +183,11 @@ class Cycle:
         keep_alive: bool,
         body: bytes | None = None,
     ) -> None:
+        """Begin a cycle for a head, either its ASGI scope or one that this connection sent before.
+
+        A `body` of bytes is complete; None means that it arrives later by `add` and `end_body`.
+        `keep_alive` False closes the connection after the reply.
+        """
         if isinstance(head, KnownHead):
             self._known: KnownHead | None = head
             self._scope: Scope | None = None  # made when it is first used
@@ -120,6 +221,7 @@ class Cycle:
 
     @property
     def scope(self) -> Scope:
+        """The ASGI scope of the request, made at first use for a head that was sent before."""
         if self._scope is None:
             assert self._known is not None
             self._scope = self._known.scope(b"%d" % (self.length or 0))
@@ -127,11 +229,19 @@ class Cycle:
         return self._scope
 
     async def run(self, app: ASGIApplication) -> None:
-        """Run the application; close the connection where it fails or sends no whole reply."""
+        """Answer the request by a known head's `again`, or else by the ASGI application `app`.
+
+        An exception, cancellation included, and an application that ends without a complete reply
+        are logged as `no_reply`; the client gets 500 if no reply has begun, and the connection is
+        closed. Nothing is raised.
+        """
         try:
-            if self._known is None or (work := self._known.known.begin(self)) is None:
-                work = app(self.scope, self.receive, self.send)
-            await work
+            known, work = self._known, None
+            if known is not None and known.again is not None:
+                work = known.again(self)
+                if work is None:  # such requests have to be admitted again
+                    known.again = None
+            await (work or app(self.scope, self.receive, self.send))
         except BaseException as error:  # including the server's cancellation when it ends
             self._fail(**place(error))
         else:
@@ -145,6 +255,10 @@ class Cycle:
                 self._scope.pop(CLIENT, None)  # likewise, where no endpoint has removed it
 
     def _fail(self, **why: str) -> None:
+        """Log `no_reply` with these facts and close the connection.
+
+        The client gets 500 first if no reply has begun and it has not left.
+        """
         log.error("no_reply", path=self.scope["path"], **why)
         if not self.response_started and not self.has_left:
             self.response_started = True
@@ -154,12 +268,13 @@ class Cycle:
         self.outlet.close()
 
     def add(self, part: bytes) -> None:
-        """Append a part of the body."""
+        """Append bytes to the body that the application has not received, and wake `receive`."""
         self._parts.append(part)
         self.size += len(part)
         self._tell()
 
     def end_body(self) -> None:
+        """Note that the body is complete, and wake `receive`."""
         self.more_body = False
         self._tell()
 
@@ -185,12 +300,14 @@ class Cycle:
         self._connection.note_known(has_key)
 
     def whole_body(self, limit: int) -> bytes | None:
+        """Take the request's body if it is complete and within `limit`, else return None."""
         if self.more_body or self.has_left or self.size > limit:
             return None
         self._has_news = False
         return self._take()
 
     def _take(self) -> bytes:
+        """Return all bytes of the body that have arrived and were not taken before."""
         parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         self._parts = []
@@ -198,6 +315,7 @@ class Cycle:
         return body
 
     def watch(self) -> None:
+        """Cancel the task that answers if the client leaves; also reads on, to notice that."""
         self._is_watched = True
         if self.flow.read_paused:
             self.flow.resume_reading()
@@ -213,6 +331,11 @@ class Cycle:
             waiting.set_result(None)
 
     async def receive(self) -> Any:
+        """Return the next ASGI message: a part of the body, or `http.disconnect`.
+
+        Waits for one if necessary, after a "100 Continue" to a client that expects it.
+        `http.disconnect` also follows a complete reply.
+        """
         if not self._has_news and not self.has_left and not self.response_complete:
             self._continue()
             self.flow.resume_reading()
@@ -223,6 +346,7 @@ class Cycle:
         return {"type": "http.request", "body": self._take(), "more_body": self.more_body}
 
     async def _news(self) -> None:
+        """Wait until a part of the body, its end, or the client's end has arrived."""
         while not self._has_news:
             if self._waiting is None:
                 self._waiting = asyncio.get_running_loop().create_future()
@@ -234,10 +358,19 @@ class Cycle:
         if is_asked_for and not self.outlet.is_closing() and _expects(self.scope["headers"]):
             self.outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    async def send(self, message: Message) -> None:
+    async def _is_there(self) -> bool:
+        """Wait while the client is slow, and return whether it is still there."""
         if self.flow.write_paused and not self.has_left:
             await self.flow.drain()
-        if self.has_left:
+        return not self.has_left
+
+    async def send(self, message: Message) -> None:
+        """Send an ASGI message of the reply; waits while the client is slow.
+
+        Does nothing if the client has left. Raises RuntimeError for a message out of order, after
+        the end of the reply, or with more or fewer bytes than the reply's content length.
+        """
+        if not await self._is_there():
             return
         kind = message["type"]
         if kind != ("http.response.body" if self.response_started else "http.response.start"):
@@ -249,36 +382,34 @@ class Cycle:
         else:
             self._write_part(message.get("body", b""), message.get("more_body", False))
 
-    def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> bool:
-        if self.flow.write_paused or self.has_left:
-            return False
-        self._write_head(status, headers)
-        return True
+    async def begin(self, status: int, headers: Headers) -> None:
+        if await self._is_there():
+            self._write_head(status, headers)
 
-    def end(self) -> bool:
-        if self.flow.write_paused or self.has_left:
-            return False
-        self._write_part(b"", False)
-        return True
+    async def write(self, part: bytes) -> None:
+        if await self._is_there():
+            self._write_part(part, True)
+
+    async def end(self) -> None:
+        if await self._is_there():
+            self._write_part(b"", False)
 
     def takes_parts(self) -> bool:
         is_open = self._is_chunked and not self.response_complete
         return is_open and not self.flow.write_paused and not self.has_left
 
     def write_part(self, part: bytes) -> None:
+        """Write a chunk at once, without a check; call it only while `takes_parts` is True."""
         self.outlet.write_alone(b"%x\r\n%b\r\n" % (len(part), part))
 
-    def add_part(self, part: bytes) -> bool:
-        if not self.takes_parts():
-            return False
-        self.outlet.write(b"%x\r\n%b\r\n" % (len(part), part))
-        return True
+    async def write_whole(self, status: int, headers: Headers, body: Pieces) -> None:
+        """Send head and body of a reply in one write, or in several for 64 KiB and more.
 
-    def write_whole(
-        self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
-    ) -> bool:
-        if self.flow.write_paused or self.has_left:
-            return False
+        The content length is appended to the headers, or corrected where they have one. HEAD gets
+        no body.
+        """
+        if not await self._is_there():
+            return
         first, is_one = body[0], len(body) == 1
         size = len(first) if is_one else sum(map(len, body))
         fields, length = serialize_fields(headers), b""
@@ -295,9 +426,12 @@ class Cycle:
             self.outlet.write_large([head, *body])
         self.response_started = True
         self._complete()
-        return True
 
     def _complete(self) -> None:
+        """End the reply: wake `receive` and begin the connection's next request.
+
+        A connection that is not kept is closed first.
+        """
         self.response_complete = True
         if self._waiting is not None:
             self._tell()
@@ -306,9 +440,10 @@ class Cycle:
         self._connection.on_response_complete()
 
     def _write_part(self, body: bytes, is_more: bool) -> None:
-        """Write a part of the body.
+        """Write a part of the body as a chunk, or plain if the content length is declared.
 
-        Raises RuntimeError where its length differs from the declared one.
+        The last part (`is_more` False) also ends the reply. Nothing is written for HEAD. Raises
+        RuntimeError if the body is longer or shorter than its content length.
         """
         if self._is_head:
             self._bytes_left = 0
@@ -327,8 +462,12 @@ class Cycle:
             self.outlet.flush()
             self._complete()
 
-    def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Write the head of a reply whose body follows in parts."""
+    def _write_head(self, status: int, headers: Headers) -> None:
+        """Write the head of a reply whose body follows in parts.
+
+        It has `transfer-encoding: chunked` if no length is declared, except for HEAD, 204 and 304,
+        which have no body.
+        """
         length, framing = dict(headers).get(b"content-length"), b""
         if length is not None:
             self._bytes_left = int(length)
@@ -338,6 +477,11 @@ class Cycle:
         self.response_started = True
 
     def _head(self, status: int, fields: bytes, framing: bytes) -> bytes:
+        """Return the reply's head as bytes, from status line to blank line, and set `status`.
+
+        `fields` and `framing` are lines with their line ends. `connection: close` is added where
+        the connection is not kept.
+        """
         self._asks_for_body = False
         self.status = status
         closing = b"" if self.keep_alive else b"connection: close\r\n"

@@ -1,15 +1,12 @@
 """The server's end of HTTP/1.1, between a transport of asyncio and the application.
 
 llhttp parses HTTP/1.1, through httptools. uvicorn makes one of these protocols for each connection,
-and otherwise is only the server around them: sockets, signals, the end. The replies are those of
-uvicorn's own protocol, at less cost: a target is parsed once and remembered, a request waits for a
-flag and a future instead of an event, and one timer finds all idle connections. The application's
-view of a request and its reply is in `http_cycle.py`.
+and otherwise is only the server around them: sockets, signals, the end. The application's view of a
+request and its reply is in `http_cycle.py`.
 
-A head that another parser on the way could read differently is refused with 400, and the connection
-is closed: see `request_heads.py`. An `Upgrade` that is not accepted is ignored, as RFC 9110 asks,
-and the body is read. Fields behind a body (trailers) are dropped. Heads are limited in size and
-time, bodies in time, and connections in number (`connections.py`).
+A head that another parser could read differently is refused with 400 (`request_heads.py`). An
+`Upgrade` that is not accepted is ignored, as RFC 9110 asks. Trailers are dropped. Heads are limited
+in size and time, bodies in time, and connections in number (`connections.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +22,7 @@ import structlog
 
 from proxy.errors import BusyError, HeadTooLargeError, OverloadedError, ProxyError, TooSlowError
 from proxy.http.listener.connections import connections_of
-from proxy.http.listener.flow import HIGH_WATER, Flow
-from proxy.http.listener.http_cycle import Cycle
-from proxy.http.listener.known_head import KnownHead, known_head
+from proxy.http.listener.http_cycle import HIGH_WATER, Cycle, Flow, KnownHead, known_head
 from proxy.http.listener.open_files import FileWatch
 from proxy.http.listener.request_heads import (
     asks_for_websocket,
@@ -178,7 +173,7 @@ class HttpProtocol(asyncio.Protocol):
             self._learn(data)
 
     def _begin_again(self, known: KnownHead, data: bytes) -> bool:
-        """Begin to answer a request whose head is known; return False for any other data."""
+        """Answer the request in `data` if its head is `known`; return False for other data."""
         head = known.head
         length = head.length_in(data)
         if length is None:
@@ -206,7 +201,7 @@ class HttpProtocol(asyncio.Protocol):
         return data[len(part) :]
 
     def _learn(self, data: bytes) -> None:
-        """Keep the head of the one request in the data, whose body is whole or missing."""
+        """Keep the head of the one request in `data`, to recognize it when it is sent again."""
         self._heads_to_learn -= 1
         cycle = self.running
         if cycle is None or cycle is not self.cycle or self.is_in_head or not cycle.keep_alive:
@@ -215,6 +210,7 @@ class HttpProtocol(asyncio.Protocol):
             self._known = known_head(data, cycle.scope, has_body=not cycle.more_body)
 
     def _feed(self, data: bytes) -> None:
+        """Parse data; hand the connection over at a WebSocket, and ignore any other `Upgrade`."""
         rest = memoryview(data)
         while True:
             try:
@@ -251,6 +247,7 @@ class HttpProtocol(asyncio.Protocol):
     # Callbacks of the parser. Errors raised here are the context of feed_data's own error.
 
     def on_message_begin(self) -> None:
+        """Begin a head and its time limit; raise BusyError where 100 requests wait already."""
         if len(self.pipeline) >= MOST_PIPELINED:
             raise BusyError(f"more than {MOST_PIPELINED} requests wait on this connection")
         self.url = b""
@@ -315,6 +312,7 @@ class HttpProtocol(asyncio.Protocol):
         return takes_them and self.scope["method"] == "GET" and asks_for_websocket(self.headers)
 
     def on_body(self, body: bytes) -> None:
+        """Append bytes to the newest request's body, and extend its deadline by their share."""
         self._idle_bytes = 0
         cycle = self.cycle
         if self.is_upgrading or cycle is None or cycle.response_complete:
@@ -326,6 +324,7 @@ class HttpProtocol(asyncio.Protocol):
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
+        """End the newest request's body, and set the connection's next deadline."""
         cycle = self.cycle
         if self.is_upgrading or self._ignores_upgrade or cycle is None:
             return
@@ -346,6 +345,7 @@ class HttpProtocol(asyncio.Protocol):
             self._all.note_body(self, self._body_bytes if is_first else size)
 
     def refuse_body(self) -> None:
+        """Answer the unfinished request with 503 in the next turn of the event loop."""
         self.loop.call_soon(self._refuse_body)  # this connection's parser may be at work now
 
     def _refuse_body(self) -> None:
@@ -365,6 +365,7 @@ class HttpProtocol(asyncio.Protocol):
             self._all.begin(partial(self._begin, cycle), self.loop)
 
     def _begin(self, cycle: Cycle) -> None:
+        """Start the task that answers a request, unless its client has left meanwhile."""
         if cycle is not self.running:
             return  # the client left while the request waited for its turn
         cycle.task = task = self.loop.create_task(cycle.run(self._config.loaded_app))
@@ -401,12 +402,14 @@ class HttpProtocol(asyncio.Protocol):
             self._all.end_body(self)  # a part of it was counted before the key was checked
 
     def is_idle(self) -> bool:
+        """Return whether no request is being answered and no bytes wait to be sent."""
         return self.running is None and not self.outlet.is_waiting()
 
     def close_now(self) -> None:
         self.transport.abort()
 
     def look(self, now: float) -> None:
+        """End a connection whose time `until` is up, or whose client reads nothing for 60 s."""
         if self.until < now:
             self._expire(now)
         elif self.flow.write_paused:
@@ -418,6 +421,7 @@ class HttpProtocol(asyncio.Protocol):
                 self.transport.abort()
 
     def _expire(self, now: float) -> None:
+        """Refuse a late request (408) or close an idle connection; wait on if we paused reading."""
         cycle = self.running
         if self.has_ended:
             self.transport.abort()
@@ -429,10 +433,7 @@ class HttpProtocol(asyncio.Protocol):
             self.outlet.close()
 
     def _refuse(self, error: ProxyError | None = None) -> None:
-        """Send the connection's last reply, after the replies before it.
-
-        Nothing is sent where the newest request has its reply; a reply that has begun is aborted.
-        """
+        """Send the connection's last reply; a reply that has begun is broken off instead."""
         newest, running = self.cycle, self.running
         if newest is not None and newest.more_body:
             if newest.response_complete:
@@ -450,6 +451,7 @@ class HttpProtocol(asyncio.Protocol):
         self._end(error)
 
     def _end(self, error: ProxyError | None) -> None:
+        """Stop reading, and send the error's reply now or after the reply in progress."""
         words = refusal(error)
         log.debug("request_refused", client=self.client, reply=words[:12].decode())
         self.has_ended, self.is_in_head = True, False
@@ -459,10 +461,7 @@ class HttpProtocol(asyncio.Protocol):
             self._last_words = words
 
     def _say(self, words: bytes) -> None:
-        """Send the last reply, and close when the client has read it, or after LINGER_S.
-
-        A close with unread bytes of the client would reset the connection before that.
-        """
+        """Send the last reply; close once the client has read it or after 5 s, lest it be reset."""
         self.outlet.flush()
         self.transport.write(words)
         self.flow.resume_reading()

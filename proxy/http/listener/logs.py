@@ -73,6 +73,7 @@ class PlainRequests:
     def __call__(
         self, _: object, __: str, event: structlog.types.EventDict
     ) -> structlog.types.EventDict:
+        """Return the event, or raise DropEvent for a plain request outside the share."""
         is_plain = (
             event.get("event") == "request"
             and event.get("level") == "info"
@@ -100,12 +101,14 @@ class TerminalLines:
         self._others = structlog.dev.ConsoleRenderer()
 
     def __call__(self, logger: object, name: str, event: structlog.types.EventDict) -> str:
+        """Return an event as the text of one or more lines for a terminal."""
         if event.get("event") == "request" and event.get("level") == "info":
             return _request_line(event)
         return self._others(logger, name, event)
 
 
 def _request_line(event: structlog.types.EventDict) -> str:
+    """Return a request's log event as a line: time, model, status, confidence, action, ms."""
     confidence, overhead_ms = event.get("confidence"), event.get("overhead_ms")
     is_scored = isinstance(confidence, int | float)
     words = [
@@ -125,11 +128,12 @@ def _request_line(event: structlog.types.EventDict) -> str:
 def without_escapes(
     _: object, __: str, event: structlog.types.EventDict
 ) -> structlog.types.EventDict:
-    """Return the event with control characters escaped; they could move a terminal's cursor."""
+    """Return the event with control characters in its texts escaped for a terminal."""
     return {name: _plain(value) for name, value in event.items()}
 
 
 def _plain(value: object) -> object:
+    """Return a text with unprintable characters escaped, except line feeds; other values stay."""
     if not isinstance(value, str) or value.isprintable():
         return value
     return "".join(
@@ -159,6 +163,7 @@ class _SafeFile:
         self._file = file
 
     def write(self, text: str) -> int:
+        """Write a text and return its length, also where it could not be written."""
         try:
             return self._file.write(text)
         except (OSError, ValueError):  # ValueError: the file is closed

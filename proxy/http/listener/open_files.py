@@ -24,7 +24,7 @@ TELL_EVERY_S: Final = 10.0
 
 
 def raise_file_limit() -> int:
-    """Raise the process's limit of open files as far as useful, and return the limit."""
+    """Raise the process's limit of open files to WANTED_FILES if allowed, and return the limit."""
     if sys.platform == "win32":
         return WANTED_FILES
     import resource
@@ -53,7 +53,7 @@ class FileWatch:
         self._told_at = -TELL_EVERY_S
 
     def note(self, connection: Any) -> None:
-        """Check the number of a new connection's file; numbers are the lowest that are free."""
+        """Log a warning if a new connection's file number is near the limit of open files."""
         if sys.platform == "win32" or (its := connection.get_extra_info("socket")) is None:
             return
         import resource

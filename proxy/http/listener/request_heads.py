@@ -39,9 +39,11 @@ Target = tuple[str, bytes, bytes]
 
 @remembers(1_024)
 def read_target(target: bytes) -> Target:
-    """Split a request's target into path, raw path and query.
+    """Split a request's target into its decoded path, its raw path and its query.
 
-    Raises BadRequestError for a target that is no path, or leads above the root.
+    `/v1/a%20b?q=1` becomes `("/v1/a b", b"/v1/a%20b", b"q=1")`; an absolute URL loses its scheme
+    and host. Raises BadRequestError for a target that is no path, or whose `..` segments lead above
+    the root.
     """
     found = _TARGET.fullmatch(target)
     if found is None:
@@ -56,6 +58,7 @@ def read_target(target: bytes) -> Target:
 
 
 def _climbs_out(path: str) -> bool:
+    """Return whether `..` segments of a path lead above its root, as in `/a/../../b`."""
     depth = 0
     for name in path.split("/"):
         depth += {"..": -1, ".": 0, "": 0}.get(name, 1)
@@ -112,11 +115,15 @@ def is_host(value: bytes) -> bool:
 
 
 def _unreadable(why: str) -> ProxyError:
+    """Return the error (400, `invalid_http`) for a head that is refused because of `why`."""
     return BadRequestError(f"the request cannot be read as HTTP/1.1: {why}", code="invalid_http")
 
 
 def refusal(error: ProxyError | None) -> bytes:
-    """Return a connection's whole last reply as bytes; None means that the data were no HTTP."""
+    """Return an error as the bytes of a whole HTTP reply with `connection: close`.
+
+    None means that the data were no HTTP and gives 400. The status must be one of `STATUS_LINES`.
+    """
     error = error or BadRequestError("the request cannot be read as HTTP/1.1", code="invalid_http")
     body = error.body()
     head = (
@@ -128,21 +135,24 @@ def refusal(error: ProxyError | None) -> bytes:
 
 
 def asks_for_websocket(headers: Headers) -> bool:
-    """Return whether the head asks for a WebSocket; names are in lower case."""
+    """Return whether a head has `connection: upgrade` and `upgrade: websocket`.
+
+    Names of fields are in lower case.
+    """
     values = dict(headers)
     options = [option.strip() for option in values.get(b"connection", b"").lower().split(b",")]
     return b"upgrade" in options and values.get(b"upgrade", b"").lower() == b"websocket"
 
 
 def head_bytes(method: bytes, target: bytes, version: str, headers: Headers) -> bytes:
-    """Return a head as bytes on the wire."""
+    """Serialize a request's head as HTTP bytes, from request line to blank line."""
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
     lines += [name + b": " + value for name, value in headers]
     return b"\r\n".join([*lines, b"", b""])
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: Headers) -> bytes:
-    """Return the head as bytes, without its request for another protocol."""
+    """Serialize a request's head without `upgrade` and without that option of `connection`."""
     kept = []
     for name, value in headers:
         if name == b"connection":

@@ -48,15 +48,17 @@ class Server(uvicorn.Server):
     def __init__(
         self, settings: uvicorn.Config, application: Application, drain_s: float = 0
     ) -> None:
+        """Create a server; on SIGTERM it reports draining for `drain_s` seconds before it ends."""
         super().__init__(settings)
         self._application = application
         self._drain_s = drain_s
         self._leaves_at: float | None = None  # by time.monotonic, once a signal has come
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note a signal, on which the event loop acts within a tenth of a second.
+        """Note a signal and when to end: at once, or after `drain_s` for SIGTERM.
 
-        A second signal ends the server at once.
+        The event loop acts on it within a tenth of a second. A second signal breaks off requests in
+        progress.
         """
         if self._leaves_at is not None:
             self._leaves_at = 0.0
@@ -67,10 +69,10 @@ class Server(uvicorn.Server):
         self._captured_signals.append(sig)
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether it is time to end.
+        """Tell the application to drain once a signal came, and return whether to end now.
 
-        Once a signal has arrived, the application drains; connections of a draining application are
-        closed after their next reply.
+        uvicorn calls this ten times a second. Connections of a draining application are closed
+        after their next reply.
         """
         if self._leaves_at is not None:
             self._application.drain()
@@ -80,7 +82,10 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish the requests in progress within `grace_s`, or at once after a second signal."""
+        """Finish the requests in progress within `grace_s`, or at once after a second signal.
+
+        Shortly before that time is over, clients that wait for reviewers get their answer.
+        """
         self._application.drain()
         grace_s = self.config.timeout_graceful_shutdown or 0
         wait_s = max(grace_s - LAST_S, grace_s * (1 - LAST_SHARE))
@@ -98,11 +103,12 @@ class Terminal:
         self._fd = next((fd for fd in (0, 1, 2) if _is_terminal(fd)), None)
 
     def is_closed(self) -> bool:
-        """Whether there was a terminal and its window or connection is gone."""
+        """Return whether the process began at a terminal that is gone now."""
         return self._fd is not None and not _is_terminal(self._fd)
 
 
 def _is_terminal(fd: int) -> bool:
+    """Return whether a file descriptor is an open terminal."""
     try:
         return os.isatty(fd)
     except OSError:
@@ -131,4 +137,5 @@ class SecondServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Leave the process's signals to the proxy's own server."""
         yield

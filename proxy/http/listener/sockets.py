@@ -113,4 +113,5 @@ def keep_freed_memory() -> None:
 
 
 def url_of(host: str, port: int) -> str:
+    """Return the base URL of the API at an address, such as `http://[::1]:8000/v1`."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"

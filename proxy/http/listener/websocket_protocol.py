@@ -29,6 +29,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     _hang_up_by: float | None = None  # on the loop's clock; None until a message is refused
 
     def data_received(self, data: bytes) -> None:
+        """Parse data, or drop them after a refused message; answer an unreadable handshake."""
         if self._hang_up_by is not None:
             self._wait_for_silence(self._hang_up_by)
             return
@@ -52,6 +53,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.transport.close()
 
     async def send(self, message: Any) -> None:
+        """Send an ASGI message; a refusal by an HTTP reply completes the handshake."""
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # otherwise uvicorn logs a missing answer
@@ -76,6 +78,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._wait_for_silence(self._hang_up_by)
 
     def _wait_for_silence(self, at_most_until: float) -> None:
+        """Close the connection in 0.2 s, at the latest at `at_most_until` (loop's time)."""
         if self.close_timer is not None:
             self.close_timer.cancel()
         at = min(self.loop.time() + QUIET_S, at_most_until)

@@ -1,14 +1,12 @@
 """An HTTP/1.1 connection to an upstream, and the replies that arrive over it, one at a time.
 
 A `Connection` parses the event loop's data with llhttp; an `HttpReply` is the reply to one request
-as far as it has arrived. Nothing here waits on more than one future at a time, and nothing starts a
-task, a timer or a timeout context: the owner (`pool.py`) compares `deadline` with the clock now and
-then to find silence.
+as far as it has arrived. Nothing here starts a task or a timer: the owner (`pool.py`) compares
+`deadline` with the clock now and then to find silence.
 
-Some things are refused rather than guessed: two lengths, a length beside `transfer-encoding:
-chunked`, any transfer coding but one `chunked`, interim replies with either, folded or malformed
-fields, line ends before a reply, a protocol that was not requested (101). Harmless faults of sloppy
-servers are accepted: lines of a head that end without CR, spaces after a chunk's size.
+Ambiguous framing is refused: two lengths, a length beside `chunked`, any coding but one `chunked`,
+interim replies with either, folded fields, line ends before a reply, a status 101. Harmless faults
+are accepted: lines of a head that end without CR, spaces after a chunk's size.
 """
 
 from __future__ import annotations
@@ -77,6 +75,7 @@ class HttpReply(UpstreamReply, ReplyPieces):
         return waiter
 
     def wake(self) -> None:
+        """Wake the reader that waits in `wait`, if any."""
         waiter = self.waiter
         if waiter is not None:
             self.waiter = None
@@ -93,6 +92,7 @@ class HttpReply(UpstreamReply, ReplyPieces):
             self.wake()
 
     def _is_taken(self, taker: Callable[[bytes], bool]) -> bool:
+        """Return whether a reader waits and `taker` took all bytes that have arrived."""
         waiter, parts = self.waiter, self.parts
         if waiter is None or waiter.done() or not parts:
             return False  # the reader may still be working on earlier bytes
@@ -106,7 +106,7 @@ class HttpReply(UpstreamReply, ReplyPieces):
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next bytes; bytes that arrived before an error come before it is raised."""
+        """Return the next bytes of the body; an error is raised after those that came before it."""
         while not self.parts:
             if self.error is not None:
                 raise self.error
@@ -116,18 +116,16 @@ class HttpReply(UpstreamReply, ReplyPieces):
         return self._take()
 
     def is_over(self) -> bool:
+        """Return whether the reply has ended or failed: no connection is used for it."""
         return self.connection is None
 
     def whole(self, limit: int) -> bytes | None:
+        """Return the whole body if it has arrived and has at most `limit` bytes, else None."""
         is_whole = self.connection is None and self.error is None and self.size <= limit
         return self._take() if is_whole else None
 
     async def read(self, limit: int = sys.maxsize) -> bytes:
-        """Read the whole body, waking the reader only once.
-
-        Raises UpstreamBrokenError as soon as it exceeds `limit` bytes, and UpstreamError where it
-        breaks off.
-        """
+        """Read the whole body; raises UpstreamBrokenError beyond `limit` or where it breaks off."""
         if self.connection is not None:
             self.wants_all, self.high_water = True, limit
             self.connection.resume()
@@ -141,6 +139,7 @@ class HttpReply(UpstreamReply, ReplyPieces):
         return self._take()
 
     def _take(self) -> bytes:
+        """Return all bytes that have arrived, remove them, and let upstream send more."""
         parts = self.parts
         whole = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
@@ -228,13 +227,11 @@ class Connection(asyncio.Protocol):
             self._write_on()
 
     def is_usable(self) -> bool:
-        """Return whether the connection can carry another request: open, without unexpected data.
+        """Return whether the connection is open and has no unexpected data.
 
-        A look at the socket itself finds what the event loop has not processed yet, mostly the end
-        of the connection, which would cost the next request its answer. It is a system call that
-        takes a seventh of a small request's CPU. It is skipped if the end is unlikely: servers that
-        close after a reply without notice do so after the first one, others when a connection has
-        been idle for seconds.
+        A look at the socket finds an end that the event loop has not processed yet. It takes a
+        seventh of a small request's CPU, so it is skipped where an end is unlikely: after two
+        replies, and at most half a second idle.
         """
         if self._transport.is_closing():
             return False
@@ -276,6 +273,7 @@ class Connection(asyncio.Protocol):
             self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
+        """Parse bytes of upstream into the reply; bytes without a request close the connection."""
         reply = self.reply
         if reply is None:  # unrequested data must not answer the next request
             self._transport.abort()
@@ -352,6 +350,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()  # `close` would wait until unsent data is written
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End the reply and tell the pool; a reply without a declared length is complete now."""
         self._end(exc)
         self._on_lost(self)
         self._parser = self._known = None  # parser and connection refer to each other
@@ -360,6 +359,7 @@ class Connection(asyncio.Protocol):
         self._is_write_paused = True
 
     def resume_writing(self) -> None:
+        """Write the rest of the request's body, since upstream accepts more of it."""
         self._is_write_paused = False
         if self.reply is not None and not self._is_read_paused:
             self.deadline = self._clock() + self._timeout_s
@@ -367,10 +367,9 @@ class Connection(asyncio.Protocol):
             self._write_after_reading()
 
     def _write_on(self) -> None:
-        """Write the next slice of a large body, once upstream has accepted the one before.
+        """Write the next slice of a large body, if upstream has accepted the one before.
 
-        No task does this, so that the reply is read meanwhile: upstream may refuse the body (413)
-        before all of it is sent, or answer while it reads.
+        The reply is read meanwhile: upstream may refuse the body (413) before all of it is sent.
         """
         unsent = self._unsent
         if unsent is None or self._is_write_paused or self._transport.is_closing():
@@ -398,6 +397,7 @@ class Connection(asyncio.Protocol):
         self._transport.pause_reading()
 
     def _refuse(self, reason: object) -> None:
+        """Close the connection; its reply fails with UpstreamBrokenError that names `reason`."""
         self.fail(UpstreamBrokenError(f"upstream {self._where} did not answer in HTTP ({reason})"))
 
     def _finish(self, reply: HttpReply) -> None:
@@ -435,6 +435,7 @@ class Connection(asyncio.Protocol):
     # Called by the parser; `feed_data` wraps an exception raised here as the context of its own.
 
     def on_message_begin(self) -> None:
+        """Check that a reply is awaited; raises ValueError for a second one."""
         if self.reply is None or self.reply.is_complete:
             raise ValueError("more than one answer")
 
@@ -442,6 +443,7 @@ class Connection(asyncio.Protocol):
         self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        """Pass a checked head to the reply; raises ValueError for a bad one."""
         reply = self.reply
         assert reply is not None
         fields, self._fields = self._fields, []  # fields added from here on are trailers
@@ -475,6 +477,7 @@ class Connection(asyncio.Protocol):
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=not is_strict)
 
     def on_message_complete(self) -> None:
+        """Mark the reply as complete; the end of an interim reply is ignored."""
         reply = self.reply
         assert reply is not None
         if reply.status:  # otherwise an interim reply has ended and the final one follows
@@ -482,15 +485,12 @@ class Connection(asyncio.Protocol):
 
 
 def _size(fields: Headers) -> int:
+    """Return the bytes that fields take in a head, with colon, blank and line end."""
     return sum(len(name) + len(value) + 4 for name, value in fields)
 
 
 def _check_coding(fields: Headers, values: dict[bytes, bytes]) -> None:
-    """Raise ValueError for any transfer coding but a single `chunked`.
-
-    Parsers disagree about others: one looks for `chunked` anywhere in the value, another at its
-    end, a third reads until the connection ends.
-    """
+    """Raise ValueError for any transfer coding but a single `chunked`: parsers disagree on them."""
     if values[b"transfer-encoding"] == b"chunked" and len(values) == len(fields):
         return  # nearly all replies
     codings = [value for name, value in fields if name == b"transfer-encoding"]

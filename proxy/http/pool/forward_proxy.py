@@ -65,6 +65,7 @@ def forward_proxy_for(scheme: str, host: str) -> ForwardProxy | None:
 
 
 def _exceptions() -> str:
+    """Return the value of `no_proxy` or NO_PROXY, empty if neither is set."""
     return os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
 
 

@@ -17,6 +17,7 @@ class KnownReply:
     __slots__ = ("_crossing", "_headers", "_position", "_status", "_values", "head")
 
     def __init__(self, head: KnownBytes, reply: UpstreamReply) -> None:
+        """Keep a parsed reply's status and fields; it must have a `content-length`."""
         self.head = head
         self._status = reply.status
         self._headers, self._values = reply.headers.copy(), reply.values.copy()
@@ -33,9 +34,10 @@ class KnownReply:
 
 
 def known_reply(data: bytes, reply: UpstreamReply) -> KnownReply | None:
-    """Return the head of a parsed reply that arrived alone in `data` with its whole body.
+    """Return a recognizer of a reply's head, or None if none can be made.
 
-    Returns None for a head that is too long, has no length, or whose end is uncertain.
+    `data` must hold the parsed reply alone, with its whole body. None for a head of more than 8,192
+    bytes, one without a length, or one whose end is not certain.
     """
     head = known_bytes(data)
     return None if head is None else KnownReply(head, reply)

@@ -134,7 +134,7 @@ class Pool:
             kept = None
 
     def _note_key(self, status: int) -> None:
-        """Warn once if the configured key is refused, because clients think it is their own."""
+        """Log once that upstream answered 401 to the configured key; another status resets that."""
         is_refused = status == UNAUTHORIZED
         if is_refused and not self._is_key_refused:
             hint = "the api_key of the configuration was refused, not that of a client"
@@ -142,6 +142,7 @@ class Pool:
         self._is_key_refused = is_refused
 
     async def aclose(self) -> None:
+        """Close all connections; replies on them end with UpstreamBrokenError."""
         self._is_closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -153,7 +154,7 @@ class Pool:
             await asyncio.sleep(0)
 
     def _note_path(self, meant: str) -> None:
-        """Warn once what address may be meant, after an upstream did not know a path."""
+        """Log once which base_url may be meant, after upstream answered 404 to a path."""
         self._meant = None
         hint = f"did you mean base_url: {meant} ?"
         log.warning("upstream_knows_no_path", upstream=self._where, hint=hint)
@@ -161,6 +162,10 @@ class Pool:
     # The request's head
 
     def _head(self, request: UpstreamRequest) -> bytes:
+        """Return a request's whole head as bytes; the result for shared headers is cached in them.
+
+        Raises UpstreamError for fields, a method or a path that would break the head.
+        """
         key = (request.method, request.path, request.query)
         opening = self._openings.get(key) or self._opening(*key)
         headers, body = request.headers, request.body
@@ -220,6 +225,11 @@ class Pool:
         return None
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> Connection:
+        """Open a connection to the origin, through a forward proxy if one is configured.
+
+        Raises UpstreamTimeoutError after 15 s, and UpstreamError where it fails or the pool is
+        closed.
+        """
         if self._is_closed:
             raise UpstreamError("the proxy has closed its connections")
         origin, tls = self._origin, self._tls()
@@ -266,6 +276,7 @@ class Pool:
         return sock
 
     def _new_connection(self) -> Connection:
+        """Return a new Connection of this pool without a transport, for `create_connection`."""
         assert self._loop is not None
         return Connection(
             self._loop, self._where, self._timeout_s, self._keep, self._forget, self._bursts
@@ -286,6 +297,7 @@ class Pool:
         return self._ssl_context
 
     def _keep(self, connection: Connection) -> None:
+        """Take an idle connection back for 15 s; close it if 256 are idle or the pool is closed."""
         if self._is_closed or len(self._idle) >= MAX_IDLE:
             connection.fail(UpstreamBrokenError("not needed any more"))
             return
@@ -293,6 +305,7 @@ class Pool:
         self._idle[connection] = None
 
     def _forget(self, connection: Connection) -> None:
+        """Remove a connection that has ended from the open and the idle ones."""
         self._open.discard(connection)
         self._idle.pop(connection, None)
 
@@ -350,9 +363,10 @@ def origin_of(base_url: str) -> Origin:
 
 
 def meant_address(base_url: str) -> str | None:
-    """Return the address that was probably meant, or None for one that looks right.
+    """Return the base URL that was probably meant, or None for one that looks right.
 
-    Often `/v1` is missing or there twice, or the path of a request follows it.
+    `.../v1/v1` loses a `/v1`, `.../v1/chat/completions` the path of a request, and a URL without a
+    path gets `/v1`.
     """
     place = base_url.rstrip("/")
     if place.endswith("/v1/v1"):
@@ -369,6 +383,7 @@ def _bracket_host(host: str) -> str:
 
 
 def _key_bytes(api_key: str) -> bytes:
+    """Encode an API key in latin-1; raises StartupError if it has other characters or line ends."""
     if not re.fullmatch(r"[ -~\x80-\xff]*", api_key):
         raise StartupError(ExitStatus.UNUSABLE_INPUT, "an api_key fits on one line of latin-1")
     return api_key.encode("latin-1")

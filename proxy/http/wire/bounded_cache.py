@@ -28,6 +28,7 @@ class _BoundedDict(dict[Text, Found], Generic[Text, Found]):
         self._most = most
 
     def __missing__(self, text: Text) -> Found:
+        """Compute a text's value and return it; it is stored if the text is short."""
         found: Found = self._find(text)
         if len(text) <= LONGEST:
             if len(self) >= self._most:

@@ -35,6 +35,7 @@ class DecodedTooLargeError(UpstreamBrokenError):
 
 
 def can_decode(encoding: str | None) -> bool:
+    """Return whether `decode_body` knows a `content-encoding`; None counts as `identity`."""
     return (encoding or "identity").strip().lower() in _DECODERS
 
 
@@ -59,15 +60,18 @@ async def decode_body(body: bytes, encoding: str | None, limit: int = MAX_DECODE
 
 
 def most_of(body: bytes, limit: int = MAX_DECODED_BYTES) -> int:
-    """Return how many bytes an encoded body may decode to."""
+    """Return how many bytes an encoded body may decode to.
+
+    That is 100 times its size, but at least 256 KiB and at most `limit`.
+    """
     return min(limit, max(ALWAYS_ALLOWED, MAX_RATIO * len(body)))
 
 
 def decode(body: bytes, encoding: str | None, most: int = MAX_DECODED_BYTES) -> bytes:
-    """Decode a body to at most `most` bytes.
+    """Decode a body to at most `most` bytes, on the calling thread.
 
-    Raises UpstreamBrokenError where the body is not valid in its encoding, and DecodedTooLargeError
-    where it decodes to more than `most` bytes.
+    `encoding` must be one that `can_decode` knows. Raises UpstreamBrokenError where the body is not
+    valid in its encoding, and DecodedTooLargeError beyond `most`.
     """
     unpack = _DECODERS[(encoding or "identity").strip().lower()]
     try:
@@ -80,6 +84,7 @@ def decode(body: bytes, encoding: str | None, most: int = MAX_DECODED_BYTES) -> 
 
 
 def _identity(body: bytes, most: int) -> bytes:
+    """Return the body unchanged."""
     return body
 
 
@@ -92,7 +97,10 @@ def _inflate(body: bytes, most: int) -> bytes:
 
 
 def _gunzip(body: bytes, most: int) -> bytes:
-    """Decode all members of a gzip body."""
+    """Decode all members of a gzip body to at most about `most` + 1 bytes.
+
+    Raises EOFError if it is cut off or has more than 4,096 members.
+    """
     decoded, at, members = bytearray(), 0, 0
     while at < len(body) and len(decoded) <= most:
         members += 1
@@ -110,6 +118,7 @@ def _gunzip(body: bytes, most: int) -> bytes:
 
 
 def _unbrotli(body: bytes, most: int) -> bytes:
+    """Decode a brotli body to at most `most` + 1 bytes; raises EOFError if it is cut off."""
     unpacker = brotli.Decompressor()
     decoded = unpacker.process(body, output_buffer_limit=most + 1)
     return _whole(bytes(decoded), unpacker.is_finished(), most)
@@ -135,11 +144,13 @@ def _unzstd(body: bytes, most: int) -> bytes:
 
 
 def _check_frames(count: int) -> None:
+    """Raise EOFError for a body of more than 4,096 frames or members."""
     if count > MOST_FRAMES:
         raise EOFError(f"it has more than {MOST_FRAMES} frames")
 
 
 def _whole(decoded: bytes, is_whole: bool, most: int) -> bytes:
+    """Return the decoded bytes; raise EOFError if the body was cut off before `most` bytes."""
     if not is_whole and len(decoded) <= most:
         raise EOFError("it breaks off")
     return decoded

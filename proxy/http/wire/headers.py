@@ -2,7 +2,7 @@
 
 `exchange/outcome.py` decides which reply carries our own fields, and `holds/held.py` does so for a
 held reply that is fetched. The end of this module recognizes a head that was sent before by its
-bytes, either a client's (`http/listener/known_head.py`) or an upstream's
+bytes, either a client's (`http/listener/http_cycle.py`) or an upstream's
 (`http/pool/known_reply.py`). If llhttp parsed a head once, alone and from its first byte, the
 same bytes mean the same again.
 """
@@ -75,6 +75,7 @@ class _ForwardedNames(dict[bytes, bool]):
         self._dropped = dropped
 
     def __missing__(self, name: bytes) -> bool:
+        """Return whether fields of a name are passed on; the answer is stored for short names."""
         crosses = name not in self._dropped and not name.startswith(PREFIX)
         if len(self) < MAX_NAMES and len(name) <= LONGEST_NAME:
             self[name] = crosses
@@ -89,6 +90,10 @@ _TO_UPSTREAM[VIA] = True
 
 
 def _select_fields(headers: Headers, crosses: _ForwardedNames) -> Headers:
+    """Return the fields whose names `crosses` lets pass, without those that `connection` names.
+
+    Cookies are kept except the review desk's session.
+    """
     values = dict(headers)
     is_plain = _COOKIES.isdisjoint(values) and len(values) == len(headers)
     if is_plain and values.get(b"connection", b"close") in _NAMES_NO_FIELD:  # the fast path
@@ -109,6 +114,7 @@ def _select_fields(headers: Headers, crosses: _ForwardedNames) -> Headers:
 
 
 def _without_session(field: tuple[bytes, bytes]) -> Headers:
+    """Return a cookie field as a list without the desk's session; empty if nothing is left."""
     name, value = field
     if name == b"set-cookie":
         return [] if sets_session(value) else [field]
@@ -122,6 +128,7 @@ class KeptHeaders(list[tuple[bytes, bytes]]):
     __slots__ = ("opening", "upstream", "written")
 
     def __init__(self, fields: Headers) -> None:
+        """Keep a copy of the fields; nothing is derived from them yet."""
         super().__init__(fields)
         self.upstream: KeptHeaders | None = None  # the fields that are passed on to upstream
         self.opening = b""  # the opening of the last head that these fields were written to
@@ -163,7 +170,7 @@ def serialize_fields(headers: Headers) -> bytes:
 
 
 def with_length(headers: Headers, length: int) -> Headers:
-    """Return a copy of the fields with `content-length` set, in its old position if it has one."""
+    """Return the fields with `content-length` set to `length`, in its old place or at the end."""
     field = (b"content-length", b"%d" % length)
     names = [*map(name_of, headers)]
     if b"content-length" not in names:
@@ -174,7 +181,7 @@ def with_length(headers: Headers, length: int) -> Headers:
 
 
 def without(headers: Headers, *names: bytes) -> Headers:
-    """Return the fields that have none of these names; the same list if nothing is removed."""
+    """Return the fields whose name is none of `names`; the same list if none has one of them."""
     for field in headers:
         if field[0] in names:
             return [field for field in headers if field[0] not in names]
@@ -182,6 +189,7 @@ def without(headers: Headers, *names: bytes) -> Headers:
 
 
 def with_header(headers: Headers, name: bytes, value: bytes) -> Headers:
+    """Return the fields with one field `name`, at the end, in place of all others of that name."""
     return [*without(headers, name), (name, value)]
 
 

@@ -24,7 +24,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 KNOWN = "pinocchio.known"
 """The key of an ASGI scope under which our own server puts a head that its connection has sent
-before (`SeenHead`)."""
+before (`KnownHead`)."""
 METRICS = "pinocchio.metrics"
 """The key of an ASGI scope under which the application puts the object that counts requests."""
 CLIENT = "pinocchio.client"
@@ -35,40 +35,48 @@ it removes it, because scope and client would keep each other alive."""
 _new: Final = object.__new__
 
 
-class DisconnectWatch(Protocol):
-    """Cancels the task that answers a client when the client leaves."""
+class BodyWriter(Protocol):
+    """The receiver of a body that is produced while it is sent."""
 
-    has_left: bool
+    async def write(self, part: bytes) -> None:
+        """Send a part of the body; waits while the client is slow, and drops it if it has left."""
 
-    def watch(self) -> None:
-        """Cancel the current task from now on if the client leaves."""
+    def takes_parts(self) -> bool:
+        """Return whether `write_part` may be called now: False while the client is slow or gone."""
 
-    def unwatch(self) -> None:
-        """Stop watching: the task is no longer cancelled if the client leaves."""
+    def write_part(self, part: bytes) -> None:
+        """Send a part without waiting; it goes out before all parts that are written later."""
 
 
-class Client(DisconnectWatch, Protocol):
-    """The sender of a request, accessible directly without ASGI messages."""
+class Client(BodyWriter, Protocol):
+    """The sender of a request and the receiver of the reply: one head, then parts, then an end.
+
+    The methods that send wait while the client is slow, and do nothing once it has left.
+    """
 
     status: int  # the reply's status; 0 until the reply has begun
     length: int | None  # bytes of the request's body, if no header has to state them
-    is_old: bool  # the client speaks HTTP/1.0
+    is_old: bool  # whether the client speaks HTTP/1.0, which has no chunks
+    has_left: bool  # whether the client has left, or its connection was ended here
 
     @property
     def scope(self) -> Scope:
         """The request's head as an ASGI scope; it has `CLIENT` unless somebody has removed it."""
 
-    async def receive(self) -> Message:
+    def receive(self) -> Awaitable[Message]:
         """Return the next part of the body, or a message that the client has left."""
-
-    async def send(self, message: Message) -> None:
-        """Send a part of the reply, in order; waits while the client is slow."""
 
     def whole_body(self, limit: int) -> bytes | None:
         """Return the request's body if it has arrived completely and has at most `limit` bytes.
 
         Otherwise returns None, and the body has to be read with `receive`.
         """
+
+    def watch(self) -> None:
+        """Cancel the current task from now on if the client leaves."""
+
+    def unwatch(self) -> None:
+        """Stop watching: the task is no longer cancelled if the client leaves."""
 
     def note_known(self, has_key: bool) -> None:
         """Admit the client; `has_key` says whether it presented a valid key.
@@ -80,47 +88,14 @@ class Client(DisconnectWatch, Protocol):
     def hang_up(self) -> None:
         """Close the connection; an incomplete reply stays incomplete."""
 
-    def takes_parts(self) -> bool:
-        """Return whether `write_part` may be called now.
+    async def write_whole(self, status: int, headers: Headers, body: Pieces) -> None:
+        """Send a whole reply, with its length added to the headers or corrected in them."""
 
-        If not, a part has to be awaited in `send`: the client is slow or has left, or no reply in
-        parts is open.
-        """
+    async def begin(self, status: int, headers: Headers) -> None:
+        """Send the head of a reply whose body follows in parts, by `write` or `write_part`."""
 
-    def write_part(self, part: bytes) -> None:
-        """Write a part of a reply, before all parts that are passed to `send` later."""
-
-    def add_part(self, part: bytes) -> bool:
-        """Write a part together with others that may follow at once.
-
-        Returns False, with nothing written, if the part has to be awaited in `send`.
-        """
-
-    def begin(self, status: int, headers: Headers) -> bool:
-        """Write the head of a reply in parts.
-
-        Returns False, with nothing written, if the client is slow or has left; the head then has to
-        be awaited in `send`.
-        """
-
-    def end(self) -> bool:
-        """Write the end of a reply in parts; returns False as `begin` does."""
-
-    def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
-        """Write a whole reply with its length.
-
-        Returns False, with nothing written, if the client is slow or has left; the reply then has
-        to be awaited in `send`.
-        """
-
-
-class BodyWriter(Protocol):
-    """The receiver of a body that is produced while it is sent."""
-
-    client: Client | None  # the receiver, if our own server sends the parts unchanged
-
-    async def write(self, part: bytes) -> None:
-        """Send a part; waits while the client is slow."""
+    async def end(self) -> None:
+        """Send the end of a reply in parts."""
 
 
 WriteBody = Callable[[BodyWriter], Awaitable[None]]
@@ -129,7 +104,9 @@ WriteBody = Callable[[BodyWriter], Awaitable[None]]
 class Counts(Protocol):
     """The counter of finished requests."""
 
-    def note(self, exchange: Any, passed_s: float) -> None: ...
+    def note(self, exchange: Any, passed_s: float) -> None:
+        """Count a finished request, an `Exchange`, that took `passed_s` seconds."""
+        ...
 
 
 @dataclass(slots=True)
@@ -151,10 +128,7 @@ class Request(WithHeaders):
         self.values = first_values(self.headers)
 
     def keep(self) -> None:
-        """Make this request a template for `again`.
-
-        The content length is removed from its headers, because each copy has that of its own body.
-        """
+        """Make this request a template for `again`: its headers lose the content length."""
         self.headers = KeptHeaders(names.without(self.headers, b"content-length"))
         self.values = first_values(self.headers)
 
@@ -166,32 +140,6 @@ class Request(WithHeaders):
         new.caller, new.presented, new.metrics = self.caller, self.presented, self.metrics
         new.started = time.perf_counter()
         return new
-
-
-class SeenHead:
-    """A head that a connection has sent before.
-
-    After one request with it was admitted, `again` answers the next one without building a scope.
-    It returns None if the request has to be admitted like the first one.
-    """
-
-    __slots__ = ("again",)
-
-    def __init__(self) -> None:
-        self.again: Callable[[Client], Awaitable[None] | None] | None = None
-
-    def begin(self, client: Client) -> Awaitable[None] | None:
-        """Begin to answer the client's request; returns None if it has to be admitted first.
-
-        A request that `again` does not answer clears `again`.
-        """
-        again = self.again
-        if again is None:
-            return None
-        work = again(client)
-        if work is None:
-            self.again = None
-        return work
 
 
 @dataclass(slots=True)
@@ -207,13 +155,13 @@ class Reply:
     on_close: Callable[[], Awaitable[None]] | None = None
 
     def pieces(self) -> Pieces | None:
-        """Return the body in pieces; None if it is still arriving."""
+        """Return the body as a tuple of byte strings, or None if it is still being produced."""
         if isinstance(self.body, bytes):
             return (self.body,)
         return self.body if isinstance(self.body, tuple) else None
 
     def whole(self) -> bytes:
-        """Return the body of a reply that is not still arriving."""
+        """Return the body as one byte string; the reply must not be one still being produced."""
         pieces = self.pieces()
         assert pieces is not None
         return b"".join(pieces)
@@ -258,6 +206,7 @@ def raw_path_of(scope: Scope) -> str:
 
 @remembers(1_024)
 def _path_of(raw: bytes) -> str:
+    """Decode a raw path in latin-1, without its query."""
     return raw.partition(b"?")[0].decode("latin-1")
 
 

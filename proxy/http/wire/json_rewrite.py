@@ -42,7 +42,11 @@ def rewrite_json(text: str, changes: Mapping[Place, Any]) -> str:
 
 
 def _change_value(text: str, start: int, tree: Mapping[str | int, Any] | _New) -> tuple[str, int]:
-    """Return the changed value that begins at `start`, and the position of the old value's end."""
+    """Return the new text of the value at `start`, and the position behind the old value.
+
+    `tree` has the changes below it, by member name or index. Raises ValueError where it has no such
+    element.
+    """
     if isinstance(tree, _New):
         return dumps(tree.value).decode(), DECODER.raw_decode(text, start)[1]
     opening = text[start : start + 1]
@@ -66,6 +70,7 @@ def _change_value(text: str, start: int, tree: Mapping[str | int, Any] | _New) -
 
 
 def _serialize_new(tree: Any) -> str:
+    """Serialize the value of a member that is added; raises ValueError for a place below one."""
     if not isinstance(tree, _New):
         raise ValueError("there is nothing that could be changed")
     return dumps(tree.value).decode()

@@ -94,6 +94,7 @@ def separators(data: bytes) -> int:
 
 
 def dumps(value: Any) -> bytes:
+    """Serialize a value as compact JSON in UTF-8, also long integers and half surrogates."""
     try:
         return orjson.dumps(value)
     except TypeError:  # an integer over 64 bits, or half a surrogate pair, which has no UTF-8
@@ -178,6 +179,7 @@ def each_once(decisive: Collection[str], members: list[tuple[str, Any]]) -> dict
 
 
 def _values_by_name(members: list[tuple[str, Any]]) -> dict[str, list[Any]]:
+    """Return the values of each member name, in the order of the members."""
     values: dict[str, list[Any]] = {}
     for name, value in members:
         values.setdefault(name, []).append(value)
@@ -185,7 +187,10 @@ def _values_by_name(members: list[tuple[str, Any]]) -> dict[str, list[Any]]:
 
 
 def beginning_of(data: bytes) -> dict[str, Any] | None:
-    """Return what the first kilobytes of a large JSON object say; None if that is no object."""
+    """Return the JSON object at the beginning of a large body, read from its first 16 KiB only.
+
+    Members that begin later are missing. Returns None if the body does not begin with an object.
+    """
     try:
         value = jiter.from_json(data[:COPIED_AT_ONCE], partial_mode=True)
     except ValueError:
@@ -247,7 +252,7 @@ def with_member(body: bytes, name: str, value: bytes) -> Pieces:
 
 
 def member_bytes(name: str, value: Any, is_first: bool) -> bytes:
-    """Return a member as JSON, with a leading comma unless it is the first in its object."""
+    """Return a member as JSON, such as `,"name":1`; without the comma if `is_first`."""
     return b"".join((b'"' if is_first else b',"', name.encode(), b'":', dumps(value)))
 
 
@@ -385,15 +390,17 @@ def parse_json_object(body: bytes, *, is_counted: bool = False) -> dict[str, Any
 
 
 def _too_many(error: TooManyValuesError) -> BadRequestError:
+    """Return the 400 error `too_many_values` for a request's body with too many JSON values."""
     return BadRequestError(f"the body has {error}", code="too_many_values")
 
 
 def json_of(body: bytes) -> Any:
-    """Parse JSON as the standard library does; a byte order mark is allowed."""
+    """Parse JSON bytes as `json.loads` does, with a byte order mark allowed; raises ValueError."""
     return json.loads(body.decode("utf-8-sig"))
 
 
 def _object(payload: Any) -> dict[str, Any]:
+    """Return a parsed body if it is an object; raises BadRequestError for any other value."""
     if not isinstance(payload, dict):
         kind = type(payload).__name__
         raise BadRequestError(f"the body must be a JSON object, not a {kind}", code="invalid_type")
@@ -401,9 +408,9 @@ def _object(payload: Any) -> dict[str, Any]:
 
 
 def _parse_leniently(body: bytes, parse: Callable[[bytes], Any]) -> Any:
-    """Parse a text that only the standard library may accept, because upstream may accept it too.
+    """Return `parse(body)`; its errors become BadRequestError with the place of the mistake.
 
-    An example is half a surrogate pair. Raises BadRequestError where it is not accepted.
+    Only TooManyValuesError is raised unchanged.
     """
     try:
         return parse(body)

@@ -42,10 +42,10 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 def has_many(data: bytes, sent: int | None = None) -> bool:
-    """Return whether a text may have more values than are parsed at once.
+    """Return whether a text may have more values than are parsed at once (50,000 or fewer).
 
-    `sent` is its encoded size in bytes, if it was compressed: a small encoded body gets only a
-    small share of the event loop.
+    `sent` is its encoded size in bytes, if it was compressed: then the bound is between 2,000
+    values and one for each byte sent. False is certain.
     """
     most = AT_ONCE if sent is None else min(AT_ONCE, max(FEW, sent))
     return may_have_more_values(data, most)
@@ -93,6 +93,10 @@ async def check_members(data: bytes, decisive: Collection[str], *, is_large: boo
 
 
 def _check_large(data: bytes, decisive: Collection[str]) -> None:
+    """Check a large body for repeated members, on a thread; raises RepeatedMemberError.
+
+    A text that is not JSON, or has too many values, passes.
+    """
     with suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError, TooManyValuesError):
         loads_large(data, object_pairs_hook=partial(each_once, decisive), parse_int=str)
 
@@ -165,6 +169,7 @@ class _PausingDecoder(json.JSONDecoder):
         return parse_with_it
 
     def _pause(self) -> None:
+        """Sleep if the thread has worked for a millisecond, three times as long as that."""
         took = time.perf_counter() - self._since
         if took >= WORKS_S:
             time.sleep(took * (1 / WORKING_SHARE - 1))

@@ -30,12 +30,13 @@ class Bursts:
         self._small = 0
 
     def note(self) -> None:
-        """Count a write that was sent at once."""
+        """Count a write that was sent at once; every 32nd starts a look at the rest of the turn."""
         self._written += 1
         if self._written == LOOK_EVERY:
             asyncio.get_running_loop().call_soon(self._look)
 
     def _look(self) -> None:
+        """Start gathering if 9 or more writes followed in the rest of the turn, else stop it."""
         self.is_gathering = self._written >= LOOK_EVERY + MANY
         self._written = self._small = 0
 
@@ -46,6 +47,10 @@ class Bursts:
         self._waiting.append(outlet)
 
     def _send(self) -> None:
+        """Flush all waiting outlets; after 8 turns in a row with fewer than 6, stop gathering.
+
+        If one raises, the others are sent in the next turn.
+        """
         waiting = self._waiting
         self._small = 0 if len(waiting) >= FEW else self._small + 1
         if self._small == SMALL:
@@ -97,6 +102,7 @@ class Outlet:
         return bool(self._parts)
 
     def flush(self) -> None:
+        """Send all parts that wait in one write; they are dropped if the transport is closing."""
         parts = self._parts
         if parts:
             self._parts = []
@@ -104,6 +110,7 @@ class Outlet:
                 self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def close(self) -> None:
+        """Send all parts that wait, then close the transport."""
         self.flush()
         self.transport.close()
 

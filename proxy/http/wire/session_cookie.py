@@ -18,7 +18,7 @@ _MARK: Final = NAME.encode()
 
 
 def without_session(cookies: bytes) -> bytes | None:
-    """Return the value of a `Cookie` field without our sessions; None if nothing else is in it."""
+    """Return a `Cookie` field's value without the desk's sessions; None if nothing is left."""
     if _MARK not in cookies:
         return cookies
     kept = [each for each in cookies.split(b";") if _name_of(each) not in _NAMES]
@@ -34,4 +34,5 @@ def sets_session(cookie: bytes) -> bool:
 
 
 def _name_of(cookie: bytes) -> bytes:
+    """Return the name in `name=value`, without blanks."""
     return cookie.partition(b"=")[0].strip()

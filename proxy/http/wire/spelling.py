@@ -83,8 +83,9 @@ def means(names: Sequence[str], path: str) -> bool:
 def shows_answers(names: Sequence[str]) -> bool:
     """Return whether a path that is not scored shows a model's answers.
 
-    Such a path is a scored one below another folder, as in `/v1/engines/{model}/completions`, or
-    belongs to another API.
+    `names` are those of the path, such as `["v1", "engines", "m", "completions"]`. Such a path is a
+    scored one below another folder, or belongs to another API, such as
+    `/v1/models/x:generateContent`.
     """
     folded = [_fold_name(name) for name in names[1:]]
     if not folded or folded[:2] == ["chat", "completions"]:
@@ -101,13 +102,19 @@ def shows_answers(names: Sequence[str]) -> bool:
 
 
 def is_listed(names: Sequence[str]) -> bool:
-    """Return whether a path belongs to an API where, as is known, no model answers in words."""
+    """Return whether a path's first name below `/v1` is one where no model answers in words.
+
+    Examples are `files` and `embeddings`; also True for `/v1` itself.
+    """
     first = _NOT_OF_NAME.split(_fold_name(names[1]), maxsplit=1)[0] if len(names) > 1 else ""
     return not first or first in _WITHOUT_ANSWERS
 
 
 def mints_credentials(names: Sequence[str]) -> bool:
-    """Return whether upstream gives a client a key there that would bypass this proxy."""
+    """Return whether a path gives a client a key for upstream itself, which bypasses the proxy.
+
+    An example is `/v1/realtime/client_secrets`.
+    """
     folded = [_NOT_OF_NAME.split(_fold_name(name), maxsplit=1)[0] for name in names[1:]]
     if tuple(folded[:2]) in _MINTS:
         return True
@@ -116,7 +123,10 @@ def mints_credentials(names: Sequence[str]) -> bool:
 
 
 def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:
-    """Return the name at the position of ANY_ID in `place`, as written; None for another path."""
+    """Return the id in a path that has the form `place`, or None for another path.
+
+    With `place` `("v1", "responses", ANY_ID)`, `/v1/responses/resp_1` gives `resp_1`.
+    """
     if len(names) != len(place):
         return None
     pairs = [*zip(names, place, strict=True)]

@@ -109,7 +109,7 @@ def hides_data(event: Event) -> bool:
 
 
 def event_bytes(data: bytes) -> bytes:
-    """Return an event that carries `data`, one `data` line for each line of it."""
+    """Return a server-sent event with a `data: ..` line for each line, and a blank line."""
     return b"".join(b"data: %b\n" % line for line in data.split(b"\n")) + b"\n"
 
 
@@ -129,9 +129,9 @@ class EventReader:
         return self.split(self.take(chunk))
 
     def take(self, chunk: bytes) -> bytes:
-        """Return the bytes of all events that `chunk` completes, without splitting them.
+        """Add a chunk, and return the bytes of all complete events that were not returned yet.
 
-        Raises EventTooLargeError where it completes none and the limit is exceeded.
+        Raises EventTooLargeError where no event is complete and the limit is exceeded.
         """
         if self.is_whole(chunk):
             return chunk
@@ -189,7 +189,7 @@ class EventReader:
 
 
 def _last_end(buffer: bytearray, searched: int) -> int:
-    """Return the end of the last complete event; 0 if there is none."""
+    """Return the position behind the last blank line from `searched` on; 0 if there is none."""
     if buffer.find(b"\r", searched) < 0:
         at = buffer.rfind(b"\n\n", searched)
         return at + 2 if at >= 0 else 0
@@ -200,7 +200,7 @@ def _last_end(buffer: bytearray, searched: int) -> int:
 
 
 def _ends(taken: bytes) -> list[int]:
-    """Return the ends of the events; much faster without CR, as in nearly all streams."""
+    """Return the position behind each event of `taken`, that is behind its blank lines."""
     if taken.find(b"\r") >= 0:
         return [match.end() for match in _BLANK_LINES.finditer(taken)]
     ends, at = [], taken.find(b"\n\n")

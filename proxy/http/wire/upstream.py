@@ -83,7 +83,7 @@ class UpstreamReply(WithHeaders):
         self.values = first_values(self.headers)
 
     def is_whole(self) -> bool:
-        """Return whether upstream has finished the answer, because its head states the length."""
+        """Return whether the head declares the body's length, so that upstream has finished it."""
         return b"content-length" in self.values
 
     def is_over(self) -> bool:
@@ -91,10 +91,7 @@ class UpstreamReply(WithHeaders):
         return False
 
     def whole(self, limit: int) -> bytes | None:
-        """Return the whole body if it has arrived and is at most `limit` bytes, else None.
-
-        If it returns None, the body has to be read.
-        """
+        """Return the whole body if it is here and has at most `limit` bytes, else None."""
         return None
 
     async def read(self, limit: int = sys.maxsize) -> bytes:
@@ -112,6 +109,7 @@ class UpstreamReply(WithHeaders):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def aclose(self) -> None:
+        """Close the reply; what has not arrived yet is cancelled upstream."""
         await self.on_close()
 
 

@@ -80,6 +80,7 @@ class Worker:
             self._thread = None
 
     def _run_woken(self) -> None:
+        """Run a turn after each wake and a last one at the close; this is the thread's function."""
         is_over = False
         while not is_over:
             self._wake.wait()
@@ -89,6 +90,7 @@ class Worker:
             self._turn()
 
     def _run_regularly(self) -> None:
+        """Run a turn each `every_s` seconds until the close; this is the thread's function."""
         assert self._every_s is not None
         assert self._first_s is not None
         wait_s = self._first_s

@@ -5,4 +5,4 @@ worker that died, passes on questions between workers, and changes the configura
 or of none. Nothing here knows what the workers serve; `proxy/startup/multiprocess.py` does.
 """
 
-__all__ = ["agreement", "board", "channel", "peers", "supervisor"]
+__all__ = ["board", "channel", "peers", "supervisor"]

@@ -41,4 +41,5 @@ class Board:
         return bool(self._page[_WERE_READY]) and READY in self._states()
 
     def _states(self) -> bytes:
+        """Return the state byte of each wanted worker: ABSENT, LOADING or READY."""
         return self._page[: self.wanted]

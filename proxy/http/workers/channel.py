@@ -70,6 +70,7 @@ class Channel:
             yield from self._unpacker.feed(part)
 
     def _receive_bytes(self) -> bytes:
+        """Wait for bytes and return them; empty once the supervisor is gone."""
         try:
             return self._end.recv(_AT_ONCE)
         except OSError:

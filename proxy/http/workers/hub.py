@@ -99,6 +99,11 @@ class Hub:
     def _ask(
         self, asker: int, number: int, what: object, awaited: set[int], *, is_first_enough: bool
     ) -> None:
+        """Send a worker's question to those in `awaited`; answer it when enough have answered.
+
+        `number` is the asker's number for it. One answer is enough for `is_first_enough`; otherwise
+        all are awaited, for 1.6 s at most.
+        """
         ours, until = next(self._numbers), time.monotonic() + _LEFT_S
         question = _Question(asker, number, set(awaited), is_first_enough, until)
         self._questions[ours] = question
@@ -107,6 +112,7 @@ class Hub:
         self._settle(ours, question)
 
     def _hear(self, sender: int, number: int, answer: Any) -> None:
+        """Count a worker's answer to a question; None, or one not awaited, does not count."""
         question = self._questions.get(number)
         if question is None or sender not in question.awaited:
             return
@@ -118,6 +124,10 @@ class Hub:
         self._settle(number, question)
 
     def _settle(self, number: int, question: _Question) -> None:
+        """Send the asker its answer and forget the question, unless more answers are awaited.
+
+        The answer is the first one, or None without any, or for a gathering a WorkerAnswers.
+        """
         is_enough = question.is_first_enough and question.answers
         if question.awaited and not is_enough:
             return

@@ -73,15 +73,16 @@ class Peers:
         return None
 
     def gather(self, kind: str) -> Any:
-        """Return the answers of all workers, this one included, as a `Gathered`.
+        """Return the answers of all workers, this one included, as a `WorkerAnswers`.
 
-        None where they take longer than ANSWER_S. Blocks, so it belongs on a thread.
+        Returns None where they take longer than ANSWER_S. Blocks, so call it on a thread.
         """
         with suppress(TimeoutError):
             return self._ask("gather", (kind, None)).result(ANSWER_S)
         return None
 
     def _ask(self, how: str, what: tuple[str, Any]) -> Future[Any]:
+        """Send a question (`how` is "find" or "gather") and return the future of its answer."""
         future: Future[Any] = Future()
         number = next(self._numbers)
         self._asked[number] = future
@@ -92,6 +93,7 @@ class Peers:
     # --- on the reading thread --------------------------------------------------------------------
 
     def _read(self, on_orphaned: Callable[[], None]) -> None:
+        """Handle messages until the supervisor is gone, then call `on_orphaned`; log errors."""
         for message in self._channel.messages():
             try:
                 self._take(message)
@@ -100,6 +102,7 @@ class Peers:
         on_orphaned()
 
     def _take(self, message: Message) -> None:
+        """Handle a message: an answer to our question, a question to answer, or a notification."""
         kind, number, body = message
         if kind == "answered":
             future = self._asked.get(number)

@@ -5,6 +5,10 @@ times a second for what is due. It forks, so that a worker that starts later has
 in force and not whatever the files say by then. Signals are for the supervisor. Workers ignore them
 and receive a stop over their channel, so that a signal for the whole group counts once. A worker
 whose supervisor is gone ends by itself.
+
+A reload has two phases: all workers change their configuration, or none. First each worker
+prepares: it reads the files, builds what it needs, and reports a digest of what it read. When all
+have prepared the same, all swap. If one cannot, or read something else, none swaps (`Agreement`).
 """
 
 from __future__ import annotations
@@ -21,15 +25,63 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Literal, NoReturn, Protocol
 
 import structlog
 
-from proxy.http.workers.agreement import Agreement
 from proxy.http.workers.board import ABSENT, LOADING, Board
 from proxy.http.workers.channel import Channel, Message, WorkerLink
 from proxy.http.workers.hub import Hub
 from proxy.http.workers.peers import Peers
+
+PREPARE_S: Final = 60.0  # the time in which every worker has to prepare
+
+Outcome = Literal["pending", "agreed", "refused"]
+
+OTHER_FILES: Final = "the files changed while the workers read them; they are read again"
+TOO_LATE: Final = f"a worker did not prepare the new configuration within {PREPARE_S:g} s"
+
+
+class Agreement:
+    """The vote of `voters` on generation `number`, whose files have this digest."""
+
+    def __init__(self, number: int, digest: str, voters: Iterable[int]) -> None:
+        self.number = number
+        self.problems: tuple[str, ...] = ()
+        self.read_again = False  # True where only the files' timing was at fault
+        self._digest = digest
+        self._awaited = set(voters)
+        self._until = time.monotonic() + PREPARE_S
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome so far: refused by one, agreed by all, or pending."""
+        if self.problems:
+            return "refused"
+        return "pending" if self._awaited else "agreed"
+
+    def hear(self, voter: int, digest: str | None, problems: Iterable[str] = ()) -> None:
+        """Count one worker's vote: the digest that it prepared, or None and its problems.
+
+        Votes of others, and second votes, are ignored.
+        """
+        if voter not in self._awaited:
+            return
+        self._awaited.discard(voter)
+        if digest is None:
+            self.problems = tuple(problems) or ("a worker could not prepare it",)
+        elif digest != self._digest:
+            self.problems, self.read_again = (OTHER_FILES,), True
+
+    def leave(self, voter: int) -> None:
+        """Stop waiting for a worker that is gone; its replacement starts with what is in force."""
+        self._awaited.discard(voter)
+
+    def look(self, now: float) -> None:
+        """Refuse the change where votes are missing after PREPARE_S; `now` is time.monotonic()."""
+        if self.outcome == "pending" and now > self._until:
+            self.problems = (TOO_LATE,)
+
 
 log = structlog.get_logger(__name__)
 
@@ -88,6 +140,7 @@ class Process:
 
     @property
     def name(self) -> str:
+        """The process's name in logs: `scorer`, or `worker` and its index."""
         return "scorer" if self.index == SCORER else f"worker {self.index}"
 
 
@@ -155,12 +208,14 @@ class Supervisor:
         return self._status
 
     def _note(self, number: int, _: FrameType | None) -> None:
+        """Keep a signal for the next turn; one about a dead child only wakes the loop."""
         if number != signal.SIGCHLD:
             self._signals.append(number)
 
     # --- processes --------------------------------------------------------------------------------
 
     def _start(self, process: Process) -> None:
+        """Fork a process with a channel to it; the child runs and never returns from here."""
         ours, theirs = socket.socketpair()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         sys.stdout.flush()
@@ -203,6 +258,7 @@ class Supervisor:
             os._exit(status)
 
     def _reap(self) -> None:
+        """Handle all processes that have ended: count their CPU time and bury them."""
         for process in self._processes.values():
             if not process.pid:
                 continue
@@ -212,6 +268,11 @@ class Supervisor:
                 self._bury(process, os.waitstatus_to_exitcode(status))
 
     def _bury(self, process: Process, status: int) -> None:
+        """Handle a process's end: read its last messages, close its link, plan its restart.
+
+        The pause before a restart doubles each time. A process that never came up ends everything,
+        with its status.
+        """
         assert process.link is not None
         for message in process.link.receive():  # its last messages
             self._take(process, message)
@@ -240,6 +301,7 @@ class Supervisor:
         log.error("worker_died", **told, starts_in_s=round(process.pause_s, 1))
 
     def _facts(self) -> Mapping[str, Any]:
+        """Return the process ids, the number of restarts and the CPU seconds of dead processes."""
         return {
             "pids": [os.getpid(), *(p.pid for p in self._processes.values() if p.pid)],
             "restarts": self._restarts,
@@ -272,6 +334,10 @@ class Supervisor:
                 time.sleep(0.005)
 
     def _look(self, now: float) -> None:
+        """Do what is due: handle signals, questions, votes, restarts, changed files, the end.
+
+        `now` is time.monotonic().
+        """
         signals, self._signals = self._signals, []
         for number in signals:
             if number != signal.SIGHUP:
@@ -298,6 +364,7 @@ class Supervisor:
             self._reload()
 
     def _take(self, process: Process, message: Message) -> None:
+        """Handle a message of a process: up, drain, reload, a vote, or one for the hub."""
         if message.kind == "up":
             process.is_up = True
             if process.index != SCORER and process.link is not None:
@@ -314,6 +381,7 @@ class Supervisor:
             self._hub.take(process.index, message)
 
     def _broadcast(self, message: Message) -> None:
+        """Send a message to all workers that are up."""
         for link in self._links.values():
             link.send(message)
 
@@ -331,6 +399,7 @@ class Supervisor:
         self._broadcast(Message("prepare", 0, number))
 
     def _conclude(self, agreement: Agreement) -> None:
+        """Carry out the outcome of a vote: all workers swap, or none; nothing while pending."""
         if agreement.outcome == "pending":
             return
         self._agreement = None
@@ -343,11 +412,13 @@ class Supervisor:
             self._configuration.ask()
 
     def _refuse(self, problems: tuple[str, ...]) -> None:
+        """Tell all workers that the changed configuration is refused, and why."""
         self._broadcast(Message("refused", 0, self._configuration.refuse(problems)))
 
     # --- the end ----------------------------------------------------------------------------------
 
     def _stop(self, number: int) -> None:
+        """Begin to end because of signal `number`, and tell the workers; a second call hurries."""
         now = time.monotonic()
         if self._stops_by is None:
             self._stopped_with = number

@@ -68,7 +68,7 @@ class LinkPages:
         self._queues = queues_of(webhooks)
 
     def routes(self) -> list[Route]:
-        """Return the routes of the pages."""
+        """Return the two routes of a link's page, GET and POST."""
         one = f"{LINKS}{{token}}"
         return [
             Route(one, self._answer_get, methods=["GET"]),
@@ -76,10 +76,12 @@ class LinkPages:
         ]
 
     async def _answer_get(self, request: Request) -> Response:
+        """Show the page of a link; a button pressed in the chat preselects the decision."""
         wanted = request.query_params.get("verdict", "")
         return await asyncio.to_thread(self._answer, request, {"wanted": wanted}, False)
 
     async def _answer_post(self, request: Request) -> Response:
+        """Show the reply of a link, or decide by the submitted form."""
         return await asyncio.to_thread(self._answer, request, await form_of(request), True)
 
     def _answer(self, request: Request, fields: Mapping[str, str], is_sent: bool) -> Response:
@@ -115,11 +117,10 @@ class LinkPages:
         return self._late(link, held) or held
 
     def _of_another(self, request: Request, link: DecisionLink) -> LinkOutcome | None:
-        """Return an ending where the link belongs to somebody else, or None.
+        """Return a refusal if the link's reviewer may not use it here, else None.
 
-        That includes a reviewer who is no longer configured.
-
-        A visitor who is signed in as somebody else has to decide at the desk, in their own name.
+        That is a reviewer who is no longer configured, or a visitor who is signed in at the desk as
+        somebody else.
         """
         if person_of(link.reviewer) not in self._queues:
             text = f"{link.reviewer} does not decide by links here any longer."
@@ -131,7 +132,11 @@ class LinkPages:
         return LinkOutcome("another_reviewer", 403, f"This link is for {link.reviewer}", text)
 
     def _late(self, link: DecisionLink, held: HeldReply) -> LinkOutcome | None:
-        """Return an ending for what has happened since the link was made, or None."""
+        """Return a refusal if a link can decide nothing any more, else None.
+
+        It was used, its reply is decided or was edited since, its time is over, or this reviewer
+        has approved already.
+        """
         use = found_use(self._desk.queue.engine, link.use)
         if use is not None:
             done = "approved" if use.verdict == "approve" else "rejected"
@@ -278,4 +283,5 @@ def _verdict_in(fields: Mapping[str, str], held: HeldReply, link: DecisionLink) 
 
 
 def _time(at: float) -> str:
+    """Return a time in Unix seconds as `2026-01-31 12:00 UTC`."""
     return time.strftime(_AT, time.gmtime(at))

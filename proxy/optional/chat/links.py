@@ -83,8 +83,10 @@ def link_url(desk_url: str, token: str, verdict: str | None = None) -> str:
 
 
 def _signature(key: bytes, said: str) -> str:
+    """Return the HMAC-SHA256 of a token's content under a key, in URL-safe base64."""
     return _encode(hmac.new(key, _MEANING + said.encode(), hashlib.sha256).digest())
 
 
 def _encode(value: bytes) -> str:
+    """Encode bytes in URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")

@@ -23,9 +23,9 @@ WITHHELD_STATUS = 422
 
 
 def keep(payload: Json, http: Request, questions: Questions) -> None:
-    """Store a question until its reply arrives; without `x-request-id` nothing is stored.
+    """Store the conversation of a request under its `x-request-id`, until its reply arrives.
 
-    Raises BadRequestError for a malformed payload.
+    Without that header nothing is stored. Raises BadRequestError for a malformed payload.
     """
     messages = objects_in(object_in(payload, "body") or {}, "messages")
     if (key := _key(http)) is not None:
@@ -49,11 +49,13 @@ def read(payload: Json, http: Request, questions: Questions) -> Visit:
 
 
 def _key(http: Request) -> Key | None:
+    """Return the key under which a request's question is stored; None without `x-request-id`."""
     id = http.header(b"x-request-id")
     return (GATEWAY, id) if id else None
 
 
 def _model(http: Request) -> str:
+    """Return the model in the header `x-model`, or an empty string."""
     return http.header(b"x-model") or ""
 
 

@@ -93,17 +93,19 @@ class GuardrailsApplication:
         self._visited[systemone.PATH] = self._tell_number
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a gateway's request under the configuration in force."""
         generation = self._holder.current  # a reload does not change it during the visit
         answering = self._answer(generation.routes.services, scope, receive, send)
         await self._holder.serve(generation, answering)
 
     async def _answer(self, services: Services, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check who sent a request, then let its handler answer it."""
         scope[METRICS] = self._metrics
         try:
             self._check(scope)
             handler = self._handler(services, scope)
         except ProxyError as error:
-            await send_reply(error_reply(error), scope, send)
+            await send_reply(error_reply(error), send)
             return
         await self._endpoint(handler)(scope, receive, send)
 
@@ -180,4 +182,5 @@ class GuardrailsApplication:
 
 
 async def _live(_: Request) -> Reply:
+    """Answer `/livez`: the listener serves requests."""
     return Reply(200, JSON, b'{"status":"ok"}')

@@ -57,8 +57,10 @@ class Questions:
         return json_object(kept[1]) if kept is not None and kept[1] else None
 
     def _has_expired(self, key: Key) -> bool:
+        """Return whether the time of a stored question is over."""
         return self._kept[key][0] <= self._now()
 
     def _drop(self, key: Key) -> None:
+        """Forget a question, if it is stored."""
         if (dropped := self._kept.pop(key, None)) is not None:
             self._size -= len(dropped[1]) + OVERHEAD

@@ -59,7 +59,7 @@ def texts_in(payload: Json, name: str) -> list[str]:
 
 
 def name_in(payload: Json, name: str) -> str | None:
-    """Return a name that records and rules accept, or None for any other value."""
+    """Return a member that is a name of plain characters, as rules accept, else None."""
     value = payload.get(name)
     return value if isinstance(value, str) and NAME.fullmatch(value) else None
 

@@ -50,7 +50,11 @@ def read(payload: Json) -> Visit:
 
 
 def answer(payload: Json, outcome: Outcome) -> Json:
-    """Return P(yes) for each question; raises NotScoredError where the reply has no number."""
+    """Return the probability of yes for each question, in the service's form.
+
+    `correct` gets the confidence and `incorrect` one minus it. Raises NotScoredError where the
+    reply has no number.
+    """
     if outcome.confidence is None:
         reason = outcome.reason or outcome.status.value
         raise NotScoredError(f"the reply has no number: {reason}", reason)
@@ -100,6 +104,7 @@ def _parts(told: Mapping[str, Any]) -> tuple[list[Any], Json]:
 
 
 def _is_reply(message: Any) -> bool:
+    """Return whether a value is a message of the role `assistant`."""
     return isinstance(message, dict) and message.get("role") == "assistant"
 
 

@@ -113,10 +113,10 @@ def request_for(http: Request, body: bytes, presented: bytes, caller: Caller) ->
 
 
 async def assess(services: Services, http: Request, visit: Visit, presented: bytes) -> VisitResult:
-    """Score a reply, decide on it and carry the decision out.
+    """Score a reply, decide on it and carry the decision out: it may be held, changed or recorded.
 
-    Raises ProxyError for a visit that cannot be read. An error of the policy or the store is part
-    of the finding.
+    `presented` identifies the gateway. Raises ProxyError for a visit that cannot be read; an error
+    of the policy or the store is returned in the result.
     """
     body = dumps(visit.asked or {"model": visit.completion.get("model")})
     request = request_for(http, body, presented, visit.caller)
@@ -187,7 +187,7 @@ async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
 
 
 def _answer(visit: Visit) -> Answer:
-    """Return the completion of a visit as an answer, without choices where it holds none."""
+    """Return the completion of a visit as an answer, with no choices if it holds none."""
     body = dumps(visit.completion)
     try:
         choices = visit.format.choices(visit.completion)
@@ -211,7 +211,7 @@ def _unread(job: Job, visit: Visit) -> VisitResult:
 
 
 def _visit_result(visit: Visit, outcome: Outcome, reply: Reply) -> VisitResult:
-    """Return the finding of a visit, with the completion that replaces its reply, if it differs."""
+    """Return the result of a visit; `completion` is set only if the reply was changed."""
     completion = json_object(reply.whole()) or {}
     completion.pop(MEMBER, None)
     choices = visit.format.choices(completion)

@@ -47,6 +47,7 @@ class DeskClient:
         return self._request_json("POST", f"{REVIEWS}/{_plain(id)}/verdict", json=given)
 
     def _request_json(self, method: str, path: str, **options: Any) -> Json:
+        """Send a request and return the JSON object of the answer; raises DeskError."""
         try:
             response = self._http.request(method, path, **options)
             answer: Json = response.json()

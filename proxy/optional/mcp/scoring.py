@@ -63,6 +63,11 @@ class ScoringTools:
         tools: list[Json] | None,
         model: str | None,
     ) -> Json:
+        """Return confidence, calibrator and findings for a reply or a message with calls.
+
+        Raises UnscorableError without a question, for more than MOST_CHARACTERS, and where it
+        cannot be scored.
+        """
         if not (question or messages):
             text = "give `question`, or the conversation as `messages`: a reply alone has no number"
             raise UnscorableError(text)
@@ -82,6 +87,7 @@ class ScoringTools:
         return answer | findings_values(findings_of(found))
 
     def _calibrator(self) -> Pinocchio:
+        """Return the calibrator, loaded at the first call."""
         if self._loaded is None:
             given = list(self._recalibration) or None
             self._loaded = Pinocchio(self._checkpoint, device=self._device, recalibration=given)

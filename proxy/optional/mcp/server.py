@@ -47,6 +47,8 @@ def _run_tool(tool: str, work: Callable[[], Answered], **facts: Any) -> Answered
 
 
 def _add_scores(server: MCPServer, scoring: ScoringTools) -> None:
+    """Add the tools `score_reply` and `score_call` to the server."""
+
     @server.tool()
     def score_reply(
         reply: str,
@@ -82,6 +84,8 @@ def _add_scores(server: MCPServer, scoring: ScoringTools) -> None:
 
 
 def _add_desk(server: MCPServer, desk: DeskClient) -> None:
+    """Add the tools `list_queue`, `read_review` and `decide` to the server."""
+
     @server.tool()
     def list_queue(queue: str | None = None, limit: int = 20) -> list[Json]:
         """List the held replies that wait for a decision, the least certain first."""

@@ -65,7 +65,7 @@ class ScoreKeeper(Protocol):
 
 
 def score_keepers(config: TelemetryConfig) -> list[ScoreKeeper]:
-    """Return the keepers that are configured."""
+    """Return the services that keep scores, Langfuse and Phoenix, as far as configured."""
     found: list[ScoreKeeper] = []
     if config.langfuse is not None:
         found.append(Langfuse(config.langfuse))
@@ -85,9 +85,11 @@ class Langfuse:
         self._http = httpx.Client(base_url=config.base_url, auth=keys, timeout=ANSWER_S)
 
     def send(self, batch: Sequence[Evaluation]) -> int:
+        """Send the confidences of a batch as scores; return how many were refused."""
         return sum(not self._is_taken(each) for each in batch)
 
     def _is_taken(self, evaluation: Evaluation) -> bool:
+        """Send one confidence as a score, and return whether it was accepted or there is none."""
         if evaluation.confidence is None:
             return True  # there is nothing to send
         score = {
@@ -104,6 +106,7 @@ class Langfuse:
         return _post_body(self._http, "/api/public/scores", score)
 
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
+        """Yield people's annotations since a time (Unix seconds) that are about scores of ours."""
         at = datetime.fromtimestamp(since, UTC).isoformat().replace("+00:00", "Z")
         told: defaultdict[str, set[str]] = defaultdict(set)  # requests by trace and observation
         config = self._config
@@ -124,9 +127,12 @@ class Langfuse:
             yield ForeignVerdict(requests[0] if len(requests) == 1 else None, is_correct, by)
 
     def probe(self) -> None:
+        """Fetch one score to test the connection; raises UnreadableScoresError."""
         _got(self._http, "/api/public/v3/scores", {"limit": "1"})
 
     def _pages(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """Yield the scores of all pages that match a query."""
+
         def cursor_of(page: dict[str, Any]) -> Any:
             return _object(page, "meta").get("cursor")
 
@@ -154,6 +160,7 @@ class Phoenix:
         self._http = httpx.Client(base_url=config.base_url, headers=headers, timeout=ANSWER_S)
 
     def send(self, batch: Sequence[Evaluation]) -> int:
+        """Send the confidences of a batch as span annotations; return how many were refused."""
         data = [
             {
                 "span_id": each.span_id.hex(),
@@ -175,6 +182,7 @@ class Phoenix:
         return len(data)
 
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
+        """Yield people's annotations of spans that got a confidence of ours since a time."""
         told: dict[str, str] = {}  # requests by span
         for each in self._pages(
             {"identifier": OURS, "include_annotation_names": self._config.score}
@@ -196,6 +204,7 @@ class Phoenix:
                 yield ForeignVerdict(told.get(str(each.get("span_id"))), is_correct, by)
 
     def probe(self) -> None:
+        """Fetch one annotation to test the connection; raises UnreadableScoresError."""
         _got(self._http, self._path, {"limit": 1, "identifier": OURS})
 
     @property
@@ -203,6 +212,7 @@ class Phoenix:
         return f"/v1/projects/{quote(self._config.project, safe='')}/span_annotations"
 
     def _pages(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the annotations of all pages that match a query."""
         return _all_pages(self._http, self._path, query, lambda page: page.get("next_cursor"))
 
     def close(self) -> None:
@@ -210,6 +220,7 @@ class Phoenix:
 
 
 def _metadata(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the facts that are sent beside a confidence, such as `request_id`, without Nones."""
     found = {
         "request_id": evaluation.request_id,
         "action": evaluation.action,
@@ -224,7 +235,7 @@ def _metadata(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _as_label(value: Any) -> bool | None:
-    """Read a verdict: True for 1 or a word of YES, False for 0 or a word of NO, else None."""
+    """Return True for 1 or a word such as `correct`, False for 0 or its opposite, else None."""
     if value in (0, 1):  # True and False are equal to these
         return bool(value)
     word = value.strip().lower() if isinstance(value, str) else None
@@ -232,6 +243,7 @@ def _as_label(value: Any) -> bool | None:
 
 
 def _at(annotation: dict[str, Any]) -> float:
+    """Return when an annotation was made, in Unix seconds; 0.0 without a readable date."""
     try:
         return datetime.fromisoformat(str(annotation.get("created_at"))).timestamp()
     except (ValueError, OverflowError):  # no date, or one beyond those of the platform
@@ -278,6 +290,7 @@ def _all_pages(
 
 
 def _got(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
+    """Fetch a page of scores as a JSON object; raises UnreadableScoresError."""
     try:
         answer = client.get(path, params=query)
         answer.raise_for_status()
@@ -302,5 +315,6 @@ def _person(keeper: str, name: Any) -> str:
 
 
 def _items(page: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects in a page's list `data`; empty without such a list."""
     data = page.get("data")
     return [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []

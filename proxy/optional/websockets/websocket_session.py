@@ -71,6 +71,7 @@ class SocketClient:
             task.cancel()
 
     async def _next(self) -> Message:
+        """Wait for the client's next message."""
         return await self._receive()
 
     async def receive(self) -> Message:
@@ -91,12 +92,14 @@ class SocketClient:
                     await self.send(dumps(told).decode())
 
     async def _next_one(self) -> Message:
+        """Return the message that was read ahead, if any, else wait for the next one."""
         if self._ahead is None:
             return await self._receive()
         ahead, self._ahead = self._ahead, None
         return await ahead
 
     def stop_looking(self) -> None:
+        """Cancel the read-ahead of the client's next message."""
         if self._ahead is not None:
             self._ahead.cancel()
 
@@ -119,7 +122,7 @@ class SocketClient:
 
         with suppress(OSError):
             if self._can_refuse:
-                await send_reply(reply, {}, as_refusal)  # without the scope's own extensions
+                await send_reply(reply, as_refusal)
             else:
                 await self._send({"type": "websocket.close"})
 
@@ -132,6 +135,7 @@ class SocketClient:
         await self._send({"type": "websocket.send", kind: data})
 
     async def close(self, end: End) -> None:
+        """Close the session with a code and a reason; does nothing if the client is gone."""
         with suppress(OSError):
             await self._send({"type": "websocket.close", "code": end.code, "reason": end.reason})
 
@@ -189,6 +193,7 @@ async def _to_upstream(client: SocketClient, upstream: ClientConnection) -> End:
 
 
 def _asks(message: Message) -> bool:
+    """Return whether a message is JSON of type `response.create`, which requests a response."""
     data: str | bytes = message.get("text") or message.get("bytes") or b""
     return (json_object(data) or {}).get("type") == ASKING
 

@@ -78,6 +78,7 @@ class Realtime:
         self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket: connect upstream, answer the handshake, relay, record."""
         client = SocketClient(scope, receive, send)
         request = _request_of(scope)
         exchange = Exchange(request, self._records, is_stream=True)
@@ -203,6 +204,7 @@ class _Connect(connect):
 
 
 def _request_of(scope: Scope) -> Request:
+    """Return a WebSocket's handshake as a GET request."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope["query_string"]
     return Request(
@@ -216,11 +218,13 @@ def _request_of(scope: Scope) -> Request:
 
 
 def _to_upstream(headers: Headers) -> Headers:
+    """Return the client's fields that go upstream, without those of its own WebSocket."""
     kept = names.to_upstream(headers)
     return [field for field in kept if not field[0].startswith(OF_WEBSOCKET)]
 
 
 def _from_upstream(fields: Fields) -> Headers:
+    """Return upstream's fields that go to the client, without those of its own WebSocket."""
     kept = names.to_client(names.encode_fields(fields.raw_items()))
     return [field for field in kept if not field[0].startswith(OF_WEBSOCKET)]
 

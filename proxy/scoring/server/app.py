@@ -120,7 +120,7 @@ class ScoringApp:
             self._admit(scope["path"], scope["headers"])
             endpoint = self._endpoint(scope["method"], scope["path"])
         except ProxyError as error:
-            await send_reply(error_reply(error), scope, send)
+            await send_reply(error_reply(error), send)
             return
         if CLIENT in scope:
             scope[CLIENT].note_known(has_key=True)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.http.listener import connections, http_protocol
-from proxy.http.listener.known_head import KnownHead, known_head
+from proxy.http.listener.http_cycle import KnownHead, known_head
 from proxy.http.wire.headers import MOST_DIGITS
 from proxy.http.wire.http import CLIENT, KNOWN
 from tests.proxy.http.listener.http_recorder import Recorder, connect, serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from proxy.http.workers.agreement import OTHER_FILES, TOO_LATE, Agreement
+from proxy.http.workers.supervisor import OTHER_FILES, TOO_LATE, Agreement
 
 
 def test_all_have_to_prepare_the_same() -> None:
