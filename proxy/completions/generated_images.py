@@ -24,7 +24,7 @@ from proxy.http.wire.headers import DOMAIN, to_client, without
 from proxy.http.wire.http import Reply, Request
 from proxy.http.wire.json_splice import json_object, with_member
 from proxy.http.wire.upstream import UpstreamReply
-from proxy.scoring.scoring import Confidence, least_sure
+from proxy.scoring.scoring import Confidence, ScoreRequest, least_sure
 
 PATH = "/v1/images/generations"
 
@@ -99,7 +99,9 @@ async def _confidences(
 
     async def score(image: Json) -> Confidence:
         question = Question(text, [image])
-        [found] = await services.scoring.score(lambda: question, [choice], model, domain, team)
+        [found] = await services.scoring.score(
+            ScoreRequest(lambda: question, [choice], model, domain, team)
+        )
         return found
 
     return await asyncio.gather(*map(score, images))

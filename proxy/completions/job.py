@@ -32,7 +32,7 @@ from proxy.http.wire.headers import Headers
 from proxy.http.wire.http import Request
 from proxy.http.wire.spelling import path_after_v1
 from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
-from proxy.scoring.scoring import Status
+from proxy.scoring.scoring import ScoreRequest, Status
 
 
 @dataclass(slots=True)
@@ -211,27 +211,27 @@ class Job:
         others = others_of(self.exchange, answer)
         if not others:
             return
-        request = self.request
-        began, model, team = time.perf_counter(), answer.model or request.model, request.caller.team
-        domain = self.services.domains.of_curve(request.model, team, request.domain)
+        began, request = time.perf_counter(), self._score_request(answer, self.request.model)
         answer.alone = answer.alone or answer.unaided or answer.confidences
-        answer.confidences = await self.services.scoring.with_others(
-            request.question, answer.choices, answer.alone, others, model, domain, team
-        )
+        answer.confidences = await self.services.scoring.with_others(request, answer.alone, others)
         self.exchange.note_scoring(began)
         self._join_signals(answer)
 
     async def score_as(self, answer: Answer, model: str) -> None:
         """Score an answer; `model` was called, for an answer that does not name its model."""
-        request, model, team = self.request, answer.model or model, self.request.caller.team
-        domain = self.services.domains.of_curve(request.model, team, request.domain)
+        request = self._score_request(answer, model)
         began = time.perf_counter()
         try:
-            answer.confidences = await self.services.scoring.score(
-                request.question, answer.choices, model, domain, team
-            )
+            answer.confidences = await self.services.scoring.score(request)
         finally:
             self.exchange.note_scoring(began)
+
+    def _score_request(self, answer: Answer, model: str) -> ScoreRequest:
+        """Return the input of a score of all choices; `model` is for an answer that names none."""
+        request, team = self.request, self.request.caller.team
+        domain = self.services.domains.of_curve(request.model, team, request.domain)
+        model = answer.model or model
+        return ScoreRequest(request.question, answer.choices, model, domain, team)
 
     def decide(self, answer: Answer) -> Outcome:
         """Decide on each choice; the strictest decision applies to all of them.

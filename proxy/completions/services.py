@@ -18,7 +18,7 @@ from proxy.http.wire.headers import POLICY
 from proxy.http.wire.http import Request
 from proxy.learning.domains import Domains
 from proxy.scoring.deadlines import Deadlines
-from proxy.scoring.recalibrated import Scores
+from proxy.scoring.scores import Scores
 from proxy.store.record.writer import Records
 from proxy.store.reviews.held_replies import Store
 from proxy.upstreams.router import Router

@@ -158,6 +158,24 @@ class StandIn:
     cause: str
 
 
+@dataclass(slots=True)
+class ScoreRequest:
+    """A question and its answers, for which confidences are needed.
+
+    `question` reads the client's request and may raise NotScorableError. `model` is the name of the
+    answering model. `domain` and `team` choose the curve of a recalibration; the calibrator itself
+    ignores `team`. `facts` returns texts that are context for an item, such as the operator's facts
+    about it.
+    """
+
+    question: Callable[[], Question]
+    choices: Sequence[Choice]
+    model: str
+    domain: str | None = None
+    team: str | None = None
+    facts: Callable[[Item], tuple[str, ...]] | None = None
+
+
 class Scoring:
     """The proxy's access to a scorer, which `load` returns, possibly after seconds.
 
@@ -267,26 +285,17 @@ class Scoring:
             self._arrivals = None
         self._images.close()
 
-    async def score(
-        self,
-        question: Callable[[], Question],
-        choices: Sequence[Choice],
-        model: str,
-        domain: str | None = None,
-        team: str | None = None,
-        *,
-        facts: Callable[[Item], tuple[str, ...]] | None = None,
-    ) -> list[Confidence]:
-        """Return one confidence for each choice; raises nothing.
+    async def score(self, request: ScoreRequest) -> list[Confidence]:
+        """Return one confidence for each choice, in their order; raises nothing.
 
-        `question` may raise NotScorableError; `model` is the name of the answering model. `facts`
-        returns texts that are context for a choice. The calibrator itself ignores `team`.
+        Where there is no number, the confidence has the status and reason of that.
         """
+        choices, facts = request.choices, request.facts
         if self._batcher is None:
             return [self._absence] * len(choices)
         try:
-            asked, items, found = question(), [], []
-            model = self._rated_as(model)
+            asked, items, found = request.question(), [], []
+            model, domain = self._rated_as(request.model), request.domain
             for choice in choices:
                 items.append(item := _item_of(asked, choice, model, domain))
                 item.facts = facts(item) if facts is not None else ()
@@ -306,27 +315,20 @@ class Scoring:
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
 
     async def with_others(
-        self,
-        question: Callable[[], Question],
-        choices: Sequence[Choice],
-        found: Sequence[Confidence],
-        others: Sequence[OtherAnswer],
-        model: str,
-        domain: str | None = None,
-        team: str | None = None,
+        self, request: ScoreRequest, found: Sequence[Confidence], others: Sequence[OtherAnswer]
     ) -> list[Confidence]:
         """Return the confidences in `found` after comparison with other answers; raises nothing.
 
-        A confidence is unchanged if it has no number or there is nothing to compare. The calibrator
-        itself ignores `domain` and `team` here.
+        A confidence is unchanged if it has no number or there is nothing to compare. Domain, team
+        and facts of the request are ignored.
         """
         if not self.opinion or not others:
             return list(found)
         try:
-            asked, model = question(), self._rated_as(model)
+            asked, model = request.question(), self._rated_as(request.model)
             read = tuple(_other(asked, each) for each in others)
             at = [at for at, each in enumerate(found) if each.value is not None]
-            items = [_item_of(asked, choices[each], model, None) for each in at]
+            items = [_item_of(asked, request.choices[each], model, None) for each in at]
             for item, each in zip(items, at, strict=True):
                 item.others, item.alone = read, found[each].value
             tickets = await self.tickets(items)
@@ -339,10 +341,6 @@ class Scoring:
         for each, ticket in zip(at, tickets, strict=True):
             changed[each] = _move_by_others(found[each], ticket.score, self.opinion, others)
         return changed
-
-    def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
-        """Return the confidence with its signals, which change nothing without weights."""
-        return replace(found, signals=signals)
 
     async def _with_images(
         self, parts: Sequence[ImagePart], items: Sequence[Item]

@@ -18,7 +18,7 @@ from proxy.errors import UpstreamTimeoutError
 from proxy.exchange.answer import Answer
 from proxy.exchange.call import Call, tokens
 from proxy.exchange.exchange import Exchange, SharedClock
-from proxy.scoring.recalibrated import Scores
+from proxy.scoring.scores import Scores
 from proxy.scoring.scoring import OtherAnswer
 
 log = structlog.get_logger(__name__)

@@ -1,61 +1,56 @@
-"""Confidences after the recalibrations of this deployment.
+"""The confidences of one generation of the configuration, with its facts and recalibrations.
 
-Confidences of replies alone have one recalibration, and those that take other answers into account
-have another: a curve is valid only for the numbers that it was fitted on.
+The calibrator lives longer than a configuration. A request keeps the facts and recalibrations of
+the generation with which it began, and each confidence is reported with the name of the calibrator
+and recalibration that made it. Confidences of replies alone have one recalibration, and those that
+take other answers into account have another: a curve is valid only for the numbers that it was
+fitted on.
 
-A recalibration belongs to a generation of the configuration: a request keeps the one with which it
-began, and each confidence is reported with the name of the one that made it.
+A stand-in is the second step of load shedding (docs/operations.md): if the calibrator is busy,
+late, down or still loading, a reply loses its better number, and a quick calibrator in this process
+gives its own. That number is marked as a substitute: with its calibrator's name, its recalibration,
+and the reason why the other one gave none. What was fitted or certified for one calibrator is never
+used for the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from calibrator import LOGPROBS, Question, Signals
-from proxy.formats import Choice
-from proxy.scoring.scoring import Confidence, OtherAnswer, SignalChange
+from calibrator import LOGPROBS, Signals
+from proxy.scoring.scoring import (
+    Confidence,
+    OtherAnswer,
+    ScoreRequest,
+    Scoring,
+    SignalChange,
+    StandIn,
+    Status,
+)
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration, Recalibrations, SignalWeights, WeighedConfidence
+    from calibrator import (
+        FactFile,
+        Recalibration,
+        Recalibrations,
+        SignalWeights,
+        WeighedConfidence,
+    )
 
 log = structlog.get_logger(__name__)
 
-
-class Scores(Protocol):
-    """A source of confidences: the calibrator alone (`scoring.Scoring`), or recalibrated."""
-
-    @property
-    def name(self) -> str | None: ...
-
-    @property
-    def opinion(self) -> str: ...
-
-    async def with_others(
-        self,
-        question: Callable[[], Question],
-        choices: Sequence[Choice],
-        found: Sequence[Confidence],
-        others: Sequence[OtherAnswer],
-        model: str,
-        domain: str | None = None,
-        team: str | None = None,
-    ) -> list[Confidence]: ...
-
-    def with_signals(self, found: Confidence, signals: Signals) -> Confidence: ...
-
-    async def score(
-        self,
-        question: Callable[[], Question],
-        choices: Sequence[Choice],
-        model: str,
-        domain: str | None = None,
-        team: str | None = None,
-    ) -> list[Confidence]: ...
+CAUSES: Final = frozenset({Status.LOADING, Status.SKIPPED, Status.TIMEOUT, Status.ERROR})
+"""The statuses that a stand-in can help with: they come from the calibrator's state. A reply that
+the calibrator cannot read stays without a number."""
+PREFIX: Final = "stand_in_"  # begins the reason of a stand-in's number
+TOLD_EVERY_S: Final = 60.0  # seconds between two log lines
 
 
 def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
@@ -64,17 +59,25 @@ def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
 
 
 class RecalibratedScores:
-    """Scores after `recalibrations`; without any, only a judge changes them."""
+    """Scores of replies that are also compared with `facts`, after `recalibrations`.
 
-    def __init__(self, scores: Scores, recalibrations: Recalibrations | None) -> None:
-        self._scores = scores
+    Without recalibrations, only a judge changes the numbers of the calibrator.
+    """
+
+    def __init__(
+        self,
+        scores: Scoring,
+        recalibrations: Recalibrations | None,
+        facts: FactFile | None = None,
+    ) -> None:
+        self._scores, self._facts = scores, facts
         self._alone: Recalibration | None = None
         self._with_others: Recalibration | None = None
         self._weights: SignalWeights | None = None
         if recalibrations is not None:
             self._alone, self._with_others = recalibrations.alone, recalibrations.with_others
             self._weights = recalibrations.signals
-        if self._alone is None:  # saves a step for each reply
+        if self._alone is None and facts is None:  # saves a step for each reply
             self.score = scores.score  # type: ignore[method-assign]
         self._suffix = _suffix(self._alone)  # a hash, computed once
         self._suffix_with_others = _suffix(self._with_others)
@@ -85,19 +88,14 @@ class RecalibratedScores:
         name = self._scores.name
         return None if name is None else name + self._suffix
 
-    async def score(
-        self,
-        question: Callable[[], Question],
-        choices: Sequence[Choice],
-        model: str,
-        domain: str | None = None,
-        team: str | None = None,
-    ) -> list[Confidence]:
+    async def score(self, request: ScoreRequest) -> list[Confidence]:
         """Return recalibrated confidences like `Scoring.score`; `score` is the value before."""
-        found = await self._scores.score(question, choices, model, domain, team)
+        if self._facts is not None:  # the scorer, which may be elsewhere, gets the relevant ones
+            request = replace(request, facts=self._facts.about_item)
+        found = await self._scores.score(request)
         if (its := self._alone) is None:
             return found
-        return [_apply_recalibration(its, each, model, domain, team) for each in found]
+        return [_apply_recalibration(its, each, request) for each in found]
 
     @property
     def opinion(self) -> str:
@@ -106,14 +104,7 @@ class RecalibratedScores:
         return name if self._recalibration_for(name) is None else name + self._suffix_with_others
 
     async def with_others(
-        self,
-        question: Callable[[], Question],
-        choices: Sequence[Choice],
-        found: Sequence[Confidence],
-        others: Sequence[OtherAnswer],
-        model: str,
-        domain: str | None = None,
-        team: str | None = None,
+        self, request: ScoreRequest, found: Sequence[Confidence], others: Sequence[OtherAnswer]
     ) -> list[Confidence]:
         """Return confidences after comparison with other answers, as `Scoring.with_others` does.
 
@@ -121,10 +112,9 @@ class RecalibratedScores:
         numbers, or none.
         """
         plain = [each if each.score is None else replace(each, value=each.score) for each in found]
-        scores = self._scores
-        moved = await scores.with_others(question, choices, plain, others, model, domain, team)
+        moved = await self._scores.with_others(request, plain, others)
         return [
-            self._recalibrate_with_others(before, after, model, domain, team)
+            self._recalibrate_with_others(before, after, request)
             for before, after in zip(found, moved, strict=True)
         ]
 
@@ -169,12 +159,7 @@ class RecalibratedScores:
         return weighed
 
     def _recalibrate_with_others(
-        self,
-        before: Confidence,
-        after: Confidence,
-        model: str,
-        domain: str | None,
-        team: str | None,
+        self, before: Confidence, after: Confidence, request: ScoreRequest
     ) -> Confidence:
         """Return a confidence that knows other answers, with the one before as evidence.
 
@@ -187,7 +172,7 @@ class RecalibratedScores:
         if (its := self._recalibration_for(evidence.calibrator)) is None:
             return knowing
         evidence = replace(evidence, calibrator=evidence.calibrator + self._suffix_with_others)
-        return _apply_recalibration(its, replace(knowing, evidence=evidence), model, domain, team)
+        return _apply_recalibration(its, replace(knowing, evidence=evidence), request)
 
     def _recalibration_for(self, name: str) -> Recalibration | None:
         """Return the recalibration for numbers of exactly this name, or None."""
@@ -204,15 +189,11 @@ def _suffix(recalibration: Recalibration | None) -> str:
 
 
 def _apply_recalibration(
-    recalibration: Recalibration,
-    found: Confidence,
-    model: str,
-    domain: str | None,
-    team: str | None,
+    recalibration: Recalibration, found: Confidence, request: ScoreRequest
 ) -> Confidence:
     if (score := found.value) is None:
         return found
-    value = recalibration.apply_to(score, model, domain, team)
+    value = recalibration.apply_to(score, request.model, request.domain, request.team)
     return replace(found, value=value, score=score)
 
 
@@ -239,3 +220,78 @@ def _warn_unused(recalibration: str, fitted_for: str, numbers: str) -> None:
         hint="numbers that know others stay as the calibrator gives them; fit it again: "
         "pinocchio recalibrate --from-store --second-opinion",
     )
+
+
+class WithStandIn:
+    """Scores that come from `stand_in` if `scores` has none.
+
+    All choices of a reply get their number from the same one, because they are compared.
+    """
+
+    def __init__(self, scores: RecalibratedScores, stand_in: RecalibratedScores) -> None:
+        self._scores = scores
+        self._stand_in = stand_in
+        self._untold: Counter[str] = Counter()  # causes since the last log line
+        self._told_at = -TOLD_EVERY_S
+
+    @property
+    def name(self) -> str | None:
+        """The name of the configured calibrator's numbers; the stand-in's carry their own."""
+        return self._scores.name
+
+    @property
+    def opinion(self) -> str:
+        """The provenance of the configured calibrator's numbers that know other answers."""
+        return self._scores.opinion
+
+    async def score(self, request: ScoreRequest) -> list[Confidence]:
+        """Return confidences like `Scoring.score`, from the stand-in if one is missing for load.
+
+        If the stand-in has no number either, the configured calibrator's reason is kept.
+        """
+        found = await self._scores.score(request)
+        missing = next((each for each in found if each.value is None), None)
+        if missing is None or any(each.status not in CAUSES for each in _without_number(found)):
+            return found
+        instead = await self._stand_in.score(request)
+        if (name := self._stand_in.name) is None or _without_number(instead):
+            return found
+        cause = missing.reason or missing.status.value
+        self._note(cause, name)
+        by, reason = StandIn(name, cause), PREFIX + cause
+        return [replace(each, stand_in=by, reason=reason) for each in instead]
+
+    async def with_others(
+        self, request: ScoreRequest, found: Sequence[Confidence], others: Sequence[OtherAnswer]
+    ) -> list[Confidence]:
+        """Return confidences like `Scoring.with_others`, by the calibrator that gave `found`."""
+        is_instead = any(each.stand_in is not None for each in found)
+        scores = self._stand_in if is_instead else self._scores
+        return await scores.with_others(request, found, others)
+
+    def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
+        """Return a confidence with its signals, weighed for the calibrator that gave the number."""
+        scores = self._scores if found.stand_in is None else self._stand_in
+        return scores.with_signals(found, signals)
+
+    def _note(self, cause: str, name: str) -> None:
+        """Log the first substituted reply, then at most one line a minute."""
+        self._untold[cause] += 1
+        if (now := time.monotonic()) - self._told_at < TOLD_EVERY_S:
+            return
+        self._told_at = now
+        log.warning(
+            "stand_in_scores",
+            calibrator=name,
+            instead_of=self.name,
+            replies=dict(self._untold),
+            hint="the configured calibrator is late, too busy or not there",
+        )
+        self._untold.clear()
+
+
+def _without_number(found: Sequence[Confidence]) -> list[Confidence]:
+    return [each for each in found if each.value is None]
+
+
+Scores = RecalibratedScores | WithStandIn
