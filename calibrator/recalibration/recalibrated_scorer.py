@@ -112,6 +112,7 @@ def _full_name(name: str, recalibration: Recalibration | None) -> str:
 
 
 def _correct(recalibration: Recalibration | None, item: Item, confidence: float) -> float:
+    """Return the recalibrated confidence for the item's model and domain; unchanged for None."""
     if recalibration is None:
         return confidence
     return recalibration.apply_to(confidence, item.source_model, item.domain)

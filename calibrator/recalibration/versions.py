@@ -120,6 +120,10 @@ def _load(path: Path) -> Recalibration | SignalWeights:
 
 
 def _read(values: dict[str, Any]) -> Recalibration | SignalWeights:
+    """Build a recalibration, or weights of signals, from the values of a JSON file.
+
+    Raises errors of many kinds for values that are neither.
+    """
     from calibrator.recalibration.curves import FORMAT, recalibration_of
     from calibrator.recalibration.signals import KIND, signal_weights
 

@@ -156,6 +156,10 @@ async def _read_whole(
 
 
 def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
+    """Return a reply that cannot be scored to the client, with the reason in its headers.
+
+    It goes out decompressed if policies decide on whole replies.
+    """
     if unread.completion is not None:
         job.keep_for_followups(unread.completion)
     headers = _unscored_headers(job, reply, unread.reason)
@@ -196,6 +200,10 @@ async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | Slow
 
 
 async def _surest(job: Job, several: SeveralCalls) -> Answer | Reply:
+    """Wait for all models, and return the answer with the highest confidence as the kept one.
+
+    Returns the first model's reply, or raises its error, if no model answered.
+    """
     first, *others = await several.make_all()
     surest = several.surest([first, *others])
     if surest is None:
@@ -226,6 +234,10 @@ async def _first_failure(job: Job, call: Call) -> Answer | Reply:
 
 
 def _goes_live(job: Job, reply: UpstreamReply) -> bool:
+    """Return whether a reply is passed on while it arrives; notes the stream mode.
+
+    False for anything but an event stream, and if the policies must see the whole reply first.
+    """
     if not job.request.is_stream or not is_event_stream(reply):
         return False
     mode = job.exchange.stream_mode = job.stream_mode().mode

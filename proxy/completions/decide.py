@@ -84,6 +84,10 @@ class ActivePolicies:
         return ActivePolicies((*self.policies, policy), self._traffic, self._route_of, policy)
 
     def _together(self, decisions: Iterable[Decision]) -> Decision:
+        """Return the strictest decision, with that of a policy that the request named, if any.
+
+        That policy's decision is the last one.
+        """
         if self._asked is None:
             return strictest(decisions)
         *own, asked = decisions

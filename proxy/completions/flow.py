@@ -127,12 +127,20 @@ async def _reply_in_time(recording: CompletionRecorder, job: Job, waiting: SlowR
 
 
 async def _reply_at_last(recording: CompletionRecorder, job: Job, waiting: SlowReply) -> Reply:
+    """Wait for the whole answer, decide on it, and return the client's reply.
+
+    The completion is recorded at the end, also after an error.
+    """
     with recording:
         came = await waiting.read()
         return came if isinstance(came, Reply) else _whole(await conclude(job, came))
 
 
 def _late_reply(job: Job, waiting: SlowReply, work: asyncio.Future[Reply]) -> Reply:
+    """Return a reply whose status goes out now, and whose body follows when `work` is done.
+
+    Until then, heartbeats keep the connection alive. The headers have no confidence yet.
+    """
     head = waiting.head
     job.is_status_out, job.exchange.status = True, head.status
     opening = job.exchange.unscored_outcome(Status.PENDING, "buffered", job.services.scoring.name)
@@ -156,6 +164,10 @@ async def _late_body(work: asyncio.Future[Reply]) -> bytes:
 
 
 def _live_reply(recording: CompletionRecorder, job: Job, live: Live) -> Reply:
+    """Return the reply of a stream that is passed on while it arrives.
+
+    It is recorded when its body ends, or when the reply is closed without one.
+    """
     opening = opening_of(job, live)
     going_on = recording.goes_on()  # so that it is recorded however it ends
 
@@ -194,6 +206,7 @@ async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWrite
 
 
 async def _next_part(job: Job, answer: Answer) -> bytes:
+    """Score and decide on an answer of a live stream, and return its next bytes."""
     concluded = await conclude(job, answer)
     assert isinstance(concluded, bytes)
     return concluded

@@ -63,6 +63,10 @@ async def score_generated(services: Services, surfaces: Surfaces, request: Reque
 
 
 async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) -> bytes:
+    """Read the body of a reply, at most `max_body` bytes, and close the reply.
+
+    Raises UpstreamError where it is longer or breaks off.
+    """
     try:
         with exchange.in_upstream:
             return await reply.read(services.max_body)
@@ -71,6 +75,7 @@ async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) ->
 
 
 async def _decode_body(raw: bytes, reply: UpstreamReply) -> bytes:
+    """Return a body without its content encoding; empty if it is not validly encoded."""
     try:
         return await decode_body(raw, reply.header(b"content-encoding"))
     except UpstreamBrokenError:

@@ -165,6 +165,11 @@ class Job:
             self.exchange.is_score_late = True
 
     async def _score_once(self, answer: Answer) -> None:
+        """Score an answer as the policy wants: alone, beside other answers, and with signals.
+
+        Does nothing for a reply that was held before. Sets `answer.confidences`; for a stored
+        response with an unknown request, also the model's name.
+        """
         if self.earlier is not None:
             return
         if not self.is_known:

@@ -99,6 +99,7 @@ def audit_of(config: Config, writer: AuditWriter) -> Audit | None:
 
 
 def _is_delivered(outcome: Outcome) -> bool:
+    """Return whether a reply with one scored choice went out without a review."""
     return (
         outcome.confidence is not None
         and outcome.action in DELIVERED

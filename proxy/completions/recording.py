@@ -52,6 +52,10 @@ class CompletionRecorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Record the completion when the last of its blocks ends, also after an error.
+
+        A stream whose scores are late is recorded by a task of its own.
+        """
         self._blocks -= 1
         if self._blocks:
             return
@@ -100,6 +104,10 @@ async def _record_late(job: Job) -> None:
 
 
 def _record_stream(job: Job) -> None:
+    """Record a live stream whose scores are all there: outcome, result and random audit.
+
+    Late answers are decided on first. Raises the error of a failed scoring.
+    """
     for answer, scoring in job.late:
         scoring.result()
         job.decide(answer)
@@ -115,6 +123,7 @@ def _record_stream(job: Job) -> None:
 
 
 def _skipped_outcome(job: Job) -> Outcome:
+    """Return the outcome of a stream without any scored answer, with the stream's own reason."""
     assert job.stream is not None
     calibrator = job.services.scoring.name
     return job.exchange.unscored_outcome(Status.SKIPPED, job.stream.reason, calibrator)

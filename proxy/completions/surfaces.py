@@ -71,6 +71,10 @@ class Surfaces:
         return self.label_unscored(exchange, reply, body)
 
     async def _read(self, exchange: Exchange, reply: UpstreamReply) -> bytes:
+        """Read the body of a reply, at most `max_body` bytes, and close the reply.
+
+        Raises UpstreamError where it is longer or breaks off.
+        """
         try:
             with exchange.in_upstream:
                 return await reply.read(self.max_body)
@@ -150,6 +154,7 @@ class Surfaces:
         return await list_models(self.router, request, self._relay_to)
 
     async def _relay_to(self, request: Request, name: str) -> Reply:
+        """Send a request to the upstream called `name`, and return its reply as not scored."""
         exchange = Exchange(request, self.records)
         with exchange:
             reply = await self.send(exchange, name)

@@ -115,6 +115,7 @@ class Generations:
             self._watch.start()
 
     async def stop(self) -> None:
+        """End watching the files, and close the store of keys and the connections to upstreams."""
         await asyncio.to_thread(self._watch.stop)
         self._keys.close()
         for generation in self._retired:
@@ -149,11 +150,19 @@ class Generations:
     # --- on the watch's thread ------------------------------------------------------------------
 
     def _files(self) -> frozenset[Path]:
+        """Return the files to watch; none if reloading is off or another process watches them.
+
+        They include those at fault in the last refusal.
+        """
         if self._reload is None or self._parts.peers is not None:
             return frozenset()
         return self._suspects | self._newest.setup.files
 
     def _on_change(self) -> None:
+        """Read the configuration again and use it, or note and log why it is refused.
+
+        With several workers, only tells the process that leads them.
+        """
         if self._parts.peers is not None:
             self._parts.peers.tell("reload")
             return
@@ -192,6 +201,10 @@ class Generations:
         return _NextGeneration(generation, version, keys)
 
     def _take(self, prepared: _NextGeneration) -> None:
+        """Make a prepared generation and its keys the current ones, soon, on the event loop.
+
+        May be called from any thread. Clears the last refusal.
+        """
         generation, keys = prepared.generation, prepared.keys
         with self._lock:
             self._newest, self._keys_version = generation, prepared.version
@@ -211,6 +224,10 @@ class Generations:
         threading.Thread(target=self._prepare_for, args=args, name="prepare", daemon=True).start()
 
     def _prepare_for(self, peers: Peers, number: int) -> None:
+        """Read generation `number` and tell the leading process its digest, or the problems.
+
+        The digest is None if the configuration is refused or has another number here.
+        """
         digest: str | None = None
         problems: tuple[str, ...] = ()
         try:
@@ -226,6 +243,7 @@ class Generations:
         peers.tell("prepared", (digest, problems), number)
 
     def _swap_prepared(self, number: int) -> None:
+        """Use the generation that was prepared, if it has this number; drops it otherwise."""
         prepared, self._prepared = self._prepared, None
         if prepared is not None and prepared.generation.number == number:
             self._take(prepared)
@@ -251,6 +269,10 @@ class Generations:
             self._look_at_keys_of_newest()
 
     def _look_at_keys_of_newest(self) -> None:
+        """Read the keys of the newest generation again if the store has changed, and use them.
+
+        Keys that cannot be read are logged once, and the known ones stay valid.
+        """
         if not self._newest.admission.needs_keys:
             return
         try:
@@ -283,6 +305,7 @@ class Generations:
     # --- on the event loop ----------------------------------------------------------------------
 
     def _use_keys(self, generation: Generation, keys: list[ClientKey]) -> None:
+        """Let these keys in from now on, and end the requests whose key is no longer valid."""
         generation.admission.use_keys(keys)
         self._known = keys
         self._end_with_keys()
@@ -296,6 +319,7 @@ class Generations:
             self.live.end_all_but({key.id for key in active})
 
     def _swap(self, generation: Generation) -> None:
+        """Make a generation the current one, retire the one before, and log it."""
         before, self.current = self.current, generation
         before.is_retired = True
         self._retired.append(before)

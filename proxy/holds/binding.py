@@ -276,6 +276,7 @@ def _rename_ids(turns: list[Any]) -> None:
 
 
 def _calls_of(turn: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tool calls of a conversation's turn, in the form of any API."""
     if isinstance(turn, dict):
         is_bare = "type" not in turn and "call_id" in turn and "id" not in turn
         if is_bare or turn.get("type") in ("function_call", "custom_tool_call"):
@@ -285,6 +286,7 @@ def _calls_of(turn: Any) -> Iterator[dict[str, Any]]:
 
 
 def _results_of(turn: Any) -> Iterator[dict[str, Any]]:
+    """Yield the results of tool calls that a conversation's turn holds, in the form of any API."""
     if isinstance(turn, dict):
         if turn.get("role") == "tool" or turn.get("type") in _OUTPUTS:
             yield turn

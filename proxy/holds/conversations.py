@@ -138,6 +138,7 @@ class Conversations:
         self._put((id, key_hash), remembered)
 
     def _put(self, key: _Key, remembered: RememberedResponse) -> None:
+        """Keep a response in place of an older one, and forget the oldest beyond the limits."""
         self._drop(key)
         self._kept[key] = remembered
         self._bytes += remembered.size

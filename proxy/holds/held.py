@@ -272,6 +272,7 @@ def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
 
 
 def _headers(facts: dict[str, Any]) -> Headers:
+    """Return response headers with the facts of a held reply, without those of no value."""
     confidence, support = facts["confidence"], facts.get("support")
     values = {
         names.CONFIDENCE: None if confidence is None else f"{confidence:.{DIGITS}f}",

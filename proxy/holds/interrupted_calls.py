@@ -151,6 +151,7 @@ class InterruptedCalls:
         raise BadRequestError(text, param="run", code="call_differs")
 
     async def _own(self, id: str, request: Request) -> HeldReply:
+        """Return a held call; raises NotFoundError for one that another key holds, or none does."""
         held = await self._store.get(id)
         if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
             raise NotFoundError(f"there is no held call {id[:100]!r}", code="held_call_not_found")
@@ -159,6 +160,11 @@ class InterruptedCalls:
     async def _hold(
         self, call: InterruptedCall, id: str, key_hash: str, request: Request
     ) -> HeldReply:
+        """Store a call for a reviewer, log and count it, and return it as stored.
+
+        Its confidence comes from the record if the call names a request of the same key. If the
+        same call is held already, returns that one. Raises StoreError.
+        """
         recorded = None
         if self._record is not None and call.request_id is not None:
             recorded = await asyncio.to_thread(
@@ -258,6 +264,7 @@ def told_of(held: HeldReply) -> Json:
 
 
 def _call_in(reply: bytes) -> Json:
+    """Return name and arguments of the one tool call that a stored chat completion has."""
     [choice] = CHAT.choices(json_object(reply) or {})
     [call] = tool_calls(choice.message)
     return {"name": call.name, "arguments": json.loads(call.arguments)}
@@ -315,12 +322,14 @@ def _escalation(value: Any, queue: str, expires_s: float) -> dict[str, Any]:
 
 
 def _check_members(found: Json, known: Collection[str], where: str) -> None:
+    """Raise BadRequestError for a member that is not known; `where` precedes its name there."""
     if unknown := sorted(set(found) - set(known)):
         text = f"unknown field {where + unknown[0]!r} (known: {', '.join(sorted(known))})"
         raise BadRequestError(text, param=where + unknown[0])
 
 
 def _name(owner: Json, member: str, where: str = "") -> str:
+    """Return a member that is a short, not empty text; raises BadRequestError otherwise."""
     value = owner.get(member)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
         raise _wrong(where + member, f"text of at most {LONGEST_NAME} characters")
@@ -328,6 +337,7 @@ def _name(owner: Json, member: str, where: str = "") -> str:
 
 
 def _objects(owner: Json, member: str) -> list[Json]:
+    """Return a member that is a list of objects; raises BadRequestError otherwise."""
     value = owner.get(member)
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise _wrong(member, "a list of objects")
@@ -346,6 +356,10 @@ def _arguments(value: Any) -> str:
 
 
 def _seconds(value: Any, member: str = "expires_s") -> float:
+    """Return a positive number of seconds, at most `LONGEST_S`.
+
+    Raises BadRequestError for any other value.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 < value <= LONGEST_S:
         raise _wrong(member, f"a number of seconds, at most {LONGEST_S:.0f}")
@@ -364,6 +378,7 @@ def _approvals(value: Any) -> int:
 
 
 def _threshold(value: Any) -> float | None:
+    """Return a confidence from 0 to 1, or None for None; raises BadRequestError otherwise."""
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

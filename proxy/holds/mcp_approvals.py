@@ -60,6 +60,7 @@ class McpApprovals:
         )
 
     def _put(self, key: _Key, call: bytes) -> None:
+        """Keep a call, as the newest, and forget the oldest ones beyond the limit."""
         self._asked[key] = call
         self._asked.move_to_end(key)
         while len(self._asked) > self._most:
@@ -78,6 +79,10 @@ def approving_items(completion: Mapping[str, Any]) -> list[Json]:
 
 
 def _of_type(items: Any, kind: str, id: str = "id") -> Iterator[Json]:
+    """Yield the objects of a list with the type `kind` and text in their member `id`.
+
+    `items` may be no list at all. The parameter `id` is the name of that member.
+    """
     for item in _objects(items):
         if item.get("type") == kind and isinstance(item.get(id), str):
             yield item

@@ -133,6 +133,11 @@ def _loads(body: bytes, **options: Any) -> Any:
 
 
 def _ids_of(body: bytes, loads: Callable[..., Any]) -> set[str]:
+    """Return the ids that a JSON body names; empty if it is no JSON.
+
+    `loads` parses it. Raises BadRequestError for more than `MOST_IDS` ids, too many values, or a
+    body that is nested too deeply.
+    """
     try:
         value = loads(body, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
     except TooManyValuesError as error:
@@ -158,6 +163,10 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [])
 
 
 def _ids_in(value: Any) -> Iterator[str]:
+    """Yield the ids in members such as `previous_response_id`, and references in `input`.
+
+    Members are compared without case, `_` and `-`; lists are searched too, except in `metadata`.
+    """
     waiting = [value]
     while waiting:
         each = waiting.pop()

@@ -110,6 +110,10 @@ class Ownership:
         return None
 
     async def _in_body(self, request: Request) -> set[str]:
+        """Return the ids that a request's body names, as form, JSON or after decompression.
+
+        Raises BadRequestError for an unknown or invalid content encoding.
+        """
         if not request.body:
             return set()
         encoding = request.header(b"content-encoding")
@@ -208,6 +212,10 @@ class Ownership:
     async def _note_owner(
         self, chunks: AsyncIterator[bytes], request: Request
     ) -> AsyncIterator[bytes]:
+        """Yield the chunks of an event stream, and note the key that owns its response.
+
+        The response's id is in the first event; an event that is too long is not looked at.
+        """
         first: bytearray | None = bytearray()
         async for chunk in chunks:
             if first is not None:
@@ -221,6 +229,7 @@ class Ownership:
             yield chunk
 
     def _note_opened(self, event: bytes, request: Request) -> None:
+        """Note the requesting key as owner of the response whose id an event has, if it has one."""
         opening = json_object((data_of(event) or "").encode(errors="replace")) or {}
         response = opening.get("response")
         if isinstance(response, dict):

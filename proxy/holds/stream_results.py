@@ -37,6 +37,7 @@ class Results:
         self._keep(request_id, key_hash, compact(member))
 
     def _keep(self, request_id: str, key_hash: str, told: bytes | Member) -> None:
+        """Keep a result under its request id, and forget the oldest beyond `max_results`."""
         self._kept[request_id] = key_hash, told
         while len(self._kept) > self._max_results:
             self._kept.popitem(last=False)

@@ -75,6 +75,10 @@ class Verdicts:
                 await self._asking
 
     async def _ask(self) -> None:
+        """Ask the store about the awaited reviews at intervals, as long as any is awaited.
+
+        A failing store is logged; the requests continue to wait.
+        """
         while self._waiting:
             await asyncio.sleep(TOLD_ASK_EVERY_S if self.is_told else self._every_s)
             ids = list(set(self._waiting.values()))
@@ -85,6 +89,7 @@ class Verdicts:
                 log.warning("verdicts_unknown", reason=error.message)
 
     async def _tell(self, ids: list[str]) -> None:
+        """End the wait for those of the reviews `ids` that are decided."""
         decided = set(ids) - await self._store.open_ids(ids)
         for future, id in self._waiting.items():
             if id in decided and not future.done():

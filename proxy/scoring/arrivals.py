@@ -59,6 +59,7 @@ class Arrivals:
         return waiting, tickets
 
     def _wake(self, batcher: Batcher) -> None:
+        """Wake the scorer's thread for all items that were submitted since the last time."""
         self._is_waking = False
         batcher.wake()
 
@@ -71,11 +72,13 @@ class Arrivals:
                 os.write(self._mouth, b"!")
 
     def _tell(self) -> None:
+        """Read the byte that woke the loop, and end the wait of requests with all their scores."""
         os.read(self._ear, 1)  # hardly ever more, if two threads report at the same time
         self._is_coming = False  # reset first, so that later reports wake the loop again
         self._hand_out()
 
     def _hand_out(self) -> None:
+        """Count the scores that arrived, and end the wait of requests that miss none any more."""
         arrived = self._arrived
         while arrived:
             waiting = arrived.popleft()

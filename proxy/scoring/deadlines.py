@@ -36,6 +36,7 @@ class Deadlines:
             self._set(due)
 
     def discard(self, call: Callable[[], object]) -> None:
+        """Remove a function that was added, so that it is not called; unknown ones are ignored."""
         self._due.pop(call, None)
 
     async def wait_for(self, work: asyncio.Future[None]) -> None:
@@ -55,11 +56,16 @@ class Deadlines:
             self.discard(end)
 
     def _set(self, due: float) -> None:
+        """Start the loop's timer, which calls `_run` at the loop's time `due`, in seconds."""
         assert self._loop is not None  # `add` has set it
         self._is_set = True
         self._loop.call_at(due, self._run, self._loop)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Call and remove the functions whose time is over, and set the timer for the next one.
+
+        Does nothing if `loop` is no longer the loop of the functions.
+        """
         if loop is not self._loop:
             return
         self._is_set = False

@@ -96,6 +96,10 @@ class ImageFetcher:
         )
 
     async def _body(self, url: httpx.URL, response: httpx.Response) -> bytes:
+        """Read the body of a response, at most a little more than `max_bytes`.
+
+        Raises NotScorableError for a status other than 200, and for a longer `content-length`.
+        """
         if response.status_code != httpx.codes.OK:
             raise _unreachable(url, f"status {response.status_code}")
         told = response.headers.get("content-length", "")

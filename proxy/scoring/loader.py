@@ -122,6 +122,10 @@ def shares_scorer(config: Config) -> bool:
 
 
 def _is_large(checkpoint: str) -> bool:
+    """Return whether a checkpoint is of another kind than the embedded calibrator, so slower.
+
+    False for a checkpoint without a card. Raises CheckpointError or HubError.
+    """
     from calibrator import checkpoint_card
 
     card = checkpoint_card(checkpoint)

@@ -54,7 +54,10 @@ TOLD_EVERY_S: Final = 60.0  # seconds between two log lines
 
 
 def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
-    """Return the name of confidences of replies alone, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+    """Return a calibrator's name with that of its recalibration for replies alone.
+
+    For example `embedded@3f2a91c0+platt@9c1d02ab`; without a recalibration, the name alone.
+    """
     return calibrator if recalibrations is None else calibrator + _suffix(recalibrations.alone)
 
 
@@ -175,7 +178,11 @@ class RecalibratedScores:
         return _apply_recalibration(its, replace(knowing, evidence=evidence), request)
 
     def _recalibration_for(self, name: str) -> Recalibration | None:
-        """Return the recalibration for numbers of exactly this name, or None."""
+        """Return the recalibration of numbers that know other answers, if it was fitted for `name`.
+
+        `name` is their provenance, such as `embedded@3f2a91c0+opinion@9c1d02ab`. Returns None, and
+        logs it once, if it was fitted for numbers of another name; None also if none is configured.
+        """
         its = self._with_others
         if its is None or its.calibrator == name:
             return its
@@ -185,12 +192,17 @@ class RecalibratedScores:
 
 
 def _suffix(recalibration: Recalibration | None) -> str:
+    """Return a recalibration's part of a name, such as `+platt@9c1d02ab`; empty for None."""
     return "" if recalibration is None else f"+{recalibration.name}"
 
 
 def _apply_recalibration(
     recalibration: Recalibration, found: Confidence, request: ScoreRequest
 ) -> Confidence:
+    """Return the confidence with the recalibrated value, and the value before as its `score`.
+
+    Returns it unchanged if it has no value.
+    """
     if (score := found.value) is None:
         return found
     value = recalibration.apply_to(score, request.model, request.domain, request.team)
@@ -199,6 +211,7 @@ def _apply_recalibration(
 
 @lru_cache(maxsize=8)  # so that it is logged once
 def _warn_unweighed(weights: str, calibrator: str, signals: tuple[str, ...]) -> None:
+    """Log that the fitted weights do not know these signals for this calibrator's numbers."""
     log.warning(
         "signals_unweighed",
         weights=weights,
@@ -212,6 +225,7 @@ def _warn_unweighed(weights: str, calibrator: str, signals: tuple[str, ...]) -> 
 
 @lru_cache(maxsize=8)  # so that it is logged once
 def _warn_unused(recalibration: str, fitted_for: str, numbers: str) -> None:
+    """Log that a recalibration is not applied, because it was fitted for other numbers."""
     log.warning(
         "recalibration_unused",
         recalibration=recalibration,
@@ -291,6 +305,7 @@ class WithStandIn:
 
 
 def _without_number(found: Sequence[Confidence]) -> list[Confidence]:
+    """Return the confidences that have no value."""
     return [each for each in found if each.value is None]
 
 

@@ -237,6 +237,7 @@ class Scoring:
         threading.Thread(target=self._run_load, name="load-calibrator", daemon=True).start()
 
     def _run_load(self) -> None:
+        """Load the scorer on this thread, at a low priority, and then call `on_ready`."""
         step_back()
         if self._load is not None:
             self._try_load(self._load)
@@ -264,6 +265,7 @@ class Scoring:
         self._take(scorer)
 
     def _take(self, scorer: Scorer) -> None:
+        """Use a loaded scorer from now on and log its name; close it if the proxy is closing."""
         self._scorer = scorer
         if self._is_closing.is_set():
             _close(scorer)
@@ -275,6 +277,7 @@ class Scoring:
         log.info("calibrator_ready", calibrator=scorer.name, **more)
 
     def close(self) -> None:
+        """Close the scorer, its queue and the images; waiting requests get the status `error`."""
         self._is_closing.set()
         if self._scorer is not None:
             _close(self._scorer)
@@ -397,6 +400,11 @@ class Scoring:
 
 
 def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
+    """Return the scorer's input for a choice, without images, facts and other answers.
+
+    Raises NotScorableError if a part of the answer could not be read, or is neither text nor a
+    known kind of call.
+    """
     if choice.is_part_unread:
         raise NotScorableError("unreadable_event", "a part of the answer could not be read")
     if (text := choice.plain_text()) is None:
@@ -408,6 +416,11 @@ def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) ->
 def _item(
     asked: Question, message: Mapping[str, Any], model: str | None, domain: str | None
 ) -> Item:
+    """Return the scorer's input for an answer that is given as a chat message.
+
+    Raises NotScorableError if the message has more than text and known calls, or content of an
+    unknown form.
+    """
     if (beyond := unread_part(message)) is not None:
         raise NotScorableError(beyond, "an answer that is more than text and known calls")
     try:
@@ -477,6 +490,12 @@ def _absence(error: BaseException) -> Confidence:
 
 
 def _confidence(ticket: Ticket) -> Confidence:
+    """Return the confidence of a ticket: its score, or the status and reason of a missing one.
+
+    The status is `timeout` for a ticket that is not done, `truncated` if only a part of the reply
+    was read, `unfamiliar` for an unknown kind of task, and `error` for a number that is no
+    probability (logged).
+    """
     if not ticket.is_done:
         return Confidence(None, Status.TIMEOUT, "deadline")
     if ticket.error is not None:

@@ -149,6 +149,7 @@ class _Configuration:
         self._watch.ask()
 
     def read(self) -> str:
+        """Read the configuration and return its digest; raises RefusedError with its problems."""
         assert self._reload is not None
         try:
             self._read = self._reload()
@@ -161,6 +162,7 @@ class _Configuration:
         return digest_of(self._read)
 
     def take(self) -> None:
+        """Make the configuration that was read the current one, under the next number."""
         before, read = self.standing, self._read
         assert read is not None
         setup, _ = with_what_stays(before.setup, read)
@@ -170,6 +172,10 @@ class _Configuration:
         )
 
     def refuse(self, problems: tuple[str, ...]) -> Refusal:
+        """Note and log that the configuration is refused, and return the refusal.
+
+        The previous configuration stays current.
+        """
         before, refusal = self.standing, Refusal(time.time(), problems)
         self.standing = replace(before, refusal=refusal, refusals=before.refusals + 1)
         log.error(
@@ -199,6 +205,7 @@ class _WorkerServer(Server):
     peers: Peers
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve on the sockets, and tell the leading process if that worked."""
         await super().startup(sockets)
         if self.started:
             self.peers.tell("up")
@@ -219,6 +226,8 @@ class _Scorer:
 
 
 def _run_worker(shared: SharedResources, peers: Peers) -> int:
+    """Run a worker process until it is stopped, and return its exit status."""
+
     def on_ready() -> None:
         settle_memory()
         peers.board.note(peers.index, READY)
@@ -244,6 +253,7 @@ def _run_worker(shared: SharedResources, peers: Peers) -> int:
 
 
 def _run_scorer(config: Config, listening: socket.socket, peers: Peers) -> int:
+    """Run the process that computes the scores of all workers, and return its exit status."""
     from proxy.scoring.server.app import scoring_app
 
     app = scoring_app(config, on_ready=settle_memory)
@@ -258,6 +268,10 @@ def _serve(
     listening: socket.socket,
     config: Config,
 ) -> int:
+    """Serve on the socket until the leading process sends `stop` or ends; returns the exit status.
+
+    That is 0, or NOT_STARTED if the application did not start.
+    """
     limits = config.limits
     server = _WorkerServer(settings, application, limits.drain_s)
     server.peers = peers

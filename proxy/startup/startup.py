@@ -210,6 +210,7 @@ def serve(
     guardrails, about_guardrails = bind_guardrails(setup.config)
 
     def say_try() -> None:
+        """Print how to try the proxy, and log warnings about the policies."""
         settle_memory()
         for line in invitation(setup, url):
             say(line)
@@ -251,6 +252,11 @@ class StartedProxy:
 
 
 def _run_one(started: StartedProxy) -> None:
+    """Run the proxy in this process until it is stopped.
+
+    SIGHUP reloads the configuration, or ends the proxy if its terminal was closed or reloading is
+    off.
+    """
     app = create_app_of(
         started.setup,
         on_ready=started.on_ready,
@@ -263,6 +269,10 @@ def _run_one(started: StartedProxy) -> None:
     server = Server(server_settings(app, config.limits), app, config.limits.drain_s)
 
     def on_hangup(*_: object) -> None:
+        """Reload the configuration, or end the proxy.
+
+        It ends if its terminal was closed or it cannot reload.
+        """
         if started.reload is not None and not terminal.is_closed():
             app.reload()
         else:

@@ -189,6 +189,10 @@ class Calls:
     async def _make(
         self, call: Call, request: Callable[[], UpstreamRequest], on_head: OnHead
     ) -> None:
+        """Send a request, read the reply, and set the call's answer, or its error and reply.
+
+        Raises nothing; `on_head` is called with a reply that may become an answer.
+        """
         try:
             reply = await self.send(call, request())
             if reason := unscorable_reason(reply):

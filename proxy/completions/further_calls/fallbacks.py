@@ -88,6 +88,10 @@ async def _begin(
 
 
 def _has_failed(call: Call, fallback: FallbackConfig) -> bool:
+    """Return whether a call failed in a way that `fallback.on` names.
+
+    It lists statuses such as `503` and `5xx`, `timeout` and `unreachable`.
+    """
     if call.reply is not None:
         status = call.reply.status
         return str(status) in fallback.on or f"{status // 100}xx" in fallback.on
@@ -104,6 +108,7 @@ def _why(call: Call) -> str:
 
 
 def _reply_of(call: Call) -> UpstreamReply:
+    """Return a call's reply; raises the error that the call ended with if there is none."""
     if call.reply is None:
         assert call.raised is not None
         raise call.raised

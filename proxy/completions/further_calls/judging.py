@@ -81,6 +81,11 @@ class CompletionJudge:
             return False
 
     async def _judgement(self, choice: Choice) -> Judgement | None:
+        """Let the judge read question and answer, and return its probability that it is correct.
+
+        Returns None if the answer is no text, the call fails, or the judge refuses or says nothing
+        readable; the last two are noted in the call.
+        """
         wanted, calls = self._wanted, self._calls
         try:
             text = fence_texts(calls.asked.question().text, message_text(choice.message))

@@ -79,6 +79,7 @@ class Opinions:
         return False
 
     def _ask(self) -> None:
+        """Start a call, each in a task, of every model that is to give a second opinion."""
         answering = {self._calls.asked.model, *(c.model for c in self._calls.exchange.calls)}
         for model in self._wanted.models_for(answering):
             call = self._calls.add_call(model, "second_opinion")
@@ -112,6 +113,7 @@ def others_of(exchange: Exchange, answer: Answer) -> list[OtherAnswer]:
 
 @lru_cache(maxsize=8)  # so that it is logged once for each calibrator
 def _warn_unread(calibrator: str) -> None:
+    """Log that no second opinions are requested, because this calibrator does not read them."""
     log.warning(
         "second_opinion_unread",
         calibrator=calibrator,

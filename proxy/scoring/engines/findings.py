@@ -55,6 +55,7 @@ class Findings:
     """The values of the record's columns: support, basis, act, needs_facts, is_familiar."""
 
     def __post_init__(self) -> None:
+        """Compute `columns` once, since a few findings are shared by many replies."""
         flags = (
             None if each is None else int(each) for each in (self.needs_facts, self.is_familiar)
         )
@@ -105,12 +106,14 @@ def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: b
 
 
 def _limit_sizes(found: UnsupportedSentence) -> UnsupportedSentence:
+    """Return a sentence with its texts cut, at most ten words, and a known `kind`."""
     words = tuple(_cut(word, LONGEST_WORD) for word in found.words[:MOST_WORDS])
     kind = found.kind if found.kind in KINDS else KINDS[0]
     return UnsupportedSentence(_cut(found.sentence, LONGEST_SENTENCE), words, kind)
 
 
 def _cut(text: str, most: int) -> str:
+    """Return the text, or its beginning with `..` at the end, at most `most` characters."""
     return text if len(text) <= most else text[: most - len(_ELLIPSIS)] + _ELLIPSIS
 
 

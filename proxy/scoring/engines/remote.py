@@ -134,6 +134,10 @@ class RemoteScorer:
     # --- On the event loop ----------------------------------------------------------------------
 
     async def _connect(self) -> str:
+        """Connect to the engine, let it score a short text, and return the name of its scores.
+
+        Raises EngineError if either fails or is too slow.
+        """
         name = await self._in_time(self._engine.connect())
         try:
             await self._in_time(self._engine.score([PROBE]))
@@ -161,6 +165,10 @@ class RemoteScorer:
             raise EngineError("engine_answer", text) from error
 
     def _note_failure(self, error: EngineError) -> None:
+        """Log a failure and count it; after several, the engine counts as down and is probed.
+
+        A busy engine is not counted; one without a connection is down at once.
+        """
         self._tell(error)
         if error.reason == BUSY:
             return
@@ -173,6 +181,10 @@ class RemoteScorer:
             self._probing = self._loop.create_task(self._probe())
 
     async def _probe(self) -> None:
+        """Try to connect, with growing pauses, until the engine answers under the same name.
+
+        Then it no longer counts as down, which is logged.
+        """
         for pause_s in pauses():
             await asyncio.sleep(pause_s)
             try:
@@ -192,6 +204,7 @@ class RemoteScorer:
         self._last_reason = error.reason
 
     async def _end(self) -> None:
+        """Cancel the other tasks of the loop and close the engine's connections."""
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()

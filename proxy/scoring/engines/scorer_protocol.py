@@ -101,6 +101,7 @@ def items_body(
 
 
 def _item_json(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, Any]:
+    """Return an item as a JSON object, without empty fields."""
     tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
     images = {"images": [base64.b64encode(image).decode() for image in item.images]}
     texts = {"question": item.question, "answer": item.answer}
@@ -115,6 +116,7 @@ def _item_json(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, 
 
 
 def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
+    """Return `{"tool_use": ..}` with messages, tools and reply; {} for None."""
     if used is None:
         return {}
     messages = [_without_files(message) for message in used.messages]
@@ -123,6 +125,7 @@ def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
 
 
 def _others_written(item: Item, has_tool_use: bool) -> dict[str, Any]:
+    """Return the other replies and the confidence without them, as far as the item has them."""
     alone = {} if item.alone is None else {"alone": item.alone}
     others = [
         {"answer": other.answer}
@@ -157,6 +160,7 @@ def read_items(body: bytes) -> list[Item]:
 
 
 def _item(value: Any, where: str) -> Item:
+    """Parse an item, called `where` in errors, such as `items[3]`; raises BadRequestError."""
     if not isinstance(value, dict):
         raise BadRequestError(f"{where} must be an object", param=where)
     if unknown := sorted(value.keys() - {*_TEXTS, *_TAGS, *_MORE}):
@@ -193,6 +197,7 @@ def _item(value: Any, where: str) -> Item:
 
 
 def _others(value: Any, where: str) -> tuple[OtherReply, ...]:
+    """Parse the other replies of an item; () for None. Raises BadRequestError."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -201,6 +206,7 @@ def _others(value: Any, where: str) -> tuple[OtherReply, ...]:
 
 
 def _other(value: Any, where: str) -> OtherReply:
+    """Parse another reply of an item, called `where` in errors; raises BadRequestError."""
     known = {"answer", "source_model", "tool_use"}
     if not isinstance(value, dict) or value.keys() - known:
         raise BadRequestError(
@@ -233,6 +239,7 @@ def _tool_use(value: Any, where: str, messages: Sequence[Any] = ()) -> ToolUse |
 
 
 def _images(value: Any, where: str) -> tuple[bytes, ...]:
+    """Decode a list of base64 images; () for None. Raises BadRequestError."""
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(image, str) for image in value):
@@ -254,6 +261,7 @@ def scores_body(calibrator: str, results: Sequence[Score | Failure]) -> bytes:
 
 
 def _result(result: Score | Failure) -> dict[str, Any]:
+    """Return a score as a JSON object without empty fields, or `{"error": ..}` for a failure."""
     if isinstance(result, Failure):
         return {"error": {"message": result.message, "reason": result.reason}}
     found: dict[str, Any] = {
@@ -298,6 +306,11 @@ def read_scores(answer: Any, calibrator: str, count: int) -> list[Score]:
 
 
 def _score(value: Any) -> Score:
+    """Parse the score of one item.
+
+    Raises the error that the answer has instead, and EngineError for a missing field or a number
+    that is no probability.
+    """
     if isinstance(value, Mapping) and (error := value.get("error")) is not None:
         raise _error(field_of(error, "reason", str), field_of(error, "message", str))
     score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
@@ -362,6 +375,11 @@ def _notes(value: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
 
 
 def _note(value: Any) -> CallNotes:
+    """Parse the marks and the risk of one call; raises EngineError for a missing field.
+
+    Unknown marks are left out, an unknown risk becomes the last of `RISKS`, and texts are cut at
+    200 characters.
+    """
     risk = field_of(value, "risk", str)
     reasons = tuple(str(each)[:200] for each in field_of(value, "reasons", list)[:10])
     marks = tuple(map(_mark, field_of(value, "marks", list)[:40]))
@@ -370,11 +388,13 @@ def _note(value: Any) -> CallNotes:
 
 
 def _mark(value: Any) -> Mark:
+    """Parse a mark, its texts cut at 200 characters; raises EngineError for a missing field."""
     texts = (field_of(value, name, str)[:200] for name in ("name", "argument", "words"))
     return Mark(*texts)
 
 
 def _field(value: Any) -> FieldDoubt:
+    """Parse the doubt about one argument of a call; raises EngineError for a missing field."""
     name, mark = field_of(value, "name", str)[:200], field_of(value, "mark", str)[:200]
     share = value.get("share")
     known = None if share is None else check_probability(field_of(value, "share", float))
@@ -382,6 +402,7 @@ def _field(value: Any) -> FieldDoubt:
 
 
 def _error(reason: str, message: str) -> CalibratorError:
+    """Return the error of an item: not scorable, not done in time, or another failure."""
     if reason in NOT_SUPPORTED:
         return NotScorableError(reason, message)
     if reason == DEADLINE:

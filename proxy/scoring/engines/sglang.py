@@ -22,6 +22,10 @@ class LabelScores:
     path = "/v1/score"
 
     def request(self, prompts: list[list[int]], labels: tuple[int, int]) -> dict[str, Any]:
+        """Return the body of a request for the probabilities of two label tokens after each prompt.
+
+        Prompts and labels are token ids.
+        """
         return {
             "query": [],
             "items": prompts,
@@ -39,6 +43,7 @@ class LabelScores:
 
 
 def _correct(row: Any) -> float:
+    """Return the first probability of a pair; raises EngineError if two do not sum to 1."""
     is_pair = isinstance(row, list) and len(row) == 2
     if not is_pair or not all(isinstance(value, int | float) for value in row):
         raise EngineError("engine_answer", "gave a row of scores that is not one for each label")

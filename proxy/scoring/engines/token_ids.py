@@ -73,6 +73,10 @@ class TokenIdEngine:
         return self._prompts.name
 
     async def _try_canaries(self) -> None:
+        """Score the checkpoint's examples; raises EngineError where a score is not the known one.
+
+        Does nothing for a checkpoint without examples.
+        """
         canaries = self._prompts.canaries
         found = await self.score([item for item, _ in canaries]) if canaries else []
         for (_, expected), score in zip(canaries, found, strict=True):
@@ -84,6 +88,10 @@ class TokenIdEngine:
                 raise EngineError("engine_other", text)
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
+        """Return one score for each item, in order: the probability of the label for "correct".
+
+        Raises EngineError if the engine has read another number of tokens than were sent.
+        """
         prompts = self._prompts.read(items)
         incorrect, correct = self._prompts.label_ids
         ids = [prompt.ids for prompt in prompts]

@@ -21,6 +21,10 @@ class GenerativeScoring:
     path = "/generative_scoring"
 
     def request(self, prompts: list[list[int]], labels: tuple[int, int]) -> dict[str, Any]:
+        """Return the body of a request for the probabilities of two label tokens after each prompt.
+
+        Prompts and labels are token ids.
+        """
         return {
             "query": [],
             "items": prompts,
