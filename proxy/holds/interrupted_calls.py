@@ -137,7 +137,11 @@ class InterruptedCalls:
         return told_of(held)
 
     async def _in_force(self, call: InterruptedCall, key_hash: str, request: Request) -> HeldReply:
-        """Return the review of a call; a new one where the last approval was for an earlier run."""
+        """Return the held call of this content, held now if it is new.
+
+        A call whose last approval was used by an earlier run is held again, under another id.
+        Raises BadRequestError after `MOST_ROUNDS` approvals.
+        """
         digest = await asyncio.to_thread(digest_of, call)
         for before in range(MOST_ROUNDS):
             id = review_id_of(key_hash, digest, before)
@@ -151,7 +155,10 @@ class InterruptedCalls:
         raise BadRequestError(text, param="run", code="call_differs")
 
     async def _own(self, id: str, request: Request) -> HeldReply:
-        """Return a held call; raises NotFoundError for one that another key holds, or none does."""
+        """Return the held call with this id if the request's key holds it.
+
+        Raises NotFoundError otherwise, and StoreError.
+        """
         held = await self._store.get(id)
         if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
             raise NotFoundError(f"there is no held call {id[:100]!r}", code="held_call_not_found")
@@ -183,9 +190,9 @@ class InterruptedCalls:
 
 
 def digest_of(call: InterruptedCall) -> str:
-    """Return the SHA-256 of the call, its arguments as written, its conversation and its run.
+    """Return the SHA-256 of a call: id, tool, arguments, conversation and run.
 
-    Numbers count to their last digit and booleans are no numbers, because tools treat them
+    Numbers count to their last digit, and booleans differ from numbers, because tools treat them
     differently. Raises BadRequestError for a conversation that is nested too deeply.
     """
     try:
@@ -197,9 +204,9 @@ def digest_of(call: InterruptedCall) -> str:
 
 
 def review_id_of(key_hash: str, digest: str, before: int) -> str:
-    """Return the review's id, the same for the same key and call in every process.
+    """Return the review id of a call, the same for the same key and call in every process.
 
-    `before` counts the approvals of earlier runs.
+    `before` is the number of its earlier runs that were approved.
     """
     named = hashlib.sha256(dumps(["call", key_hash, digest, before])).hexdigest()
     return CHAT.held_prefix + named[:32]
@@ -212,10 +219,11 @@ def held_call(
     recorded: RecordedExchange | None,
     team: str | None,
 ) -> HeldReply:
-    """Return a call as a held reply.
+    """Return the record of a held call for the reviewer's queue; nothing is stored.
 
-    Its label counts for the whole reply only where the reply made this call alone; else it gets a
-    new request id. The record of a reply that made no such call is ignored.
+    `recorded` is the exchange whose reply made the call, ignored if it made no such call. A
+    reviewer's label counts for that whole reply only if this was its only call; else the record
+    gets a new request id.
     """
     now, request = time.time(), call.request()
     names = [[tool.name for tool in facts.tools] for facts in recorded.facts] if recorded else []
@@ -367,9 +375,9 @@ def _seconds(value: Any, member: str = "expires_s") -> float:
 
 
 def _approvals(value: Any) -> int:
-    """Return the number of people, at most as many as a policy may ask for.
+    """Return the number of reviewers that must approve, from 1 to `MAX_APPROVALS`.
 
-    Raises BadRequestError.
+    Raises BadRequestError for any other value.
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not is_number or not 1 <= value <= MAX_APPROVALS:

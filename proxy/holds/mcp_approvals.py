@@ -48,7 +48,10 @@ class McpApprovals:
                 self._put(key, found)
 
     def approved_ids(self, response: Mapping[str, Any], key_hash: str) -> frozenset[str]:
-        """Return the ids of a response's calls that were decided on when approval was requested."""
+        """Return the ids of MCP calls in a response that this key approved beforehand, unchanged.
+
+        An id that occurs twice does not count, because another call could pass under it.
+        """
         calls = _of_type(output := response.get("output"), CALL)
         ids = Counter(str(item.get(key)) for item in _objects(output) for key in ("id", "call_id"))
         return frozenset(
@@ -68,9 +71,10 @@ class McpApprovals:
 
 
 def approving_items(completion: Mapping[str, Any]) -> list[Json]:
-    """Return the items with which a client approves the calls of a response.
+    """Return the input items with which a client approves all MCP calls that a response asks for.
 
-    Other formats than `/v1/responses` have none.
+    For example `{"type": "mcp_approval_response", "approve": true, ..}`; [] for other formats than
+    `/v1/responses`.
     """
     return [
         {"type": RESPONSE, "approve": True, "approval_request_id": item["id"]}

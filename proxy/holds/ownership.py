@@ -65,9 +65,9 @@ class Ownership:
     # --- requests ---------------------------------------------------------------------------------
 
     async def enter(self, request: Request) -> RequestTarget:
-        """Check a request that is not scored, and return its target.
+        """Check a request that is not scored, and return the target of its path.
 
-        Returns `NOWHERE` where nothing is checked. Raises NotFoundError for an id that is not this
+        Returns `NOWHERE` if ids are not checked. Raises NotFoundError for an id that is not this
         key's, BadRequestError for a read that could show what a policy withheld, and StoreError.
         """
         if not self.is_active:
@@ -110,9 +110,10 @@ class Ownership:
         return None
 
     async def _in_body(self, request: Request) -> set[str]:
-        """Return the ids that a request's body names, as form, JSON or after decompression.
+        """Return the ids that a request's body names, as a form or JSON, decompressed if needed.
 
-        Raises BadRequestError for an unknown or invalid content encoding.
+        Empty for other bodies. Raises BadRequestError for an unknown or invalid content encoding,
+        and for too many ids.
         """
         if not request.body:
             return set()
@@ -141,9 +142,10 @@ class Ownership:
         *,
         is_stored: bool = False,
     ) -> None:
-        """Refuse ids of other keys, and `required` ones of unknown origin; raises NotFoundError.
+        """Raise NotFoundError for ids that belong to other keys or are withheld.
 
-        The latter are refused with client keys or with `is_stored`. Shared ids pass.
+        `required` ids of unknown origin are refused too, if client keys exist or with `is_stored`.
+        Shared ids and our ids of held replies pass.
         """
         own = {id for id in required if held_format(id) is not None}  # their handlers check them
         owners = await self.ids.owners([*required, *others])
@@ -157,7 +159,10 @@ class Ownership:
                 raise _not_there(id)
 
     async def _may_read(self, owner: Owner, key_hash: str) -> bool:
-        """Return whether a key may read an object: it owns it, and no policy withholds it."""
+        """Return whether a key may read an object: it owns it, and no policy withholds it.
+
+        A held one may be read once it is released unchanged. Raises StoreError.
+        """
         if owner.key_hash != key_hash or owner.withheld == WITHHELD:
             return False
         if owner.withheld is None or not self.is_active:
@@ -185,10 +190,10 @@ class Ownership:
         completion: Mapping[str, Any],
         withheld: str | None = None,
     ) -> None:
-        """Record this key as the owner of a stored answer and of the items in it.
+        """Note the request's key as owner of a stored answer and of the items in it.
 
-        Nothing is recorded where ids are not checked or upstream does not store the answer.
-        `withheld` says that a policy withheld it, see `owned_ids.Owner`.
+        Does nothing where ids are not checked or upstream does not store the answer. `withheld` is
+        the id of its held reply, or WITHHELD if nobody may read it; None if it was delivered.
         """
         if not (self.is_active and is_stored(asked)):
             return
@@ -202,9 +207,10 @@ class Ownership:
     def note_owner(
         self, chunks: AsyncIterator[bytes], asked: CompletionRequest, request: Request
     ) -> AsyncIterator[bytes]:
-        """Return the same chunks, and record the id in the first event before it is passed on.
+        """Return the chunks of a stream, and note the owner of the response in its first event.
 
-        A client may leave a background response after it and return for it later.
+        That happens before the event is passed on, because a client may leave a background response
+        after it and fetch it later. Only for stored responses; others are returned unchanged.
         """
         is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
         return self._note_owner(chunks, request) if is_noted else chunks
@@ -238,7 +244,11 @@ class Ownership:
     async def readable(
         self, request: Request, place: RequestTarget, listed: list[Any]
     ) -> list[Any]:
-        """Return the entries of a list that this key may see."""
+        """Return the entries of a list from upstream that the request's key may see, in order.
+
+        Entries without a known owner are kept if there are no client keys and `place` has no
+        answers.
+        """
         key_hash, kept = hash_key(request), []
         ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
         owners = await self.ids.owners([id for id in ids if isinstance(id, str)])
@@ -265,9 +275,9 @@ def _has_answers(place: RequestTarget) -> bool:
 
 
 def _refuse_undecided(method: str, place: RequestTarget) -> None:
-    """Refuse what would show answers without a decision of the enforced policy.
+    """Raise BadRequestError for a request that would show answers past the enforced policy.
 
-    That is a new batch, and a list of a conversation's or response's items. Raises BadRequestError.
+    That is a new batch, and a list of a conversation's or response's items.
     """
     if method == "POST" and place.collection in _BATCHES and place.id is None:
         raise BadRequestError(
@@ -285,9 +295,10 @@ def _refuse_undecided(method: str, place: RequestTarget) -> None:
 
 
 def _refuse_answers(request: Request, names: Sequence[str]) -> None:
-    """Refuse a path with models' answers that is not scored; raises BadRequestError.
+    """Raise BadRequestError for a path with models' answers that is not scored.
 
-    The path itself counts, header fields that some servers use instead, and what the body asks for.
+    The path counts, header fields that some servers use instead of it, and whether the body asks
+    for an answer in a conversation. DELETE, HEAD and OPTIONS pass.
     """
     if request.method in ("DELETE", "HEAD", "OPTIONS"):
         return
@@ -307,7 +318,7 @@ def _path_hint(names: Sequence[str]) -> str | None:
 
 
 def _converses(body: bytes, names: Sequence[str]) -> bool:
-    """Return whether a request gets an answer in a conversation, instead of storing items."""
+    """Return whether a request to `/v1/conversations` has `inputs`, so asks a model to answer."""
     if names[1:2] == () or names[1].casefold() != "conversations" or not body:
         return False
     return any(name.casefold() == "inputs" for name in json_object(body) or {})

@@ -322,6 +322,11 @@ class ShortWay:
         self._chunks.leave_to(self._take)
 
     def _take(self, part: bytes) -> bool:
+        """Write a part of the stream to the client at once, and return whether that was done.
+
+        False, with nothing written, for an empty part, a part that is not plain, or while the
+        client is slow; then the request's task handles it.
+        """
         self._in_upstream.__exit__(None, None, None)  # this is our own time
         client = self._client
         is_taken = bool(part) and client.takes_parts() and self._stream.takes(part)
