@@ -194,7 +194,10 @@ class Recalibration:
     def undo(
         self, confidence: float, model: str | None, domain: str | None, team: str | None = None
     ) -> float | None:
-        """Return the score that was turned into this confidence; None for an isotonic curve."""
+        """Return the score that `apply_to` turned into this confidence.
+
+        None for an isotonic curve.
+        """
         key = group_key(self.by, model, domain, team)
         curve = self.groups.get(key, self.pooled)
         if isinstance(curve, Isotonic):

@@ -76,7 +76,10 @@ class RecalibratedScorer:
         return [self._mend(item, score) for item, score in zip(items, scores, strict=True)]
 
     def _mend(self, item: Item, score: Score) -> Score:
-        """Return the score with its confidences corrected, and joined with the item's signals."""
+        """Return the score with recalibrated confidences, changed by the item's signals if any.
+
+        Signals are a judge's P(correct) and the tokens' log-probabilities.
+        """
         alone, with_others = self.recalibrations.alone, self.recalibrations.with_others
         if score.alone is None:
             mended = replace(score, confidence=_correct(alone, item, score.confidence))

@@ -58,7 +58,7 @@ class SignalCurve:
     weights: tuple[float, ...]
 
     def apply(self, confidence: float, readings: Sequence[float]) -> float:
-        """Return the confidence that knows these signals."""
+        """Return the confidence after the signals; `readings` are their log-odds, one a weight."""
         odds = self.slope * log_odds(confidence) + self.intercept
         for weight, reading in zip(self.weights, readings, strict=True):
             odds += weight * reading
@@ -190,7 +190,10 @@ def parts(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def readings(signals: Signals, kinds: Sequence[str]) -> list[float]:
-    """Return the log-odds of these signals: one of a judge, two of log-probabilities."""
+    """Return the log-odds of signals of these kinds: one of a judge, two of log-probabilities.
+
+    A missing one counts as probability 0 for a judge, and 1 for log-probabilities; all are bounded.
+    """
     found: list[float] = []
     for kind in kinds:
         if kind == LOGPROBS:

@@ -190,7 +190,7 @@ def _log_evidence(found: LabelledConfidences, before: Floats, after: Floats) -> 
 
 
 def _folds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the positions to learn from and those to judge, for each fold of clusters."""
+    """Yield positions to learn from and positions to judge, for each fold of clusters."""
     folds = np.array([int(share_of(cluster) * FOLDS) for cluster in clusters])
     for fold in range(FOLDS):
         yield np.flatnonzero(folds != fold).tolist(), np.flatnonzero(folds == fold).tolist()

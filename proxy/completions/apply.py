@@ -43,10 +43,10 @@ MOST_WRITTEN = 1_000  # characters; a longer text is no question
 
 
 async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
-    """Carry out a decision.
+    """Carry out a decision, and return the client's reply, or the next bytes of its live stream.
 
-    Returns the client's reply, or the next bytes of its live stream. Raises ProxyError where the
-    decision is reported as an error.
+    The reply is delivered, held, blocked or replaced. Raises ProxyError where the decision is
+    reported as an error.
     """
     is_kept = answer.is_out or is_delivered(outcome)
     completion = None if is_kept else await _replace_answer(job, answer, outcome)
@@ -83,9 +83,10 @@ def deliver(
 
 
 async def _replace_answer(job: Job, answer: Answer, outcome: Outcome) -> Json | None:
-    """Return the completion that the action puts in place of the answer, None for the answer.
+    """Return the completion that replaces the answer by the policy's action; None to keep it.
 
-    Raises ProxyError where an error replaces it and the status can still report it.
+    Stores a held answer, and lets a model write a clarifying question. Raises ProxyError where an
+    error replaces the answer and the status can still report it.
     """
     action = outcome.decision.applied if outcome.decision else None
     if isinstance(action, Hold):
@@ -101,7 +102,10 @@ async def _replace_answer(job: Job, answer: Answer, outcome: Outcome) -> Json | 
 
 
 async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:
-    """Return the clarification with the policy's question, or with one that a model has written."""
+    """Return the clarification with its question: the policy's, or one that a model has written.
+
+    Notes in the outcome which it is. The policy's own is used if the model fails.
+    """
     question = None
     if clarify.ask == "generate":
         limit_s = job.services.config.limits.clarify_timeout_s
@@ -150,7 +154,7 @@ def _raise_in_time(job: Job, outcome: Outcome, error: ProxyError, answer: Answer
 
 
 def _raise(job: Job, outcome: Outcome, error: ProxyError) -> NoReturn:
-    """Raise an error that carries the outcome in its headers, as a reply would."""
+    """Raise an error with the outcome in its headers, as in those of a reply."""
     job.exchange.stamp(outcome)
     named = {name for name, _ in error.headers}
     error.headers += [field for field in job.headers(outcome) if field[0] not in named]
@@ -160,7 +164,11 @@ def _raise(job: Job, outcome: Outcome, error: ProxyError) -> NoReturn:
 async def written_question(
     calls: Calls, clarify: Clarify, answer: Answer, timeout_s: float
 ) -> str | None:
-    """Let a model write a question; returns None if it fails, is too slow or writes none."""
+    """Let a model write a clarifying question to the user, and return it.
+
+    Returns None if the answer is no text, the call fails or is too slow, or the model writes no
+    short, complete text.
+    """
     try:
         exchange = _exchange(calls.asked, answer)
     except (NotScorableError, ValueError, RecursionError):  # the answer is no text
@@ -178,9 +186,10 @@ async def written_question(
 
 
 def _exchange(asked: CompletionRequest, answer: Answer) -> str:
-    """Return the request and the least certain answer, as the calibrator reads them.
+    """Return the request and the least certain choice as one text for the model that asks back.
 
-    Raises NotScorableError, ValueError or RecursionError where the answer cannot be read.
+    Both are cut to a length. Raises NotScorableError, ValueError or RecursionError where the answer
+    cannot be read.
     """
     try:
         question = asked.question().text
@@ -217,10 +226,10 @@ REFUSED_TEXT = "This reply is held for review ({id}). A reviewer has to approve 
 
 
 def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:
-    """Return the kind of reply that a client gets in place of a held one.
+    """Return what a client gets in place of a held reply: `error`, `placeholder` or `refusal`.
 
-    Prose in place of a tool call or of JSON would be parsed as such; if the policy does not choose,
-    such holds are errors.
+    If the policy does not choose, it is an error where the answer has tool calls or the client
+    wants JSON, because prose would be parsed as such; else a placeholder.
     """
     reply = hold.otherwise if hold.reply in ("wait", "async") else hold.reply
     if reply is not None:
@@ -232,7 +241,7 @@ def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:
 def withheld_error(
     standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
 ) -> ProxyError | None:
-    """Return the error for a held reply in its present state (`HeldReply.current_state`).
+    """Return the error for a held reply in the state `standing` (`HeldReply.current_state`).
 
     Returns None if a placeholder or a refusal replaces it.
     """
@@ -251,7 +260,11 @@ def withheld_error(
 def replace_held(
     standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
 ) -> Json:
-    """Return the completion that replaces a held reply, used also if an error comes too late."""
+    """Return the completion that replaces a held reply, used also if an error comes too late.
+
+    Its text depends on the state `standing`: a placeholder or refusal while held, or a sentence
+    about the rejection, block or expiry.
+    """
     is_refusal = reply_to(hold, answer, asked) == "refusal"
     if standing == HELD and not is_refusal:
         return placeholder_for(answer, asked.format, held.id)
@@ -263,9 +276,9 @@ def replace_held(
 
 
 def _around(answer: Answer) -> Json:
-    """Return the members of an answer that its replacement keeps.
+    """Return the members of an answer that its replacement keeps, such as `id` and `usage`.
 
-    These are the known ones, and the others that hold no text.
+    These are known members, and unknown ones whose value is a number, a truth value or null.
     """
     return {
         key: value
@@ -275,7 +288,10 @@ def _around(answer: Answer) -> Json:
 
 
 def refused_text(answer: Answer, held: HeldReply) -> str:
-    """Return the text that an agent's model reads instead of its calls, without their arguments."""
+    """Return the text that an agent's model reads instead of its held calls or reply.
+
+    It names the tools, without arguments, and the review id; tools with odd names are "a call".
+    """
     made = calls_made(answer.completion)  # these are done already
     messages = (without_calls(choice.message, made) for choice in answer.choices)
     called = [call.name for message in messages for call in tool_calls(message)]
@@ -285,10 +301,10 @@ def refused_text(answer: Answer, held: HeldReply) -> str:
 
 
 def held_error(held: HeldReply, format: Format) -> ProxyError:
-    """Return the error that says where a held reply will be.
+    """Return the error that says a reply is held and where it will be.
 
     Official clients neither retry it nor pay for it again. If the hold is bound to the request, the
-    same request gets the reply later, so the error also says when to ask.
+    same request gets the reply later, so the error also has `retry-after`.
     """
     place = f"GET /v1{format.fetch_path}/{held.id}"
     if not held.is_bound:

@@ -61,7 +61,11 @@ class Live:
 
 
 async def call_upstream(job: Job) -> Reply | Answer | SlowReply | Live:
-    """Call upstream and return its reply; raises ProxyError where there is none."""
+    """Call upstream, or several models, and return what comes of it.
+
+    A `Reply` is passed on without a decision; an `Answer` is whole; a `SlowReply` has begun and is
+    read later; a `Live` stream goes on while it arrives. Raises ProxyError where there is no reply.
+    """
     if job.earlier is not None:
         return _take_up(job)
     if len(models := job.models()) > 1:
@@ -87,7 +91,10 @@ async def call_upstream(job: Job) -> Reply | Answer | SlowReply | Live:
 
 
 def _way(job: Job) -> Way:
-    """Return the request's upstream, which is known for a stored response, and note it."""
+    """Return upstream and fallback for the request's model, and note the upstream's name.
+
+    For a stored response, it is the upstream that has it, without a fallback.
+    """
     router, name = job.services.router, job.fetched_from
     way = router.way_to(job.request.model) if name is None else Way(name, router.upstream(name))
     job.exchange.upstream = way.name
@@ -114,9 +121,10 @@ def _prepare_request(job: Job) -> UpstreamRequest:
 
 
 async def _pass_on(job: Job, reply: UpstreamReply, reason: str) -> Reply | Answer:
-    """Return a reply that is no completion, mostly an error of upstream, unchanged.
+    """Return a reply that is no completion, mostly an error of upstream, unchanged and unread.
 
-    If a policy must decide, an error's body is read, because it may hold an answer.
+    If a policy must decide, an error's body is read, because it may hold an answer. Raises
+    UnreadableReplyError where a policy must decide on something else.
     """
     if reason == UPSTREAM_STATUS and job.stream_mode().mode != "passthrough":
         return await _read_whole(job, reply, None if is_success(reply.status) else reason)
@@ -146,7 +154,11 @@ def _unscored_headers(job: Job, reply: UpstreamReply, reason: str) -> Headers:
 async def _read_whole(
     job: Job, reply: UpstreamReply, otherwise: str | None = None
 ) -> Answer | Reply:
-    """Read the whole answer; `otherwise` is the reason to report if it is not an answer."""
+    """Read the whole reply, and return it as an answer, or as a reply without a score.
+
+    `otherwise` is the reason to report if it is not an answer. Raises UpstreamError where it breaks
+    off or is too large.
+    """
     answer = await job.read(reply)
     if isinstance(answer, Unread):
         answer.reason = otherwise or answer.reason
@@ -169,7 +181,10 @@ def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
 
 
 def _take_up(job: Job) -> SlowReply:
-    """Return the reply that was held for the same request before, without another call."""
+    """Return the reply that was held for the same request before, without another call.
+
+    Counts that the client asked again.
+    """
     assert job.earlier is not None
     held = job.earlier.held
     job.exchange.note_poll(job.request, job.services.holding.polls.count(held.id))
@@ -245,7 +260,7 @@ def _goes_live(job: Job, reply: UpstreamReply) -> bool:
 
 
 def _read_live(job: Job, reply: UpstreamReply) -> Live:
-    """Return the live stream, in which the choices that an event finishes are an answer."""
+    """Begin to read a reply as a live stream, noted in `job.stream`, and return it."""
     services, exchange = job.services, job.exchange
     gates_calls = exchange.stream_mode == "buffer_tools"
     max_bytes = services.max_body
@@ -287,7 +302,10 @@ async def live_pieces(
 
 
 def opening_of(job: Job, live: Live) -> Reply:
-    """Return the reply of a live stream without its body."""
+    """Return the reply of a live stream without its body, with the status `pending` in its headers.
+
+    From now on its result can be fetched.
+    """
     exchange, calibrator = job.exchange, job.services.scoring.name
     opening = exchange.unscored_outcome(Status.PENDING, "stream", calibrator)
     opening.overhead_ms = exchange.overhead_ms()
@@ -299,7 +317,10 @@ def opening_of(job: Job, live: Live) -> Reply:
 
 
 def finished_answer(job: Job, live: Live, finished: FinishEvent) -> Answer:
-    """Return the choices that an event finishes as an answer, whose text the client has already."""
+    """Return an answer with the choices that this event of a live stream finishes.
+
+    The client has their text already; only the event itself still waits for the decision.
+    """
     assembler = live.stream.assembler
     if is_stored(job.request):
         job.keep_for_followups(assembler.completion())
@@ -320,7 +341,10 @@ def finished_answer(job: Job, live: Live, finished: FinishEvent) -> Answer:
 
 
 def withheld_answer(job: Job, live: Live) -> Answer:
-    """Return the whole answer of a stream with calls, whose beginning the client has already."""
+    """Return the whole answer of a stream whose tool calls wait for a decision.
+
+    The client has its beginning already.
+    """
     job.is_withheld = True
     assembler, (events, finishes) = live.stream.assembler, live.stream.waiting_events()
     whole = assembler.completion()

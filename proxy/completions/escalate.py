@@ -28,7 +28,10 @@ _CALLS: Final = (
 
 
 def problems_of(confidence: Confidence | None, *, has_calls: bool) -> str:
-    """Return what is wrong with a reply, as the model that has to reply again reads it."""
+    """Return the text that tells a model what is wrong with its reply and to reply again.
+
+    It lists up to `MOST` findings of the confidence, or none for None.
+    """
     named = dict.fromkeys(_problems(confidence) if confidence else ())
     found = [each[:LONGEST] for each in named][:MOST]
     first, last = _CALLS if has_calls else _TEXT
@@ -36,7 +39,7 @@ def problems_of(confidence: Confidence | None, *, has_calls: bool) -> str:
 
 
 def _problems(confidence: Confidence) -> Iterator[str]:
-    """Yield marks of calls, sentences without support, and other facts."""
+    """Yield a sentence for each mark of a call, unsupported sentence and other finding."""
     for notes in confidence.notes or ():
         for mark in notes.marks:
             yield mark.text
@@ -53,10 +56,11 @@ def is_escalated(job: Job, outcome: Outcome) -> bool:
 
 
 async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, Outcome]:
-    """Call stronger models, and return the kept answer and its outcome.
+    """Call stronger models as the decision says, and return the kept answer and its outcome.
 
     A call that fails leaves the answer that was kept. A model is called at most once, so no
-    escalation runs in a circle; a revision calls it as often as the policy says.
+    escalation runs in a circle; a revision calls it as often as the policy says. Unchanged if
+    nothing is to be escalated.
     """
     decision = before.decision
     if decision is None or not is_escalated(job, before):
@@ -104,7 +108,11 @@ def _decide_again(job: Job, answer: Answer, decision: Decision) -> list[Decision
 
 
 def _is_better(call: Call, kept: Call, step: Escalate) -> bool:
-    """Return whether a call's answer replaces the kept one; a stream cannot continue as JSON."""
+    """Return whether a call's answer replaces the kept one.
+
+    Not without an answer, nor if one is a stream and the other is not. Otherwise if the policy
+    keeps the last one, or if it has the higher confidence.
+    """
     if call.answer is None or (call.answer.events is None) != (kept.whole.events is None):
         return False
     return step.keep == "last" or call.answer.is_surer_than(kept.whole)

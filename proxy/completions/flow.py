@@ -59,7 +59,10 @@ async def complete(services: Services, http: Request, parse: Parse) -> Reply:
 
 
 async def conclude(job: Job, answer: Answer) -> Reply | bytes:
-    """Score an answer and decide on it; returns the client's reply or its stream's next bytes."""
+    """Score an answer, decide on it, escalate if needed, and carry the decision out.
+
+    Returns the client's reply, or the next bytes of its stream. Raises ProxyError.
+    """
     await job.score(answer)
     outcome = job.decide(answer)
     if is_escalated(job, outcome):
@@ -75,8 +78,9 @@ def handle(format: Format, services: Services, http: Request) -> Awaitable[Reply
 
 
 async def parse_request(format: Format, services: Services, exchange: Exchange) -> Job:
-    """Parse a request for a completion and look up what is known about it.
+    """Parse a request for a completion, and return its job with what is known about it.
 
+    An earlier held reply to the same request is looked up, and calls for second opinions may begin.
     Raises ProxyError for a request that cannot be read, or that names something of another key's.
     """
     http, holding = exchange.request, services.holding
@@ -115,10 +119,9 @@ def _whole(concluded: Reply | bytes) -> Reply:
 
 
 async def _reply_in_time(recording: CompletionRecorder, job: Job, waiting: SlowReply) -> Reply:
-    """Return the reply, or one whose body comes later if it takes too long.
+    """Return the reply if it is there within `commit_after_s` seconds, else one with a later body.
 
-    Nothing is written before the outcome is known, for at most `commit_after_s` seconds; after that
-    the status is sent, and pings keep the connection alive until the body is there.
+    In that case the status is sent, and pings keep the connection alive until the body is there.
     """
     work = asyncio.ensure_future(_reply_at_last(recording, job, waiting))
     if await is_done(work, within_s=job.services.config.limits.commit_after_s):
@@ -180,7 +183,10 @@ def _live_reply(recording: CompletionRecorder, job: Job, live: Live) -> Reply:
 
 
 async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWriter) -> None:
-    """Write a live stream: its passing parts, the decided ones, and pings while calls wait."""
+    """Write a live stream to the client: unchanged parts, decided ones, and pings meanwhile.
+
+    Parts that end a choice are scored first; tool calls may wait for their decision.
+    """
     if live.short_way is not None and writer.client is not None:
         live.short_way.open(writer.client)
     try:
@@ -213,7 +219,7 @@ async def _next_part(job: Job, answer: Answer) -> bytes:
 
 
 async def _release_events(job: Job, live: Live) -> bytes:
-    """Return the bytes that replace the waiting events: the decided ones, or upstream's error."""
+    """Return the bytes in place of events that waited: decided ones, or upstream's error."""
     piece = await anext(live.pieces, b"")
     assert isinstance(piece, bytes)
     if piece or not live.stream.withholds():

@@ -30,9 +30,10 @@ PATH = "/v1/images/generations"
 
 
 async def score_generated(services: Services, surfaces: Surfaces, request: Request) -> Reply:
-    """Relay a request for images and add the confidence of its least certain image.
+    """Relay a request for images, and add the confidence of the least certain one to the reply.
 
-    Raises ProxyError as a relay does, also for a reply that is too large to be read.
+    A reply that cannot be scored is relayed without. Raises ProxyError as a relay does, also for a
+    reply that is too large to be read.
     """
     exchange = Exchange(request, surfaces.records)
     with exchange:
@@ -83,7 +84,7 @@ async def _decode_body(raw: bytes, reply: UpstreamReply) -> bytes:
 
 
 def _images(data: Any) -> list[Json]:
-    """Return the generated images as content parts, with their base64 data or their URL."""
+    """Return the images of a reply's `data` as content parts, with base64 data or their URL."""
     drawn = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
     return [
         {"source": {"type": "base64", "media_type": "image/png", "data": encoded}}
@@ -96,7 +97,10 @@ def _images(data: Any) -> list[Json]:
 async def _confidences(
     services: Services, request: Request, prompt: str, images: list[Json], model: str
 ) -> list[Confidence]:
-    """Score each image with its own question; returns one confidence for each."""
+    """Return one confidence for each image, in order: does it show what the prompt describes?
+
+    `images` are content parts; they are scored concurrently.
+    """
     text, answer = depiction(prompt)
     choice = Choice(0, {"role": "assistant", "content": answer})
     team = request.caller.team

@@ -82,9 +82,10 @@ class Job:
     # --- The call -------------------------------------------------------------------------------
 
     def models(self) -> tuple[str, ...]:
-        """Return the models to call, one entry for each reply.
+        """Return the names of the models to call for this request, one for each reply.
 
-        Background and stored responses have a single entry.
+        Only the requested one unless a policy wants several; background and stored responses always
+        have one.
         """
         asking = self.services.governing.asking
         is_one = self.fetched_from is not None or self.request.payload.get("background") is True
@@ -93,14 +94,14 @@ class Job:
         return asking.models_for(self.request.facts())
 
     def upstream_request(self, headers: Headers) -> UpstreamRequest:
-        """Return the request to upstream, with the client's own bytes."""
+        """Return the request to upstream with the client's own bytes and these headers."""
         http = self.exchange.request
         body = http.body if self.fetched_from is not None else self.request.body
         path = path_after_v1(http.path)
         return UpstreamRequest(http.method, path, headers, body, http.query, self.request.model)
 
     async def read(self, reply: UpstreamReply) -> Answer | Unread:
-        """Read a whole reply and close it.
+        """Read a whole reply, close it, and return it as an answer, or as unread with the reason.
 
         Raises UpstreamError where it breaks off or is too large.
         """
@@ -116,7 +117,10 @@ class Job:
                 await reply.aclose()
 
     def further_calls(self) -> Calls:
-        """Return the maker of further calls; a stored response has no request for them."""
+        """Return an object that makes further calls for this completion.
+
+        For a stored response it makes none, because there is no request to send.
+        """
         router, has_request = self.services.router, self.fetched_from is None
         return Calls(
             router, self.exchange, self.request, self.read, self.score_as, has_request=has_request
@@ -133,9 +137,9 @@ class Job:
             self.note_owner(completion)
 
     def note_owner(self, completion: Json, withheld: str | None = None) -> None:
-        """Note the owner of a stored answer.
+        """Note the client's key as owner of a stored answer.
 
-        `withheld` is the id of the held reply, or WITHHELD, if the answer may not be read at
+        `withheld` is the id of the held reply, or WITHHELD if the answer may not be read at
         upstream.
         """
         http = self.exchange.request
@@ -187,7 +191,10 @@ class Job:
             await self._read_signals(answer)
 
     async def _read_signals(self, answer: Answer) -> None:
-        """Change the confidences by a judge's verdict and the probabilities of the tokens."""
+        """Set `answer.signals`, a judge's verdict and the tokens' probabilities, and apply them.
+
+        The confidences change if any signal counts.
+        """
         judged: Sequence[Judgement | None] = [None] * len(answer.choices)
         if self.judging is not None:
             facts = answer.facts(self.request, self.services.scoring.name)
@@ -212,7 +219,10 @@ class Job:
             answer.confidences = [joined(found, signals) for found, signals in pairs]
 
     async def weigh_others(self, answer: Answer) -> None:
-        """Change an answer's confidences by other calls' answers to the same question."""
+        """Change an answer's confidences by other calls' answers to the same question.
+
+        Does nothing without any. Signals are applied to the result again.
+        """
         others = others_of(self.exchange, answer)
         if not others:
             return
@@ -223,7 +233,10 @@ class Job:
         self._join_signals(answer)
 
     async def score_as(self, answer: Answer, model: str) -> None:
-        """Score an answer; `model` was called, for an answer that does not name its model."""
+        """Score all choices of an answer, set its confidences, and note the time.
+
+        `model` is the one that was called, used if the answer names none.
+        """
         request = self._score_request(answer, model)
         began = time.perf_counter()
         try:

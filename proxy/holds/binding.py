@@ -91,7 +91,7 @@ class Approvals:
     def bind_reply(
         self, held: HeldReply, decision: Decision, format: Format, request_digest: str
     ) -> HeldReply:
-        """Return the record of a held reply, with what it is bound to."""
+        """Return a held reply with the digests of its request, of its rule and of its calls."""
         return replace(
             held,
             request_digest=request_digest,

@@ -115,7 +115,11 @@ class InterruptedCalls:
         self._record, self._metrics = record, metrics
 
     async def hold(self, body: Any, request: Request) -> Json:
-        """Hold a call, unless it is held already, and return its state as `told_of`."""
+        """Hold a call for review, unless it is held already, and return its state (`told_of`).
+
+        Raises BadRequestError for an invalid body, a request without a key, or more approvals than
+        the held call needs; StoreError.
+        """
         if not is_known(request):
             text = "a held call belongs to a key: send one, as for a completion"
             raise BadRequestError(text, code="no_key")

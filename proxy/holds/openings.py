@@ -139,7 +139,11 @@ def _frame_turn(turn: Any) -> bytes:
 
 
 def _instructions(payload: dict[str, Any]) -> Any:
-    """Return what the application itself says, in every place that a format has for it."""
+    """Return the instructions of a request as a list.
+
+    The list has `instructions`, `system`, and the content of each system message; the first two are
+    None if absent.
+    """
     messages = payload.get("messages")
     listed = messages if isinstance(messages, list) else []
     told = [each.get("content") for each in listed if _is_by_application(each)]

@@ -176,7 +176,7 @@ class Ownership:
     # --- replies ----------------------------------------------------------------------------------
 
     def note_made(self, request: Request, made: Mapping[str, Any]) -> None:
-        """Record this key as the owner of what upstream made for its request."""
+        """Note the request's key as owner of the objects that upstream made, by their ids."""
         key_hash = hash_key(request)
         for name in _MADE_WITH:
             self.ids.note(made.get(name), key_hash)

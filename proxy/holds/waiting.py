@@ -52,7 +52,10 @@ class Verdicts:
         return HELD if now is None else now.current_state
 
     def hear(self, id: str) -> None:
-        """Wake the requests that wait for this decided reply; call it on the event loop."""
+        """End the wait of requests for the review `id`, which is decided.
+
+        Call it on the event loop.
+        """
         for future, waiting_for in self._waiting.items():
             if waiting_for == id and not future.done():
                 future.set_result(None)
