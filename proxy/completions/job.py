@@ -254,8 +254,9 @@ class Job:
     def decide(self, answer: Answer) -> Outcome:
         """Decide on each choice; the strictest decision applies to all of them.
 
-        If the score is late, nothing is decided yet. A reply that was held before keeps its
-        outcome.
+        Returns the outcome: without a decision and `pending` if the score is late, and that of the
+        first time for a reply that was held before. For a live stream the outcome is kept in
+        `outcomes`.
         """
         if self.earlier is not None:
             return outcome_from(self.earlier, self.exchange.request_id, answer.choices)

@@ -31,7 +31,7 @@ class CompletionRecorder:
         self._blocks = 0
 
     def begin(self, job: Job) -> Job:
-        """Set the parsed job and return it; calls for other opinions begin now."""
+        """Note the parsed job and return it; calls for second opinions may begin now."""
         self._job = job
         if job.opinions is not None:
             job.opinions.begin()

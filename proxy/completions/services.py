@@ -67,7 +67,8 @@ class Services:
     def with_requested_policy(self, request: Request) -> Services:
         """Return these services, with the policy that the request names deciding too.
 
-        Raises BadRequestError for a policy that no request may name.
+        The header is `x-pinocchio-policy`; without it they are unchanged. Raises BadRequestError
+        for a policy that no request may name.
         """
         if POLICY not in request.values:
             return self

@@ -99,7 +99,10 @@ class Generation:
         self.routes = self.routes_for(setup.policy, setup.config.attach)
 
     def routes_for(self, policy: Policy, attach: AttachConfig) -> Routes:
-        """Return the routes shared by all callers with the same policy and the same `attach`."""
+        """Return the routes for a policy and an `attach` section, made at their first use.
+
+        Callers with the same two share them.
+        """
         for its_policy, its_attach, routes in self._routes:
             if its_policy is policy and its_attach == attach:
                 return routes

@@ -127,7 +127,7 @@ class Generations:
         self._watch.ask()
 
     def join(self, peers: Peers) -> None:
-        """Let the supervisor decide when to read the files and when to use them."""
+        """Let the supervisor of several workers decide when to read the files and to use them."""
         peers.on("prepare", lambda number: self._begin_to_prepare(peers, number))
         peers.on("swap", self._swap_prepared)
         peers.on("refused", self._hear_refusal)
@@ -190,7 +190,10 @@ class Generations:
         self.refusals += 1
 
     def _prepare(self, setup: Setup) -> _NextGeneration:
-        """Make the next generation from a setup; raises StartupError and StoreError."""
+        """Make the next generation from a setup, with its keys, without using it yet.
+
+        Logs changed sections that need a restart. Raises StartupError and StoreError.
+        """
         before = self._newest
         setup, left = with_what_stays(before.setup, setup)
         if left and self._leads:
@@ -255,7 +258,10 @@ class Generations:
     # --- keys -------------------------------------------------------------------------------------
 
     def _look_at_keys(self) -> None:
-        """Check the keys, or only their times where a change would be notified."""
+        """Check whether keys have changed; at long intervals where changes are notified.
+
+        Between them only expired keys are looked for.
+        """
         passed_s = time.monotonic() - self._keys_looked_at
         if self.is_told and passed_s < TOLD_LOOK_EVERY_S:
             self._look_at_times()
@@ -263,7 +269,7 @@ class Generations:
             self.look_at_keys()
 
     def look_at_keys(self) -> None:
-        """Check the keys now, and use them if they have changed; not on the event loop."""
+        """Read the keys again if they have changed, and use them soon; not on the event loop."""
         with self._lock:
             self._keys_looked_at = time.monotonic()
             self._look_at_keys_of_newest()
@@ -293,7 +299,7 @@ class Generations:
             self._on_change()  # a key may have been the reason of the refusal
 
     def _look_at_times(self) -> None:
-        """End the work of keys that have expired, which no change of the store shows."""
+        """End the requests of keys that have expired since the last look, soon."""
         if self._next_end <= time.time():
             self._next_end = math.inf  # set again on the event loop
             self._loop.call_soon_threadsafe(self._end_with_keys)
@@ -345,14 +351,20 @@ class Generations:
 
 
 def suspects_of(error: Exception) -> frozenset[Path]:
-    """Return the files that hold the mistakes of a refused setup; empty where they are unknown."""
+    """Return the files that hold the mistakes for which a configuration was refused.
+
+    Empty where they are unknown.
+    """
     cause = error.__cause__
     problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
     return frozenset(Path(problem.source) for problem in problems)
 
 
 def digest_of(setup: Setup) -> str:
-    """Return a digest of the setup's files; processes that read the same have the same."""
+    """Return the SHA-256 of paths and content of the setup's files, as hexadecimal text.
+
+    Processes that read the same files have the same.
+    """
     digest = hashlib.sha256()
     for path in sorted(setup.files):
         text = path.read_bytes() if path.is_file() else b""
@@ -361,7 +373,10 @@ def digest_of(setup: Setup) -> str:
 
 
 def with_what_stays(before: Setup, after: Setup) -> tuple[Setup, list[str]]:
-    """Return the new setup with the old sections that need a restart, and those that differ."""
+    """Return the new setup with the old values of sections that need a restart.
+
+    Also returns the names of those sections in which old and new differ.
+    """
     config, left = _with_what_stays(before.config, after.config)
     setup = replace(after, config=config)
     if "calibrator" in left:  # the new files may be for another checkpoint

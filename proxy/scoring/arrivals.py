@@ -47,7 +47,7 @@ class Arrivals:
     def submit(
         self, batcher: Batcher, items: Sequence[Item]
     ) -> tuple[WaitingRequest, list[Ticket]]:
-        """Submit items; returns the object that waits for their scores, and their tickets.
+        """Submit items to the scorer; returns the request that waits, and a ticket for each item.
 
         The scorer is woken once for all submitted items, after the loop has run what is ready.
         """

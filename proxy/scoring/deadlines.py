@@ -23,9 +23,10 @@ class Deadlines:
     def add(
         self, call: Callable[[], object], loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
-        """Add a call; `loop` is the running one, if known, which saves a system call.
+        """Call a function once after `after_s` seconds, unless it is discarded before.
 
-        A new loop discards all calls of the one before.
+        `loop` is the running one, if known, which saves a system call. A new loop discards all
+        calls of the one before.
         """
         loop = loop or asyncio.get_running_loop()
         if loop is not self._loop:

@@ -73,7 +73,10 @@ class SharedResources:
 
 
 def serve_workers(setup: Setup, shared: SharedResources) -> int:
-    """Run the supervisor and all workers until they are stopped, and return the exit status."""
+    """Run the supervisor and all workers until they are stopped, and return the exit status.
+
+    If one process computes all scores, it is started too, and the workers get their scores there.
+    """
     config = setup.config
     runs, reload = {}, shared.reload
     if shares_scorer(config):
@@ -110,9 +113,9 @@ def _stop_listening(listening: socket.socket) -> None:
 
 
 def _scorer_config(config: Config, token: str) -> Config:
-    """Return the configuration of the scorer's process, without recalibrations and facts.
+    """Return the configuration of the scorer's process, with this token for its clients.
 
-    The workers apply those themselves.
+    It has no recalibrations and facts, which the workers apply themselves.
     """
     calibrator = config.calibrator.model_copy(update={"recalibration": (), "facts": None})
     changed = {"calibrator": calibrator, "scorer": ScorerConfig(token=SecretStr(token))}
@@ -282,7 +285,10 @@ def _serve(
 
 
 def _end_orphaned(server: Server, within_s: float) -> None:
-    """End a worker whose supervisor is gone, which could neither restart nor end it."""
+    """End this worker, whose supervisor is gone: in order, or by force after some time.
+
+    The limit is `within_s` seconds and a margin.
+    """
     log.error("supervisor_gone", hint="this worker ends what goes on, and then itself")
     server.handle_exit(signal.SIGTERM, None)
     ending = threading.Timer(within_s + ORPHAN_MARGIN_S, os._exit, [NOT_STARTED])

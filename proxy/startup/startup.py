@@ -67,10 +67,10 @@ def reload_setup(
     listening: tuple[str, int] | None = None,
     workers: int | None = None,
 ) -> Setup:
-    """Read and check the files of a running proxy again.
+    """Read and check the files of a running proxy again, and return the new setup.
 
-    `listening` is its host and port, `workers` a given number of workers. Raises StartupError for a
-    setup that cannot be used.
+    `policy` and `workers` replace what is configured; `listening` is the proxy's host and port.
+    Raises StartupError for a setup that cannot be used.
     """
     try:
         if load_document(path, env=os.environ).value is None:  # an accident; defaults may be laxer
@@ -88,7 +88,10 @@ def reload_setup(
 
 
 def check_exposure(setup: Setup, host: str) -> None:
-    """Refuse to lend an upstream key to everybody; raises StartupError."""
+    """Raise StartupError if strangers could use an upstream key of this proxy.
+
+    That is so on a host beyond loopback with an upstream key and no client keys.
+    """
     config = setup.config
     if is_loopback(host) or config.needs_keys:
         return
@@ -144,7 +147,10 @@ def check_setup(setup: Setup, host: str) -> None:
 
 
 def with_files(setup: Setup) -> Setup:
-    """Return the setup with the recalibrations and facts that it names; raises StartupError."""
+    """Return the setup with recalibrations and facts loaded from the files that it names.
+
+    Logs a recalibration by domains if none are configured. Raises StartupError.
+    """
     with calibrator_refusal_placed(setup.path, "recalibration"):
         found = load_recalibrations(setup.config.calibrator)
     with calibrator_refusal_placed(setup.path, "stand_in"):

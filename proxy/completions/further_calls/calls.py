@@ -67,7 +67,7 @@ class Calls:
                 call.answer = answer
 
     def keep(self, call: Call) -> None:
-        """Make this call's answer the completion."""
+        """Make this call's answer the completion; the exchange gets its model and upstream."""
         for other in self.exchange.calls:
             other.is_kept = other is call
         self.exchange.model, self.exchange.upstream = call.model, call.upstream

@@ -72,9 +72,11 @@ class LiveStream:
         self.reason = "client_left"  # why there is no outcome, if there is none
 
     def feed(self, part: bytes) -> Iterator[bytes | FinishEvent | WithholdMarker]:
-        """Yield the bytes that go on at once, and the events that wait for their choices' outcome.
+        """Read a part of upstream's stream; yields what follows for the client.
 
-        Raises ProxyError for events that cannot be read or kept although calls are gated.
+        That is bytes that go on at once, FinishEvents that wait for their choices' outcome, and a
+        WithholdMarker when the first tool call is withheld. Raises ProxyError for events that
+        cannot be read or kept although calls wait for decisions.
         """
         passing, marked = self._split_ready(self._take(part))
         if passing:
@@ -85,7 +87,7 @@ class LiveStream:
             yield WithholdMarker()
 
     def takes(self, part: bytes) -> bool:
-        """Take in a part whose events go on unchanged, and return whether it was such a part.
+        """Read a part whose events all go on unchanged; returns whether it is such a part.
 
         If not, nothing has changed, and the part has to go to `feed`.
         """
@@ -112,10 +114,10 @@ class LiveStream:
         return is_little and self._reader.is_whole(part) and self._format.marks.search(part) is None
 
     def end(self, failure: ProxyError | None = None) -> bytes:
-        """Return the last bytes for the client; none if events are withheld.
+        """Return the last bytes for the client; none if events still wait for a decision.
 
-        `failure` is the reason why upstream's stream broke off or was wrong. It is returned as an
-        event, unless upstream's answer was complete.
+        `failure` says why upstream's stream broke off or was wrong. It becomes an error event,
+        unless upstream's answer was complete.
         """
         if self._has_ended and not isinstance(failure, UnreadableReplyError):
             failure = None  # upstream's answer was complete
@@ -146,7 +148,7 @@ class LiveStream:
     def _take(self, part: bytes) -> bytes:
         """Return the events that a part completes; all bytes if the stream is too large to keep.
 
-        Raises UpstreamBrokenError where it is too large and calls are gated.
+        Raises UpstreamBrokenError where it is too large and calls wait for decisions.
         """
         if self.is_opaque:
             return part
@@ -164,7 +166,10 @@ class LiveStream:
             return self._reader.rest()
 
     def _give_up(self, why: str) -> None:
-        """Stop keeping the stream; raises UpstreamBrokenError where a policy must decide on it."""
+        """Keep nothing of the stream from now on, so that it is passed on without a score.
+
+        `why` is the text of the UpstreamBrokenError that is raised if a policy must decide on it.
+        """
         self.reason = "too_long"
         if self._gates_calls:
             raise UpstreamBrokenError(why)
@@ -173,9 +178,10 @@ class LiveStream:
         self.assembler = self._format.assembler()
 
     def _split_ready(self, ready: bytes) -> tuple[bytes, bytes]:
-        """Split bytes into those that may go on at once and those to be parsed before.
+        """Split events into those that go on at once, and the rest that must be parsed first.
 
-        The second part begins with the event of the first mark.
+        The rest begins with the first event that may end a choice or call a tool. All is rest if
+        calls wait for decisions; nothing if the stream is not kept.
         """
         if self.is_opaque or not ready:
             return ready, b""
@@ -194,7 +200,7 @@ class LiveStream:
         return ready[:passing], ready[passing:]
 
     def _take_alike(self, ready: bytes) -> int:
-        """Take in the leading events that are certainly text, and return their size in bytes.
+        """Read the leading events that are certainly plain text, and return their size in bytes.
 
         If the form of text is unknown, the first of these events are parsed to learn it.
         """
@@ -226,7 +232,10 @@ class LiveStream:
         self._unread_bytes = 0
 
     def _look_into(self, ready: bytes) -> Iterator[bytes | FinishEvent]:
-        """Parse events; yields the bytes that go on, and the events that wait for their outcome."""
+        """Parse events; yields bytes that go on, and FinishEvents that wait for their outcome.
+
+        Raises UnreadableReplyError for an unreadable event while calls wait for decisions.
+        """
         if not ready:
             return
         self._read_up()
@@ -257,9 +266,10 @@ class LiveStream:
         return is_hidden or self.assembler.reading.is_ambiguous(event)
 
     def _passable_bytes(self, event: Event, sight: EventMeaning) -> bytes:
-        """Return the bytes of an event that go on at once if calls wait.
+        """Return the bytes of an event that go on at once while calls wait for decisions.
 
-        From the first call on these are none.
+        Empty for the first event of a call and those after it, which are kept. After an error of
+        upstream nothing is decided on any more, and only events without calls go on.
         """
         if self._has_failed:  # nothing is decided on after an error of upstream
             return b"" if sight.calls_tool or sight.finished else event.raw
@@ -277,9 +287,9 @@ class LiveStream:
         return b""
 
     def _take_rest(self, rest: bytes) -> tuple[ProxyError | None, bytes]:
-        """Parse bytes that upstream ended without a blank line, which some clients read.
+        """Parse the last bytes of a stream that have no blank line after them, as some clients do.
 
-        Returns the error in them, if any, and the bytes that go on.
+        Returns the error in them or None, and the bytes that go on.
         """
         event = Event(rest, data_of(rest))
         sight = self.assembler.add(event)
@@ -290,7 +300,10 @@ class LiveStream:
         return None, passing
 
     def _problem_of_withheld(self) -> ProxyError | None:
-        """Return the error why the withheld events cannot be decided on, or None."""
+        """Return the error why the withheld calls cannot be decided on, or None.
+
+        That is a stream without choices, or with a choice that has no end.
+        """
         choices = self.assembler.choices()
         if not choices:
             return UnreadableReplyError(UNREADABLE_EVENT)

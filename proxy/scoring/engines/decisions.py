@@ -97,7 +97,10 @@ class DecisionsEngine:
         return Score(value, value, (question, answer) != (item.question, item.answer))
 
     def _error(self, error: Exception) -> CalibratorError:
-        """Convert an error of litellm, without its message, which may quote the text."""
+        """Return an error of ours for one of litellm, without its text, which may quote the reply.
+
+        A CalibratorError for a refused item (400, 413, 422), else an EngineError with a reason.
+        """
         litellm, status = self._litellm, getattr(error, "status_code", None)
         if isinstance(error, litellm.Timeout):
             return EngineError(TIMEOUT, "did not answer in time")

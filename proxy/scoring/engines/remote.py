@@ -50,7 +50,7 @@ class Engine(Protocol):
 
 
 def pauses() -> Iterator[float]:
-    """Yield the seconds between attempts to reach an engine."""
+    """Yield the seconds between attempts to reach an engine: doubled each time, up to a limit."""
     pause_s = FIRST_PAUSE_S
     while True:
         yield pause_s
@@ -96,7 +96,11 @@ class RemoteScorer:
         self.name = self._run(self._connect())
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Return one score for each item; raises EngineError, immediately if the engine is down."""
+        """Return one score for each item, in order.
+
+        Raises EngineError, immediately if the engine is down, and CalibratorError for items that
+        the engine refuses.
+        """
         if self.is_down:
             raise EngineError(DOWN, f"{self._engine.address} is down and not asked")
         try:
@@ -109,7 +113,7 @@ class RemoteScorer:
         return scores
 
     def close(self) -> None:
-        """Cancel all running calls and end the thread."""
+        """Cancel all running calls, close the connections and end the thread."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -149,7 +153,11 @@ class RemoteScorer:
         return name
 
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work within the timeout, and prefix the engine's errors with its address."""
+        """Await a call of the engine, at most `timeout_s` seconds, and return its result.
+
+        Raises EngineError, whose text begins with the engine's address, also for a timeout and for
+        an answer that cannot be read; CalibratorError is raised unchanged.
+        """
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await work

@@ -86,9 +86,9 @@ def items_body(
     has_messages: bool = True,
     has_facts: bool = True,
 ) -> bytes:
-    """Return a request's body, without the fields whose flag is False.
+    """Return the JSON body of a request for scores of these items.
 
-    These flags are for servers that do not read the fields.
+    Fields whose flag is False are left out, for servers that do not read them.
     """
     written = [_item_json(item, has_tool_use, has_messages) for item in items]
     if has_others:
@@ -137,7 +137,7 @@ def _others_written(item: Item, has_tool_use: bool) -> dict[str, Any]:
 
 
 def _without_files(message: Any) -> Any:
-    """Reduce the parts of a message that are not text to their type."""
+    """Return a message whose parts other than text, such as images, have only their type."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         return message
@@ -333,7 +333,11 @@ def _score(value: Any) -> Score:
 
 
 def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the findings of a score; older servers omit some, which get their defaults."""
+    """Return the parsed findings of a score, as keyword arguments of `Score`.
+
+    Missing ones, as from older servers, get their defaults, and texts are cut. Raises EngineError
+    for a support that is no probability.
+    """
     support, basis = value.get("support"), value.get("basis")
     act, unread = value.get("act"), value.get("unread")
     found: dict[str, Any] = {
