@@ -66,7 +66,10 @@ class Recalibrations:
         return (each for each in (self.alone, self.with_others) if each is not None)
 
     def check_fit(self, calibrator: str) -> None:
-        """Raise CheckpointError if one of them is for another calibrator."""
+        """Raise CheckpointError if a recalibration was fitted for another calibrator.
+
+        `calibrator` is the name of the present one.
+        """
         for each in self:
             each.check_fits(calibrator)
         if self.signals is not None:

@@ -92,7 +92,10 @@ class RecalibratedScores:
         return None if name is None else name + self._suffix
 
     async def score(self, request: ScoreRequest) -> list[Confidence]:
-        """Return recalibrated confidences like `Scoring.score`; `score` is the value before."""
+        """Return one recalibrated confidence for each choice, in order; raises nothing.
+
+        The `score` of each is the value before the recalibration.
+        """
         if self._facts is not None:  # the scorer, which may be elsewhere, gets the relevant ones
             request = replace(request, facts=self._facts.about_item)
         found = await self._scores.score(request)
@@ -150,9 +153,10 @@ class RecalibratedScores:
         return replace(plain, value=value, score=own, aided=aided, findings=findings)
 
     def _by_labels(self, own: float, said_by: str, signals: Signals) -> WeighedConfidence | None:
-        """Return the number after the fitted weights; None without weights for its signals.
+        """Return the confidence `own` after the fitted weights for its signals.
 
-        The latter is logged once.
+        `said_by` is the name of the number. None without weights, or if they do not know these
+        signals, which is logged once.
         """
         if self._weights is None:
             return None
@@ -259,9 +263,10 @@ class WithStandIn:
         return self._scores.opinion
 
     async def score(self, request: ScoreRequest) -> list[Confidence]:
-        """Return confidences like `Scoring.score`, from the stand-in if one is missing for load.
+        """Return one confidence for each choice, from the stand-in if one is missing for load.
 
-        If the stand-in has no number either, the configured calibrator's reason is kept.
+        If the stand-in lacks a number too, or a reply cannot be read, the configured calibrator's
+        result is returned. Raises nothing.
         """
         found = await self._scores.score(request)
         missing = next((each for each in found if each.value is None), None)
@@ -289,7 +294,7 @@ class WithStandIn:
         return scores.with_signals(found, signals)
 
     def _note(self, cause: str, name: str) -> None:
-        """Log the first substituted reply, then at most one line a minute."""
+        """Log the first reply that the stand-in scored, then their counts at most once a minute."""
         self._untold[cause] += 1
         if (now := time.monotonic()) - self._told_at < TOLD_EVERY_S:
             return

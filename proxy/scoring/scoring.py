@@ -162,10 +162,9 @@ class StandIn:
 class ScoreRequest:
     """A question and its answers, for which confidences are needed.
 
-    `question` reads the client's request and may raise NotScorableError. `model` is the name of the
-    answering model. `domain` and `team` choose the curve of a recalibration; the calibrator itself
-    ignores `team`. `facts` returns texts that are context for an item, such as the operator's facts
-    about it.
+    `question` reads the client's request and may raise NotScorableError. `model` is the answering
+    one. `domain` and `team` choose a recalibration's curve. `facts` returns the operator's facts
+    that are context for an item.
     """
 
     question: Callable[[], Question]
@@ -245,7 +244,7 @@ class Scoring:
             self._on_ready()
 
     def _try_load(self, load: Callable[[], Scorer]) -> None:
-        """Load the scorer; while it is unavailable, try again until the end."""
+        """Load the scorer, again while it is unavailable; other errors are logged and final."""
         said, pause_s = None, FIRST_PAUSE_S
         while not self._is_closing.is_set():
             try:
@@ -400,11 +399,7 @@ class Scoring:
 
 
 def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
-    """Return the scorer's input for a choice, without images, facts and other answers.
-
-    Raises NotScorableError if a part of the answer could not be read, or is neither text nor a
-    known kind of call.
-    """
+    """Return the scorer's input for a choice; raises NotScorableError if it cannot read it."""
     if choice.is_part_unread:
         raise NotScorableError("unreadable_event", "a part of the answer could not be read")
     if (text := choice.plain_text()) is None:
@@ -416,11 +411,7 @@ def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) ->
 def _item(
     asked: Question, message: Mapping[str, Any], model: str | None, domain: str | None
 ) -> Item:
-    """Return the scorer's input for an answer that is given as a chat message.
-
-    Raises NotScorableError if the message has more than text and known calls, or content of an
-    unknown form.
-    """
+    """Return the scorer's input for a chat message; raises NotScorableError as `_item_of`."""
     if (beyond := unread_part(message)) is not None:
         raise NotScorableError(beyond, "an answer that is more than text and known calls")
     try:
@@ -440,7 +431,7 @@ def _other(asked: Question, other: OtherAnswer) -> OtherReply:
 def _move_by_others(
     found: Confidence, score: Score | None, name: str, others: Sequence[OtherAnswer]
 ) -> Confidence:
-    """Return a confidence as other answers changed it; unchanged if these were not read in time."""
+    """Return a confidence as other answers changed it; unchanged if these were not compared."""
     if score is None or score.alone is None or not 0 <= score.confidence <= 1:
         return found
     assert found.value is not None
@@ -450,7 +441,7 @@ def _move_by_others(
 
 
 def _warm(scorer: Scorer) -> Scorer:
-    """Return the scorer after a first pass, which is slow because it reads its tables."""
+    """Return the scorer after a first, slow pass; closes it and raises the error if that fails."""
     question = "How many days are 3 weeks, and what is 15 % of 240 euros?"
     given = ({"role": "system", "content": "Open 24/7."}, {"role": "user", "content": question})
     try:
@@ -480,7 +471,7 @@ _OF_ENGINES = {"engine_timeout": Status.TIMEOUT, "engine_busy": Status.SKIPPED}
 
 
 def _absence(error: BaseException) -> Confidence:
-    """Return a confidence without a number, for an error of the scorer."""
+    """Return a confidence without a number for an error of the scorer; unknown ones are logged."""
     if isinstance(error, UnavailableError):  # the engine has logged it
         return Confidence(None, _OF_ENGINES.get(error.reason, Status.ERROR), error.reason)
     if isinstance(error, NotScorableError):
@@ -490,12 +481,7 @@ def _absence(error: BaseException) -> Confidence:
 
 
 def _confidence(ticket: Ticket) -> Confidence:
-    """Return the confidence of a ticket: its score, or the status and reason of a missing one.
-
-    The status is `timeout` for a ticket that is not done, `truncated` if only a part of the reply
-    was read, `unfamiliar` for an unknown kind of task, and `error` for a number that is no
-    probability (logged).
-    """
+    """Return a ticket's confidence, with status and reason; no probability is an error, logged."""
     if not ticket.is_done:
         return Confidence(None, Status.TIMEOUT, "deadline")
     if ticket.error is not None:

@@ -79,7 +79,11 @@ def name_of_scores(config: CalibratorConfig) -> str | None:
 
 
 def known_name(config: CalibratorConfig) -> str:
-    """Return the name of the scores; raises CheckpointError where `name_of_scores` gives None."""
+    """Return the name of the scores, such as `pinocchio@3f2a91c0~vllm`.
+
+    Raises CheckpointError where only the scoring server knows it (`name_of_scores` gives None), and
+    HubError.
+    """
     if (name := name_of_scores(config)) is None:
         raise CheckpointError(
             "calibrator.engine is a scoring server whose calibrator proxy.yaml does not name; add "

@@ -254,7 +254,7 @@ def _images(value: Any, where: str) -> tuple[bytes, ...]:
 
 
 def scores_body(calibrator: str, results: Sequence[Score | Failure]) -> bytes:
-    """Return an answer's body, with one result for each item, in order."""
+    """Return the JSON body of an answer: the calibrator's name and a result for each item."""
     return json.dumps(
         {"calibrator": calibrator, "scores": [_result(result) for result in results]}
     ).encode()

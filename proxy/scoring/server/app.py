@@ -135,7 +135,10 @@ class ScoringApp:
         return endpoint
 
     def _admit(self, path: str, headers: Headers) -> None:
-        """Check host and token of a request; raises InvalidKeyError or HostNotAllowedError."""
+        """Check the host name and the token of a request.
+
+        Raises InvalidKeyError or HostNotAllowedError; probes such as `/readyz` need no token.
+        """
         if self._is_open:
             check_local(headers, "while the scoring server has no token")
         if not self._token or path in PROBES:
@@ -224,9 +227,9 @@ class ScoringApp:
 
 
 def _result(ticket: Ticket) -> Score | Failure:
-    """Return the result of one item.
+    """Return the score of a finished item, or the failure that the client gets instead.
 
-    Messages of unknown errors are left out, because they may quote its text.
+    Messages of unknown errors are left out, because they may quote the item's text.
     """
     if not ticket.is_done:
         return Failure(DEADLINE, "time was up")
@@ -245,7 +248,11 @@ def _result(ticket: Ticket) -> Score | Failure:
 
 
 def check_scoring_server(config: Config, host: str) -> None:
-    """Refuse a configuration that could not work or would be unsafe; raises StartupError."""
+    """Raise StartupError for a configuration that could not work or would be unsafe.
+
+    For example no token on a host beyond loopback, no calibrator, or settings that only a proxy
+    has.
+    """
     calibrator = config.calibrator
     if not is_loopback(host) and not config.scorer.token.get_secret_value():
         raise StartupError(
@@ -293,7 +300,11 @@ def scoring_app(
     is_open: bool = True,
     on_ready: Callable[[], None] = lambda: None,
 ) -> ScoringApp:
-    """Build the application; `load` replaces the configured calibrator."""
+    """Build the ASGI application of a scoring server.
+
+    `load` replaces the configured calibrator; `is_open` says that only this machine can reach it;
+    `on_ready` is called when the calibrator is loaded or has failed.
+    """
     scoring = Scoring(
         load or scorer_loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,
