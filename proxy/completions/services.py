@@ -17,8 +17,8 @@ from proxy.holds.waiting import Verdicts
 from proxy.http.wire.headers import POLICY
 from proxy.http.wire.http import Request
 from proxy.learning.domains import Domains
-from proxy.scoring.deadlines import Deadlines
 from proxy.scoring.scores import Scores
+from proxy.scoring.waits import Deadlines
 from proxy.store.record.writer import Records
 from proxy.store.reviews.held_replies import Store
 from proxy.upstreams.router import Router

@@ -38,8 +38,6 @@ from calibrator import (
 )
 from proxy.formats import Choice
 from proxy.formats.events.called import unread_part
-from proxy.scoring.arrivals import Arrivals
-from proxy.scoring.deadlines import Deadlines
 from proxy.scoring.engines.findings import (
     NOTHING,
     UNFAMILIAR_TASK,
@@ -50,8 +48,8 @@ from proxy.scoring.engines.findings import (
     unread_reason,
 )
 from proxy.scoring.images import ImagePart, Images
-from proxy.scoring.priority import step_back
 from proxy.scoring.renaming import model_renamer
+from proxy.scoring.waits import Arrivals, Deadlines, step_back
 
 log = structlog.get_logger(__name__)
 
@@ -481,7 +479,7 @@ def _absence(error: BaseException) -> Confidence:
 
 
 def _confidence(ticket: Ticket) -> Confidence:
-    """Return a ticket's confidence, with status and reason; no probability is an error, logged."""
+    """Return a ticket's confidence, or the status and reason of one without a number."""
     if not ticket.is_done:
         return Confidence(None, Status.TIMEOUT, "deadline")
     if ticket.error is not None:

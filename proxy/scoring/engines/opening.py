@@ -45,9 +45,11 @@ def open_engine(config: CalibratorConfig) -> Engine:
 
             return ScoringServerEngine(settings, name_of_scores(config), config.timeout_s)
         case TokenIds() as settings:
-            from proxy.scoring.engines.sglang import LabelScores
-            from proxy.scoring.engines.token_ids import TokenIdEngine
-            from proxy.scoring.engines.vllm import GenerativeScoring
+            from proxy.scoring.engines.token_ids import (
+                GenerativeScoring,
+                LabelScores,
+                TokenIdEngine,
+            )
 
             dialect = LabelScores() if isinstance(settings, Sglang) else GenerativeScoring()
             return TokenIdEngine(settings, dialect, config.checkpoint, config.timeout_s)
