@@ -1,3 +1,3 @@
-"""Further calls: several at once, fallback, opinions, a judge."""
+"""Further calls of a completion: their maker, fallback, opinions, a judge."""
 
-__all__ = ["calls", "fallbacks", "judging", "opinions", "parallel_calls"]
+__all__ = ["calls", "fallbacks", "judging", "opinions"]
