@@ -152,7 +152,10 @@ class Isotonic:
 
 
 def group_key(by: By | None, model: str | None, domain: str | None, team: str | None = None) -> str:
-    """Return the key of a reply's group, in lower case; empty where it has none."""
+    """Return a reply's model, domain or team, as `by` says, in lower case.
+
+    This is the key of its curve; empty if `by` or the name is None.
+    """
     name = {"model": model, "domain": domain, "team": team}[by] if by else None
     return (name or "").lower()
 

@@ -130,7 +130,10 @@ class LabelledConfidences:
         )
 
     def curve(self, kind: Kind) -> Platt | Isotonic:
-        """Fit a curve on all replies; the weights sum to their effective number (Kish)."""
+        """Fit a curve of this kind on all replies.
+
+        Their weights are scaled so that they sum to their effective number (Kish).
+        """
         counts = self.weights * (effective_size(self.weights) / self.weights.sum())
         return FIT[kind](self.correct, self.confidence, counts)
 

@@ -38,7 +38,7 @@ NAME: Final = f"{PRIOR}@{content_hash([WORTH, SURE])}"
 
 
 def prior_shift(judged: float) -> float:
-    """Return the log-odds that a judge's P(correct) adds, within `WORTH`."""
+    """Return the log-odds that a judge's P(correct) adds, from -WORTH to WORTH."""
     return WORTH * max(-1.0, min(1.0, log_odds(judged) / log_odds(SURE)))
 
 

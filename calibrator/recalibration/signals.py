@@ -180,12 +180,15 @@ def _name_with_signals(calibrator: str, kinds: tuple[str, ...], curve: SignalCur
 
 
 def combination_name(kinds: Sequence[str]) -> str:
-    """Return the name of a combination of signals."""
+    """Return the name of a combination of signals, such as `judge gpt-5.4 + logprobs`."""
     return " + ".join(kinds)
 
 
 def parts(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the combinations that may weigh replies with these signals, the whole one first."""
+    """Return the combinations of signals whose curve may be used, in order of preference.
+
+    First all kinds together, then each alone; [] for no kinds.
+    """
     return [kinds, *((kind,) for kind in kinds)] if len(kinds) > 1 else [kinds] if kinds else []
 
 

@@ -54,7 +54,7 @@ async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
 
 
 def is_delivered(outcome: Outcome) -> bool:
-    """Return whether the answer is delivered unchanged."""
+    """Return whether the policy delivers the answer without a notice; False without a decision."""
     applied = outcome.decision.applied if outcome.decision else None
     return type(applied) is Deliver and applied.notice is None
 
@@ -148,7 +148,10 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
 
 
 def _raise_in_time(job: Job, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
-    """Raise the error, unless a JSON body has begun, which cannot report it."""
+    """Raise the error, with the outcome in its headers, if it can still be reported.
+
+    Does nothing if a JSON body has begun; a stream can carry an error at any time.
+    """
     if answer.events is not None or not job.is_status_out:
         _raise(job, outcome, error)
 
@@ -323,7 +326,10 @@ def rejected_error(held: HeldReply) -> ProxyError:
 
 
 def _rejection(held: HeldReply) -> str:
-    """Return the rejection, with the next step for an agent if the hold is bound to the request."""
+    """Return the sentence about a rejection, with advice for an agent if the hold is bound.
+
+    A bound hold counts for the same request sent again.
+    """
     return f"{rejected_text(held)} {NEXT_STEP}" if held.is_bound else rejected_text(held)
 
 
@@ -366,5 +372,8 @@ def replace_by_action(
 
 
 def replace_blocked(answer: Answer, format: Format, block: Block) -> Json:
-    """Return the replacement for a blocked answer whose status has already been sent."""
+    """Return the completion for a blocked answer: the policy's message in place of its text.
+
+    Used if the status is already sent, so that an error cannot be reported.
+    """
     return format.replace_text(_around(answer), block.message or BLOCKED_TEXT, "content_filter")

@@ -50,7 +50,10 @@ def _problems(confidence: Confidence) -> Iterator[str]:
 
 
 def is_escalated(job: Job, outcome: Outcome) -> bool:
-    """Return whether a stronger model is to be called; a reply that was held before is final."""
+    """Return whether the decision is to call a stronger model.
+
+    False without a decision, and for a reply that was held before, which is final.
+    """
     decision = outcome.decision
     return decision is not None and isinstance(decision.applied, Escalate) and not job.earlier
 

@@ -46,7 +46,7 @@ def fetches(method: str, names: Sequence[str], *, is_decided: bool) -> bool:
 
 
 def fetched_id(names: Sequence[str]) -> str | None:
-    """Return the response id in a path, or None."""
+    """Return the response id in the segments of `/v1/responses/ID` or `../ID/cancel`, or None."""
     id = id_at(names, _RESPONSE) or id_at(names, _CANCEL)
     return None if id is None or id.casefold() in NO_IDS else id
 

@@ -158,7 +158,7 @@ def _late_reply(job: Job, waiting: SlowReply, work: asyncio.Future[Reply]) -> Re
 
 
 async def _late_body(work: asyncio.Future[Reply]) -> bytes:
-    """Return the body, without an encoding, of a reply whose headers have been sent."""
+    """Wait for the reply and return its body, decompressed, since its headers have been sent."""
     reply = await work
     return await decode_body(reply.whole(), header(reply.headers, b"content-encoding"))
 

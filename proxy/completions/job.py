@@ -66,7 +66,7 @@ class Job:
         return self.exchange.request
 
     def headers(self, outcome: Outcome) -> Headers:
-        """Return an outcome's response headers, if they are switched on."""
+        """Return an outcome's `x-pinocchio-` headers; [] if `attach.headers` is off."""
         return outcome.headers() if self.services.tells_headers else []
 
     def stream_mode(self) -> StreamMode:
@@ -289,6 +289,6 @@ class Job:
                 each.tools = self.request.calls_in(replace(choice, message=message))
 
     def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
-        """Return the outcome of the decisions, of which there is one for each choice."""
+        """Return the outcome of an answer from the decisions, one for each choice, in order."""
         id, calibrator = self.exchange.request_id, self.services.scoring.name
         return summarise(id, answer.choices, answer.confidences, decisions, calibrator)

@@ -38,7 +38,7 @@ class CompletionRecorder:
         return job
 
     def goes_on(self) -> GoingOn:
-        """Begin the block of a reply that goes on."""
+        """Return a block for a reply whose body goes on; it is recorded when that ends too."""
         self._blocks += 1
         return GoingOn(self)
 

@@ -100,7 +100,7 @@ class Approvals:
         )
 
     def rule_digest(self, decision: Decision) -> str | None:
-        """Return the digest of a decision's rule and all above it, or None if it cannot hold."""
+        """Return the digest of the rule that decided and all above it; None if it cannot hold."""
         return self._digests.get((decision.policy, decision.rule))
 
     async def find(
@@ -358,7 +358,7 @@ def _holding_decisions(policy: Policy) -> Iterator[Decision]:
 
 
 def _hold_in(action: Action | None) -> Hold | None:
-    """Return the hold that an action is, or may end in; otherwise None."""
+    """Return the hold that an action is, or that an escalation ends in; None for other actions."""
     last = action.otherwise if isinstance(action, Escalate) else action
     return last if isinstance(last, Hold) else None
 

@@ -81,7 +81,10 @@ class Conversations:
         return len(self._kept)
 
     def of(self, asked: CompletionRequest) -> str:
-        """Return the digest of the conversation that a request belongs to, on any surface."""
+        """Return the digest of a request's conversation, the same for all its requests.
+
+        It has 16 hexadecimal digits.
+        """
         return asked.conversation or self._openings.conversation_of(asked)
 
     def get(self, id: str, key_hash: str) -> RememberedResponse | None:
@@ -182,7 +185,7 @@ class Conversations:
                 self._held.popitem(last=False)
 
     def held_id(self, id: str, key_hash: str) -> str | None:
-        """Return the id under which a response is held, or None."""
+        """Return the id of the held reply for a response of this key, or None."""
         return self._held.get((id, key_hash))
 
 

@@ -38,7 +38,7 @@ def new_held_id(format: Format) -> str:
 
 
 def held_format(id: str) -> Format | None:
-    """Return the format that the prefix of our id names, or None for another id."""
+    """Return the API format of a held reply's id by its prefix; None for any other id."""
     return next((f for f in FORMATS if id.startswith(f.held_prefix)), None)
 
 
@@ -140,19 +140,26 @@ def _gone_error(held: HeldReply) -> NotFoundError:
 
 
 def wants_async(headers: Headers) -> bool:
-    """Return whether a client prefers to fetch the reply later (RFC 7240)."""
+    """Return whether a client sends `Prefer: respond-async`, to fetch the reply later.
+
+    See RFC 7240.
+    """
     preferred = b",".join(value for name, value in headers if name == b"prefer").lower()
     return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
 
 
 def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
-    """Return whether a hold is answered with a 202, which a stream cannot be."""
+    """Return whether a held reply is answered with a 202 and fetched later.
+
+    If the policy and the client want that and the reply, in state `standing`, is still held. A
+    stream cannot be.
+    """
     is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
     return is_later and wants_async(request.headers)
 
 
 def postpone(answer: Answer, format: Format, id: str) -> None:
-    """Turn an answer into a 202 with a JSON object, whatever form upstream sent."""
+    """Change an answer in place to a 202 with a JSON body and the address of the held reply."""
     answer.status, answer.headers, answer.events = 202, later_headers(format, id), None
 
 

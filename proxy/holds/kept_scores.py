@@ -36,7 +36,7 @@ def score_to_keep(outcome: Outcome) -> str | None:
 
 
 def threshold_to_keep(below: float) -> str:
-    """Return the threshold below which an agent's own framework stops calls, as JSON."""
+    """Return JSON text with the confidence below which an agent's framework stops its calls."""
     return dumps({"status": Status.SCORED.value, BELOW: below}).decode()
 
 

@@ -30,7 +30,7 @@ class McpApprovals:
         self._asked: OrderedDict[_Key, bytes] = OrderedDict()
 
     def note(self, response: Mapping[str, Any], key_hash: str) -> None:
-        """Remember the calls for which a response asks approval."""
+        """Remember the MCP calls for which a response requests approval, under the client's key."""
         for item in _of_type(response.get("output"), REQUEST):
             self._put((item["id"], key_hash), _call_of(item))
 

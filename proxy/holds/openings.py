@@ -46,7 +46,7 @@ class _Opening:
 
 
 def conversation_under(id: str) -> str:
-    """Return the digest of a conversation or response that upstream knows under an id."""
+    """Return 16 hexadecimal digits for upstream's id of a conversation or response."""
     return _digest(b"id", _frame_turn(id))
 
 

@@ -264,7 +264,10 @@ class Ownership:
 
 
 def ownership_of(ids: OwnedIds, store: Store, config: Config, is_enforced: bool) -> Ownership:
-    """Return the checks that a configuration asks for."""
+    """Return the checks of ids that a configuration requires.
+
+    `is_enforced` says whether a policy is; `ids` and `store` know the owners.
+    """
     patterns = tuple(re.compile(translate(glob)) for glob in config.shared_ids)
     return Ownership(ids, store, config.needs_keys, is_enforced, patterns)
 

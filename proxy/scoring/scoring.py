@@ -451,7 +451,7 @@ def _warm(scorer: Scorer) -> Scorer:
 
 
 def _close(scorer: Scorer) -> None:
-    """Close the connections of a scorer over HTTP."""
+    """Close a scorer that has connections, as one over HTTP has; do nothing for others."""
     if (close := getattr(scorer, "close", None)) is not None:
         close()
 

@@ -165,7 +165,7 @@ def with_files(setup: Setup) -> Setup:
 
 
 def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:
-    """Return a sentence about curves that no reply can get, empty where there are none."""
+    """Return a warning if recalibrations go by domain and no reply can get a domain; else ""."""
     goes_by_domain = any(each.by == "domain" for each in recalibrations or ())
     return NONE_PICKS if goes_by_domain and not picks_curves(config) else ""
 

@@ -47,7 +47,7 @@ class Opinions:
             self._ask()
 
     def end(self) -> None:
-        """Cancel the calls unless an answer waits for them."""
+        """Cancel the calls that are not done, unless an answer still waits for them."""
         if not self._waiting:
             self._give_up()
 

@@ -109,7 +109,10 @@ class LiveStream:
         return True
 
     def _is_plain(self, part: bytes) -> bool:
-        """Return whether `feed` would pass a part on unchanged, without parsing first."""
+        """Return whether a part can go on unchanged without being parsed first.
+
+        It is whole events without marks of an end or a call, and little is waiting to be parsed.
+        """
         is_little = self._unread_bytes + len(part) <= READ_AT_ONCE and len(part) <= MANY_EVENTS
         return is_little and self._reader.is_whole(part) and self._format.marks.search(part) is None
 
@@ -138,7 +141,7 @@ class LiveStream:
         return rest
 
     def withholds(self) -> bool:
-        """Return whether events wait for a decision."""
+        """Return whether events of tool calls wait for a decision."""
         return self._withheld is not None
 
     def waiting_events(self) -> tuple[list[Event], frozenset[int]]:
@@ -330,7 +333,7 @@ class ShortWay:
         self._stream, self._chunks, self._in_upstream = stream, chunks, in_upstream
 
     def open(self, client: Client) -> None:
-        """Begin, once the reply's head has been sent."""
+        """Begin to write parts directly to the client, once the reply's head has been sent."""
         self._client = client
         self._chunks.leave_to(self._take)
 

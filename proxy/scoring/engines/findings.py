@@ -109,7 +109,10 @@ def notes_of(item: Item) -> tuple[CallNotes, ...] | None:
 
 @lru_cache(maxsize=1_024)
 def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: bool) -> Findings:
-    """Return findings without any text of the reply, cached because there are few kinds."""
+    """Return findings without any text of the reply; cached because there are few different ones.
+
+    An unknown `act` becomes "answer".
+    """
     known = act if act in ACTS else "answer"
     return Findings(basis_with(basis), None, (), known, needs_facts, not is_unfamiliar)
 

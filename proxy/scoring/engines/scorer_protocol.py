@@ -358,13 +358,19 @@ def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _because(value: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the facts that speak against a reply; () if the server gives none."""
+    """Return up to five facts that speak against a reply, cut at 200 characters.
+
+    () if the server gives none.
+    """
     told = value.get("because")
     return tuple(str(each)[:200] for each in told[:5]) if isinstance(told, list) else ()
 
 
 def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
-    """Return the doubts about arguments; () if the server gives none."""
+    """Return up to 20 doubts about arguments of calls; () if the server gives none.
+
+    Raises EngineError for a damaged one.
+    """
     told = value.get("fields")
     return tuple(map(_field, told[:20])) if isinstance(told, list) else ()
 

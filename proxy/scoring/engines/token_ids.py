@@ -197,5 +197,5 @@ class TokenIdEngine:
 
 
 def prompt_tokens(answer: Any) -> int:
-    """Return how many tokens the engine has read for an answer."""
+    """Return how many tokens the engine has read; raises EngineError if it does not say."""
     return int(field_of(field_of(answer, "usage", dict), "prompt_tokens", int))
