@@ -152,7 +152,10 @@ class Isotonic:
 
 
 def group_key(by: By | None, model: str | None, domain: str | None, team: str | None = None) -> str:
-    """Return the key of a reply's group, in lower case; empty where it has none."""
+    """Return a reply's model, domain or team, as `by` says, in lower case.
+
+    This is the key of its curve; empty if `by` or the name is None.
+    """
     name = {"model": model, "domain": domain, "team": team}[by] if by else None
     return (name or "").lower()
 
@@ -184,13 +187,20 @@ class Recalibration:
     def apply_to(
         self, score: float, model: str | None, domain: str | None, team: str | None = None
     ) -> float:
-        """Return the confidence of a reply of this model, in this domain, to this team."""
+        """Return the recalibrated confidence of a score, by the curve of the reply's group.
+
+        The group is the model, domain or team, as `by` says; without a curve of its own the pooled
+        one applies.
+        """
         return self.apply(score, group_key(self.by, model, domain, team))
 
     def undo(
         self, confidence: float, model: str | None, domain: str | None, team: str | None = None
     ) -> float | None:
-        """Return the score that was turned into this confidence; None for an isotonic curve."""
+        """Return the score that `apply_to` turned into this confidence.
+
+        None for an isotonic curve.
+        """
         key = group_key(self.by, model, domain, team)
         curve = self.groups.get(key, self.pooled)
         if isinstance(curve, Isotonic):
@@ -238,9 +248,9 @@ class Recalibration:
 
 
 def load_named(path: Path, read: Callable[[dict[str, Any]], Loaded]) -> Loaded:
-    """Read a file with `read`, and check that its content has the name that the file states.
+    """Read a JSON file with `read`, and return the result if it has the name that the file states.
 
-    Raises CheckpointError naming the file and the fault.
+    Raises CheckpointError, with file and fault, if it is missing, unreadable or of another name.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -261,7 +271,7 @@ def load_named(path: Path, read: Callable[[dict[str, Any]], Loaded]) -> Loaded:
 
 
 def recalibration_of(values: dict[str, Any]) -> Recalibration:
-    """Read the output of `as_dict`.
+    """Build a recalibration from the output of `as_dict`.
 
     Raises ValueError, TypeError, KeyError or CheckpointError for anything else.
     """
@@ -287,11 +297,11 @@ def fit_platt(
     slope_before: float = 1.0,
     weights: ArrayLike | None = None,
 ) -> Platt:
-    """Fit slope and intercept by maximum likelihood, with Newton's method.
+    """Fit slope and intercept on the logits of scores by maximum likelihood (Newton's method).
 
-    `trust` says how firmly slope and intercept are held to `slope_before` and 0, as the weights of
-    two squared penalties: almost nothing by default, which still keeps small sets sane. A reply of
-    weight 2 counts as two. Scores whose slope would be below `MIN_SLOPE` get the base rate.
+    Labels, scores and weights are (n,). `trust` are the weights of two squared penalties that hold
+    slope and intercept to `slope_before` and 0: almost nothing by default. A reply of weight 2
+    counts as two. If the slope would be below `MIN_SLOPE`, the curve gives about the base rate.
     """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
     counts = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)

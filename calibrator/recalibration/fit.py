@@ -54,9 +54,10 @@ def fit_trusting_platt(
 def fit_temperature(
     correct: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None, steps: int = 60
 ) -> Platt:
-    """Fit one factor on the logit by maximum likelihood (K15), by bisection of its gradient.
+    """Fit one factor on the logits of scores by maximum likelihood (K15), as a Platt curve.
 
-    The factor stays between `MIN_SLOPE` and 100.
+    Its intercept is 0. Labels, scores and weights are (n,). The factor stays between `MIN_SLOPE`
+    and 100.
     """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
     counts = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -72,9 +73,10 @@ def fit_temperature(
 def fit_isotonic(
     correct: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None
 ) -> Isotonic:
-    """Fit a rising curve by least squares, pooling adjacent violators, kept within 0.01 and 0.99.
+    """Fit a rising curve by least squares (pool adjacent violators), between 0.01 and 0.99.
 
-    It is scikit-learn's `IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip")` (I03).
+    Labels, scores and weights are (n,). It is scikit-learn's `IsotonicRegression(y_min=0.01,
+    y_max=0.99, out_of_bounds="clip")` (I03).
     """
     x, inverse = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True)
     y = np.asarray(correct, dtype=np.float64)
@@ -128,7 +130,10 @@ class LabelledConfidences:
         )
 
     def curve(self, kind: Kind) -> Platt | Isotonic:
-        """Fit a curve on all replies; the weights sum to their effective number (Kish)."""
+        """Fit a curve of this kind on all replies.
+
+        Their weights are scaled so that they sum to their effective number (Kish).
+        """
         counts = self.weights * (effective_size(self.weights) / self.weights.sum())
         return FIT[kind](self.correct, self.confidence, counts)
 
@@ -157,7 +162,10 @@ def fit_recalibration(
     by: By | None = None,
     calibrator: str = "",
 ) -> Recalibration:
-    """Fit a recalibration on labelled rows, as `fit_observed` does."""
+    """Fit a recalibration on labelled rows and their confidences (n,).
+
+    Raises JudgingError as `fit_observed` does.
+    """
     return fit_observed(
         observed_rows(rows, confidence, by), kind=kind, by=by, calibrator=calibrator
     )
@@ -168,7 +176,8 @@ def fit_observed(
 ) -> Recalibration:
     """Fit a pooled curve, and one for each group with enough labels of both kinds.
 
-    Raises JudgingError for fewer than `MIN_LABELS` labels, and for labels of one kind only.
+    `by` and `calibrator` are only noted in the result: what the groups are, and whose numbers these
+    were. Raises JudgingError for fewer than `MIN_LABELS` labels, and for labels of one kind only.
     """
     labels = len(found.correct)
     if labels < MIN_LABELS:
@@ -201,16 +210,20 @@ def apply_to_groups(
 def cross_fitted(
     rows: Sequence[Row], confidence: Floats, *, kind: Kind = "platt", by: By | None = None
 ) -> Floats:
-    """Return the cross-fitted confidences of labelled rows, as `cross_fitted_observed` does."""
+    """Return the confidences (n,) of labelled rows, each by a curve that did not see its question.
+
+    See `cross_fitted_observed`.
+    """
     return cross_fitted_observed(observed_rows(rows, confidence, by), kind=kind, by=by)
 
 
 def cross_fitted_observed(
     found: LabelledConfidences, *, kind: Kind = "platt", by: By | None = None
 ) -> Floats:
-    """Return each confidence after a recalibration that did not see its cluster, (n,).
+    """Return the confidences (n,), each by a curve that did not see the reply's cluster.
 
-    There are five folds of clusters. Where the other folds cannot be fitted, the confidence stays.
+    There are five folds of clusters. Where the other folds cannot be fitted, a confidence is
+    unchanged.
     """
     folds = np.array([int(share_of(cluster) * FOLDS) for cluster in found.clusters])
     mended = found.confidence.copy()

@@ -38,16 +38,17 @@ NAME: Final = f"{PRIOR}@{content_hash([WORTH, SURE])}"
 
 
 def prior_shift(judged: float) -> float:
-    """Return the log-odds that a judge's P(correct) adds, within `WORTH`."""
+    """Return the log-odds that a judge's P(correct) adds, from -WORTH to WORTH."""
     return WORTH * max(-1.0, min(1.0, log_odds(judged) / log_odds(SURE)))
 
 
 def weigh_by_prior(
     confidence: float, calibrator: str, signals: Signals
 ) -> WeighedConfidence | None:
-    """Return the confidence moved by a judge's opinion; None where no judge gave one.
+    """Return the confidence moved by a judge's P(correct), by weights set without labels.
 
-    `calibrator` is the name of the scorer that gave the confidence, with its recalibration.
+    None if no judge gave a number. `calibrator` is the name of the scorer that gave the confidence,
+    with its recalibration; the result has a longer name.
     """
     if signals.judged is None:
         return None

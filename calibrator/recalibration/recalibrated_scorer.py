@@ -76,7 +76,10 @@ class RecalibratedScorer:
         return [self._mend(item, score) for item, score in zip(items, scores, strict=True)]
 
     def _mend(self, item: Item, score: Score) -> Score:
-        """Return the score with its confidences corrected, and joined with the item's signals."""
+        """Return the score with recalibrated confidences, changed by the item's signals if any.
+
+        Signals are a judge's P(correct) and the tokens' log-probabilities.
+        """
         alone, with_others = self.recalibrations.alone, self.recalibrations.with_others
         if score.alone is None:
             mended = replace(score, confidence=_correct(alone, item, score.confidence))
@@ -112,6 +115,7 @@ def _full_name(name: str, recalibration: Recalibration | None) -> str:
 
 
 def _correct(recalibration: Recalibration | None, item: Item, confidence: float) -> float:
+    """Return the recalibrated confidence for the item's model and domain; unchanged for None."""
     if recalibration is None:
         return confidence
     return recalibration.apply_to(confidence, item.source_model, item.domain)

@@ -58,7 +58,7 @@ class SignalCurve:
     weights: tuple[float, ...]
 
     def apply(self, confidence: float, readings: Sequence[float]) -> float:
-        """Return the confidence that knows these signals."""
+        """Return the confidence after the signals; `readings` are their log-odds, one a weight."""
         odds = self.slope * log_odds(confidence) + self.intercept
         for weight, reading in zip(self.weights, readings, strict=True):
             odds += weight * reading
@@ -98,9 +98,10 @@ class SignalWeights:
     def weigh(
         self, confidence: float, calibrator: str, signals: Signals
     ) -> WeighedConfidence | None:
-        """Return a confidence of exactly this calibrator, moved by the signals.
+        """Return a confidence changed by the signals, with its new name and the kinds used.
 
-        Return None where there is no curve for the calibrator, or for any part of the signals.
+        `calibrator` is the exact name of the numbers. None if there is no curve for it, or for no
+        part of the signals.
         """
         its = self.curves.get(calibrator)
         for kinds in parts(signals.kinds) if its else ():
@@ -112,7 +113,7 @@ class SignalWeights:
         return None
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all numbers that it gives."""
+        """Yield the name of each kind of number that `weigh` can return."""
         for calibrator, its in self.curves.items():
             for combination, curve in its.items():
                 yield _name_with_signals(calibrator, tuple(combination.split(" + ")), curve)
@@ -150,7 +151,7 @@ class SignalWeights:
 
 
 def signal_weights(values: Mapping[str, Any]) -> SignalWeights:
-    """Read the output of `as_dict`.
+    """Build weights from the output of `as_dict`.
 
     Raises ValueError, TypeError, KeyError or AttributeError for anything else.
     """
@@ -179,17 +180,23 @@ def _name_with_signals(calibrator: str, kinds: tuple[str, ...], curve: SignalCur
 
 
 def combination_name(kinds: Sequence[str]) -> str:
-    """Return the name of a combination of signals."""
+    """Return the name of a combination of signals, such as `judge gpt-5.4 + logprobs`."""
     return " + ".join(kinds)
 
 
 def parts(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the combinations that may weigh replies with these signals, the whole one first."""
+    """Return the combinations of signals whose curve may be used, in order of preference.
+
+    First all kinds together, then each alone; [] for no kinds.
+    """
     return [kinds, *((kind,) for kind in kinds)] if len(kinds) > 1 else [kinds] if kinds else []
 
 
 def readings(signals: Signals, kinds: Sequence[str]) -> list[float]:
-    """Return the log-odds of these signals: one of a judge, two of log-probabilities."""
+    """Return the log-odds of signals of these kinds: one of a judge, two of log-probabilities.
+
+    A missing one counts as probability 0 for a judge, and 1 for log-probabilities; all are bounded.
+    """
     found: list[float] = []
     for kind in kinds:
         if kind == LOGPROBS:
@@ -236,9 +243,10 @@ class LabelledSignals:
 
 
 def fit_signals(replies: Sequence[LabelledSignals]) -> SignalWeights:
-    """Fit a curve for each combination with enough labels of both kinds.
+    """Fit a curve for each calibrator and combination of signals with enough labels of both kinds.
 
-    Raises JudgingError if there is none.
+    Signals are a judge's P(correct) and log-probabilities. Raises JudgingError if there is no such
+    combination.
     """
     curves: dict[str, dict[str, SignalCurve]] = {}
     labels = 0
@@ -256,9 +264,10 @@ def fit_signals(replies: Sequence[LabelledSignals]) -> SignalWeights:
 
 
 def cross_fitted_signals(replies: Sequence[LabelledSignals], clusters: Sequence[str]) -> Floats:
-    """Return each confidence by weights that did not see its cluster, (n,).
+    """Return the confidences (n,), each by weights that did not see the reply's cluster.
 
-    There are five folds of clusters. Where the other folds cannot be fitted, the confidence stays.
+    There are five folds of clusters. Where the other folds cannot be fitted, a confidence is
+    unchanged.
     """
     folds = np.array([int(share_of(cluster) * FOLDS) for cluster in clusters])
     found = confidences(replies)
@@ -273,7 +282,10 @@ def cross_fitted_signals(replies: Sequence[LabelledSignals], clusters: Sequence[
 def _groups(
     replies: Sequence[LabelledSignals],
 ) -> Iterator[tuple[tuple[str, ...], list[LabelledSignals]]]:
-    """Yield combinations with enough labels, each with the replies that its curve will serve."""
+    """Yield each combination of signals with enough labels, with the replies it serves.
+
+    Large combinations come first; a reply is in one group only. `replies` are of one calibrator.
+    """
     left = list(replies)
     all_kinds = {kinds for each in replies for kinds in parts(each.signals.kinds)}
     for kinds in sorted(all_kinds, key=lambda each: (-len(each), each == (LOGPROBS,), each)):
@@ -284,9 +296,10 @@ def _groups(
 
 
 def _fit_curve(replies: Sequence[LabelledSignals], kinds: tuple[str, ...]) -> SignalCurve:
-    """Fit logistic regression that trusts the number, and the signals as far as labels show.
+    """Fit a logistic regression of labels on the confidence's log-odds and the signals'.
 
-    The slope is at least 0: the number never falls as the one without signals rises.
+    Penalties hold the first slope near 1 and the signals' weights near 0. The slope is at least 0,
+    so the result never falls as the confidence rises.
     """
     own = np.asarray(logit([each.confidence for each in replies]))
     read = np.array([readings(each.signals, kinds) for each in replies])

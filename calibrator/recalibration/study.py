@@ -68,7 +68,11 @@ def study(
     by: StudiedBy = "model",
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[MendedFigures]:
-    """Return N01 for every group of at least `MIN_ROWS` rows with both labels, largest first."""
+    """Return what labels gain in each group of rows (N01), largest group first.
+
+    Groups are models, or what `by` says; those with too few rows or one label only are left out.
+    `progress(1)` is called after each.
+    """
     groups = [group for group in groups_of(rows) if group.kind == by]
     labels, questions = labels_of(rows), question_numbers(rows)
     found = []
@@ -83,10 +87,10 @@ def study(
 def mend(
     group: str, y: Ints, p: Floats, questions: Ints, labels: int = LABELS
 ) -> MendedFigures | None:
-    """Return N01 for one group's rows.
+    """Return the mean figures of recalibrations on `labels` rows of one group (N01).
 
-    Return None for fewer rows than twice the `labels`, or where no split has both labels on both
-    sides.
+    `y` are labels, `p` confidences, `questions` numbers of questions, all (n,). None for fewer rows
+    than twice the `labels`, or where no split has both labels on both sides.
     """
     if len(y) < 2 * labels:
         return None
@@ -100,9 +104,9 @@ def mend(
 
 
 def _draw(questions: Ints, labels: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Draw random questions until they have `labels` rows.
+    """Draw random questions until they have `labels` rows; return their rows and all others.
 
-    Return their rows, and all other rows.
+    Both are arrays of positions.
     """
     order = rng.permutation(np.unique(questions))
     sizes = np.bincount(questions)[order]

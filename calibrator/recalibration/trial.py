@@ -98,9 +98,10 @@ class Trial:
 def trial(
     found: LabelledConfidences, before: ArrayLike, *, kind: Kind = "platt", by: By | None = None
 ) -> Trial:
-    """Try a curve of this kind on replies in the order of time.
+    """Compare recalibrations of this kind with the current confidences, on replies in time order.
 
-    `before` (n,) are their current confidences.
+    `before` (n,) are the current confidences. The curves are judged on replies that they did not
+    see.
     """
     return compare_fits(
         found, fixed_confidences(before), recalibrate_unseen(found, kind=kind, by=by)
@@ -110,7 +111,10 @@ def trial(
 def recalibrate_unseen(
     found: LabelledConfidences, *, kind: Kind = "platt", by: By | None = None
 ) -> UnseenConfidences:
-    """Return the confidences that curves of this kind give to replies they did not see."""
+    """Return the confidences that curves of this kind give to replies they did not see.
+
+    Once across folds of clusters, and once in time: learnt on earlier replies.
+    """
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
         curve, its = fit_observed(found.take(known), kind=kind, by=by), found.take(judged)
@@ -171,9 +175,10 @@ def log_loss_gain(found: LabelledConfidences, before: Floats, after: Floats) -> 
 
 
 def _log_evidence(found: LabelledConfidences, before: Floats, after: Floats) -> float:
-    """Return the log of the wealth that one unit becomes by betting on `after` against `before`.
+    """Return log of the wealth that 1 becomes by betting, in time order, on `after` over `before`.
 
-    Replies where either side has no confidence are not bet on.
+    Both are (n,); replies where either is nan are not bet on. Large values are evidence that
+    `after` is better.
     """
     replies = Counter(found.clusters)
     power = found.weights / (found.weights.max() * np.array([replies[c] for c in found.clusters]))
@@ -185,14 +190,17 @@ def _log_evidence(found: LabelledConfidences, before: Floats, after: Floats) -> 
 
 
 def _folds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the positions to learn from and those to judge, for each fold of clusters."""
+    """Yield positions to learn from and positions to judge, for each fold of clusters."""
     folds = np.array([int(share_of(cluster) * FOLDS) for cluster in clusters])
     for fold in range(FOLDS):
         yield np.flatnonzero(folds != fold).tolist(), np.flatnonzero(folds == fold).tolist()
 
 
 def _rounds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield, in the order of time, all earlier positions and those of the next round."""
+    """Yield, in the order of time, the positions of all earlier replies and of the next round.
+
+    The replies of a cluster are together, at the place of the first.
+    """
     first: dict[str, int] = {}
     for at, cluster in enumerate(clusters):
         first.setdefault(cluster, at)
@@ -204,7 +212,7 @@ def _rounds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
 
 
 def _round_ends(clusters: list[str]) -> list[int]:
-    """Return where the rounds end, such that no round separates a cluster."""
+    """Return the positions after the last reply of each round; no round separates a cluster."""
     least = max(1, len(clusters) // ROUNDS)
     ends: list[int] = []
     for at in range(1, len(clusters) + 1):
@@ -215,7 +223,7 @@ def _round_ends(clusters: list[str]) -> list[int]:
 
 
 def _figures(found: LabelledConfidences, confidence: Floats) -> Figures:
-    """Measure confidences against the labels."""
+    """Return weighted ECE, Brier score and log loss of confidences (n,), and their AUROC."""
     y, w = found.correct, found.weights
     losses = log_losses(y, confidence)
     return Figures(

@@ -66,7 +66,10 @@ class Recalibrations:
         return (each for each in (self.alone, self.with_others) if each is not None)
 
     def check_fit(self, calibrator: str) -> None:
-        """Raise CheckpointError if one of them is for another calibrator."""
+        """Raise CheckpointError if a recalibration was fitted for another calibrator.
+
+        `calibrator` is the name of the present one.
+        """
         for each in self:
             each.check_fits(calibrator)
         if self.signals is not None:
@@ -74,10 +77,11 @@ class Recalibrations:
 
 
 def resolve_recalibrations(named: Named) -> Recalibrations:
-    """Load the recalibrations that configured paths name: files, or the current ones of a folder.
+    """Load the recalibrations that configured paths name.
 
-    They are empty if none was promoted yet, or the last one was taken back. Raises CheckpointError,
-    also for two files for the same kind of numbers.
+    A path is a file, or `FOLDER/current` for those promoted in a folder. The result is empty if
+    none was promoted yet, or the last one was taken back. Raises CheckpointError, also for two
+    files for the same kind of numbers.
     """
     if (versions := versions_named(named)) is not None:
         return _combine([versions.current(of) for of in POINTERS])
@@ -110,7 +114,7 @@ def _combine(found: Iterable[Recalibration | SignalWeights | None]) -> Recalibra
 
 
 def _load(path: Path) -> Recalibration | SignalWeights:
-    """Read a recalibration file.
+    """Read a recalibration file; raises CheckpointError.
 
     The modules that read it are imported here, because most deployments have no recalibration.
     """
@@ -120,6 +124,10 @@ def _load(path: Path) -> Recalibration | SignalWeights:
 
 
 def _read(values: dict[str, Any]) -> Recalibration | SignalWeights:
+    """Build a recalibration, or weights of signals, from the values of a JSON file.
+
+    Raises errors of many kinds for values that are neither.
+    """
     from calibrator.recalibration.curves import FORMAT, recalibration_of
     from calibrator.recalibration.signals import KIND, signal_weights
 
@@ -129,7 +137,7 @@ def _read(values: dict[str, Any]) -> Recalibration | SignalWeights:
 
 
 def versions_named(named: Named) -> RecalibrationVersions | None:
-    """Return the folder of versions whose `current` is named; None if anything else is."""
+    """Return the folder of versions if the only path is its `current`; None otherwise."""
     match _paths(named):
         case (path,) if path.name == CURRENT:
             return RecalibrationVersions(path.parent)
@@ -137,7 +145,10 @@ def versions_named(named: Named) -> RecalibrationVersions | None:
 
 
 def recalibration_files(named: Named) -> tuple[Path, ...]:
-    """Return the files that decide which recalibrations apply, for these configured paths."""
+    """Return the files that decide which recalibrations apply, for these configured paths.
+
+    They are the paths themselves and, for `FOLDER/current`, all pointer files beside it.
+    """
     paths = _paths(named)
     folders = [path for path in paths if path.name == CURRENT]
     beside = (path.with_name(name) for path in folders for name in POINTERS.values())
@@ -173,7 +184,10 @@ class RecalibrationVersions:
         self.folder = folder
 
     def current(self, of: Of = "alone") -> Recalibration | SignalWeights | None:
-        """Load the current recalibration for these numbers; None if there is none."""
+        """Load the recalibration in use for this kind of numbers (`alone`, `others`, `signals`).
+
+        None if there is none. Raises CheckpointError for a damaged pointer or file.
+        """
         pointer = self.folder / POINTERS[of]
         try:
             name = pointer.read_text(encoding="utf-8").strip()
@@ -196,7 +210,10 @@ class RecalibrationVersions:
         return found
 
     def all(self) -> list[Recalibration]:
-        """Load every curve that was promoted here and still has its file."""
+        """Load every curve in this folder, also those no longer in use, sorted by file name.
+
+        Weights of signals are left out. Raises CheckpointError for a damaged file.
+        """
         files = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
         found = [_load(each) for each in files if _FILE.fullmatch(each.name)]
         return [cast("Recalibration", each) for each in found if each.of != "signals"]
@@ -217,9 +234,10 @@ class RecalibrationVersions:
         return change
 
     def roll_back(self, of: Of = "alone") -> Change:
-        """Make the recalibration before the current one current again, for numbers of this kind.
+        """Put the recalibration that was in use before the current one in use again.
 
-        Returns the change. Raises CheckpointError if there is none to take back.
+        `of` is the kind of numbers. Writes and returns the change. Raises CheckpointError if there
+        is none to take back, or the one before is missing.
         """
         current = self.current(of)
         if current is None:
@@ -243,7 +261,7 @@ class RecalibrationVersions:
         return change
 
     def history(self) -> list[Change]:
-        """Return all changes, the oldest first."""
+        """Return all changes, the oldest first; [] for none. Raises CheckpointError if damaged."""
         path = self.folder / HISTORY
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -254,7 +272,7 @@ class RecalibrationVersions:
             raise CheckpointError(f"{path} is damaged: {error}") from error
 
     def _point(self, change: Change) -> None:
-        """Append a change to the history, then move the pointer.
+        """Append a change to the history, then make its recalibration the current one.
 
         The order matters: a change that the history lacks could not be taken back.
         """
@@ -281,7 +299,10 @@ def _change(
     of: Of,
     figures: Mapping[str, Any] | None = None,
 ) -> Change:
-    """Return a line of the history with the present time."""
+    """Return a change of the recalibration in use, as a line of the history, made now.
+
+    `before` and `after` are names of recalibrations or None; `of` is the kind of numbers.
+    """
     return Change(kind, before, after, _timestamp(), figures or {}, of == "others", of == "signals")
 
 

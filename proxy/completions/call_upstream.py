@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
+from policies import surest
+from proxy.completions.further_calls.calls import Calls
 from proxy.completions.further_calls.fallbacks import send_or_fall_back
-from proxy.completions.further_calls.parallel_calls import SeveralCalls
 from proxy.completions.job import Job
 from proxy.completions.sending.heartbeats import is_done
 from proxy.completions.sending.live_stream import FinishEvent, LiveStream, ShortWay, WithholdMarker
@@ -28,6 +29,7 @@ from proxy.exchange.answer import (
     unscorable_reason,
 )
 from proxy.exchange.call import Call
+from proxy.exchange.exchange import SharedClock
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import answer_from
 from proxy.holds.ownership import is_stored
@@ -61,7 +63,11 @@ class Live:
 
 
 async def call_upstream(job: Job) -> Reply | Answer | SlowReply | Live:
-    """Call upstream and return its reply; raises ProxyError where there is none."""
+    """Call upstream, or several models, and return what comes of it.
+
+    A `Reply` is passed on without a decision; an `Answer` is whole; a `SlowReply` has begun and is
+    read later; a `Live` stream goes on while it arrives. Raises ProxyError where there is no reply.
+    """
     if job.earlier is not None:
         return _take_up(job)
     if len(models := job.models()) > 1:
@@ -87,7 +93,10 @@ async def call_upstream(job: Job) -> Reply | Answer | SlowReply | Live:
 
 
 def _way(job: Job) -> Way:
-    """Return the request's upstream, which is known for a stored response, and note it."""
+    """Return upstream and fallback for the request's model, and note the upstream's name.
+
+    For a stored response, it is the upstream that has it, without a fallback.
+    """
     router, name = job.services.router, job.fetched_from
     way = router.way_to(job.request.model) if name is None else Way(name, router.upstream(name))
     job.exchange.upstream = way.name
@@ -114,9 +123,10 @@ def _prepare_request(job: Job) -> UpstreamRequest:
 
 
 async def _pass_on(job: Job, reply: UpstreamReply, reason: str) -> Reply | Answer:
-    """Return a reply that is no completion, mostly an error of upstream, unchanged.
+    """Return a reply that is no completion, mostly an error of upstream, unchanged and unread.
 
-    If a policy must decide, an error's body is read, because it may hold an answer.
+    If a policy must decide, an error's body is read, because it may hold an answer. Raises
+    UnreadableReplyError where a policy must decide on something else.
     """
     if reason == UPSTREAM_STATUS and job.stream_mode().mode != "passthrough":
         return await _read_whole(job, reply, None if is_success(reply.status) else reason)
@@ -146,7 +156,11 @@ def _unscored_headers(job: Job, reply: UpstreamReply, reason: str) -> Headers:
 async def _read_whole(
     job: Job, reply: UpstreamReply, otherwise: str | None = None
 ) -> Answer | Reply:
-    """Read the whole answer; `otherwise` is the reason to report if it is not an answer."""
+    """Read the whole reply, and return it as an answer, or as a reply without a score.
+
+    `otherwise` is the reason to report if it is not an answer. Raises UpstreamError where it breaks
+    off or is too large.
+    """
     answer = await job.read(reply)
     if isinstance(answer, Unread):
         answer.reason = otherwise or answer.reason
@@ -156,6 +170,10 @@ async def _read_whole(
 
 
 def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
+    """Return a reply that cannot be scored to the client, with the reason in its headers.
+
+    It goes out decompressed if policies decide on whole replies.
+    """
     if unread.completion is not None:
         job.keep_for_followups(unread.completion)
     headers = _unscored_headers(job, reply, unread.reason)
@@ -165,7 +183,10 @@ def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
 
 
 def _take_up(job: Job) -> SlowReply:
-    """Return the reply that was held for the same request before, without another call."""
+    """Return the reply that was held for the same request before, without another call.
+
+    Counts that the client asked again.
+    """
     assert job.earlier is not None
     held = job.earlier.held
     job.exchange.note_poll(job.request, job.services.holding.polls.count(held.id))
@@ -175,6 +196,54 @@ def _take_up(job: Job) -> SlowReply:
         return answer
 
     return SlowReply(answer, read)
+
+
+class SeveralCalls:
+    """Concurrent calls, one for each entry of `models`.
+
+    `head` is the first reply that may become an answer of the requested kind.
+    """
+
+    def __init__(self, calls: Calls, models: Sequence[str]) -> None:
+        self.calls = calls
+        self.head: asyncio.Future[UpstreamReply] = asyncio.get_running_loop().create_future()
+        self._models = models
+
+    async def make_all(self) -> list[Call]:
+        """Make all calls and return them in order, including those that failed.
+
+        The first model's reply stays open if it is no answer, so that it can be passed on.
+        """
+        self.calls.exchange.in_upstream = SharedClock()
+        first = self.calls.add_call(self._models[0])
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.calls.put(first, on_head=self._note))
+                others = [
+                    group.create_task(self.calls.ask(model, on_head=self._note))
+                    for model in self._models[1:]
+                ]
+        except BaseException:
+            await first.aclose()
+            raise
+        return [first, *(task.result() for task in others)]
+
+    def surest(self, made: Sequence[Call]) -> Call | None:
+        """Return the call with the highest confidence, the first of equals; None if none is usable.
+
+        A reply of the other kind than requested, a stream or one object, is usable only if none of
+        the right kind has begun, because the client may be receiving that one already.
+        """
+        is_stream = self.calls.asked.is_stream
+        answered = [call for call in made if call.answer is not None]
+        alike = [call for call in answered if (call.whole.events is not None) == is_stream]
+        usable = alike if self.head.done() else answered
+        return usable[surest([call.confidence for call in usable])] if usable else None
+
+    def _note(self, reply: UpstreamReply) -> None:
+        """Set `head` to the first reply that is a stream where one is requested, or else JSON."""
+        if is_event_stream(reply) == self.calls.asked.is_stream and not self.head.done():
+            self.head.set_result(reply)
 
 
 async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | SlowReply:
@@ -196,6 +265,10 @@ async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | Slow
 
 
 async def _surest(job: Job, several: SeveralCalls) -> Answer | Reply:
+    """Wait for all models, and return the answer with the highest confidence as the kept one.
+
+    Returns the first model's reply, or raises its error, if no model answered.
+    """
     first, *others = await several.make_all()
     surest = several.surest([first, *others])
     if surest is None:
@@ -226,6 +299,10 @@ async def _first_failure(job: Job, call: Call) -> Answer | Reply:
 
 
 def _goes_live(job: Job, reply: UpstreamReply) -> bool:
+    """Return whether a reply is passed on while it arrives; notes the stream mode.
+
+    False for anything but an event stream, and if the policies must see the whole reply first.
+    """
     if not job.request.is_stream or not is_event_stream(reply):
         return False
     mode = job.exchange.stream_mode = job.stream_mode().mode
@@ -233,7 +310,7 @@ def _goes_live(job: Job, reply: UpstreamReply) -> bool:
 
 
 def _read_live(job: Job, reply: UpstreamReply) -> Live:
-    """Return the live stream, in which the choices that an event finishes are an answer."""
+    """Begin to read a reply as a live stream, noted in `job.stream`, and return it."""
     services, exchange = job.services, job.exchange
     gates_calls = exchange.stream_mode == "buffer_tools"
     max_bytes = services.max_body
@@ -275,7 +352,10 @@ async def live_pieces(
 
 
 def opening_of(job: Job, live: Live) -> Reply:
-    """Return the reply of a live stream without its body."""
+    """Return the reply of a live stream without its body, with the status `pending` in its headers.
+
+    From now on its result can be fetched.
+    """
     exchange, calibrator = job.exchange, job.services.scoring.name
     opening = exchange.unscored_outcome(Status.PENDING, "stream", calibrator)
     opening.overhead_ms = exchange.overhead_ms()
@@ -287,7 +367,10 @@ def opening_of(job: Job, live: Live) -> Reply:
 
 
 def finished_answer(job: Job, live: Live, finished: FinishEvent) -> Answer:
-    """Return the choices that an event finishes as an answer, whose text the client has already."""
+    """Return an answer with the choices that this event of a live stream finishes.
+
+    The client has their text already; only the event itself still waits for the decision.
+    """
     assembler = live.stream.assembler
     if is_stored(job.request):
         job.keep_for_followups(assembler.completion())
@@ -308,7 +391,10 @@ def finished_answer(job: Job, live: Live, finished: FinishEvent) -> Answer:
 
 
 def withheld_answer(job: Job, live: Live) -> Answer:
-    """Return the whole answer of a stream with calls, whose beginning the client has already."""
+    """Return the whole answer of a stream whose tool calls wait for a decision.
+
+    The client has its beginning already.
+    """
     job.is_withheld = True
     assembler, (events, finishes) = live.stream.assembler, live.stream.waiting_events()
     whole = assembler.completion()

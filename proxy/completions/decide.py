@@ -84,6 +84,10 @@ class ActivePolicies:
         return ActivePolicies((*self.policies, policy), self._traffic, self._route_of, policy)
 
     def _together(self, decisions: Iterable[Decision]) -> Decision:
+        """Return the strictest decision, with that of a policy that the request named, if any.
+
+        That policy's decision is the last one.
+        """
         if self._asked is None:
             return strictest(decisions)
         *own, asked = decisions
@@ -93,21 +97,28 @@ class ActivePolicies:
         return self._together(decide(self._now(policy, facts), facts) for policy in self.policies)
 
     def after_escalation(self, decision: Decision, facts: Facts) -> Decision:
-        """Decide on the reply that an escalation kept."""
+        """Decide on a reply that an escalation kept; `decision` is the one that escalated."""
         return self._together(
             after_escalation(self._now(policy, facts, is_new=False), decision, facts)
             for policy in self.policies
         )
 
     def _now(self, policy: Policy, facts: Facts, *, is_new: bool = True) -> Policy:
-        """Return the policy with the current facts beyond the reply filled in."""
+        """Return the policy with thresholds and counts of the current traffic filled in.
+
+        Unchanged if it has no such conditions. With `is_new`, this reply is counted too.
+        """
         if not policy.follows_traffic:
             return policy
         route = self._route_of(facts.model)
         return self._traffic.policy_for(policy, facts, route, is_new=is_new)
 
     def stream_mode(self, asked: CompletionRequest) -> StreamMode:
-        """Return how a request's stream has to be sent so that each policy can decide on it."""
+        """Return how much of a request's stream must be buffered for the enforced policies.
+
+        For example `passthrough` without any, `buffer` for the whole answer, `buffer_tools` for
+        calls.
+        """
         if not self.is_enforced:
             return _PASSTHROUGH
         caller = asked.caller

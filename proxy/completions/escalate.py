@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from policies import Decision, Escalate, strictest
 from proxy.completions.further_calls.calls import Calls
-from proxy.completions.further_calls.revising import problems_of
 from proxy.completions.job import Job
 from proxy.exchange.answer import Answer
 from proxy.exchange.call import Call
 from proxy.exchange.outcome import Outcome
+from proxy.scoring.scoring import Confidence
+
+MOST: Final = 6  # problems that are named
+LONGEST: Final = 300  # characters of each
+_TEXT: Final = (
+    "Your reply has not reached the user: a check found that it may be wrong.",
+    "Reply to the user's last message again, with this corrected. Use only what the conversation "
+    "says; where it does not say enough, say so. Do not mention this check.",
+)
+_CALLS: Final = (
+    "Not executed: a check found that this call may be wrong.",
+    "Compare it with the conversation. Call again with the right arguments, look up what is "
+    "missing, or ask the user.",
+)
+
+
+def problems_of(confidence: Confidence | None, *, has_calls: bool) -> str:
+    """Return the text that tells a model what is wrong with its reply and to reply again.
+
+    It lists up to `MOST` findings of the confidence, or none for None.
+    """
+    named = dict.fromkeys(_problems(confidence) if confidence else ())
+    found = [each[:LONGEST] for each in named][:MOST]
+    first, last = _CALLS if has_calls else _TEXT
+    return "\n".join([first, *(f"- {each}" for each in found), last])
+
+
+def _problems(confidence: Confidence) -> Iterator[str]:
+    """Yield a sentence for each mark of a call, unsupported sentence and other finding."""
+    for notes in confidence.notes or ():
+        for mark in notes.marks:
+            yield mark.text
+    for each in confidence.findings.unsupported:
+        what = "contradicted by" if each.kind == "contradicted" else "not in"
+        yield f"{what} the given text: {each.sentence}"
+    yield from confidence.because
 
 
 def is_escalated(job: Job, outcome: Outcome) -> bool:
-    """Return whether a stronger model is to be called; a reply that was held before is final."""
+    """Return whether the decision is to call a stronger model.
+
+    False without a decision, and for a reply that was held before, which is final.
+    """
     decision = outcome.decision
     return decision is not None and isinstance(decision.applied, Escalate) and not job.earlier
 
 
 async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, Outcome]:
-    """Call stronger models, and return the kept answer and its outcome.
+    """Call stronger models as the decision says, and return the kept answer and its outcome.
 
     A call that fails leaves the answer that was kept. A model is called at most once, so no
-    escalation runs in a circle; a revision calls it as often as the policy says.
+    escalation runs in a circle; a revision calls it as often as the policy says. Unchanged if
+    nothing is to be escalated.
     """
     decision = before.decision
     if decision is None or not is_escalated(job, before):
@@ -69,7 +111,11 @@ def _decide_again(job: Job, answer: Answer, decision: Decision) -> list[Decision
 
 
 def _is_better(call: Call, kept: Call, step: Escalate) -> bool:
-    """Return whether a call's answer replaces the kept one; a stream cannot continue as JSON."""
+    """Return whether a call's answer replaces the kept one.
+
+    Not without an answer, nor if one is a stream and the other is not. Otherwise if the policy
+    keeps the last one, or if it has the higher confidence.
+    """
     if call.answer is None or (call.answer.events is None) != (kept.whole.events is None):
         return False
     return step.keep == "last" or call.answer.is_surer_than(kept.whole)

@@ -34,9 +34,10 @@ _WITHOUT_ANSWER = ("DELETE", "HEAD", "OPTIONS")
 
 
 def fetches(method: str, names: Sequence[str], *, is_decided: bool) -> bool:
-    """Return whether a request gets a stored response; `names` are those in its path.
+    """Return whether a request gets a stored response; `names` are the segments of its path.
 
-    If a policy decides, other methods count too, because some servers ignore the method.
+    If a policy decides, other methods than the usual one count too, because some servers ignore the
+    method.
     """
     if fetched_id(names) is None:
         return False
@@ -45,7 +46,7 @@ def fetches(method: str, names: Sequence[str], *, is_decided: bool) -> bool:
 
 
 def fetched_id(names: Sequence[str]) -> str | None:
-    """Return the response id in a path, or None."""
+    """Return the response id in the segments of `/v1/responses/ID` or `../ID/cancel`, or None."""
     id = id_at(names, _RESPONSE) or id_at(names, _CANCEL)
     return None if id is None or id.casefold() in NO_IDS else id
 
@@ -59,7 +60,10 @@ class UnknownRequest(CompletionRequest):
 
 
 async def fetch_response(services: Services, http: Request) -> Reply:
-    """Answer a request that names a response by its id; raises ProxyError as its request would."""
+    """Answer a request for a stored or held response by its id; scores and decides on it.
+
+    Raises ProxyError, as for a completion.
+    """
     id, key_hash = fetched_id(names_in(http.path)) or "", hash_key(http)
     await services.conversations.look_for(id, key_hash)
     held_id = services.conversations.held_id(id, key_hash)

@@ -59,7 +59,10 @@ async def complete(services: Services, http: Request, parse: Parse) -> Reply:
 
 
 async def conclude(job: Job, answer: Answer) -> Reply | bytes:
-    """Score an answer and decide on it; returns the client's reply or its stream's next bytes."""
+    """Score an answer, decide on it, escalate if needed, and carry the decision out.
+
+    Returns the client's reply, or the next bytes of its stream. Raises ProxyError.
+    """
     await job.score(answer)
     outcome = job.decide(answer)
     if is_escalated(job, outcome):
@@ -75,8 +78,9 @@ def handle(format: Format, services: Services, http: Request) -> Awaitable[Reply
 
 
 async def parse_request(format: Format, services: Services, exchange: Exchange) -> Job:
-    """Parse a request for a completion and look up what is known about it.
+    """Parse a request for a completion, and return its job with what is known about it.
 
+    An earlier held reply to the same request is looked up, and calls for second opinions may begin.
     Raises ProxyError for a request that cannot be read, or that names something of another key's.
     """
     http, holding = exchange.request, services.holding
@@ -115,10 +119,9 @@ def _whole(concluded: Reply | bytes) -> Reply:
 
 
 async def _reply_in_time(recording: CompletionRecorder, job: Job, waiting: SlowReply) -> Reply:
-    """Return the reply, or one whose body comes later if it takes too long.
+    """Return the reply if it is there within `commit_after_s` seconds, else one with a later body.
 
-    Nothing is written before the outcome is known, for at most `commit_after_s` seconds; after that
-    the status is sent, and pings keep the connection alive until the body is there.
+    In that case the status is sent, and pings keep the connection alive until the body is there.
     """
     work = asyncio.ensure_future(_reply_at_last(recording, job, waiting))
     if await is_done(work, within_s=job.services.config.limits.commit_after_s):
@@ -127,12 +130,20 @@ async def _reply_in_time(recording: CompletionRecorder, job: Job, waiting: SlowR
 
 
 async def _reply_at_last(recording: CompletionRecorder, job: Job, waiting: SlowReply) -> Reply:
+    """Wait for the whole answer, decide on it, and return the client's reply.
+
+    The completion is recorded at the end, also after an error.
+    """
     with recording:
         came = await waiting.read()
         return came if isinstance(came, Reply) else _whole(await conclude(job, came))
 
 
 def _late_reply(job: Job, waiting: SlowReply, work: asyncio.Future[Reply]) -> Reply:
+    """Return a reply whose status goes out now, and whose body follows when `work` is done.
+
+    Until then, heartbeats keep the connection alive. The headers have no confidence yet.
+    """
     head = waiting.head
     job.is_status_out, job.exchange.status = True, head.status
     opening = job.exchange.unscored_outcome(Status.PENDING, "buffered", job.services.scoring.name)
@@ -147,7 +158,7 @@ def _late_reply(job: Job, waiting: SlowReply, work: asyncio.Future[Reply]) -> Re
 
 
 async def _late_body(work: asyncio.Future[Reply]) -> bytes:
-    """Return the body, without an encoding, of a reply whose headers have been sent."""
+    """Wait for the reply and return its body, decompressed, since its headers have been sent."""
     reply = await work
     return await decode_body(reply.whole(), header(reply.headers, b"content-encoding"))
 
@@ -156,6 +167,10 @@ async def _late_body(work: asyncio.Future[Reply]) -> bytes:
 
 
 def _live_reply(recording: CompletionRecorder, job: Job, live: Live) -> Reply:
+    """Return the reply of a stream that is passed on while it arrives.
+
+    It is recorded when its body ends, or when the reply is closed without one.
+    """
     opening = opening_of(job, live)
     going_on = recording.goes_on()  # so that it is recorded however it ends
 
@@ -168,7 +183,10 @@ def _live_reply(recording: CompletionRecorder, job: Job, live: Live) -> Reply:
 
 
 async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWriter) -> None:
-    """Write a live stream: its passing parts, the decided ones, and pings while calls wait."""
+    """Write a live stream to the client: unchanged parts, decided ones, and pings meanwhile.
+
+    Parts that end a choice are scored first; tool calls may wait for their decision.
+    """
     if live.short_way is not None:
         live.short_way.open(writer)
     try:
@@ -194,13 +212,14 @@ async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWrite
 
 
 async def _next_part(job: Job, answer: Answer) -> bytes:
+    """Score and decide on an answer of a live stream, and return its next bytes."""
     concluded = await conclude(job, answer)
     assert isinstance(concluded, bytes)
     return concluded
 
 
 async def _release_events(job: Job, live: Live) -> bytes:
-    """Return the bytes that replace the waiting events: the decided ones, or upstream's error."""
+    """Return the bytes in place of events that waited: decided ones, or upstream's error."""
     piece = await anext(live.pieces, b"")
     assert isinstance(piece, bytes)
     if piece or not live.stream.withholds():

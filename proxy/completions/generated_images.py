@@ -24,15 +24,16 @@ from proxy.http.wire.headers import DOMAIN, to_client, without
 from proxy.http.wire.http import Reply, Request
 from proxy.http.wire.json_splice import dumps, json_object, with_member
 from proxy.http.wire.upstream import UpstreamReply
-from proxy.scoring.scoring import Confidence, least_sure
+from proxy.scoring.scoring import Confidence, ScoreRequest, least_sure
 
 PATH = "/v1/images/generations"
 
 
 async def score_generated(services: Services, surfaces: Surfaces, request: Request) -> Reply:
-    """Relay a request for images and add the confidence of its least certain image.
+    """Relay a request for images, and add the confidence of the least certain one to the reply.
 
-    Raises ProxyError as a relay does, also for a reply that is too large to be read.
+    A reply that cannot be scored is relayed without. Raises ProxyError as a relay does, also for a
+    reply that is too large to be read.
     """
     exchange = Exchange(request, surfaces.records)
     with exchange:
@@ -63,6 +64,10 @@ async def score_generated(services: Services, surfaces: Surfaces, request: Reque
 
 
 async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) -> bytes:
+    """Read the body of a reply, at most `max_body` bytes, and close the reply.
+
+    Raises UpstreamError where it is longer or breaks off.
+    """
     try:
         with exchange.in_upstream:
             return await reply.read(services.max_body)
@@ -71,6 +76,7 @@ async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) ->
 
 
 async def _decode_body(raw: bytes, reply: UpstreamReply) -> bytes:
+    """Return a body without its content encoding; empty if it is not validly encoded."""
     try:
         return await decode_body(raw, reply.header(b"content-encoding"))
     except UpstreamBrokenError:
@@ -78,7 +84,7 @@ async def _decode_body(raw: bytes, reply: UpstreamReply) -> bytes:
 
 
 def _images(data: Any) -> list[Json]:
-    """Return the generated images as content parts, with their base64 data or their URL."""
+    """Return the images of a reply's `data` as content parts, with base64 data or their URL."""
     drawn = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
     return [
         {"source": {"type": "base64", "media_type": "image/png", "data": encoded}}
@@ -91,7 +97,10 @@ def _images(data: Any) -> list[Json]:
 async def _confidences(
     services: Services, request: Request, prompt: str, images: list[Json], model: str
 ) -> list[Confidence]:
-    """Score each image with its own question; returns one confidence for each."""
+    """Return one confidence for each image, in order: does it show what the prompt describes?
+
+    `images` are content parts; they are scored concurrently.
+    """
     text, answer = depiction(prompt)
     choice = Choice(0, {"role": "assistant", "content": answer})
     team = request.caller.team
@@ -99,7 +108,9 @@ async def _confidences(
 
     async def score(image: Json) -> Confidence:
         question = Question(text, [image])
-        [found] = await services.scoring.score(lambda: question, [choice], model, domain, team)
+        [found] = await services.scoring.score(
+            ScoreRequest(lambda: question, [choice], model, domain, team)
+        )
         return found
 
     return await asyncio.gather(*map(score, images))

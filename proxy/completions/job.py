@@ -32,7 +32,7 @@ from proxy.http.wire.headers import Headers
 from proxy.http.wire.http import Request
 from proxy.http.wire.spelling import path_after_v1
 from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
-from proxy.scoring.scoring import Status
+from proxy.scoring.scoring import ScoreRequest, Status
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Job:
         return self.exchange.request
 
     def headers(self, outcome: Outcome) -> Headers:
-        """Return an outcome's response headers, if they are switched on."""
+        """Return an outcome's `x-pinocchio-` headers; [] if `attach.headers` is off."""
         return outcome.headers() if self.services.tells_headers else []
 
     def stream_mode(self) -> StreamMode:
@@ -82,9 +82,10 @@ class Job:
     # --- The call -------------------------------------------------------------------------------
 
     def models(self) -> tuple[str, ...]:
-        """Return the models to call, one entry for each reply.
+        """Return the names of the models to call for this request, one for each reply.
 
-        Background and stored responses have a single entry.
+        Only the requested one unless a policy wants several; background and stored responses always
+        have one.
         """
         asking = self.services.governing.asking
         is_one = self.fetched_from is not None or self.request.payload.get("background") is True
@@ -93,14 +94,14 @@ class Job:
         return asking.models_for(self.request.facts())
 
     def upstream_request(self, headers: Headers) -> UpstreamRequest:
-        """Return the request to upstream, with the client's own bytes."""
+        """Return the request to upstream with the client's own bytes and these headers."""
         http = self.exchange.request
         body = http.body if self.fetched_from is not None else self.request.body
         path = path_after_v1(http.path)
         return UpstreamRequest(http.method, path, headers, body, http.query, self.request.model)
 
     async def read(self, reply: UpstreamReply) -> Answer | Unread:
-        """Read a whole reply and close it.
+        """Read a whole reply, close it, and return it as an answer, or as unread with the reason.
 
         Raises UpstreamError where it breaks off or is too large.
         """
@@ -116,7 +117,10 @@ class Job:
                 await reply.aclose()
 
     def further_calls(self) -> Calls:
-        """Return the maker of further calls; a stored response has no request for them."""
+        """Return an object that makes further calls for this completion.
+
+        For a stored response it makes none, because there is no request to send.
+        """
         router, has_request = self.services.router, self.fetched_from is None
         return Calls(
             router, self.exchange, self.request, self.read, self.score_as, has_request=has_request
@@ -133,9 +137,9 @@ class Job:
             self.note_owner(completion)
 
     def note_owner(self, completion: Json, withheld: str | None = None) -> None:
-        """Note the owner of a stored answer.
+        """Note the client's key as owner of a stored answer.
 
-        `withheld` is the id of the held reply, or WITHHELD, if the answer may not be read at
+        `withheld` is the id of the held reply, or WITHHELD if the answer may not be read at
         upstream.
         """
         http = self.exchange.request
@@ -165,6 +169,11 @@ class Job:
             self.exchange.is_score_late = True
 
     async def _score_once(self, answer: Answer) -> None:
+        """Score an answer as the policy wants: alone, beside other answers, and with signals.
+
+        Does nothing for a reply that was held before. Sets `answer.confidences`; for a stored
+        response with an unknown request, also the model's name.
+        """
         if self.earlier is not None:
             return
         if not self.is_known:
@@ -182,7 +191,10 @@ class Job:
             await self._read_signals(answer)
 
     async def _read_signals(self, answer: Answer) -> None:
-        """Change the confidences by a judge's verdict and the probabilities of the tokens."""
+        """Set `answer.signals`, a judge's verdict and the tokens' probabilities, and apply them.
+
+        The confidences change if any signal counts.
+        """
         judged: Sequence[Judgement | None] = [None] * len(answer.choices)
         if self.judging is not None:
             facts = answer.facts(self.request, self.services.scoring.name)
@@ -207,37 +219,44 @@ class Job:
             answer.confidences = [joined(found, signals) for found, signals in pairs]
 
     async def weigh_others(self, answer: Answer) -> None:
-        """Change an answer's confidences by other calls' answers to the same question."""
+        """Change an answer's confidences by other calls' answers to the same question.
+
+        Does nothing without any. Signals are applied to the result again.
+        """
         others = others_of(self.exchange, answer)
         if not others:
             return
-        request = self.request
-        began, model, team = time.perf_counter(), answer.model or request.model, request.caller.team
-        domain = self.services.domains.of_curve(request.model, team, request.domain)
+        began, request = time.perf_counter(), self._score_request(answer, self.request.model)
         answer.alone = answer.alone or answer.unaided or answer.confidences
-        answer.confidences = await self.services.scoring.with_others(
-            request.question, answer.choices, answer.alone, others, model, domain, team
-        )
+        answer.confidences = await self.services.scoring.with_others(request, answer.alone, others)
         self.exchange.note_scoring(began)
         self._join_signals(answer)
 
     async def score_as(self, answer: Answer, model: str) -> None:
-        """Score an answer; `model` was called, for an answer that does not name its model."""
-        request, model, team = self.request, answer.model or model, self.request.caller.team
-        domain = self.services.domains.of_curve(request.model, team, request.domain)
+        """Score all choices of an answer, set its confidences, and note the time.
+
+        `model` is the one that was called, used if the answer names none.
+        """
+        request = self._score_request(answer, model)
         began = time.perf_counter()
         try:
-            answer.confidences = await self.services.scoring.score(
-                request.question, answer.choices, model, domain, team
-            )
+            answer.confidences = await self.services.scoring.score(request)
         finally:
             self.exchange.note_scoring(began)
+
+    def _score_request(self, answer: Answer, model: str) -> ScoreRequest:
+        """Return the input of a score of all choices; `model` is for an answer that names none."""
+        request, team = self.request, self.request.caller.team
+        domain = self.services.domains.of_curve(request.model, team, request.domain)
+        model = answer.model or model
+        return ScoreRequest(request.question, answer.choices, model, domain, team)
 
     def decide(self, answer: Answer) -> Outcome:
         """Decide on each choice; the strictest decision applies to all of them.
 
-        If the score is late, nothing is decided yet. A reply that was held before keeps its
-        outcome.
+        Returns the outcome: without a decision and `pending` if the score is late, and that of the
+        first time for a reply that was held before. For a live stream the outcome is kept in
+        `outcomes`.
         """
         if self.earlier is not None:
             return outcome_from(self.earlier, self.exchange.request_id, answer.choices)
@@ -270,6 +289,6 @@ class Job:
                 each.tools = self.request.calls_in(replace(choice, message=message))
 
     def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
-        """Return the outcome of the decisions, of which there is one for each choice."""
+        """Return the outcome of an answer from the decisions, one for each choice, in order."""
         id, calibrator = self.exchange.request_id, self.services.scoring.name
         return summarise(id, answer.choices, answer.confidences, decisions, calibrator)

@@ -53,9 +53,10 @@ class Audit:
         outcome: Outcome,
         reply: Callable[[], bytes],
     ) -> None:
-        """Draw a delivered reply by chance and hand it to the writer; `reply` returns its bytes.
+        """Draw a delivered reply by chance, and store it for review through the writer.
 
-        Only scored replies with a single choice are drawn, because a verdict does not name a
+        The share is that of the caller's team or the general one; `reply` returns the bytes. Only
+        scored replies with a single choice are drawn, because a reviewer's label does not name a
         choice.
         """
         team = exchange.request.caller.team
@@ -89,7 +90,10 @@ class Audit:
 
 
 def audit_of(config: Config, writer: AuditWriter) -> Audit | None:
-    """Return the configured audit; None if no replies are drawn."""
+    """Return the configured audit, which shows random replies to reviewers.
+
+    None if the share of replies is 0 for all teams.
+    """
     own = {name: team.audit_share for name, team in config.teams.items()}
     of_teams = {name: share for name, share in own.items() if share is not None}
     audit = config.audit
@@ -99,6 +103,7 @@ def audit_of(config: Config, writer: AuditWriter) -> Audit | None:
 
 
 def _is_delivered(outcome: Outcome) -> bool:
+    """Return whether a reply with one scored choice went out without a review."""
     return (
         outcome.confidence is not None
         and outcome.action in DELIVERED

@@ -31,14 +31,14 @@ class CompletionRecorder:
         self._blocks = 0
 
     def begin(self, job: Job) -> Job:
-        """Set the parsed job and return it; calls for other opinions begin now."""
+        """Note the parsed job and return it; calls for second opinions may begin now."""
         self._job = job
         if job.opinions is not None:
             job.opinions.begin()
         return job
 
     def goes_on(self) -> GoingOn:
-        """Begin the block of a reply that goes on."""
+        """Return a block for a reply whose body goes on; it is recorded when that ends too."""
         self._blocks += 1
         return GoingOn(self)
 
@@ -52,6 +52,10 @@ class CompletionRecorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Record the completion when the last of its blocks ends, also after an error.
+
+        A stream whose scores are late is recorded by a task of its own.
+        """
         self._blocks -= 1
         if self._blocks:
             return
@@ -100,6 +104,10 @@ async def _record_late(job: Job) -> None:
 
 
 def _record_stream(job: Job) -> None:
+    """Record a live stream whose scores are all there: outcome, result and random audit.
+
+    Late answers are decided on first. Raises the error of a failed scoring.
+    """
     for answer, scoring in job.late:
         scoring.result()
         job.decide(answer)
@@ -115,6 +123,7 @@ def _record_stream(job: Job) -> None:
 
 
 def _skipped_outcome(job: Job) -> Outcome:
+    """Return the outcome of a stream without any scored answer, with the stream's own reason."""
     assert job.stream is not None
     calibrator = job.services.scoring.name
     return job.exchange.unscored_outcome(Status.SKIPPED, job.stream.reason, calibrator)

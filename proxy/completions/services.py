@@ -16,8 +16,8 @@ from proxy.holds.stream_results import Results
 from proxy.holds.waiting import Verdicts
 from proxy.http.wire.headers import POLICY
 from proxy.http.wire.http import Request
-from proxy.scoring.deadlines import Deadlines
-from proxy.scoring.recalibrated import Scores
+from proxy.scoring.scores import Scores
+from proxy.scoring.waits import Deadlines
 from proxy.store.record.writer import Records
 from proxy.store.reviews.held_replies import Store
 from proxy.upstreams.router import Domains, Router
@@ -66,7 +66,8 @@ class Services:
     def with_requested_policy(self, request: Request) -> Services:
         """Return these services, with the policy that the request names deciding too.
 
-        Raises BadRequestError for a policy that no request may name.
+        The header is `x-pinocchio-policy`; without it they are unchanged. Raises BadRequestError
+        for a policy that no request may name.
         """
         if POLICY not in request.values:
             return self

@@ -52,7 +52,9 @@ class Surfaces:
     async def relay(self, request: Request) -> Reply:
         """Relay any other request under `/v1/` unchanged to the upstream of its model.
 
-        Lists keep only what the client may see. Ids that the reply names are noted as the client's.
+        The reply is not scored. Lists keep only what the client may see, and ids that the reply
+        names are noted as the client's. Raises ProxyError for a forbidden id, and where there is no
+        reply.
         """
         exchange = Exchange(request, self.records)
         with exchange:
@@ -71,6 +73,10 @@ class Surfaces:
         return self.label_unscored(exchange, reply, body)
 
     async def _read(self, exchange: Exchange, reply: UpstreamReply) -> bytes:
+        """Read the body of a reply, at most `max_body` bytes, and close the reply.
+
+        Raises UpstreamError where it is longer or breaks off.
+        """
         try:
             with exchange.in_upstream:
                 return await reply.read(self.max_body)
@@ -130,9 +136,10 @@ class Surfaces:
             return await self.router.upstream(name).send(sent)
 
     async def upstream_of(self, request: Request) -> str:
-        """Return the upstream of the response in the path, or of the model in a JSON body.
+        """Return the name of the upstream for a request that is relayed.
 
-        Otherwise it is that of the default route.
+        It is that of the response named in the path, of the model in a JSON body, or of the default
+        route.
         """
         part = request.path.removeprefix("/v1/responses/").partition("/")[0]
         if part and request.path.startswith("/v1/responses/"):
@@ -150,6 +157,7 @@ class Surfaces:
         return await list_models(self.router, request, self._relay_to)
 
     async def _relay_to(self, request: Request, name: str) -> Reply:
+        """Send a request to the upstream called `name`, and return its reply as not scored."""
         exchange = Exchange(request, self.records)
         with exchange:
             reply = await self.send(exchange, name)
@@ -175,7 +183,7 @@ class Surfaces:
 
 
 def _tells_ids(method: str, place: RequestTarget) -> bool:
-    """Return whether the reply names objects that upstream made, now or by an earlier job."""
+    """Return whether a reply may hold ids of objects that upstream made, to be noted as owned."""
     if method in ("POST", "PUT"):
         return place.collection is not None
     return method == "GET" and place.collection in _MAKING and not place.rest
@@ -187,7 +195,7 @@ def _is_json(reply: UpstreamReply) -> bool:
 
 
 async def _model_of(body: bytes) -> Any:
-    """Return the `model` of a JSON body, or None.
+    """Return the `model` of a JSON body as it is, or None.
 
     In a body with too many values, only the beginning is searched.
     """

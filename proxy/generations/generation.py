@@ -26,10 +26,8 @@ from proxy.learning.traffic import Traffic
 from proxy.observe.metrics import Metrics
 from proxy.routes.admission import Admission
 from proxy.routes.routes import Routes
-from proxy.scoring.recalibrated import RecalibratedScores, Scores
+from proxy.scoring.scores import RecalibratedScores, Scores, WithStandIn
 from proxy.scoring.scoring import Scoring
-from proxy.scoring.stand_in import WithStandIn
-from proxy.scoring.with_facts import with_facts
 from proxy.store.record.writer import Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import Store
@@ -86,11 +84,9 @@ class Generation:
         wrap = as_it_is if parts.telemetry is None else parts.telemetry.wrap
         self.router: Router = Router(setup.config, before.router if before else None, wrap)
         facts = setup.facts
-        self.scores: Scores = RecalibratedScores(
-            with_facts(parts.scoring, facts), setup.recalibrations
-        )
+        self.scores: Scores = RecalibratedScores(parts.scoring, setup.recalibrations, facts)
         if parts.stand_in is not None:
-            stand_in = RecalibratedScores(with_facts(parts.stand_in, facts), setup.of_stand_in)
+            stand_in = RecalibratedScores(parts.stand_in, setup.of_stand_in, facts)
             self.scores = WithStandIn(self.scores, stand_in)
         self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0
@@ -103,7 +99,10 @@ class Generation:
         self.routes = self.routes_for(setup.policy, setup.config.attach)
 
     def routes_for(self, policy: Policy, attach: AttachConfig) -> Routes:
-        """Return the routes shared by all callers with the same policy and the same `attach`."""
+        """Return the routes for a policy and an `attach` section, made at their first use.
+
+        Callers with the same two share them.
+        """
         for its_policy, its_attach, routes in self._routes:
             if its_policy is policy and its_attach == attach:
                 return routes

@@ -115,6 +115,7 @@ class Generations:
             self._watch.start()
 
     async def stop(self) -> None:
+        """End watching the files, and close the store of keys and the connections to upstreams."""
         await asyncio.to_thread(self._watch.stop)
         self._keys.close()
         for generation in self._retired:
@@ -126,7 +127,7 @@ class Generations:
         self._watch.ask()
 
     def join(self, peers: Peers) -> None:
-        """Let the supervisor decide when to read the files and when to use them."""
+        """Let the supervisor of several workers decide when to read the files and to use them."""
         peers.on("prepare", lambda number: self._begin_to_prepare(peers, number))
         peers.on("swap", self._swap_prepared)
         peers.on("refused", self._hear_refusal)
@@ -149,11 +150,19 @@ class Generations:
     # --- on the watch's thread ------------------------------------------------------------------
 
     def _files(self) -> frozenset[Path]:
+        """Return the files to watch; none if reloading is off or another process watches them.
+
+        They include those at fault in the last refusal.
+        """
         if self._reload is None or self._parts.peers is not None:
             return frozenset()
         return self._suspects | self._newest.setup.files
 
     def _on_change(self) -> None:
+        """Read the configuration again and use it, or note and log why it is refused.
+
+        With several workers, only tells the process that leads them.
+        """
         if self._parts.peers is not None:
             self._parts.peers.tell("reload")
             return
@@ -181,7 +190,10 @@ class Generations:
         self.refusals += 1
 
     def _prepare(self, setup: Setup) -> _NextGeneration:
-        """Make the next generation from a setup; raises StartupError and StoreError."""
+        """Make the next generation from a setup, with its keys, without using it yet.
+
+        Logs changed sections that need a restart. Raises StartupError and StoreError.
+        """
         before = self._newest
         setup, left = with_what_stays(before.setup, setup)
         if left and self._leads:
@@ -192,6 +204,10 @@ class Generations:
         return _NextGeneration(generation, version, keys)
 
     def _take(self, prepared: _NextGeneration) -> None:
+        """Make a prepared generation and its keys the current ones, soon, on the event loop.
+
+        May be called from any thread. Clears the last refusal.
+        """
         generation, keys = prepared.generation, prepared.keys
         with self._lock:
             self._newest, self._keys_version = generation, prepared.version
@@ -211,6 +227,10 @@ class Generations:
         threading.Thread(target=self._prepare_for, args=args, name="prepare", daemon=True).start()
 
     def _prepare_for(self, peers: Peers, number: int) -> None:
+        """Read generation `number` and tell the leading process its digest, or the problems.
+
+        The digest is None if the configuration is refused or has another number here.
+        """
         digest: str | None = None
         problems: tuple[str, ...] = ()
         try:
@@ -226,6 +246,7 @@ class Generations:
         peers.tell("prepared", (digest, problems), number)
 
     def _swap_prepared(self, number: int) -> None:
+        """Use the generation that was prepared, if it has this number; drops it otherwise."""
         prepared, self._prepared = self._prepared, None
         if prepared is not None and prepared.generation.number == number:
             self._take(prepared)
@@ -237,7 +258,10 @@ class Generations:
     # --- keys -------------------------------------------------------------------------------------
 
     def _look_at_keys(self) -> None:
-        """Check the keys, or only their times where a change would be notified."""
+        """Check whether keys have changed; at long intervals where changes are notified.
+
+        Between them only expired keys are looked for.
+        """
         passed_s = time.monotonic() - self._keys_looked_at
         if self.is_told and passed_s < TOLD_LOOK_EVERY_S:
             self._look_at_times()
@@ -245,12 +269,16 @@ class Generations:
             self.look_at_keys()
 
     def look_at_keys(self) -> None:
-        """Check the keys now, and use them if they have changed; not on the event loop."""
+        """Read the keys again if they have changed, and use them soon; not on the event loop."""
         with self._lock:
             self._keys_looked_at = time.monotonic()
             self._look_at_keys_of_newest()
 
     def _look_at_keys_of_newest(self) -> None:
+        """Read the keys of the newest generation again if the store has changed, and use them.
+
+        Keys that cannot be read are logged once, and the known ones stay valid.
+        """
         if not self._newest.admission.needs_keys:
             return
         try:
@@ -271,7 +299,7 @@ class Generations:
             self._on_change()  # a key may have been the reason of the refusal
 
     def _look_at_times(self) -> None:
-        """End the work of keys that have expired, which no change of the store shows."""
+        """End the requests of keys that have expired since the last look, soon."""
         if self._next_end <= time.time():
             self._next_end = math.inf  # set again on the event loop
             self._loop.call_soon_threadsafe(self._end_with_keys)
@@ -283,6 +311,7 @@ class Generations:
     # --- on the event loop ----------------------------------------------------------------------
 
     def _use_keys(self, generation: Generation, keys: list[ClientKey]) -> None:
+        """Let these keys in from now on, and end the requests whose key is no longer valid."""
         generation.admission.use_keys(keys)
         self._known = keys
         self._end_with_keys()
@@ -296,6 +325,7 @@ class Generations:
             self.live.end_all_but({key.id for key in active})
 
     def _swap(self, generation: Generation) -> None:
+        """Make a generation the current one, retire the one before, and log it."""
         before, self.current = self.current, generation
         before.is_retired = True
         self._retired.append(before)
@@ -321,14 +351,20 @@ class Generations:
 
 
 def suspects_of(error: Exception) -> frozenset[Path]:
-    """Return the files that hold the mistakes of a refused setup; empty where they are unknown."""
+    """Return the files that hold the mistakes for which a configuration was refused.
+
+    Empty where they are unknown.
+    """
     cause = error.__cause__
     problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
     return frozenset(Path(problem.source) for problem in problems)
 
 
 def digest_of(setup: Setup) -> str:
-    """Return a digest of the setup's files; processes that read the same have the same."""
+    """Return the SHA-256 of paths and content of the setup's files, as hexadecimal text.
+
+    Processes that read the same files have the same.
+    """
     digest = hashlib.sha256()
     for path in sorted(setup.files):
         text = path.read_bytes() if path.is_file() else b""
@@ -337,7 +373,10 @@ def digest_of(setup: Setup) -> str:
 
 
 def with_what_stays(before: Setup, after: Setup) -> tuple[Setup, list[str]]:
-    """Return the new setup with the old sections that need a restart, and those that differ."""
+    """Return the new setup with the old values of sections that need a restart.
+
+    Also returns the names of those sections in which old and new differ.
+    """
     config, left = _with_what_stays(before.config, after.config)
     setup = replace(after, config=config)
     if "calibrator" in left:  # the new files may be for another checkpoint

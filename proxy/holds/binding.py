@@ -77,10 +77,10 @@ class Approvals:
         return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]
 
     def request_digest(self, asked: CompletionRequest, query: str) -> str | None:
-        """Return the digest to which the reply's calls will be bound.
+        """Return the SHA-256 of a request, to which the calls of its held reply are bound, or None.
 
-        Returns None where nothing can be bound: without tools in the request, or where no policy
-        can hold.
+        None without tools in the request, where no policy can hold, or for content that upstream
+        keeps.
         """
         payload = asked.payload
         if not self._decisions or not (payload.get("tools") or payload.get("functions")):
@@ -91,7 +91,7 @@ class Approvals:
     def bind_reply(
         self, held: HeldReply, decision: Decision, format: Format, request_digest: str
     ) -> HeldReply:
-        """Return the record of a held reply, with what it is bound to."""
+        """Return a held reply with the digests of its request, of its rule and of its calls."""
         return replace(
             held,
             request_digest=request_digest,
@@ -100,16 +100,16 @@ class Approvals:
         )
 
     def rule_digest(self, decision: Decision) -> str | None:
-        """Return the digest of a decision's rule and all above it, or None if it cannot hold."""
+        """Return the digest of the rule that decided and all above it; None if it cannot hold."""
         return self._digests.get((decision.policy, decision.rule))
 
     async def find(
         self, format: Format, request_digest: str, key_hash: str, calls: str | None = None
     ) -> Earlier | None:
-        """Return the earlier reply for a request, a released one before one that waits, or None.
+        """Return the earlier held reply for a request with the decision that held it, or None.
 
-        With `calls`, only a reply with exactly these calls is found. A released reply counts as
-        handed out. Raises StoreError.
+        A released one comes before one that waits. With `calls` (as of `digest_of_calls`), only a
+        reply with exactly these is found. A released reply counts as handed out. Raises StoreError.
         """
         if not self._store.may_have(request_digest):
             return None
@@ -143,8 +143,9 @@ class Approvals:
 async def may_go_out(store: Store, format: Format, held: HeldReply) -> bool:
     """Return whether a released reply may be handed out now, and mark a bound one as handed out.
 
-    An unbound reply always may. A bound reply goes out once (and again within `AGAIN_S`), and only
-    with the calls that were approved. Raises StoreError.
+    A reply is bound if its approval counts for one request and its calls alone. An unbound reply
+    always may go out. A bound one goes out once (and again within `AGAIN_S` seconds), and not if
+    its calls differ from the approved ones, which is logged. Raises StoreError.
     """
     if not held.is_bound:
         return True
@@ -155,9 +156,10 @@ async def may_go_out(store: Store, format: Format, held: HeldReply) -> bool:
 
 
 def _is_in_force(held: HeldReply) -> bool:
-    """Return whether a held reply still counts.
+    """Return whether a held reply still counts for a new request of the same content.
 
-    A rejection counts for as long as a release would.
+    False if it has expired or its text was deleted. A rejection counts until the time at which the
+    hold would have expired.
     """
     if held.current_state == REJECTED:
         return held.expires_at > time.time()
@@ -204,7 +206,11 @@ def digest_of_request(
 
 
 def _without_asides(payload: Json) -> Json:
-    """Return the request without what a coding agent adds to instructions and the user's words."""
+    """Return a copy of a request without what a coding agent adds to each, such as reminders.
+
+    Instructions keep the application's own text, the user's messages their own words, and later
+    system messages are left out.
+    """
     changed = dict(payload)
     for name in ("system", "instructions"):
         if name in payload:
@@ -276,6 +282,7 @@ def _rename_ids(turns: list[Any]) -> None:
 
 
 def _calls_of(turn: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of tool calls in one message or item of a conversation, of any API."""
     if isinstance(turn, dict):
         is_bare = "type" not in turn and "call_id" in turn and "id" not in turn
         if is_bare or turn.get("type") in ("function_call", "custom_tool_call"):
@@ -285,6 +292,7 @@ def _calls_of(turn: Any) -> Iterator[dict[str, Any]]:
 
 
 def _results_of(turn: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of tool results in one message or item of a conversation, of any API."""
     if isinstance(turn, dict):
         if turn.get("role") == "tool" or turn.get("type") in _OUTPUTS:
             yield turn
@@ -301,7 +309,10 @@ def _list_member(value: Any, name: str) -> list[Any]:
 
 
 def digest_of_calls(format: Format, reply: bytes) -> str:
-    """Return JSON of a reply's calls: each tool with the SHA-256 of its canonical arguments."""
+    """Return a reply's tool calls as JSON text, with hashed arguments.
+
+    It is a list of `{"tool": name, "arguments_sha256": ..}` over all choices; `[]` without calls.
+    """
     completion = json_object(reply) or {}
     calls = [
         {"tool": call.name, "arguments_sha256": _digest_of_arguments(call.arguments)}
@@ -329,7 +340,11 @@ def _canonical(value: Any) -> bytes:
 
 
 def _holding_decisions(policy: Policy) -> Iterator[Decision]:
-    """Yield the decisions of a policy that can hold a reply."""
+    """Yield the decisions of an enforced policy that hold a reply; none for another policy.
+
+    One for each rule outside shadow mode whose action is a hold, then `on_score_error` and
+    `default` if they hold. Shadow rules are only logged.
+    """
     if not policy.is_enforced:
         return
     for rule in policy.rules:
@@ -343,16 +358,17 @@ def _holding_decisions(policy: Policy) -> Iterator[Decision]:
 
 
 def _hold_in(action: Action | None) -> Hold | None:
-    """Return the hold that an action is, or may end in; otherwise None."""
+    """Return the hold that an action is, or that an escalation ends in; None for other actions."""
     last = action.otherwise if isinstance(action, Escalate) else action
     return last if isinstance(last, Hold) else None
 
 
 def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -> str:
-    """Return a digest that changes with a rule and with what is decided before it.
+    """Return a SHA-256 that changes with a rule and with everything that is decided before it.
 
-    It covers the rule's conditions, those above it, its action, and `others`, the digests of the
-    other policies. The whole policy is above its default, and above its action for a missing score.
+    It covers the rule's conditions, those of the rules above it, its action, and `others`, the
+    digests of the other policies. For the default action and the one for a missing score, it covers
+    the whole policy.
     """
     conditions = {rule.name: rule.digest for rule in policy.rules}
     above = conditions.get(decision.rule, policy.digest)

@@ -42,7 +42,7 @@ class RememberedResponse:
     conversation: str | None = None
 
     def request(self, body: bytes = b"", *, is_stream: bool = False) -> CompletionRequest:
-        """Return the request, with the members that scoring and policies use."""
+        """Return the kept request, with `body` as its bytes, for scoring and policies."""
         payload = json_object(self.payload) or {}
         tags = self.tags or NO_TAGS
         return CompletionRequest(
@@ -81,7 +81,10 @@ class Conversations:
         return len(self._kept)
 
     def of(self, asked: CompletionRequest) -> str:
-        """Return the digest of the conversation that a request belongs to, on any surface."""
+        """Return the digest of a request's conversation, the same for all its requests.
+
+        It has 16 hexadecimal digits.
+        """
         return asked.conversation or self._openings.conversation_of(asked)
 
     def get(self, id: str, key_hash: str) -> RememberedResponse | None:
@@ -89,7 +92,7 @@ class Conversations:
         return self._kept.get((id, key_hash))
 
     async def look_for(self, id: str, key_hash: str) -> None:
-        """Copy what another worker knows of a response, where this worker knows nothing."""
+        """Copy what another worker process knows of a response, if this one knows nothing."""
         if self._peers is None or self.recall(id, key_hash) != (None, None):
             return
         found = await self._peers.find("response", (id, key_hash))
@@ -102,9 +105,9 @@ class Conversations:
             self.note_held(id, key_hash, held_id)
 
     def recall(self, id: str, key_hash: str) -> tuple[RememberedResponse | None, str | None]:
-        """Return what this process remembers of a response, and the id under which it is held.
+        """Return what this process knows of a response: its request and the id of its held reply.
 
-        Either may be None.
+        Each is None if it is unknown.
         """
         return self._kept.get((id, key_hash)), self._held.get((id, key_hash))
 
@@ -118,9 +121,10 @@ class Conversations:
     def keep(
         self, asked: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str
     ) -> None:
-        """Remember a response that upstream stores, and the request that it answers.
+        """Remember a response that upstream stores, with its request, for `previous_response_id`.
 
-        Its requests for MCP approval are remembered even if upstream does not store it.
+        Not if the request says `"store": false`. Its requests for MCP approval are remembered in
+        any case.
         """
         self.approvals.note(response, key_hash)
         id = response.get("id")
@@ -138,6 +142,7 @@ class Conversations:
         self._put((id, key_hash), remembered)
 
     def _put(self, key: _Key, remembered: RememberedResponse) -> None:
+        """Keep a response in place of an older one, and forget the oldest beyond the limits."""
         self._drop(key)
         self._kept[key] = remembered
         self._bytes += remembered.size
@@ -149,7 +154,11 @@ class Conversations:
             self._bytes -= dropped.size
 
     def add_earlier_text(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
-        """Return the request with the text that it continues in its input, if it is known."""
+        """Return the request with the conversation that it continues before its own input.
+
+        Unchanged if it has no `previous_response_id`, the response is not known to this key, or its
+        input cannot be read.
+        """
         id = asked.payload.get("previous_response_id")
         before = self.get(id, key_hash) if isinstance(id, str) else None
         if before is None:
@@ -176,12 +185,15 @@ class Conversations:
                 self._held.popitem(last=False)
 
     def held_id(self, id: str, key_hash: str) -> str | None:
-        """Return the id under which a response is held, or None."""
+        """Return the id of the held reply for a response of this key, or None."""
         return self._held.get((id, key_hash))
 
 
 def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
-    """Return the request with another previous response; an encoded body stays unchanged."""
+    """Return a copy of the request with `id` as its `previous_response_id`.
+
+    A body that cannot be edited, such as a compressed one, leaves the request unchanged.
+    """
     try:
         body = replace_member(asked.body, "previous_response_id", id)
     except ValueError:
@@ -190,7 +202,10 @@ def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
 
 
 def _payload(payload: Json) -> Json:
-    """Return what is kept of a request, without files and the beginning of a long conversation."""
+    """Return the members of a request that are kept in memory, without files.
+
+    Of a long `input` only the last items are kept; an unreadable one is left out.
+    """
     kept = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
     try:
         return {**kept, "input": recent(as_items(payload.get("input")))}

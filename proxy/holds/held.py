@@ -38,7 +38,7 @@ def new_held_id(format: Format) -> str:
 
 
 def held_format(id: str) -> Format | None:
-    """Return the format that the prefix of our id names, or None for another id."""
+    """Return the API format of a held reply's id by its prefix; None for any other id."""
     return next((f for f in FORMATS if id.startswith(f.held_prefix)), None)
 
 
@@ -78,7 +78,7 @@ def held_reply(
 
 
 def placeholder_for(answer: Answer, format: Format, id: str) -> Json:
-    """Return the placeholder sent instead of an answer.
+    """Return the completion that says a reply is held, in the API's format, under the id `id`.
 
     It keeps the `usage` that upstream reported.
     """
@@ -127,7 +127,10 @@ async def fetch_held(
 
 
 def _gone_error(held: HeldReply) -> NotFoundError:
-    """Return the error for a rejected reply, with the reviewer's note, or for an expired one."""
+    """Return the 404 error for a reply that was rejected, expired or handed out.
+
+    For a rejected one it has the reviewer's note. The error has the review id.
+    """
     standing = held.current_state
     error = NotFoundError(f"the held reply {held.id} was {standing}", code=f"held_reply_{standing}")
     error.details["review_id"] = held.id
@@ -137,19 +140,26 @@ def _gone_error(held: HeldReply) -> NotFoundError:
 
 
 def wants_async(headers: Headers) -> bool:
-    """Return whether a client prefers to fetch the reply later (RFC 7240)."""
+    """Return whether a client sends `Prefer: respond-async`, to fetch the reply later.
+
+    See RFC 7240.
+    """
     preferred = b",".join(value for name, value in headers if name == b"prefer").lower()
     return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
 
 
 def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
-    """Return whether a hold is answered with a 202, which a stream cannot be."""
+    """Return whether a held reply is answered with a 202 and fetched later.
+
+    If the policy and the client want that and the reply, in state `standing`, is still held. A
+    stream cannot be.
+    """
     is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
     return is_later and wants_async(request.headers)
 
 
 def postpone(answer: Answer, format: Format, id: str) -> None:
-    """Turn an answer into a 202 with a JSON object, whatever form upstream sent."""
+    """Change an answer in place to a 202 with a JSON body and the address of the held reply."""
     answer.status, answer.headers, answer.events = 202, later_headers(format, id), None
 
 
@@ -183,7 +193,10 @@ def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
 
 
 def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -> Outcome:
-    """Return the outcome of a reply that was scored and decided on for an earlier request."""
+    """Return the outcome of a reply that was held for an earlier request of the same content.
+
+    Its score and decision are those of that time.
+    """
     held = earlier.held
     score = kept_score(held.confidence, held.findings)
     outcome = Outcome(
@@ -204,9 +217,10 @@ def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -
 def _scored_before(
     held: HeldReply, choices: Sequence[Choice]
 ) -> list[tuple[Choice, Confidence, None]]:
-    """Return each choice with its stored confidence.
+    """Pair each choice with the confidence that was stored when it was held, and with None.
 
-    Of several choices only the lowest confidence is stored, and not whose it is, so none is given.
+    Of several choices only the lowest confidence is stored, and not whose it is, so each has the
+    status `skipped`.
     """
     confidence = Confidence(None, Status.SKIPPED, HELD_BEFORE)
     if len(choices) == 1:
@@ -217,10 +231,10 @@ def _scored_before(
 async def resume_request(
     conversations: Conversations, store: Store, asked: CompletionRequest, key_hash: str
 ) -> CompletionRequest:
-    """Return the request with the text that it continues, as far as that is known.
+    """Return the request with the conversation it continues, and upstream's id of a released reply.
 
-    Our id of a released reply is replaced by upstream's. Other workers are asked about the response
-    and its approvals. Raises StoreError, and NotFoundError as `released_id` does.
+    Unchanged if the conversation is not known. Other workers are asked about the response and its
+    approvals. Raises StoreError, and NotFoundError as `released_id` does.
     """
     previous = asked.payload.get("previous_response_id")
     if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
@@ -233,7 +247,7 @@ async def resume_request(
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:
-    """Return upstream's id of a reply that was released to this key, or None.
+    """Return upstream's id of the reply with our id `id` that was released to this key, or None.
 
     Raises NotFoundError for a reply that a reviewer changed: upstream would continue its own words.
     """
@@ -248,7 +262,7 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
 
 
 def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
-    """Return the `pinocchio` object of a fetched reply; its request is the one it answers."""
+    """Return the `pinocchio` object of a fetched held reply, with the id of its first request."""
     score = kept_score(held.confidence, held.findings)
     findings = score.findings
     completion = json_object(held.released_bytes) or {}
@@ -272,6 +286,7 @@ def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
 
 
 def _headers(facts: dict[str, Any]) -> Headers:
+    """Return response headers with the facts of a held reply, without those of no value."""
     confidence, support = facts["confidence"], facts.get("support")
     values = {
         names.CONFIDENCE: None if confidence is None else f"{confidence:.{DIGITS}f}",

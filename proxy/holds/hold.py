@@ -58,10 +58,10 @@ class Holds:
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
 
     def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
-        """Return the digest to which the reply's calls will be bound.
+        """Return the SHA-256 of a request, to which the calls of its held reply are bound, or None.
 
-        Returns None where nothing can be bound. That includes requests without credentials, since
-        an approval belongs to a client.
+        None where nothing can be bound, and for a request without credentials, since an approval
+        belongs to a client.
         """
         if not is_known(request):  # an approval belongs to a known client
             return None
@@ -93,7 +93,11 @@ class Holds:
         request: Request,
         request_digest: str | None,
     ) -> HeldReply:
-        """Store an answer for a reviewer, bind its calls to the request, and return the record."""
+        """Store an answer for a reviewer, bind its calls to the request, and return the record.
+
+        It is bound only with a `request_digest` and calls of tools. Raises StoreError, also if an
+        earlier reply to the same request is held.
+        """
         id, key_hash = new_held_id(asked.format), hash_key(request)
         await self._look_again(request_digest, key_hash)
         held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
@@ -134,10 +138,11 @@ class Holds:
         self._unlooked.discard(request_digest)
 
     async def revised_completion(self, held: HeldReply, answer: Answer) -> Json | None:
-        """Replace a released reply by what a reviewer wrote, if anything.
+        """Replace a released reply by a reviewer's version of it.
 
-        Of a whole answer the bytes are replaced, and None is returned. For a stream the new
-        completion is returned, from which the caller writes its events.
+        The bytes of a whole answer are replaced in place, and None is returned. For a stream,
+        returns the new completion, from which the caller writes its events. Without such a version,
+        changes nothing and returns None.
         """
         now = await self._store.get(held.id)
         if now is None or now.revised is None:

@@ -115,7 +115,11 @@ class InterruptedCalls:
         self._record, self._metrics = record, metrics
 
     async def hold(self, body: Any, request: Request) -> Json:
-        """Hold a call, unless it is held already, and return its state as `told_of`."""
+        """Hold a call for review, unless it is held already, and return its state (`told_of`).
+
+        Raises BadRequestError for an invalid body, a request without a key, or more approvals than
+        the held call needs; StoreError.
+        """
         if not is_known(request):
             text = "a held call belongs to a key: send one, as for a completion"
             raise BadRequestError(text, code="no_key")
@@ -137,7 +141,11 @@ class InterruptedCalls:
         return told_of(held)
 
     async def _in_force(self, call: InterruptedCall, key_hash: str, request: Request) -> HeldReply:
-        """Return the review of a call; a new one where the last approval was for an earlier run."""
+        """Return the held call of this content, held now if it is new.
+
+        A call whose last approval was used by an earlier run is held again, under another id.
+        Raises BadRequestError after `MOST_ROUNDS` approvals.
+        """
         digest = await asyncio.to_thread(digest_of, call)
         for before in range(MOST_ROUNDS):
             id = review_id_of(key_hash, digest, before)
@@ -151,6 +159,10 @@ class InterruptedCalls:
         raise BadRequestError(text, param="run", code="call_differs")
 
     async def _own(self, id: str, request: Request) -> HeldReply:
+        """Return the held call with this id if the request's key holds it.
+
+        Raises NotFoundError otherwise, and StoreError.
+        """
         held = await self._store.get(id)
         if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
             raise NotFoundError(f"there is no held call {id[:100]!r}", code="held_call_not_found")
@@ -159,6 +171,11 @@ class InterruptedCalls:
     async def _hold(
         self, call: InterruptedCall, id: str, key_hash: str, request: Request
     ) -> HeldReply:
+        """Store a call for a reviewer, log and count it, and return it as stored.
+
+        Its confidence comes from the record if the call names a request of the same key. If the
+        same call is held already, returns that one. Raises StoreError.
+        """
         recorded = None
         if self._record is not None and call.request_id is not None:
             recorded = await asyncio.to_thread(
@@ -177,9 +194,9 @@ class InterruptedCalls:
 
 
 def digest_of(call: InterruptedCall) -> str:
-    """Return the SHA-256 of the call, its arguments as written, its conversation and its run.
+    """Return the SHA-256 of a call: id, tool, arguments, conversation and run.
 
-    Numbers count to their last digit and booleans are no numbers, because tools treat them
+    Numbers count to their last digit, and booleans differ from numbers, because tools treat them
     differently. Raises BadRequestError for a conversation that is nested too deeply.
     """
     try:
@@ -191,9 +208,9 @@ def digest_of(call: InterruptedCall) -> str:
 
 
 def review_id_of(key_hash: str, digest: str, before: int) -> str:
-    """Return the review's id, the same for the same key and call in every process.
+    """Return the review id of a call, the same for the same key and call in every process.
 
-    `before` counts the approvals of earlier runs.
+    `before` is the number of its earlier runs that were approved.
     """
     named = hashlib.sha256(dumps(["call", key_hash, digest, before])).hexdigest()
     return CHAT.held_prefix + named[:32]
@@ -206,10 +223,11 @@ def held_call(
     recorded: RecordedExchange | None,
     team: str | None,
 ) -> HeldReply:
-    """Return a call as a held reply.
+    """Return the record of a held call for the reviewer's queue; nothing is stored.
 
-    Its label counts for the whole reply only where the reply made this call alone; else it gets a
-    new request id. The record of a reply that made no such call is ignored.
+    `recorded` is the exchange whose reply made the call, ignored if it made no such call. A
+    reviewer's label counts for that whole reply only if this was its only call; else the record
+    gets a new request id.
     """
     now, request = time.time(), call.request()
     names = [[tool.name for tool in facts.tools] for facts in recorded.facts] if recorded else []
@@ -258,6 +276,7 @@ def told_of(held: HeldReply) -> Json:
 
 
 def _call_in(reply: bytes) -> Json:
+    """Return name and arguments of the one tool call that a stored chat completion has."""
     [choice] = CHAT.choices(json_object(reply) or {})
     [call] = tool_calls(choice.message)
     return {"name": call.name, "arguments": json.loads(call.arguments)}
@@ -315,12 +334,14 @@ def _escalation(value: Any, queue: str, expires_s: float) -> dict[str, Any]:
 
 
 def _check_members(found: Json, known: Collection[str], where: str) -> None:
+    """Raise BadRequestError for a member that is not known; `where` precedes its name there."""
     if unknown := sorted(set(found) - set(known)):
         text = f"unknown field {where + unknown[0]!r} (known: {', '.join(sorted(known))})"
         raise BadRequestError(text, param=where + unknown[0])
 
 
 def _name(owner: Json, member: str, where: str = "") -> str:
+    """Return a member that is a short, not empty text; raises BadRequestError otherwise."""
     value = owner.get(member)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
         raise _wrong(where + member, f"text of at most {LONGEST_NAME} characters")
@@ -328,6 +349,7 @@ def _name(owner: Json, member: str, where: str = "") -> str:
 
 
 def _objects(owner: Json, member: str) -> list[Json]:
+    """Return a member that is a list of objects; raises BadRequestError otherwise."""
     value = owner.get(member)
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise _wrong(member, "a list of objects")
@@ -346,6 +368,10 @@ def _arguments(value: Any) -> str:
 
 
 def _seconds(value: Any, member: str = "expires_s") -> float:
+    """Return a positive number of seconds, at most `LONGEST_S`.
+
+    Raises BadRequestError for any other value.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 < value <= LONGEST_S:
         raise _wrong(member, f"a number of seconds, at most {LONGEST_S:.0f}")
@@ -353,9 +379,9 @@ def _seconds(value: Any, member: str = "expires_s") -> float:
 
 
 def _approvals(value: Any) -> int:
-    """Return the number of people, at most as many as a policy may ask for.
+    """Return the number of reviewers that must approve, from 1 to `MAX_APPROVALS`.
 
-    Raises BadRequestError.
+    Raises BadRequestError for any other value.
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not is_number or not 1 <= value <= MAX_APPROVALS:
@@ -364,6 +390,7 @@ def _approvals(value: Any) -> int:
 
 
 def _threshold(value: Any) -> float | None:
+    """Return a confidence from 0 to 1, or None for None; raises BadRequestError otherwise."""
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

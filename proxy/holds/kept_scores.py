@@ -19,7 +19,10 @@ HELD_BEFORE: Final = "held_before"  # the reason where no number was stored
 
 
 def score_to_keep(outcome: Outcome) -> str | None:
-    """Return the least sure choice's status, reason, doubts and findings, as JSON."""
+    """Return the least certain choice's status, reason, marks and findings as JSON text.
+
+    None if nothing was scored.
+    """
     if (least := outcome.least) is None:
         return None
     values: dict[str, Any] = {"status": outcome.status.value, **findings_values(least.findings)}
@@ -33,7 +36,7 @@ def score_to_keep(outcome: Outcome) -> str | None:
 
 
 def threshold_to_keep(below: float) -> str:
-    """Return the threshold below which an agent's own framework stops calls, as JSON."""
+    """Return JSON text with the confidence below which an agent's framework stops its calls."""
     return dumps({"status": Status.SCORED.value, BELOW: below}).decode()
 
 
@@ -49,7 +52,11 @@ def kept_values(kept: str | None) -> dict[str, Any]:
 
 
 def kept_score(confidence: float | None, kept: str | None) -> Confidence:
-    """Return the score of a stored reply; one of an older version has only its number."""
+    """Return the confidence of a stored reply from its number and the text of `score_to_keep`.
+
+    Without a number its status is `skipped`; without the text (older versions) it has the number
+    alone.
+    """
     if confidence is None:
         return Confidence(None, Status.SKIPPED, HELD_BEFORE)
     values = kept_values(kept)

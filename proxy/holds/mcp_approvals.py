@@ -30,7 +30,7 @@ class McpApprovals:
         self._asked: OrderedDict[_Key, bytes] = OrderedDict()
 
     def note(self, response: Mapping[str, Any], key_hash: str) -> None:
-        """Remember the calls for which a response asks approval."""
+        """Remember the MCP calls for which a response requests approval, under the client's key."""
         for item in _of_type(response.get("output"), REQUEST):
             self._put((item["id"], key_hash), _call_of(item))
 
@@ -48,7 +48,10 @@ class McpApprovals:
                 self._put(key, found)
 
     def approved_ids(self, response: Mapping[str, Any], key_hash: str) -> frozenset[str]:
-        """Return the ids of a response's calls that were decided on when approval was requested."""
+        """Return the ids of MCP calls in a response that this key approved beforehand, unchanged.
+
+        An id that occurs twice does not count, because another call could pass under it.
+        """
         calls = _of_type(output := response.get("output"), CALL)
         ids = Counter(str(item.get(key)) for item in _objects(output) for key in ("id", "call_id"))
         return frozenset(
@@ -60,6 +63,7 @@ class McpApprovals:
         )
 
     def _put(self, key: _Key, call: bytes) -> None:
+        """Keep a call, as the newest, and forget the oldest ones beyond the limit."""
         self._asked[key] = call
         self._asked.move_to_end(key)
         while len(self._asked) > self._most:
@@ -67,9 +71,10 @@ class McpApprovals:
 
 
 def approving_items(completion: Mapping[str, Any]) -> list[Json]:
-    """Return the items with which a client approves the calls of a response.
+    """Return the input items with which a client approves all MCP calls that a response asks for.
 
-    Other formats than `/v1/responses` have none.
+    For example `{"type": "mcp_approval_response", "approve": true, ..}`; [] for other formats than
+    `/v1/responses`.
     """
     return [
         {"type": RESPONSE, "approve": True, "approval_request_id": item["id"]}
@@ -78,6 +83,10 @@ def approving_items(completion: Mapping[str, Any]) -> list[Json]:
 
 
 def _of_type(items: Any, kind: str, id: str = "id") -> Iterator[Json]:
+    """Yield the objects of a list with the type `kind` and text in their member `id`.
+
+    `items` may be no list at all. The parameter `id` is the name of that member.
+    """
     for item in _objects(items):
         if item.get("type") == kind and isinstance(item.get(id), str):
             yield item

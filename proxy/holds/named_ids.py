@@ -58,7 +58,11 @@ class RequestTarget:
 
 
 def place_in(names: Sequence[str]) -> RequestTarget:
-    """Return the place that the segments of a path (`spelling.names_in`) name."""
+    """Return the target of a path: collection, id and rest, from the segments of `names_in`.
+
+    For example `/v1/files/file-1/content` is (`files`, `file-1`, (`content`,)); an unknown path has
+    the collection None.
+    """
     folded = tuple(name.casefold() for name in names)
     for collection in COLLECTIONS:
         end = 1 + len(collection)
@@ -109,9 +113,9 @@ def _in_utf8(body: bytes) -> bytes:
 
 
 def _is_read(body: bytes) -> bool:
-    """Return whether every reader reads a body as JSON.
+    """Return whether every JSON reader accepts a body; True for a large one, checked later.
 
-    A large one is checked when it is parsed.
+    True also for one that is nested too deeply, which `_ids_of` refuses.
     """
     if has_many(body):
         return True
@@ -133,6 +137,11 @@ def _loads(body: bytes, **options: Any) -> Any:
 
 
 def _ids_of(body: bytes, loads: Callable[..., Any]) -> set[str]:
+    """Return the ids that a JSON body names; empty if it is no JSON.
+
+    `loads` parses it. Raises BadRequestError for more than `MOST_IDS` ids, too many values, or a
+    body that is nested too deeply.
+    """
     try:
         value = loads(body, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
     except TooManyValuesError as error:
@@ -158,6 +167,10 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [])
 
 
 def _ids_in(value: Any) -> Iterator[str]:
+    """Yield the ids in members such as `previous_response_id`, and references in `input`.
+
+    Members are compared without case, `_` and `-`; lists are searched too, except in `metadata`.
+    """
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -175,7 +188,7 @@ def _ids_in(value: Any) -> Iterator[str]:
 
 
 def _texts_in(member: Any) -> Iterator[str]:
-    """Yield a text, the texts of a list, or the `id` of an object."""
+    """Yield the value if it is text, the texts of a list, or the `id` of an object."""
     if isinstance(member, str):
         yield member
     elif isinstance(member, _Pairs):
@@ -185,9 +198,9 @@ def _texts_in(member: Any) -> Iterator[str]:
 
 
 def _references_in(items: Any) -> Iterator[str]:
-    """Yield the ids of items that refer to what upstream keeps, in lists of lists or alone too.
+    """Yield the ids of input items that refer to what upstream stores, also in nested lists.
 
-    Their type says so, or they hold nothing but an id.
+    An item is a reference if its type is `item_reference` or it has nothing but an id.
     """
     waiting = [items]
     while waiting:

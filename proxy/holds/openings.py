@@ -46,7 +46,7 @@ class _Opening:
 
 
 def conversation_under(id: str) -> str:
-    """Return the digest of a conversation or response that upstream knows under an id."""
+    """Return 16 hexadecimal digits for upstream's id of a conversation or response."""
     return _digest(b"id", _frame_turn(id))
 
 
@@ -58,7 +58,11 @@ class Openings:
         self._known: OrderedDict[int | str, _Opening] = OrderedDict()
 
     def conversation_of(self, asked: CompletionRequest) -> str:
-        """Return the digest of a request's conversation: 16 hexadecimal digits."""
+        """Return 16 hexadecimal digits that are the same for all requests of one conversation.
+
+        They are computed from upstream's id of it, or from the end user and the first user turn. An
+        opening that many conversations share is told apart by more of the text. Counts the request.
+        """
         payload = asked.payload
         if "conversation" in payload and (id := _upstreams_id(payload)) is not None:
             return conversation_under(id)
@@ -77,9 +81,10 @@ class Openings:
         return _digest(who, b"".join(map(_frame_turn, turns[: known.turns])))
 
     def _note_opening(self, who: bytes, turns: Sequence[Any]) -> _Opening:
-        """Return what is known of an opening, and count it as seen.
+        """Return the entry for a conversation's first user turn, and mark it as the newest.
 
-        A short one is looked up by a hash of this process, which is faster.
+        `who` is the end user. A new entry is made for an unknown opening; the oldest is forgotten
+        beyond the limit.
         """
         first = turns[0]
         is_short = type(first) is str and len(first) <= _SHORT
@@ -112,9 +117,9 @@ def _hash(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> int:
 
 
 def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Return the end user and all that the user said.
+    """Return two byte strings for a conversation's hash: end user, and all user turns.
 
-    For a single turn the system message is added, without its digits.
+    For a single turn the first one also has the system message, without its digits.
     """
     if len(turns) == 1:
         who += dumps(_instructions(payload)).translate(None, _DIGITS)
@@ -126,7 +131,7 @@ def _digest(who: bytes, said: bytes) -> str:
 
 
 def _frame_turn(turn: Any) -> bytes:
-    """Return a turn with its length before it; of a long one only both ends."""
+    """Return a user's turn as bytes after its length; of a long one only both ends are kept."""
     text = turn.strip().encode("utf-8", "backslashreplace") if type(turn) is str else dumps(turn)
     if len(text) > 2 * _MOST_TEXT:
         return b"\0%d\0%b%b" % (len(text), text[:_MOST_TEXT], text[-_MOST_TEXT:])
@@ -134,7 +139,11 @@ def _frame_turn(turn: Any) -> bytes:
 
 
 def _instructions(payload: dict[str, Any]) -> Any:
-    """Return what the application itself says, in every place that a format has for it."""
+    """Return the instructions of a request as a list.
+
+    The list has `instructions`, `system`, and the content of each system message; the first two are
+    None if absent.
+    """
     messages = payload.get("messages")
     listed = messages if isinstance(messages, list) else []
     told = [each.get("content") for each in listed if _is_by_application(each)]
@@ -146,7 +155,7 @@ def _is_by_application(message: Any) -> bool:
 
 
 def _end_user(payload: dict[str, Any]) -> bytes:
-    """Return the id of the client's end user, or empty bytes."""
+    """Return the request's `safety_identifier`, `user` or `metadata.user_id` as bytes, or b""."""
     for name in ("safety_identifier", "user"):
         if isinstance(id := payload.get(name), str):
             return id.encode("utf-8", "backslashreplace")

@@ -65,9 +65,9 @@ class Ownership:
     # --- requests ---------------------------------------------------------------------------------
 
     async def enter(self, request: Request) -> RequestTarget:
-        """Check a request that is not scored, and return its target.
+        """Check a request that is not scored, and return the target of its path.
 
-        Returns `NOWHERE` where nothing is checked. Raises NotFoundError for an id that is not this
+        Returns `NOWHERE` if ids are not checked. Raises NotFoundError for an id that is not this
         key's, BadRequestError for a read that could show what a policy withheld, and StoreError.
         """
         if not self.is_active:
@@ -110,6 +110,11 @@ class Ownership:
         return None
 
     async def _in_body(self, request: Request) -> set[str]:
+        """Return the ids that a request's body names, as a form or JSON, decompressed if needed.
+
+        Empty for other bodies. Raises BadRequestError for an unknown or invalid content encoding,
+        and for too many ids.
+        """
         if not request.body:
             return set()
         encoding = request.header(b"content-encoding")
@@ -137,9 +142,10 @@ class Ownership:
         *,
         is_stored: bool = False,
     ) -> None:
-        """Refuse ids of other keys, and `required` ones of unknown origin; raises NotFoundError.
+        """Raise NotFoundError for ids that belong to other keys or are withheld.
 
-        The latter are refused with client keys or with `is_stored`. Shared ids pass.
+        `required` ids of unknown origin are refused too, if client keys exist or with `is_stored`.
+        Shared ids and our ids of held replies pass.
         """
         own = {id for id in required if held_format(id) is not None}  # their handlers check them
         owners = await self.ids.owners([*required, *others])
@@ -153,7 +159,10 @@ class Ownership:
                 raise _not_there(id)
 
     async def _may_read(self, owner: Owner, key_hash: str) -> bool:
-        """Return whether a key may read an object: it owns it, and no policy withholds it."""
+        """Return whether a key may read an object: it owns it, and no policy withholds it.
+
+        A held one may be read once it is released unchanged. Raises StoreError.
+        """
         if owner.key_hash != key_hash or owner.withheld == WITHHELD:
             return False
         if owner.withheld is None or not self.is_active:
@@ -167,7 +176,7 @@ class Ownership:
     # --- replies ----------------------------------------------------------------------------------
 
     def note_made(self, request: Request, made: Mapping[str, Any]) -> None:
-        """Record this key as the owner of what upstream made for its request."""
+        """Note the request's key as owner of the objects that upstream made, by their ids."""
         key_hash = hash_key(request)
         for name in _MADE_WITH:
             self.ids.note(made.get(name), key_hash)
@@ -181,10 +190,10 @@ class Ownership:
         completion: Mapping[str, Any],
         withheld: str | None = None,
     ) -> None:
-        """Record this key as the owner of a stored answer and of the items in it.
+        """Note the request's key as owner of a stored answer and of the items in it.
 
-        Nothing is recorded where ids are not checked or upstream does not store the answer.
-        `withheld` says that a policy withheld it, see `owned_ids.Owner`.
+        Does nothing where ids are not checked or upstream does not store the answer. `withheld` is
+        the id of its held reply, or WITHHELD if nobody may read it; None if it was delivered.
         """
         if not (self.is_active and is_stored(asked)):
             return
@@ -198,9 +207,10 @@ class Ownership:
     def note_owner(
         self, chunks: AsyncIterator[bytes], asked: CompletionRequest, request: Request
     ) -> AsyncIterator[bytes]:
-        """Return the same chunks, and record the id in the first event before it is passed on.
+        """Return the chunks of a stream, and note the owner of the response in its first event.
 
-        A client may leave a background response after it and return for it later.
+        That happens before the event is passed on, because a client may leave a background response
+        after it and fetch it later. Only for stored responses; others are returned unchanged.
         """
         is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
         return self._note_owner(chunks, request) if is_noted else chunks
@@ -208,6 +218,10 @@ class Ownership:
     async def _note_owner(
         self, chunks: AsyncIterator[bytes], request: Request
     ) -> AsyncIterator[bytes]:
+        """Yield the chunks of an event stream, and note the key that owns its response.
+
+        The response's id is in the first event; an event that is too long is not looked at.
+        """
         first: bytearray | None = bytearray()
         async for chunk in chunks:
             if first is not None:
@@ -221,6 +235,7 @@ class Ownership:
             yield chunk
 
     def _note_opened(self, event: bytes, request: Request) -> None:
+        """Note the requesting key as owner of the response whose id an event has, if it has one."""
         opening = json_object((data_of(event) or "").encode(errors="replace")) or {}
         response = opening.get("response")
         if isinstance(response, dict):
@@ -229,7 +244,11 @@ class Ownership:
     async def readable(
         self, request: Request, place: RequestTarget, listed: list[Any]
     ) -> list[Any]:
-        """Return the entries of a list that this key may see."""
+        """Return the entries of a list from upstream that the request's key may see, in order.
+
+        Entries without a known owner are kept if there are no client keys and `place` has no
+        answers.
+        """
         key_hash, kept = hash_key(request), []
         ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
         owners = await self.ids.owners([id for id in ids if isinstance(id, str)])
@@ -245,7 +264,10 @@ class Ownership:
 
 
 def ownership_of(ids: OwnedIds, store: Store, config: Config, is_enforced: bool) -> Ownership:
-    """Return the checks that a configuration asks for."""
+    """Return the checks of ids that a configuration requires.
+
+    `is_enforced` says whether a policy is; `ids` and `store` know the owners.
+    """
     patterns = tuple(re.compile(translate(glob)) for glob in config.shared_ids)
     return Ownership(ids, store, config.needs_keys, is_enforced, patterns)
 
@@ -256,9 +278,9 @@ def _has_answers(place: RequestTarget) -> bool:
 
 
 def _refuse_undecided(method: str, place: RequestTarget) -> None:
-    """Refuse what would show answers without a decision of the enforced policy.
+    """Raise BadRequestError for a request that would show answers past the enforced policy.
 
-    That is a new batch, and a list of a conversation's or response's items. Raises BadRequestError.
+    That is a new batch, and a list of a conversation's or response's items.
     """
     if method == "POST" and place.collection in _BATCHES and place.id is None:
         raise BadRequestError(
@@ -276,9 +298,10 @@ def _refuse_undecided(method: str, place: RequestTarget) -> None:
 
 
 def _refuse_answers(request: Request, names: Sequence[str]) -> None:
-    """Refuse a path with models' answers that is not scored; raises BadRequestError.
+    """Raise BadRequestError for a path with models' answers that is not scored.
 
-    The path itself counts, header fields that some servers use instead, and what the body asks for.
+    The path counts, header fields that some servers use instead of it, and whether the body asks
+    for an answer in a conversation. DELETE, HEAD and OPTIONS pass.
     """
     if request.method in ("DELETE", "HEAD", "OPTIONS"):
         return
@@ -298,7 +321,7 @@ def _path_hint(names: Sequence[str]) -> str | None:
 
 
 def _converses(body: bytes, names: Sequence[str]) -> bool:
-    """Return whether a request gets an answer in a conversation, instead of storing items."""
+    """Return whether a request to `/v1/conversations` has `inputs`, so asks a model to answer."""
     if names[1:2] == () or names[1].casefold() != "conversations" or not body:
         return False
     return any(name.casefold() == "inputs" for name in json_object(body) or {})

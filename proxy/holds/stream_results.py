@@ -37,6 +37,7 @@ class Results:
         self._keep(request_id, key_hash, compact(member))
 
     def _keep(self, request_id: str, key_hash: str, told: bytes | Member) -> None:
+        """Keep a result under its request id, and forget the oldest beyond `max_results`."""
         self._kept[request_id] = key_hash, told
         while len(self._kept) > self._max_results:
             self._kept.popitem(last=False)
@@ -56,9 +57,9 @@ class Results:
         return json_object(member) or {}
 
     def find_result(self, request_id: str, key_hash: str) -> bytes | None:
-        """Return what this process keeps of a request for this key, as JSON; safe on any thread.
+        """Return this process's `pinocchio` object of a request as JSON; safe on any thread.
 
-        None where it keeps nothing.
+        None if it keeps none, or if another key made the request.
         """
         owner, member = self._kept.get(request_id, ("", None))
         if member is None or not hmac.compare_digest(owner, key_hash):

@@ -52,7 +52,10 @@ class Verdicts:
         return HELD if now is None else now.current_state
 
     def hear(self, id: str) -> None:
-        """Wake the requests that wait for this decided reply; call it on the event loop."""
+        """End the wait of requests for the review `id`, which is decided.
+
+        Call it on the event loop.
+        """
         for future, waiting_for in self._waiting.items():
             if waiting_for == id and not future.done():
                 future.set_result(None)
@@ -75,6 +78,10 @@ class Verdicts:
                 await self._asking
 
     async def _ask(self) -> None:
+        """Ask the store about the awaited reviews at intervals, as long as any is awaited.
+
+        A failing store is logged; the requests continue to wait.
+        """
         while self._waiting:
             await asyncio.sleep(TOLD_ASK_EVERY_S if self.is_told else self._every_s)
             ids = list(set(self._waiting.values()))
@@ -85,6 +92,7 @@ class Verdicts:
                 log.warning("verdicts_unknown", reason=error.message)
 
     async def _tell(self, ids: list[str]) -> None:
+        """End the wait for those of the reviews `ids` that are decided."""
         decided = set(ids) - await self._store.open_ids(ids)
         for future, id in self._waiting.items():
             if id in decided and not future.done():

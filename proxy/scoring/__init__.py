@@ -1,3 +1,3 @@
 """The confidence of each choice: queue, deadline, images, recalibration."""
 
-__all__ = ["deadlines", "images", "loader", "recalibrated", "scoring", "stand_in", "with_facts"]
+__all__ = ["images", "loader", "scores", "scoring", "waits"]

@@ -40,9 +40,9 @@ class ImageFetcher:
         self._lookups = ThreadPoolExecutor(4, thread_name_prefix="image-host")
 
     async def fetch(self, url: str) -> bytes:
-        """Download an image; returns a little more than `max_bytes` if it is too large.
+        """Download an image and follow redirects; returns its bytes.
 
-        Raises NotScorableError.
+        It has a little more than `max_bytes` if it is too large. Raises NotScorableError.
         """
         try:
             target = httpx.URL(url)
@@ -59,7 +59,10 @@ class ImageFetcher:
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def _follow_redirects(self, url: httpx.URL) -> bytes:
-        """Download an image and follow redirects; raises httpx's errors too."""
+        """Download an image and follow redirects.
+
+        Raises NotScorableError, httpx's errors and ValueError.
+        """
         async with httpx.AsyncClient(
             verify=self._trust, trust_env=False, timeout=STEP_S, headers=HEADERS
         ) as client:
@@ -74,7 +77,11 @@ class ImageFetcher:
         raise _unreachable(url, f"more than {MOST_REDIRECTS} redirects")
 
     async def _request(self, client: httpx.AsyncClient, url: httpx.URL) -> httpx.Request:
-        """Build a request to the one address that was checked; raises NotScorableError."""
+        """Build a request to the one address of the host that was checked.
+
+        Raises NotScorableError for a URL that is not plain http(s), a host that is not configured,
+        and an address that is not public.
+        """
         host = url.raw_host.decode("ascii")
         is_port = url.port is None or 0 < url.port < 2**16
         if url.scheme not in DEFAULT_PORTS or not host or url.userinfo or not is_port:
@@ -96,6 +103,10 @@ class ImageFetcher:
         )
 
     async def _body(self, url: httpx.URL, response: httpx.Response) -> bytes:
+        """Read the body of a response, at most a little more than `max_bytes`.
+
+        Raises NotScorableError for a status other than 200, and for a longer `content-length`.
+        """
         if response.status_code != httpx.codes.OK:
             raise _unreachable(url, f"status {response.status_code}")
         told = response.headers.get("content-length", "")

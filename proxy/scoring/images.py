@@ -43,10 +43,10 @@ class Images:
 
     @asynccontextmanager
     async def of(self, parts: Sequence[ImagePart]) -> AsyncIterator[tuple[bytes, ...]]:
-        """Give the encoded images of content parts, in order; they are held inside the context.
+        """Yield the encoded images of content parts, in order; they are held inside the context.
 
-        Raises NotScorableError where they cannot be read, and QueueFullError where too many bytes
-        are held already.
+        URLs are fetched. Raises NotScorableError where one cannot be read or fetched, and
+        QueueFullError where too many bytes are held already.
         """
         found = await asyncio.to_thread(locate_images, parts, self._limits)  # a few ms per MB
         most = self._limits.max_bytes
@@ -60,7 +60,10 @@ class Images:
             self._held -= size
 
     async def _fetch_all(self, images: Sequence[bytes | str]) -> tuple[bytes, ...]:
-        """Replace the URLs among the images by what they lead to, all fetched concurrently."""
+        """Return the images with each URL replaced by the fetched image, in order.
+
+        All are fetched concurrently, the same URL once. Raises NotScorableError.
+        """
         fetching = {
             url: asyncio.ensure_future(self._fetch_image(url))
             for url in dict.fromkeys(images)
@@ -76,10 +79,9 @@ class Images:
             await asyncio.gather(*fetching.values(), return_exceptions=True)
 
     async def _fetch_image(self, url: str) -> bytes:
-        """Fetch an image and check it.
+        """Fetch an image, check it and return its bytes.
 
-        Raises NotScorableError. The log gives more than its reason, but no more of the URL than the
-        host.
+        Raises NotScorableError, which is logged without more of the URL than the host.
         """
         if self._fetch is None:
             raise NotScorableError("image_url", "images are not fetched (calibrator.images.fetch)")

@@ -96,9 +96,9 @@ def preload(config: CalibratorConfig) -> PreloadedCalibrators:
 
 
 def can_be_forked(checkpoint: str) -> bool:
-    """Return whether a checkpoint computes with numpy alone.
+    """Return whether a checkpoint computes with numpy alone, so that a forked process can use it.
 
-    Raises CheckpointError or HubError.
+    False for a checkpoint without a card. Raises CheckpointError or HubError.
     """
     from calibrator import checkpoint_card
 
@@ -111,8 +111,9 @@ def can_be_forked(checkpoint: str) -> bool:
 def shares_scorer(config: Config) -> bool:
     """Return whether one process computes the scores of all workers.
 
-    The embedded calibrator uses one core and little memory, so each worker has its own; a language
-    model would fill the memory, or the GPU, once for each worker.
+    As `workers.scorer` says (`each` or `shared`), and otherwise for a language model: it would fill
+    the memory, or the GPU, once for each worker. False with one worker, without a calibrator, and
+    with an engine elsewhere.
     """
     calibrator, wanted = config.calibrator, config.workers.scorer
     is_here = isinstance(calibrator.engine, InProcess) and calibrator.checkpoint != NO_CALIBRATOR
@@ -122,6 +123,10 @@ def shares_scorer(config: Config) -> bool:
 
 
 def _is_large(checkpoint: str) -> bool:
+    """Return whether a checkpoint is of another kind than the embedded calibrator, so slower.
+
+    False for a checkpoint without a card. Raises CheckpointError or HubError.
+    """
     from calibrator import checkpoint_card
 
     card = checkpoint_card(checkpoint)
@@ -179,9 +184,10 @@ def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
 
 
 def _check_stand_in(config: StandInConfig) -> None:
-    """Check that the stand-in fits and is quick, because it replaces a calibrator that is too slow.
+    """Raise CheckpointError if the stand-in is missing or its recalibration does not fit.
 
-    Raises CheckpointError, and StartupError for a language model.
+    Raises StartupError for a language model, which would be too slow like the calibrator that it
+    replaces.
     """
     from calibrator import check_checkpoint
 
@@ -197,7 +203,10 @@ def _check_stand_in(config: StandInConfig) -> None:
 
 @contextmanager
 def calibrator_refusal_placed(path: Path | None, key: str) -> Iterator[None]:
-    """Convert the calibrator's errors to StartupError, with file and line of the key at fault."""
+    """Convert the calibrator's errors in the block to StartupError, with an exit status.
+
+    The message has file and line of the key at fault in the section `calibrator`.
+    """
     with refusal_placed(path, "calibrator", key):
         try:
             yield

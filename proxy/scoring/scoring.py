@@ -38,8 +38,6 @@ from calibrator import (
 )
 from proxy.formats import Choice
 from proxy.formats.events.called import unread_part
-from proxy.scoring.arrivals import Arrivals
-from proxy.scoring.deadlines import Deadlines
 from proxy.scoring.engines.findings import (
     NOTHING,
     UNFAMILIAR_TASK,
@@ -50,8 +48,8 @@ from proxy.scoring.engines.findings import (
     unread_reason,
 )
 from proxy.scoring.images import ImagePart, Images
-from proxy.scoring.priority import step_back
 from proxy.scoring.renaming import model_renamer
+from proxy.scoring.waits import Arrivals, Deadlines, step_back
 
 log = structlog.get_logger(__name__)
 
@@ -158,6 +156,23 @@ class StandIn:
     cause: str
 
 
+@dataclass(slots=True)
+class ScoreRequest:
+    """A question and its answers, for which confidences are needed.
+
+    `question` reads the client's request and may raise NotScorableError. `model` is the answering
+    one. `domain` and `team` choose a recalibration's curve. `facts` returns the operator's facts
+    that are context for an item.
+    """
+
+    question: Callable[[], Question]
+    choices: Sequence[Choice]
+    model: str
+    domain: str | None = None
+    team: str | None = None
+    facts: Callable[[Item], tuple[str, ...]] | None = None
+
+
 class Scoring:
     """The proxy's access to a scorer, which `load` returns, possibly after seconds.
 
@@ -219,6 +234,7 @@ class Scoring:
         threading.Thread(target=self._run_load, name="load-calibrator", daemon=True).start()
 
     def _run_load(self) -> None:
+        """Load the scorer on this thread, at a low priority, and then call `on_ready`."""
         step_back()
         if self._load is not None:
             self._try_load(self._load)
@@ -226,7 +242,7 @@ class Scoring:
             self._on_ready()
 
     def _try_load(self, load: Callable[[], Scorer]) -> None:
-        """Load the scorer; while it is unavailable, try again until the end."""
+        """Load the scorer, again while it is unavailable; other errors are logged and final."""
         said, pause_s = None, FIRST_PAUSE_S
         while not self._is_closing.is_set():
             try:
@@ -246,6 +262,7 @@ class Scoring:
         self._take(scorer)
 
     def _take(self, scorer: Scorer) -> None:
+        """Use a loaded scorer from now on and log its name; close it if the proxy is closing."""
         self._scorer = scorer
         if self._is_closing.is_set():
             _close(scorer)
@@ -257,6 +274,7 @@ class Scoring:
         log.info("calibrator_ready", calibrator=scorer.name, **more)
 
     def close(self) -> None:
+        """Close the scorer, its queue and the images; waiting requests get the status `error`."""
         self._is_closing.set()
         if self._scorer is not None:
             _close(self._scorer)
@@ -267,26 +285,17 @@ class Scoring:
             self._arrivals = None
         self._images.close()
 
-    async def score(
-        self,
-        question: Callable[[], Question],
-        choices: Sequence[Choice],
-        model: str,
-        domain: str | None = None,
-        team: str | None = None,
-        *,
-        facts: Callable[[Item], tuple[str, ...]] | None = None,
-    ) -> list[Confidence]:
-        """Return one confidence for each choice; raises nothing.
+    async def score(self, request: ScoreRequest) -> list[Confidence]:
+        """Return one confidence for each choice, in their order; raises nothing.
 
-        `question` may raise NotScorableError; `model` is the name of the answering model. `facts`
-        returns texts that are context for a choice. The calibrator itself ignores `team`.
+        Where there is no number, the confidence has the status and reason of that.
         """
+        choices, facts = request.choices, request.facts
         if self._batcher is None:
             return [self._absence] * len(choices)
         try:
-            asked, items, found = question(), [], []
-            model = self._rated_as(model)
+            asked, items, found = request.question(), [], []
+            model, domain = self._rated_as(request.model), request.domain
             for choice in choices:
                 items.append(item := _item_of(asked, choice, model, domain))
                 item.facts = facts(item) if facts is not None else ()
@@ -306,27 +315,20 @@ class Scoring:
             return [Confidence(None, Status.ERROR, "scorer_failed")] * len(choices)
 
     async def with_others(
-        self,
-        question: Callable[[], Question],
-        choices: Sequence[Choice],
-        found: Sequence[Confidence],
-        others: Sequence[OtherAnswer],
-        model: str,
-        domain: str | None = None,
-        team: str | None = None,
+        self, request: ScoreRequest, found: Sequence[Confidence], others: Sequence[OtherAnswer]
     ) -> list[Confidence]:
         """Return the confidences in `found` after comparison with other answers; raises nothing.
 
-        A confidence is unchanged if it has no number or there is nothing to compare. The calibrator
-        itself ignores `domain` and `team` here.
+        A confidence is unchanged if it has no number or there is nothing to compare. Domain, team
+        and facts of the request are ignored.
         """
         if not self.opinion or not others:
             return list(found)
         try:
-            asked, model = question(), self._rated_as(model)
+            asked, model = request.question(), self._rated_as(request.model)
             read = tuple(_other(asked, each) for each in others)
             at = [at for at, each in enumerate(found) if each.value is not None]
-            items = [_item_of(asked, choices[each], model, None) for each in at]
+            items = [_item_of(asked, request.choices[each], model, None) for each in at]
             for item, each in zip(items, at, strict=True):
                 item.others, item.alone = read, found[each].value
             tickets = await self.tickets(items)
@@ -339,10 +341,6 @@ class Scoring:
         for each, ticket in zip(at, tickets, strict=True):
             changed[each] = _move_by_others(found[each], ticket.score, self.opinion, others)
         return changed
-
-    def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
-        """Return the confidence with its signals, which change nothing without weights."""
-        return replace(found, signals=signals)
 
     async def _with_images(
         self, parts: Sequence[ImagePart], items: Sequence[Item]
@@ -399,6 +397,7 @@ class Scoring:
 
 
 def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
+    """Return the scorer's input for a choice; raises NotScorableError if it cannot read it."""
     if choice.is_part_unread:
         raise NotScorableError("unreadable_event", "a part of the answer could not be read")
     if (text := choice.plain_text()) is None:
@@ -410,6 +409,7 @@ def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) ->
 def _item(
     asked: Question, message: Mapping[str, Any], model: str | None, domain: str | None
 ) -> Item:
+    """Return the scorer's input for a chat message; raises NotScorableError as `_item_of`."""
     if (beyond := unread_part(message)) is not None:
         raise NotScorableError(beyond, "an answer that is more than text and known calls")
     try:
@@ -429,7 +429,7 @@ def _other(asked: Question, other: OtherAnswer) -> OtherReply:
 def _move_by_others(
     found: Confidence, score: Score | None, name: str, others: Sequence[OtherAnswer]
 ) -> Confidence:
-    """Return a confidence as other answers changed it; unchanged if these were not read in time."""
+    """Return a confidence as other answers changed it; unchanged if these were not compared."""
     if score is None or score.alone is None or not 0 <= score.confidence <= 1:
         return found
     assert found.value is not None
@@ -439,7 +439,7 @@ def _move_by_others(
 
 
 def _warm(scorer: Scorer) -> Scorer:
-    """Return the scorer after a first pass, which is slow because it reads its tables."""
+    """Return the scorer after a first, slow pass; closes it and raises the error if that fails."""
     question = "How many days are 3 weeks, and what is 15 % of 240 euros?"
     given = ({"role": "system", "content": "Open 24/7."}, {"role": "user", "content": question})
     try:
@@ -451,7 +451,7 @@ def _warm(scorer: Scorer) -> Scorer:
 
 
 def _close(scorer: Scorer) -> None:
-    """Close the connections of a scorer over HTTP."""
+    """Close a scorer that has connections, as one over HTTP has; do nothing for others."""
     if (close := getattr(scorer, "close", None)) is not None:
         close()
 
@@ -469,7 +469,7 @@ _OF_ENGINES = {"engine_timeout": Status.TIMEOUT, "engine_busy": Status.SKIPPED}
 
 
 def _absence(error: BaseException) -> Confidence:
-    """Return a confidence without a number, for an error of the scorer."""
+    """Return a confidence without a number for an error of the scorer; unknown ones are logged."""
     if isinstance(error, UnavailableError):  # the engine has logged it
         return Confidence(None, _OF_ENGINES.get(error.reason, Status.ERROR), error.reason)
     if isinstance(error, NotScorableError):
@@ -479,6 +479,7 @@ def _absence(error: BaseException) -> Confidence:
 
 
 def _confidence(ticket: Ticket) -> Confidence:
+    """Return a ticket's confidence, or the status and reason of one without a number."""
     if not ticket.is_done:
         return Confidence(None, Status.TIMEOUT, "deadline")
     if ticket.error is not None:

@@ -73,7 +73,10 @@ class SharedResources:
 
 
 def serve_workers(setup: Setup, shared: SharedResources) -> int:
-    """Run the supervisor and all workers until they are stopped, and return the exit status."""
+    """Run the supervisor and all workers until they are stopped, and return the exit status.
+
+    If one process computes all scores, it is started too, and the workers get their scores there.
+    """
     config = setup.config
     runs, reload = {}, shared.reload
     if shares_scorer(config):
@@ -110,9 +113,9 @@ def _stop_listening(listening: socket.socket) -> None:
 
 
 def _scorer_config(config: Config, token: str) -> Config:
-    """Return the configuration of the scorer's process, without recalibrations and facts.
+    """Return the configuration of the scorer's process, with this token for its clients.
 
-    The workers apply those themselves.
+    It has no recalibrations and facts, which the workers apply themselves.
     """
     calibrator = config.calibrator.model_copy(update={"recalibration": (), "facts": None})
     changed = {"calibrator": calibrator, "scorer": ScorerConfig(token=SecretStr(token))}
@@ -149,6 +152,7 @@ class _Configuration:
         self._watch.ask()
 
     def read(self) -> str:
+        """Read the configuration and return its digest; raises RefusedError with its problems."""
         assert self._reload is not None
         try:
             self._read = self._reload()
@@ -161,6 +165,7 @@ class _Configuration:
         return digest_of(self._read)
 
     def take(self) -> None:
+        """Make the configuration that was read the current one, under the next number."""
         before, read = self.standing, self._read
         assert read is not None
         setup, _ = with_what_stays(before.setup, read)
@@ -170,6 +175,10 @@ class _Configuration:
         )
 
     def refuse(self, problems: tuple[str, ...]) -> Refusal:
+        """Note and log that the configuration is refused, and return the refusal.
+
+        The previous configuration stays current.
+        """
         before, refusal = self.standing, Refusal(time.time(), problems)
         self.standing = replace(before, refusal=refusal, refusals=before.refusals + 1)
         log.error(
@@ -199,6 +208,7 @@ class _WorkerServer(Server):
     peers: Peers
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve on the sockets, and tell the leading process if that worked."""
         await super().startup(sockets)
         if self.started:
             self.peers.tell("up")
@@ -219,6 +229,8 @@ class _Scorer:
 
 
 def _run_worker(shared: SharedResources, peers: Peers) -> int:
+    """Run a worker process until it is stopped, and return its exit status."""
+
     def on_ready() -> None:
         settle_memory()
         peers.board.note(peers.index, READY)
@@ -244,6 +256,7 @@ def _run_worker(shared: SharedResources, peers: Peers) -> int:
 
 
 def _run_scorer(config: Config, listening: socket.socket, peers: Peers) -> int:
+    """Run the process that computes the scores of all workers, and return its exit status."""
     from proxy.scoring.server.app import scoring_app
 
     app = scoring_app(config, on_ready=settle_memory)
@@ -258,6 +271,10 @@ def _serve(
     listening: socket.socket,
     config: Config,
 ) -> int:
+    """Serve on the socket until the leading process sends `stop` or ends; returns the exit status.
+
+    That is 0, or NOT_STARTED if the application did not start.
+    """
     limits = config.limits
     server = _WorkerServer(settings, application, limits.drain_s)
     server.peers = peers
@@ -268,7 +285,10 @@ def _serve(
 
 
 def _end_orphaned(server: Server, within_s: float) -> None:
-    """End a worker whose supervisor is gone, which could neither restart nor end it."""
+    """End this worker, whose supervisor is gone: in order, or by force after some time.
+
+    The limit is `within_s` seconds and a margin.
+    """
     log.error("supervisor_gone", hint="this worker ends what goes on, and then itself")
     server.handle_exit(signal.SIGTERM, None)
     ending = threading.Timer(within_s + ORPHAN_MARGIN_S, os._exit, [NOT_STARTED])

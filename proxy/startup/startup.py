@@ -65,10 +65,10 @@ def reload_setup(
     listening: tuple[str, int] | None = None,
     workers: int | None = None,
 ) -> Setup:
-    """Read and check the files of a running proxy again.
+    """Read and check the files of a running proxy again, and return the new setup.
 
-    `listening` is its host and port, `workers` a given number of workers. Raises StartupError for a
-    setup that cannot be used.
+    `policy` and `workers` replace what is configured; `listening` is the proxy's host and port.
+    Raises StartupError for a setup that cannot be used.
     """
     try:
         if load_document(path, env=os.environ).value is None:  # an accident; defaults may be laxer
@@ -86,7 +86,10 @@ def reload_setup(
 
 
 def check_exposure(setup: Setup, host: str) -> None:
-    """Refuse to lend an upstream key to everybody; raises StartupError."""
+    """Raise StartupError if strangers could use an upstream key of this proxy.
+
+    That is so on a host beyond loopback with an upstream key and no client keys.
+    """
     config = setup.config
     if is_loopback(host) or config.needs_keys:
         return
@@ -142,7 +145,10 @@ def check_setup(setup: Setup, host: str) -> None:
 
 
 def with_files(setup: Setup) -> Setup:
-    """Return the setup with the recalibrations and facts that it names; raises StartupError."""
+    """Return the setup with recalibrations and facts loaded from the files that it names.
+
+    Logs a recalibration by domains if none are configured. Raises StartupError.
+    """
     with calibrator_refusal_placed(setup.path, "recalibration"):
         found = load_recalibrations(setup.config.calibrator)
     with calibrator_refusal_placed(setup.path, "stand_in"):
@@ -157,7 +163,7 @@ def with_files(setup: Setup) -> Setup:
 
 
 def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:
-    """Return a sentence about curves that no reply can get, empty where there are none."""
+    """Return a warning if recalibrations go by domain and no reply can get a domain; else ""."""
     goes_by_domain = any(each.by == "domain" for each in recalibrations or ())
     return NONE_PICKS if goes_by_domain and not picks_curves(config) else ""
 
@@ -208,6 +214,7 @@ def serve(
     guardrails, about_guardrails = bind_guardrails(setup.config)
 
     def say_try() -> None:
+        """Print how to try the proxy, and log warnings about the policies."""
         settle_memory()
         for line in invitation(setup, url):
             say(line)
@@ -249,6 +256,11 @@ class StartedProxy:
 
 
 def _run_one(started: StartedProxy) -> None:
+    """Run the proxy in this process until it is stopped.
+
+    SIGHUP reloads the configuration, or ends the proxy if its terminal was closed or reloading is
+    off.
+    """
     app = create_app_of(
         started.setup,
         on_ready=started.on_ready,
@@ -261,6 +273,10 @@ def _run_one(started: StartedProxy) -> None:
     server = Server(server_settings(app, config.limits), app, config.limits.drain_s)
 
     def on_hangup(*_: object) -> None:
+        """Reload the configuration, or end the proxy.
+
+        It ends if its terminal was closed or it cannot reload.
+        """
         if started.reload is not None and not terminal.is_closed():
             app.reload()
         else:

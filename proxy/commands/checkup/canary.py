@@ -35,7 +35,7 @@ def try_calibrator(
     """
     from calibrator import CalibratorError
     from proxy.commands.checkup.machine import resident_memory
-    from proxy.scoring.recalibrated import name_with
+    from proxy.scoring.scores import name_with
 
     gc.collect()  # memory freed meanwhile would distort the calibrator's own
     began, before = time.perf_counter(), resident_memory()

@@ -1,3 +1,3 @@
-"""Further calls: several at once, escalation, fallback, clarification, opinions, a judge."""
+"""Further calls of a completion: their maker, fallback, opinions, a judge."""
 
-__all__ = ["calls", "clarify", "fallbacks", "judging", "opinions", "parallel_calls", "revising"]
+__all__ = ["calls", "fallbacks", "judging", "opinions"]

@@ -47,7 +47,10 @@ class Calls:
     has_request: bool = True  # whether there is a request for another model
 
     def chosen_call(self, answer: Answer) -> Call:
-        """Return the call whose answer is the completion; the first one is noted if none is yet."""
+        """Return the call whose answer is the completion.
+
+        If no call was noted as that, the first one is noted now, with this answer.
+        """
         for call in self.exchange.calls:
             if call.is_kept:
                 return call
@@ -64,7 +67,7 @@ class Calls:
                 call.answer = answer
 
     def keep(self, call: Call) -> None:
-        """Make this call's answer the completion."""
+        """Make this call's answer the completion; the exchange gets its model and upstream."""
         for other in self.exchange.calls:
             other.is_kept = other is call
         self.exchange.model, self.exchange.upstream = call.model, call.upstream
@@ -97,10 +100,11 @@ class Calls:
         on_head: OnHead = _ignore_head,
         changes: Mapping[str, Any] = NOTHING,
     ) -> None:
-        """Make a call with the client's bytes, except for the model's name, and score the answer.
+        """Make a call with the client's request, for the call's model, and score the answer.
 
-        `on_head` is called with a reply that may become an answer. A reply that is none stays open.
-        A second opinion is not scored, because only its content counts.
+        `left_out` names headers to omit, `changes` are members to replace. `on_head` is called with
+        a reply that may become an answer. A reply that is none stays open. A second opinion is not
+        scored, because only its content counts. Raises nothing.
         """
         request = partial(self.request_to, call.model, left_out=left_out, changes=changes)
         await self._make(call, request, on_head)
@@ -147,9 +151,9 @@ class Calls:
         return await self.ask(model, changes=changes)
 
     async def ask_opinion(self, call: Call) -> None:
-        """Send the question to the call's model, without side effects there.
+        """Send the client's question to the call's model, so that nothing is stored or run there.
 
-        Raises nothing; a request that cannot be sent without side effects is noted as a failure.
+        Raises nothing; a request that cannot be sent without such effects is noted as a failure.
         """
         changes = self.asked.format.without_effects(self.asked.payload)
         if changes is None:
@@ -168,8 +172,9 @@ class Calls:
         purpose: Purpose = "clarification",
         beside: Mapping[str, Any] = NOTHING,
     ) -> Call:
-        """Let a model write about a text within `timeout_s` seconds; raises nothing.
+        """Send a model instructions and a text, and return the call with what it wrote.
 
+        Raises nothing; a call without an answer within `timeout_s` seconds is noted as failed.
         `beside` holds further members of the request.
         """
         call = self.add_call(model, purpose)
@@ -189,6 +194,10 @@ class Calls:
     async def _make(
         self, call: Call, request: Callable[[], UpstreamRequest], on_head: OnHead
     ) -> None:
+        """Send a request, read the reply, and set the call's answer, or its error and reply.
+
+        Raises nothing; `on_head` is called with a reply that may become an answer.
+        """
         try:
             reply = await self.send(call, request())
             if reason := unscorable_reason(reply):

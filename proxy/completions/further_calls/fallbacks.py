@@ -21,9 +21,10 @@ from proxy.http.wire.upstream import UpstreamReply, UpstreamRequest
 async def send_or_fall_back(
     calls: Calls, fallback: FallbackConfig, request: UpstreamRequest
 ) -> UpstreamReply:
-    """Return the reply of the first model that gives one.
+    """Send a request, then to fallback models while it fails, and return the first good reply.
 
-    If none does, returns the reply of the requested model, or raises its ProxyError.
+    Notes every call and the kept one. If none succeeds, returns the reply of the requested model,
+    or raises its ProxyError.
     """
     first = Call(calls.asked.model, upstream=calls.exchange.upstream)
     await _begin(calls, first, request, fallback.within_s)
@@ -45,7 +46,7 @@ async def send_or_fall_back(
 
 
 async def _first_success(calls: Calls, fallback: FallbackConfig, first: Call) -> Call | None:
-    """Return the first call that succeeds; None if no model gives a reply."""
+    """Call the fallback models in turn and return the first call with a 2xx reply, or None."""
     for model in await _others(calls, fallback, first):
         call = calls.add_call(model)
         request = calls.request_to(model, left_out=IDEMPOTENCY)
@@ -59,7 +60,7 @@ async def _first_success(calls: Calls, fallback: FallbackConfig, first: Call) ->
 
 
 async def _others(calls: Calls, fallback: FallbackConfig, first: Call) -> list[str]:
-    """Return the models that can answer.
+    """Return the fallback models that can answer, in order.
 
     If the request names an id that upstream stores, these are only models at that upstream.
     """
@@ -73,7 +74,10 @@ async def _others(calls: Calls, fallback: FallbackConfig, first: Call) -> list[s
 async def _begin(
     calls: Calls, call: Call, request: UpstreamRequest, within_s: float | None
 ) -> None:
-    """Send a call and wait for its reply to begin; an error is stored in the call."""
+    """Send a call and wait for the head of its reply, at most `within_s` seconds.
+
+    Reply or error is stored in the call; raises nothing.
+    """
     if within_s is not None:
         request.deadline = asyncio.get_running_loop().time() + within_s
     try:
@@ -88,6 +92,10 @@ async def _begin(
 
 
 def _has_failed(call: Call, fallback: FallbackConfig) -> bool:
+    """Return whether a call failed in a way that `fallback.on` names.
+
+    It lists statuses such as `503` and `5xx`, `timeout` and `unreachable`.
+    """
     if call.reply is not None:
         status = call.reply.status
         return str(status) in fallback.on or f"{status // 100}xx" in fallback.on
@@ -97,13 +105,14 @@ def _has_failed(call: Call, fallback: FallbackConfig) -> bool:
 
 
 def _why(call: Call) -> str:
-    """Return the machine word for a call without an answer."""
+    """Return the machine word for a call without an answer, such as `upstream_status_503`."""
     if call.raised is not None:
         return call.raised.machine_code
     return f"upstream_status_{call.reply.status}" if call.reply is not None else "unfinished"
 
 
 def _reply_of(call: Call) -> UpstreamReply:
+    """Return a call's reply; raises the error that the call ended with if there is none."""
     if call.reply is None:
         assert call.raised is not None
         raise call.raised

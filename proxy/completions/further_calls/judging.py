@@ -53,7 +53,7 @@ class CompletionJudge:
         self._calls = calls
 
     async def ask_about(self, answer: Answer, facts: Sequence[Facts]) -> list[Judgement | None]:
-        """Return the judgement of each choice, or None; raises nothing.
+        """Return the judgement of each choice, or None for a choice without one; raises nothing.
 
         `facts` are those of the answer's choices. Each choice on which the policy wants a judgement
         gets one call, up to MOST_JUDGED, all at the same time and with the policy's time limit.
@@ -81,6 +81,11 @@ class CompletionJudge:
             return False
 
     async def _judgement(self, choice: Choice) -> Judgement | None:
+        """Let the judge read question and answer, and return its probability that it is correct.
+
+        Returns None if the answer is no text, the call fails, or the judge refuses or says nothing
+        readable; the last two are noted in the call.
+        """
         wanted, calls = self._wanted, self._calls
         try:
             text = fence_texts(calls.asked.question().text, message_text(choice.message))
@@ -118,9 +123,9 @@ def _cut(answer: str) -> str:
 
 
 def by_log_probabilities(said: Choice) -> float | None:
-    """Return P(True) among True and False as the first token.
+    """Return P(True) from the probabilities of True and False as the judge's first token.
 
-    Returns None if that token is neither, or has no log-probability.
+    Returns None if that token is neither, has no log-probability, or the text is no judgement.
     """
     if _read(said) is None:
         return None
@@ -131,7 +136,10 @@ def by_log_probabilities(said: Choice) -> float | None:
 
 
 def _share_of_true(token: Token) -> float:
-    """Return P(True); a word without a probability gets all that the listed tokens leave."""
+    """Return P(True) / (P(True) + P(False)) at this token, with all spellings summed.
+
+    A word that is not listed gets the probability that the listed tokens leave.
+    """
     probable = {"true": 0.0, "false": 0.0}
     instead = {**token.instead, token.text: token.logprob}
     for text, logprob in instead.items():
@@ -144,9 +152,10 @@ def _share_of_true(token: Token) -> float:
 
 
 def by_words(said: Choice) -> float | None:
-    """Return the probability in a judge's text.
+    """Return the probability that a judge writes, such as 0.9 for `True, 90`.
 
-    Returns None for a refusal, any other text, or a number that contradicts its True or False.
+    Returns None for a refusal, any other text, the ambiguous `1.0`, or a number that contradicts
+    its True or False.
     """
     verdict, number = _read(said) or (None, None)
     if number is None:
@@ -164,9 +173,9 @@ def by_words(said: Choice) -> float | None:
 
 
 def _read(said: Choice) -> tuple[str | None, str | None] | None:
-    """Parse the verdict and the number of a judge's text, of which either may be None.
+    """Return verdict (`true` or `false`) and number of a judge's text, each a string or None.
 
-    Returns None if the text holds anything else.
+    Returns None if the text holds anything else, is longer than 100 characters, or is a refusal.
     """
     text = said.message.get("content")
     if not isinstance(text, str) or len(text) > 100 or _is_refusal(said):

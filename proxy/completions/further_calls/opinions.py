@@ -18,7 +18,7 @@ from proxy.errors import UpstreamTimeoutError
 from proxy.exchange.answer import Answer
 from proxy.exchange.call import Call, tokens
 from proxy.exchange.exchange import Exchange, SharedClock
-from proxy.scoring.recalibrated import Scores
+from proxy.scoring.scores import Scores
 from proxy.scoring.scoring import OtherAnswer
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,10 @@ class Opinions:
         self._waiting = 0  # answers that wait for the opinions
 
     def begin(self) -> None:
-        """Start the calls together with the request, if the policy says so."""
+        """Start the calls for second opinions together with the request, if the policy says so.
+
+        Not if the policy wants none for such a request, or the calibrator does not read them.
+        """
         self._calls.exchange.in_upstream = SharedClock()
         request = self._calls.asked.facts()
         is_wanted = self._wanted.start == "with" and self._wanted.may_be_wanted(request)
@@ -44,15 +47,15 @@ class Opinions:
             self._ask()
 
     def end(self) -> None:
-        """Cancel the calls unless an answer waits for them."""
+        """Cancel the calls that are not done, unless an answer still waits for them."""
         if not self._waiting:
             self._give_up()
 
     async def ask_about(self, answer: Answer, facts: Sequence[Facts]) -> None:
-        """Wait until others have answered, for as long as the policy says; raises nothing.
+        """Wait for second opinions on an answer, for as long as the policy says; raises nothing.
 
-        `facts` are those of the answer's choices. No model is called about replies on which the
-        policy wants no opinion.
+        Starts their calls if the policy wants opinions on these `facts` of the choices only after
+        the answer. Calls that are late are cancelled.
         """
         if not self._asked:
             is_wanted = self._wanted.start == "after" and any(map(self._wanted.is_wanted, facts))
@@ -71,7 +74,7 @@ class Opinions:
             self._give_up()
 
     def _can_read(self) -> bool:
-        """Return whether the calibrator reads other answers, so that they are worth their price."""
+        """Return whether the calibrator reads other answers; logs it, once, if it does not."""
         if self._scores.opinion:
             return True
         if self._scores.name is not None:
@@ -79,13 +82,14 @@ class Opinions:
         return False
 
     def _ask(self) -> None:
+        """Start a call, each in a task, of every model that is to give a second opinion."""
         answering = {self._calls.asked.model, *(c.model for c in self._calls.exchange.calls)}
         for model in self._wanted.models_for(answering):
             call = self._calls.add_call(model, "second_opinion")
             self._asked[asyncio.create_task(self._calls.ask_opinion(call))] = call
 
     def _give_up(self) -> None:
-        """Cancel the calls that are late, and note them as such."""
+        """Cancel the calls that are not done, and note them as timeouts."""
         for task, call in self._asked.items():
             if not task.done():
                 self._calls.note_failure(call, UpstreamTimeoutError.code)
@@ -93,7 +97,7 @@ class Opinions:
 
 
 def others_of(exchange: Exchange, answer: Answer) -> list[OtherAnswer]:
-    """Return other calls' answers to the same question.
+    """Return other calls' answers to the same question; the answer itself is left out.
 
     Only the first choice of a call counts, because all choices are one model's opinion.
     """
@@ -112,6 +116,7 @@ def others_of(exchange: Exchange, answer: Answer) -> list[OtherAnswer]:
 
 @lru_cache(maxsize=8)  # so that it is logged once for each calibrator
 def _warn_unread(calibrator: str) -> None:
+    """Log that no second opinions are requested, because this calibrator does not read them."""
     log.warning(
         "second_opinion_unread",
         calibrator=calibrator,

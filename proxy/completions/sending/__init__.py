@@ -1,3 +1,3 @@
-"""What is written to the client: live streams, heartbeats and replaced replies."""
+"""The parts that write to the client: live streams and heartbeats."""
 
-__all__ = ["heartbeats", "live_stream", "replacements"]
+__all__ = ["heartbeats", "live_stream"]

@@ -31,9 +31,10 @@ async def is_done(
 async def late(
     body: asyncio.Future[bytes], error_event: Callable[[ProxyError], bytes] | None
 ) -> AsyncIterator[bytes]:
-    """Yield pings, then the body; an error becomes an event if the body consists of events.
+    """Yield pings until the body is done, then the body.
 
-    A JSON body breaks off instead, by raising the error.
+    If `body` raises ProxyError, yields it as an event (`error_event`) or, for a JSON body, raises
+    it, which breaks the body off.
     """
     ping = JSON_PING if error_event is None else STREAM_PING
     yield ping

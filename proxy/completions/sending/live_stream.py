@@ -72,9 +72,11 @@ class LiveStream:
         self.reason = "client_left"  # why there is no outcome, if there is none
 
     def feed(self, part: bytes) -> Iterator[bytes | FinishEvent | WithholdMarker]:
-        """Yield the bytes that go on at once, and the events that wait for their choices' outcome.
+        """Read a part of upstream's stream; yields what follows for the client.
 
-        Raises ProxyError for events that cannot be read or kept although calls are gated.
+        That is bytes that go on at once, FinishEvents that wait for their choices' outcome, and a
+        WithholdMarker when the first tool call is withheld. Raises ProxyError for events that
+        cannot be read or kept although calls wait for decisions.
         """
         passing, marked = self._split_ready(self._take(part))
         if passing:
@@ -85,7 +87,7 @@ class LiveStream:
             yield WithholdMarker()
 
     def takes(self, part: bytes) -> bool:
-        """Take in a part whose events go on unchanged, and return whether it was such a part.
+        """Read a part whose events all go on unchanged; returns whether it is such a part.
 
         If not, nothing has changed, and the part has to go to `feed`.
         """
@@ -107,15 +109,18 @@ class LiveStream:
         return True
 
     def _is_plain(self, part: bytes) -> bool:
-        """Return whether `feed` would pass a part on unchanged, without parsing first."""
+        """Return whether a part can go on unchanged without being parsed first.
+
+        It is whole events without marks of an end or a call, and little is waiting to be parsed.
+        """
         is_little = self._unread_bytes + len(part) <= READ_AT_ONCE and len(part) <= MANY_EVENTS
         return is_little and self._reader.is_whole(part) and self._format.marks.search(part) is None
 
     def end(self, failure: ProxyError | None = None) -> bytes:
-        """Return the last bytes for the client; none if events are withheld.
+        """Return the last bytes for the client; none if events still wait for a decision.
 
-        `failure` is the reason why upstream's stream broke off or was wrong. It is returned as an
-        event, unless upstream's answer was complete.
+        `failure` says why upstream's stream broke off or was wrong. It becomes an error event,
+        unless upstream's answer was complete.
         """
         if self._has_ended and not isinstance(failure, UnreadableReplyError):
             failure = None  # upstream's answer was complete
@@ -136,7 +141,7 @@ class LiveStream:
         return rest
 
     def withholds(self) -> bool:
-        """Return whether events wait for a decision."""
+        """Return whether events of tool calls wait for a decision."""
         return self._withheld is not None
 
     def waiting_events(self) -> tuple[list[Event], frozenset[int]]:
@@ -146,7 +151,7 @@ class LiveStream:
     def _take(self, part: bytes) -> bytes:
         """Return the events that a part completes; all bytes if the stream is too large to keep.
 
-        Raises UpstreamBrokenError where it is too large and calls are gated.
+        Raises UpstreamBrokenError where it is too large and calls wait for decisions.
         """
         if self.is_opaque:
             return part
@@ -164,7 +169,10 @@ class LiveStream:
             return self._reader.rest()
 
     def _give_up(self, why: str) -> None:
-        """Stop keeping the stream; raises UpstreamBrokenError where a policy must decide on it."""
+        """Keep nothing of the stream from now on, so that it is passed on without a score.
+
+        `why` is the text of the UpstreamBrokenError that is raised if a policy must decide on it.
+        """
         self.reason = "too_long"
         if self._gates_calls:
             raise UpstreamBrokenError(why)
@@ -173,9 +181,10 @@ class LiveStream:
         self.assembler = self._format.assembler()
 
     def _split_ready(self, ready: bytes) -> tuple[bytes, bytes]:
-        """Split bytes into those that may go on at once and those to be parsed before.
+        """Split events into those that go on at once, and the rest that must be parsed first.
 
-        The second part begins with the event of the first mark.
+        The rest begins with the first event that may end a choice or call a tool. All is rest if
+        calls wait for decisions; nothing if the stream is not kept.
         """
         if self.is_opaque or not ready:
             return ready, b""
@@ -194,7 +203,7 @@ class LiveStream:
         return ready[:passing], ready[passing:]
 
     def _take_alike(self, ready: bytes) -> int:
-        """Take in the leading events that are certainly text, and return their size in bytes.
+        """Read the leading events that are certainly plain text, and return their size in bytes.
 
         If the form of text is unknown, the first of these events are parsed to learn it.
         """
@@ -226,7 +235,10 @@ class LiveStream:
         self._unread_bytes = 0
 
     def _look_into(self, ready: bytes) -> Iterator[bytes | FinishEvent]:
-        """Parse events; yields the bytes that go on, and the events that wait for their outcome."""
+        """Parse events; yields bytes that go on, and FinishEvents that wait for their outcome.
+
+        Raises UnreadableReplyError for an unreadable event while calls wait for decisions.
+        """
         if not ready:
             return
         self._read_up()
@@ -257,9 +269,10 @@ class LiveStream:
         return is_hidden or self.assembler.reading.is_ambiguous(event)
 
     def _passable_bytes(self, event: Event, sight: EventMeaning) -> bytes:
-        """Return the bytes of an event that go on at once if calls wait.
+        """Return the bytes of an event that go on at once while calls wait for decisions.
 
-        From the first call on these are none.
+        Empty for the first event of a call and those after it, which are kept. After an error of
+        upstream nothing is decided on any more, and only events without calls go on.
         """
         if self._has_failed:  # nothing is decided on after an error of upstream
             return b"" if sight.calls_tool or sight.finished else event.raw
@@ -277,9 +290,9 @@ class LiveStream:
         return b""
 
     def _take_rest(self, rest: bytes) -> tuple[ProxyError | None, bytes]:
-        """Parse bytes that upstream ended without a blank line, which some clients read.
+        """Parse the last bytes of a stream that have no blank line after them, as some clients do.
 
-        Returns the error in them, if any, and the bytes that go on.
+        Returns the error in them or None, and the bytes that go on.
         """
         event = Event(rest, data_of(rest))
         sight = self.assembler.add(event)
@@ -290,7 +303,10 @@ class LiveStream:
         return None, passing
 
     def _problem_of_withheld(self) -> ProxyError | None:
-        """Return the error why the withheld events cannot be decided on, or None."""
+        """Return the error why the withheld calls cannot be decided on, or None.
+
+        That is a stream without choices, or with a choice that has no end.
+        """
         choices = self.assembler.choices()
         if not choices:
             return UnreadableReplyError(UNREADABLE_EVENT)
@@ -317,11 +333,16 @@ class ShortWay:
         self._stream, self._chunks, self._in_upstream = stream, chunks, in_upstream
 
     def open(self, client: BodyWriter) -> None:
-        """Begin, once the reply's head has been sent."""
+        """Begin to write parts directly to the client, once the reply's head has been sent."""
         self._client = client
         self._chunks.leave_to(self._take)
 
     def _take(self, part: bytes) -> bool:
+        """Write a part of the stream to the client at once, and return whether that was done.
+
+        False, with nothing written, for an empty part, a part that is not plain, or while the
+        client is slow; then the request's task handles it.
+        """
         self._in_upstream.__exit__(None, None, None)  # this is our own time
         client = self._client
         is_taken = bool(part) and client.takes_parts() and self._stream.takes(part)

@@ -64,6 +64,11 @@ class DecisionsEngine:
         return self._name
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
+        """Return one score for each item, in order, with concurrent requests.
+
+        Raises NotScorableError for an item with images, EngineError, and CalibratorError for an
+        item that is refused.
+        """
         if any(item.images for item in items):
             raise NotScorableError("image", "a decision model is asked about text only")
         asked = [asyncio.ensure_future(self._ask(item)) for item in items]
@@ -74,6 +79,10 @@ class DecisionsEngine:
                 task.cancel()
 
     async def _ask(self, item: Item) -> Score:
+        """Ask the model whether the answer to an item's question is correct; both texts are cut.
+
+        Raises EngineError, and CalibratorError for an item that is refused or not answered.
+        """
         question, answer = item.question[:QUESTION_CHARACTERS], item.answer[:ANSWER_CHARACTERS]
         async with self._room:
             try:
@@ -88,7 +97,10 @@ class DecisionsEngine:
         return Score(value, value, (question, answer) != (item.question, item.answer))
 
     def _error(self, error: Exception) -> CalibratorError:
-        """Convert an error of litellm, without its message, which may quote the text."""
+        """Return an error of ours for one of litellm, without its text, which may quote the reply.
+
+        A CalibratorError for a refused item (400, 413, 422), else an EngineError with a reason.
+        """
         litellm, status = self._litellm, getattr(error, "status_code", None)
         if isinstance(error, litellm.Timeout):
             return EngineError(TIMEOUT, "did not answer in time")

@@ -34,9 +34,10 @@ class EngineError(UnavailableError):
 
 
 def field_of(value: Any, name: str, kind: type[T]) -> T:
-    """Return a member of an object in an answer; raises EngineError where its type is another.
+    """Return the member `name` of an object in an engine's answer, of type `kind`.
 
-    Whole numbers count as floats, truth values do not.
+    Raises EngineError where it is missing or of another type. For float, whole numbers count too,
+    truth values do not.
     """
     found = value.get(name) if isinstance(value, Mapping) else None
     if kind is float and type(found) is int:
@@ -47,7 +48,7 @@ def field_of(value: Any, name: str, kind: type[T]) -> T:
 
 
 def check_probability(probability: float) -> float:
-    """Return a probability; raises EngineError for any other number and for NaN."""
+    """Return the number unchanged; raises EngineError if it is not from 0 to 1, also for NaN."""
     if not 0 <= probability <= 1:
         raise EngineError("engine_answer", f"gave {probability} as a probability")
     return probability

@@ -55,6 +55,7 @@ class Findings:
     """The values of the record's columns: support, basis, act, needs_facts, is_familiar."""
 
     def __post_init__(self) -> None:
+        """Compute `columns` once, since a few findings are shared by many replies."""
         flags = (
             None if each is None else int(each) for each in (self.needs_facts, self.is_familiar)
         )
@@ -62,7 +63,10 @@ class Findings:
         object.__setattr__(self, "columns", columns)
 
     def with_opinions(self) -> Findings:
-        """Return the findings for a confidence that opinions of others have changed."""
+        """Return the findings with "opinions" added to `basis`.
+
+        Unchanged if the basis is empty or has it already.
+        """
         if not self.basis or OPINIONS in self.basis:
             return self
         return replace(self, basis=basis_with(self.basis, OPINIONS))
@@ -72,7 +76,10 @@ NOTHING: Final = Findings()
 
 
 def findings_of(score: Score) -> Findings:
-    """Return a score's findings besides its confidence, bounded and with known names only."""
+    """Return what a score says besides its confidence, such as unsupported sentences.
+
+    Texts are cut and unknown names replaced, because the scorer may be on another machine.
+    """
     plain = _plain(score.basis, score.act, score.needs_facts, score.is_unfamiliar)
     if score.support is None and not score.unsupported:
         return plain
@@ -89,7 +96,10 @@ def calls_tools(item: Item) -> bool:
 
 
 def notes_of(item: Item) -> tuple[CallNotes, ...] | None:
-    """Compute the notes of a reply's calls if the calibrator gives none; None without tools."""
+    """Compute marks and risks of a reply's tool calls, for a calibrator that gives none.
+
+    None if the item has no tool use.
+    """
     if item.tool_use is None:
         return None
     from calibrator import call_notes  # imported here because it loads numpy
@@ -99,23 +109,31 @@ def notes_of(item: Item) -> tuple[CallNotes, ...] | None:
 
 @lru_cache(maxsize=1_024)
 def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: bool) -> Findings:
-    """Return findings without any text of the reply, cached because there are few kinds."""
+    """Return findings without any text of the reply; cached because there are few different ones.
+
+    An unknown `act` becomes "answer".
+    """
     known = act if act in ACTS else "answer"
     return Findings(basis_with(basis), None, (), known, needs_facts, not is_unfamiliar)
 
 
 def _limit_sizes(found: UnsupportedSentence) -> UnsupportedSentence:
+    """Return a sentence with its texts cut, at most ten words, and a known `kind`."""
     words = tuple(_cut(word, LONGEST_WORD) for word in found.words[:MOST_WORDS])
     kind = found.kind if found.kind in KINDS else KINDS[0]
     return UnsupportedSentence(_cut(found.sentence, LONGEST_SENTENCE), words, kind)
 
 
 def _cut(text: str, most: int) -> str:
+    """Return the text, or its beginning with `..` at the end, at most `most` characters."""
     return text if len(text) <= most else text[: most - len(_ELLIPSIS)] + _ELLIPSIS
 
 
 def unread_reason(score: Score) -> str | None:
-    """Return the part of a reply that was not read, as a machine word; None if it is not given."""
+    """Return which part of a reply was not read, such as `long_text`; None if not given.
+
+    None also for anything but a short machine word.
+    """
     return score.unread if _REASON.fullmatch(score.unread) else None
 
 
@@ -149,7 +167,7 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 
 def findings_values(findings: Findings) -> dict[str, Any]:
-    """Return findings as JSON values, without those that are unknown."""
+    """Return findings as a JSON object, without members that are unknown or empty."""
     values = {
         "support": findings.support,
         "basis": list(findings.basis) or None,
@@ -162,7 +180,7 @@ def findings_values(findings: Findings) -> dict[str, Any]:
 
 
 def findings_from(values: Mapping[str, Any]) -> Findings:
-    """Read the values of `findings_values`."""
+    """Build findings from an object of `findings_values`; missing members are unknown."""
     return Findings(
         tuple(values.get("basis", ())),
         values.get("support"),

@@ -47,6 +47,10 @@ class JsonClient:
         return await self._ask(UpstreamRequest("POST", path, fields, body))
 
     async def _ask(self, request: UpstreamRequest) -> Any:
+        """Send a request and return the parsed JSON of its answer.
+
+        Raises EngineError, and CalibratorError for a refusal of what was sent.
+        """
         try:
             reply, body = await self._send(request)
         except UpstreamTimeoutError as error:
@@ -64,6 +68,7 @@ class JsonClient:
             raise EngineError("engine_answer", f"did not answer with JSON ({kind[:60]})") from error
 
     async def _send(self, request: UpstreamRequest) -> tuple[UpstreamReply, bytes]:
+        """Send a request, again if its connection breaks, and return the reply with its body."""
         try:
             reply = await self._relay.send(request)
         except UpstreamBrokenError:
@@ -78,6 +83,11 @@ class JsonClient:
 
 
 def _refusal(reply: UpstreamReply, request: UpstreamRequest) -> CalibratorError:
+    """Return the error for a status other than 200.
+
+    A CalibratorError for 400, 413 and 422 to a POST, where only what was sent is at fault; else an
+    EngineError, with the reason `engine_busy` for 429 and for 503 with `retry-after`.
+    """
     status = reply.status
     if request.method == "POST" and status in _OF_WHAT_WAS_SENT:
         return CalibratorError(f"the engine refuses this one ({request.path}: {status})")

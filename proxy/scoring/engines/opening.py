@@ -45,9 +45,11 @@ def open_engine(config: CalibratorConfig) -> Engine:
 
             return ScoringServerEngine(settings, name_of_scores(config), config.timeout_s)
         case TokenIds() as settings:
-            from proxy.scoring.engines.sglang import LabelScores
-            from proxy.scoring.engines.token_ids import TokenIdEngine
-            from proxy.scoring.engines.vllm import GenerativeScoring
+            from proxy.scoring.engines.token_ids import (
+                GenerativeScoring,
+                LabelScores,
+                TokenIdEngine,
+            )
 
             dialect = LabelScores() if isinstance(settings, Sglang) else GenerativeScoring()
             return TokenIdEngine(settings, dialect, config.checkpoint, config.timeout_s)
@@ -79,7 +81,11 @@ def name_of_scores(config: CalibratorConfig) -> str | None:
 
 
 def known_name(config: CalibratorConfig) -> str:
-    """Return the name of the scores; raises CheckpointError where `name_of_scores` gives None."""
+    """Return the name of the scores, such as `pinocchio@3f2a91c0~vllm`.
+
+    Raises CheckpointError where only the scoring server knows it (`name_of_scores` gives None), and
+    HubError.
+    """
     if (name := name_of_scores(config)) is None:
         raise CheckpointError(
             "calibrator.engine is a scoring server whose calibrator proxy.yaml does not name; add "

@@ -50,7 +50,7 @@ class Engine(Protocol):
 
 
 def pauses() -> Iterator[float]:
-    """Yield the seconds between attempts to reach an engine."""
+    """Yield the seconds between attempts to reach an engine: doubled each time, up to a limit."""
     pause_s = FIRST_PAUSE_S
     while True:
         yield pause_s
@@ -96,7 +96,11 @@ class RemoteScorer:
         self.name = self._run(self._connect())
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Return one score for each item; raises EngineError, immediately if the engine is down."""
+        """Return one score for each item, in order.
+
+        Raises EngineError, immediately if the engine is down, and CalibratorError for items that
+        the engine refuses.
+        """
         if self.is_down:
             raise EngineError(DOWN, f"{self._engine.address} is down and not asked")
         try:
@@ -109,7 +113,7 @@ class RemoteScorer:
         return scores
 
     def close(self) -> None:
-        """Cancel all running calls and end the thread."""
+        """Cancel all running calls, close the connections and end the thread."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -134,6 +138,10 @@ class RemoteScorer:
     # --- On the event loop ----------------------------------------------------------------------
 
     async def _connect(self) -> str:
+        """Connect to the engine, let it score a short text, and return the name of its scores.
+
+        Raises EngineError if either fails or is too slow.
+        """
         name = await self._in_time(self._engine.connect())
         try:
             await self._in_time(self._engine.score([PROBE]))
@@ -145,7 +153,11 @@ class RemoteScorer:
         return name
 
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work within the timeout, and prefix the engine's errors with its address."""
+        """Await a call of the engine, at most `timeout_s` seconds, and return its result.
+
+        Raises EngineError, whose text begins with the engine's address, also for a timeout and for
+        an answer that cannot be read; CalibratorError is raised unchanged.
+        """
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await work
@@ -161,6 +173,10 @@ class RemoteScorer:
             raise EngineError("engine_answer", text) from error
 
     def _note_failure(self, error: EngineError) -> None:
+        """Log a failure and count it; after several, the engine counts as down and is probed.
+
+        A busy engine is not counted; one without a connection is down at once.
+        """
         self._tell(error)
         if error.reason == BUSY:
             return
@@ -173,6 +189,10 @@ class RemoteScorer:
             self._probing = self._loop.create_task(self._probe())
 
     async def _probe(self) -> None:
+        """Try to connect, with growing pauses, until the engine answers under the same name.
+
+        Then it no longer counts as down, which is logged.
+        """
         for pause_s in pauses():
             await asyncio.sleep(pause_s)
             try:
@@ -192,6 +212,7 @@ class RemoteScorer:
         self._last_reason = error.reason
 
     async def _end(self) -> None:
+        """Cancel the other tasks of the loop and close the engine's connections."""
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()

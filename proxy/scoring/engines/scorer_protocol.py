@@ -86,9 +86,9 @@ def items_body(
     has_messages: bool = True,
     has_facts: bool = True,
 ) -> bytes:
-    """Return a request's body, without the fields whose flag is False.
+    """Return the JSON body of a request for scores of these items.
 
-    These flags are for servers that do not read the fields.
+    Fields whose flag is False are left out, for servers that do not read them.
     """
     written = [_item_json(item, has_tool_use, has_messages) for item in items]
     if has_others:
@@ -101,6 +101,7 @@ def items_body(
 
 
 def _item_json(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, Any]:
+    """Return an item as a JSON object, without empty fields."""
     tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
     images = {"images": [base64.b64encode(image).decode() for image in item.images]}
     texts = {"question": item.question, "answer": item.answer}
@@ -115,6 +116,7 @@ def _item_json(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, 
 
 
 def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
+    """Return `{"tool_use": ..}` with messages, tools and reply; {} for None."""
     if used is None:
         return {}
     messages = [_without_files(message) for message in used.messages]
@@ -123,6 +125,7 @@ def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
 
 
 def _others_written(item: Item, has_tool_use: bool) -> dict[str, Any]:
+    """Return the other replies and the confidence without them, as far as the item has them."""
     alone = {} if item.alone is None else {"alone": item.alone}
     others = [
         {"answer": other.answer}
@@ -134,7 +137,7 @@ def _others_written(item: Item, has_tool_use: bool) -> dict[str, Any]:
 
 
 def _without_files(message: Any) -> Any:
-    """Reduce the parts of a message that are not text to their type."""
+    """Return a message whose parts other than text, such as images, have only their type."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         return message
@@ -157,6 +160,7 @@ def read_items(body: bytes) -> list[Item]:
 
 
 def _item(value: Any, where: str) -> Item:
+    """Parse an item, called `where` in errors, such as `items[3]`; raises BadRequestError."""
     if not isinstance(value, dict):
         raise BadRequestError(f"{where} must be an object", param=where)
     if unknown := sorted(value.keys() - {*_TEXTS, *_TAGS, *_MORE}):
@@ -193,6 +197,7 @@ def _item(value: Any, where: str) -> Item:
 
 
 def _others(value: Any, where: str) -> tuple[OtherReply, ...]:
+    """Parse the other replies of an item; () for None. Raises BadRequestError."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -201,6 +206,7 @@ def _others(value: Any, where: str) -> tuple[OtherReply, ...]:
 
 
 def _other(value: Any, where: str) -> OtherReply:
+    """Parse another reply of an item, called `where` in errors; raises BadRequestError."""
     known = {"answer", "source_model", "tool_use"}
     if not isinstance(value, dict) or value.keys() - known:
         raise BadRequestError(
@@ -233,6 +239,7 @@ def _tool_use(value: Any, where: str, messages: Sequence[Any] = ()) -> ToolUse |
 
 
 def _images(value: Any, where: str) -> tuple[bytes, ...]:
+    """Decode a list of base64 images; () for None. Raises BadRequestError."""
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(image, str) for image in value):
@@ -247,13 +254,14 @@ def _images(value: Any, where: str) -> tuple[bytes, ...]:
 
 
 def scores_body(calibrator: str, results: Sequence[Score | Failure]) -> bytes:
-    """Return an answer's body, with one result for each item, in order."""
+    """Return the JSON body of an answer: the calibrator's name and a result for each item."""
     return json.dumps(
         {"calibrator": calibrator, "scores": [_result(result) for result in results]}
     ).encode()
 
 
 def _result(result: Score | Failure) -> dict[str, Any]:
+    """Return a score as a JSON object without empty fields, or `{"error": ..}` for a failure."""
     if isinstance(result, Failure):
         return {"error": {"message": result.message, "reason": result.reason}}
     found: dict[str, Any] = {
@@ -298,6 +306,11 @@ def read_scores(answer: Any, calibrator: str, count: int) -> list[Score]:
 
 
 def _score(value: Any) -> Score:
+    """Parse the score of one item.
+
+    Raises the error that the answer has instead, and EngineError for a missing field or a number
+    that is no probability.
+    """
     if isinstance(value, Mapping) and (error := value.get("error")) is not None:
         raise _error(field_of(error, "reason", str), field_of(error, "message", str))
     score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
@@ -320,7 +333,11 @@ def _score(value: Any) -> Score:
 
 
 def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the findings of a score; older servers omit some, which get their defaults."""
+    """Return the parsed findings of a score, as keyword arguments of `Score`.
+
+    Missing ones, as from older servers, get their defaults, and texts are cut. Raises EngineError
+    for a support that is no probability.
+    """
     support, basis = value.get("support"), value.get("basis")
     act, unread = value.get("act"), value.get("unread")
     found: dict[str, Any] = {
@@ -341,13 +358,19 @@ def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _because(value: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the facts that speak against a reply; () if the server gives none."""
+    """Return up to five facts that speak against a reply, cut at 200 characters.
+
+    () if the server gives none.
+    """
     told = value.get("because")
     return tuple(str(each)[:200] for each in told[:5]) if isinstance(told, list) else ()
 
 
 def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
-    """Return the doubts about arguments; () if the server gives none."""
+    """Return up to 20 doubts about arguments of calls; () if the server gives none.
+
+    Raises EngineError for a damaged one.
+    """
     told = value.get("fields")
     return tuple(map(_field, told[:20])) if isinstance(told, list) else ()
 
@@ -362,6 +385,11 @@ def _notes(value: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
 
 
 def _note(value: Any) -> CallNotes:
+    """Parse the marks and the risk of one call; raises EngineError for a missing field.
+
+    Unknown marks are left out, an unknown risk becomes the last of `RISKS`, and texts are cut at
+    200 characters.
+    """
     risk = field_of(value, "risk", str)
     reasons = tuple(str(each)[:200] for each in field_of(value, "reasons", list)[:10])
     marks = tuple(map(_mark, field_of(value, "marks", list)[:40]))
@@ -370,11 +398,13 @@ def _note(value: Any) -> CallNotes:
 
 
 def _mark(value: Any) -> Mark:
+    """Parse a mark, its texts cut at 200 characters; raises EngineError for a missing field."""
     texts = (field_of(value, name, str)[:200] for name in ("name", "argument", "words"))
     return Mark(*texts)
 
 
 def _field(value: Any) -> FieldDoubt:
+    """Parse the doubt about one argument of a call; raises EngineError for a missing field."""
     name, mark = field_of(value, "name", str)[:200], field_of(value, "mark", str)[:200]
     share = value.get("share")
     known = None if share is None else check_probability(field_of(value, "share", float))
@@ -382,6 +412,7 @@ def _field(value: Any) -> FieldDoubt:
 
 
 def _error(reason: str, message: str) -> CalibratorError:
+    """Return the error of an item: not scorable, not done in time, or another failure."""
     if reason in NOT_SUPPORTED:
         return NotScorableError(reason, message)
     if reason == DEADLINE:

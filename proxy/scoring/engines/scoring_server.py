@@ -28,6 +28,11 @@ class ScoringServerEngine:
         self._expected = expected
 
     async def connect(self) -> str:
+        """Ask the server for its calibrator and what it reads, and return the calibrator's name.
+
+        Sets the attributes of this engine. Raises EngineError if it is another calibrator than the
+        configured one.
+        """
         facts = await self._client.get(SCORER_PATH)
         name = field_of(facts, "calibrator", str)
         if not can_stand_in_a_header(name):
@@ -46,6 +51,10 @@ class ScoringServerEngine:
         return name
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
+        """Return one score for each item, in order.
+
+        Raises EngineError, and NotScorableError or CalibratorError if an item has no score.
+        """
         assert self._name is not None  # it is connected
         answer = await self._client.post(
             SCORE_PATH,

@@ -1,4 +1,4 @@
-"""The common part of vLLM and SGLang, which get token ids and report how many they have read.
+"""The engines vLLM and SGLang, which get token ids and report how many they have read.
 
 The prompt is built here, token by token, from the checkpoint's own template and tokenizer, so that
 the engine's chat template cannot change it. Both report how many tokens they have read: if that is
@@ -33,6 +33,91 @@ class Dialect(Protocol):
     def probabilities(self, answer: Any, count: int) -> list[float]:
         """Return P(correct) for each prompt, in order; raises EngineError."""
         ...
+
+
+class GenerativeScoring:
+    """The Dialect of vLLM: `/generative_scoring`, label probabilities of a generative model.
+
+        vllm serve FOLDER --served-model-name NAME      # of merged weights
+
+    As read in vLLM's source, its main branch of autumn 2026 (the endpoint is there since 0.18, by
+    pull request 34539): `query` and `items` are concatenated, the softmax is over `label_token_ids`
+    alone, and the score is that of the first label. Prompts beyond `max_model_len` are truncated
+    silently, which the token count reveals.
+    """
+
+    path = "/generative_scoring"
+
+    def request(self, prompts: list[list[int]], labels: tuple[int, int]) -> dict[str, Any]:
+        """Return the body of a request for the probabilities of two label tokens after each prompt.
+
+        Prompts and labels are token ids.
+        """
+        return {
+            "query": [],
+            "items": prompts,
+            "label_token_ids": list(labels),
+            "apply_softmax": True,
+            "add_special_tokens": False,
+        }
+
+    def probabilities(self, answer: Any, count: int) -> list[float]:
+        """Return P(correct) for each item, placed by the index that each score has.
+
+        Raises EngineError where an index is missing or repeated.
+        """
+        data = field_of(answer, "data", list)
+        found = {field_of(each, "index", int): field_of(each, "score", float) for each in data}
+        if len(data) != count or found.keys() != set(range(count)):
+            raise EngineError("engine_answer", f"gave {len(data)} scores for {count} items")
+        return [found[at] for at in range(count)]
+
+
+class LabelScores:
+    """The Dialect of SGLang: `/v1/score`, label probabilities of a causal model.
+
+        python -m sglang.launch_server --model-path FOLDER      # of merged weights
+
+    As read in SGLang's source, its main branch of autumn 2026: `query` and `items` are
+    concatenated, and each item's scores are in the order of `label_token_ids`, normalised over
+    these by `apply_softmax`. `usage` was added in spring 2026; a server without it is refused,
+    because what it has read cannot be checked. So is one that scores several items in one sequence
+    (`--enable-mis`, a delimiter of items): there a delimiter takes the place of the label.
+    """
+
+    path = "/v1/score"
+
+    def request(self, prompts: list[list[int]], labels: tuple[int, int]) -> dict[str, Any]:
+        """Return the body of a request for the probabilities of two label tokens after each prompt.
+
+        Prompts and labels are token ids.
+        """
+        return {
+            "query": [],
+            "items": prompts,
+            "label_token_ids": list(labels),
+            "apply_softmax": True,
+            "item_first": False,
+        }
+
+    def probabilities(self, answer: Any, count: int) -> list[float]:
+        """Return P(correct) for each item; raises EngineError where a pair does not add up to 1."""
+        rows = field_of(answer, "scores", list)
+        if len(rows) != count:
+            raise EngineError("engine_answer", f"gave {len(rows)} scores for {count} items")
+        return [_correct(row) for row in rows]
+
+
+def _correct(row: Any) -> float:
+    """Return the first probability of a pair; raises EngineError if two do not sum to 1."""
+    is_pair = isinstance(row, list) and len(row) == 2
+    if not is_pair or not all(isinstance(value, int | float) for value in row):
+        raise EngineError("engine_answer", "gave a row of scores that is not one for each label")
+    if not abs(row[0] + row[1] - 1) < 1e-3:  # also true for NaN
+        raise EngineError(
+            "engine_answer", "gave probabilities of two labels that are not 1 together"
+        )
+    return float(row[0])
 
 
 class TokenIdEngine:
@@ -73,6 +158,10 @@ class TokenIdEngine:
         return self._prompts.name
 
     async def _try_canaries(self) -> None:
+        """Score the checkpoint's examples; raises EngineError where a score is not the known one.
+
+        Does nothing for a checkpoint without examples.
+        """
         canaries = self._prompts.canaries
         found = await self.score([item for item, _ in canaries]) if canaries else []
         for (_, expected), score in zip(canaries, found, strict=True):
@@ -84,6 +173,10 @@ class TokenIdEngine:
                 raise EngineError("engine_other", text)
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
+        """Return one score for each item, in order: the probability of the label for "correct".
+
+        Raises EngineError if the engine has read another number of tokens than were sent.
+        """
         prompts = self._prompts.read(items)
         incorrect, correct = self._prompts.label_ids
         ids = [prompt.ids for prompt in prompts]
@@ -104,5 +197,5 @@ class TokenIdEngine:
 
 
 def prompt_tokens(answer: Any) -> int:
-    """Return how many tokens the engine has read for an answer."""
+    """Return how many tokens the engine has read; raises EngineError if it does not say."""
     return int(field_of(field_of(answer, "usage", dict), "prompt_tokens", int))

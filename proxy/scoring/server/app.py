@@ -110,6 +110,7 @@ class ScoringApp:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an ASGI request; refusals become JSON errors, and WebSockets are closed."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
@@ -127,13 +128,17 @@ class ScoringApp:
         await endpoint(scope, receive, send)
 
     def _endpoint(self, method: str, path: str) -> Endpoint:
+        """Return the handler of a method and path; raises NotFoundError for an unknown pair."""
         if (endpoint := self._endpoints.get((method, path))) is None:
             text = f"a scoring server has nothing at {method} {path}"
             raise NotFoundError(text, code="unknown_url")
         return endpoint
 
     def _admit(self, path: str, headers: Headers) -> None:
-        """Check host and token of a request; raises InvalidKeyError or HostNotAllowedError."""
+        """Check the host name and the token of a request.
+
+        Raises InvalidKeyError or HostNotAllowedError; probes such as `/readyz` need no token.
+        """
         if self._is_open:
             check_local(headers, "while the scoring server has no token")
         if not self._token or path in PROBES:
@@ -146,11 +151,16 @@ class ScoringApp:
         return Reply(200, JSON, b'{"status":"ok"}')
 
     async def _ready(self, _: Request) -> Reply:
+        """Return `{"status": .., "calibrator": ..}`, with status code 503 while it is loading."""
         is_ready = self._scoring.is_ready
         facts = {"status": "ok" if is_ready else "loading", "calibrator": self._scoring.name}
         return Reply(200 if is_ready else 503, JSON, json.dumps(facts).encode())
 
     async def _scorer(self, _: Request) -> Reply:
+        """Return the calibrator's name and what it reads, as JSON.
+
+        Raises NotReadyError while it is loading.
+        """
         facts = {
             "calibrator": self._name(),
             "reads_images": self._scoring.reads_images,
@@ -163,11 +173,17 @@ class ScoringApp:
         return Reply(200, JSON, json.dumps(facts).encode())
 
     def _name(self) -> str:
+        """Return the calibrator's name; raises NotReadyError while it is loading."""
         if (name := self._scoring.name) is None:
             raise NotReadyError("the calibrator is not loaded; /readyz tells when, and the log why")
         return name
 
     async def _score(self, request: Request) -> Reply:
+        """Return the scores of a request's items as JSON, and log their number and time.
+
+        Raises NotReadyError, BadRequestError for items that cannot be read, and BodyTooLargeError
+        for more than `calibrator.max_queue`.
+        """
         name, items = self._name(), read_items(request.body)
         if len(items) > self._max_items:
             text = f"{len(items)} items, {self._max_items} are allowed (calibrator.max_queue)"
@@ -198,6 +214,7 @@ class ScoringApp:
         return [_result(next(tickets)) if is_it else IMAGE for is_it in is_shown]
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Load the calibrator when the server starts, and close it when the server ends."""
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -210,9 +227,9 @@ class ScoringApp:
 
 
 def _result(ticket: Ticket) -> Score | Failure:
-    """Return the result of one item.
+    """Return the score of a finished item, or the failure that the client gets instead.
 
-    Messages of unknown errors are left out, because they may quote its text.
+    Messages of unknown errors are left out, because they may quote the item's text.
     """
     if not ticket.is_done:
         return Failure(DEADLINE, "time was up")
@@ -231,7 +248,11 @@ def _result(ticket: Ticket) -> Score | Failure:
 
 
 def check_scoring_server(config: Config, host: str) -> None:
-    """Refuse a configuration that could not work or would be unsafe; raises StartupError."""
+    """Raise StartupError for a configuration that could not work or would be unsafe.
+
+    For example no token on a host beyond loopback, no calibrator, or settings that only a proxy
+    has.
+    """
     calibrator = config.calibrator
     if not is_loopback(host) and not config.scorer.token.get_secret_value():
         raise StartupError(
@@ -279,7 +300,11 @@ def scoring_app(
     is_open: bool = True,
     on_ready: Callable[[], None] = lambda: None,
 ) -> ScoringApp:
-    """Build the application; `load` replaces the configured calibrator."""
+    """Build the ASGI application of a scoring server.
+
+    `load` replaces the configured calibrator; `is_open` says that only this machine can reach it;
+    `on_ready` is called when the calibrator is loaded or has failed.
+    """
     scoring = Scoring(
         load or scorer_loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,

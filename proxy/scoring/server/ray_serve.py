@@ -78,6 +78,10 @@ class ServeQueue:
         batch_size_fn=padded_characters,
     )
     async def _ticket(self, items: list[Item]) -> list[Ticket]:
+        """Score a batch of items on a thread, and return their finished tickets in order.
+
+        Ray Serve collects single items into the list, and gives each caller the ticket of its item.
+        """
         tickets = [Ticket(item, 0) for item in items]
         await asyncio.to_thread(score_tickets, self._scorer, tickets)
         return tickets
@@ -87,6 +91,10 @@ class Entry:
     """The ASGI application of this process's replica."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request by the replica of this process.
+
+        Start and end of the server are only acknowledged.
+        """
         if scope["type"] == "lifespan":  # the replica itself begins earlier and ends later
             while (message := await receive())["type"] != "lifespan.shutdown":
                 await send({"type": f"{message['type']}.complete"})

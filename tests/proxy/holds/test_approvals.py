@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from policies import Facts, parse_policy
 from policies import decide as decide_on
-from proxy.completions.sending.replacements import refused_text
+from proxy.completions.apply import refused_text
 from proxy.exchange.answer import Answer
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import CHAT, MESSAGES, RESPONSES, Choice, Format

@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from calibrator import Item, NotScorableError, Question, Score, Scorer, UnavailableError
 from proxy.formats import Choice
 from proxy.scoring.engines.findings import findings_of
-from proxy.scoring.priority import NICENESS
-from proxy.scoring.scoring import Confidence, Scoring, Status
+from proxy.scoring.scoring import Confidence, ScoreRequest, Scoring, Status
+from proxy.scoring.waits import NICENESS
 from tests.running.live_proxy import FailingScorer, SlowScorer, WordScorer, until
 
 
@@ -68,9 +68,9 @@ async def test_a_scorer_that_is_not_there_yet_is_waited_for(
 async def test_one_confidence_for_each_choice() -> None:
     """The confidences come in the order of the choices, with the scorer's name known."""
     async with scoring_with(WordScorer()) as scoring:
-        found = await scoring.score(asked, choices("p=0.1", "p=0.9 truncated"), "gpt")
+        found = await scoring.score(ScoreRequest(asked, choices("p=0.1", "p=0.9 truncated"), "gpt"))
         assert scoring.name == "words@1"
-        assert await scoring.score(asked, [], "gpt") == []
+        assert await scoring.score(ScoreRequest(asked, [], "gpt")) == []
     assert [(each.value, each.status) for each in found] == [
         (0.1, Status.SCORED),
         (0.9, Status.TRUNCATED),
@@ -82,7 +82,7 @@ async def test_the_scorer_gets_text() -> None:
     """Question, answer and the answering model's name are what the scorer sees."""
     scorer = WordScorer()
     async with scoring_with(scorer) as scoring:
-        await scoring.score(asked, choices("p=0.1"), "gpt")
+        await scoring.score(ScoreRequest(asked, choices("p=0.1"), "gpt"))
     assert scorer.seen[-1] == Item("why?", "p=0.1", "gpt")
 
 
@@ -90,7 +90,7 @@ async def test_the_event_loop_is_not_blocked() -> None:
     """While the scorer computes, the event loop goes on."""
     scorer = SlowScorer()
     async with scoring_with(scorer) as scoring:
-        waiting = asyncio.create_task(scoring.score(asked, choices("p=0.1"), "gpt"))
+        waiting = asyncio.create_task(scoring.score(ScoreRequest(asked, choices("p=0.1"), "gpt")))
         await asyncio.sleep(0.02)
         assert not waiting.done()
         scorer.proceed.set()
@@ -118,7 +118,7 @@ async def test_the_deadline() -> None:
     scorer = SlowScorer()
     async with scoring_with(scorer, timeout_s=0.05) as scoring:
         started = time.perf_counter()
-        found = await scoring.score(asked, choices("p=0.1"), "gpt")
+        found = await scoring.score(ScoreRequest(asked, choices("p=0.1"), "gpt"))
         assert time.perf_counter() - started < 2
         scorer.proceed.set()
     assert found == [Confidence(None, Status.TIMEOUT, "deadline")]
@@ -128,15 +128,15 @@ async def test_what_nobody_waits_for_is_not_scored() -> None:
     """A score that timed out, or whose request was cancelled, costs the scorer nothing more."""
     scorer = SlowScorer()
     async with scoring_with(scorer, timeout_s=0.3) as scoring:
-        first = asyncio.create_task(scoring.score(asked, choices("first"), "gpt"))
+        first = asyncio.create_task(scoring.score(ScoreRequest(asked, choices("first"), "gpt")))
         assert await asyncio.to_thread(scorer.has_begun.wait, 10)  # so the others come too late
-        late = asyncio.create_task(scoring.score(asked, choices("late"), "gpt"))
-        left = asyncio.create_task(scoring.score(asked, choices("left"), "gpt"))
+        late = asyncio.create_task(scoring.score(ScoreRequest(asked, choices("late"), "gpt")))
+        left = asyncio.create_task(scoring.score(ScoreRequest(asked, choices("left"), "gpt")))
         await asyncio.sleep(0.01)
         left.cancel()
         await asyncio.gather(first, late)
         scorer.proceed.set()
-        await scoring.score(asked, choices("p=0.1"), "gpt")
+        await scoring.score(ScoreRequest(asked, choices("p=0.1"), "gpt"))
     assert [item.answer for item in scorer.seen] == ["warm-up", "first", "p=0.1"]
 
 
@@ -144,10 +144,10 @@ async def test_a_full_queue() -> None:
     """What the queue cannot take is refused as a whole, at once."""
     async with scoring_with(WordScorer(), max_queue=2) as scoring:
         assert (
-            await scoring.score(asked, choices("a", "b", "c"), "gpt")
+            await scoring.score(ScoreRequest(asked, choices("a", "b", "c"), "gpt"))
             == [Confidence(None, Status.SKIPPED, "queue_full")] * 3
         )
-        assert len(await scoring.score(asked, choices("a", "b"), "gpt")) == 2
+        assert len(await scoring.score(ScoreRequest(asked, choices("a", "b"), "gpt"))) == 2
 
 
 async def test_one_bad_answer_does_not_take_others_along() -> None:
@@ -160,7 +160,7 @@ async def test_one_bad_answer_does_not_take_others_along() -> None:
             return super().score_batch(items)
 
     async with scoring_with(Picky()) as scoring:
-        found = await scoring.score(asked, choices("p=0.1", "bad", "p=0.3"), "gpt")
+        found = await scoring.score(ScoreRequest(asked, choices("p=0.1", "bad", "p=0.3"), "gpt"))
     assert [confidence.value for confidence in found] == [0.1, None, 0.3]
     assert found[1] == Confidence(None, Status.ERROR, "scorer_failed")
 
@@ -180,14 +180,16 @@ async def test_questions_that_cannot_be_read(error: Exception, expected: Confide
         raise error
 
     async with scoring_with(WordScorer()) as scoring:
-        assert await scoring.score(unreadable, choices("a"), "gpt") == [expected]
+        assert await scoring.score(ScoreRequest(unreadable, choices("a"), "gpt")) == [expected]
 
 
 async def test_answers_that_cannot_be_read() -> None:
     """An answer of an unknown shape becomes a status; nothing is raised."""
     async with scoring_with(WordScorer()) as scoring:
         for content in (5, {"a": 1}, [5], True):
-            [found] = await scoring.score(asked, [Choice(0, {"content": content})], "gpt")
+            [found] = await scoring.score(
+                ScoreRequest(asked, [Choice(0, {"content": content})], "gpt")
+            )
             assert found == Confidence(None, Status.NOT_SUPPORTED, "content")
 
 
@@ -201,7 +203,7 @@ async def test_before_the_scorer_is_there() -> None:
 
     scoring = Scoring(load)
     scoring.start()
-    assert await scoring.score(asked, choices("a"), "gpt") == [
+    assert await scoring.score(ScoreRequest(asked, choices("a"), "gpt")) == [
         Confidence(None, Status.LOADING, "calibrator_loading")
     ]
     assert (scoring.is_ready, scoring.name) == (False, None)
@@ -221,7 +223,7 @@ async def test_a_scorer_that_cannot_be_used(load: Callable[[], Scorer]) -> None:
     scoring.start()
     failed = [Confidence(None, Status.ERROR, "calibrator_failed")]
     deadline = time.monotonic() + 10
-    while await scoring.score(asked, choices("a"), "gpt") != failed:
+    while await scoring.score(ScoreRequest(asked, choices("a"), "gpt")) != failed:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.005)
     assert not scoring.is_ready
@@ -238,7 +240,7 @@ async def test_without_a_scorer() -> None:
     scoring = Scoring(None)
     scoring.start()
     assert scoring.is_ready
-    assert await scoring.score(asked, choices("a"), "gpt") == [
+    assert await scoring.score(ScoreRequest(asked, choices("a"), "gpt")) == [
         Confidence(None, Status.SKIPPED, "no_calibrator")
     ]
     scoring.close()
@@ -248,9 +250,9 @@ async def test_closing_while_something_waits() -> None:
     """Who waits while the proxy stops gets a status, not an exception."""
     scorer = SlowScorer()
     async with scoring_with(scorer) as scoring:
-        first = asyncio.create_task(scoring.score(asked, choices("first"), "gpt"))
+        first = asyncio.create_task(scoring.score(ScoreRequest(asked, choices("first"), "gpt")))
         await asyncio.to_thread(scorer.has_begun.wait, 10)
-        second = asyncio.create_task(scoring.score(asked, choices("second"), "gpt"))
+        second = asyncio.create_task(scoring.score(ScoreRequest(asked, choices("second"), "gpt")))
         await asyncio.sleep(0.02)
         closing = asyncio.create_task(asyncio.to_thread(scoring.close))
         await asyncio.wait_for(second, 10)  # what has not begun is given up first
@@ -258,12 +260,12 @@ async def test_closing_while_something_waits() -> None:
         await closing
         assert (await first)[0].value == 0.5
         assert second.result() == [Confidence(None, Status.ERROR, "scorer_closed")]
-        [after] = await scoring.score(asked, choices("after"), "gpt")
+        [after] = await scoring.score(ScoreRequest(asked, choices("after"), "gpt"))
     assert after.status is Status.ERROR
 
 
 async def test_a_failing_scorer() -> None:
     """A scorer that raises is an error for each answer."""
     async with scoring_with(FailingScorer()) as scoring:
-        found = await scoring.score(asked, choices("a", "b"), "gpt")
+        found = await scoring.score(ScoreRequest(asked, choices("a", "b"), "gpt"))
     assert found == [Confidence(None, Status.ERROR, "scorer_failed")] * 2

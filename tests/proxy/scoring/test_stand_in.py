@@ -31,10 +31,9 @@ from proxy.config.sections import Config
 from proxy.errors import StartupError
 from proxy.formats import Choice
 from proxy.scoring.loader import check_calibrator
-from proxy.scoring.recalibrated import RecalibratedScores
-from proxy.scoring.scoring import OtherAnswer, Scoring, StandIn, Status
+from proxy.scoring.scores import RecalibratedScores, WithStandIn
+from proxy.scoring.scoring import OtherAnswer, ScoreRequest, Scoring, StandIn, Status
 from proxy.scoring.server.app import check_scoring_server
-from proxy.scoring.stand_in import WithStandIn
 from tests.builders.tiny_models import OfFamily
 from tests.conftest import StartProxy
 from tests.running.desk_client import DESK, scraped, value
@@ -112,8 +111,8 @@ class Some(WordScorer):
 async def test_choices_that_are_compared_have_one_calibrator() -> None:
     """Where one of them has no number, all get the stand-in's, with its curve and no other's."""
     with both(Some(), FakeScorer(0.7)) as scores:
-        fine = await scores.score(asked, choices("p=0.1", "p=0.2"), "m")
-        mixed = await scores.score(asked, choices("p=0.1", "bad"), "m")
+        fine = await scores.score(ScoreRequest(asked, choices("p=0.1", "p=0.2"), "m"))
+        mixed = await scores.score(ScoreRequest(asked, choices("p=0.1", "bad"), "m"))
     assert [each.stand_in for each in fine] == [None, None]
     assert [each.score for each in fine] == [0.1, 0.2]
     by = StandIn(f"fake:0.7+{CURVE.name}", "scorer_failed")
@@ -123,7 +122,7 @@ async def test_choices_that_are_compared_have_one_calibrator() -> None:
 async def test_what_cannot_be_read_stays_without_a_number() -> None:
     """That is not for want of time, and a stand-in is no way around it."""
     with both(Some(), FakeScorer(0.7)) as scores:
-        found = await scores.score(asked, choices("odd", "bad"), "m")
+        found = await scores.score(ScoreRequest(asked, choices("odd", "bad"), "m"))
     assert [(each.value, each.status) for each in found] == [
         (None, Status.NOT_SUPPORTED),
         (None, Status.ERROR),
@@ -133,7 +132,7 @@ async def test_what_cannot_be_read_stays_without_a_number() -> None:
 async def test_without_any_number_the_first_word_holds() -> None:
     """A stand-in that fails too leaves the reason why there was need of it."""
     with both(SlowScorer(), FailingScorer(), timeout_s=0.05) as scores:
-        [found] = await scores.score(asked, choices("p=0.1"), "m")
+        [found] = await scores.score(ScoreRequest(asked, choices("p=0.1"), "m"))
     assert (found.value, found.status, found.reason) == (None, Status.TIMEOUT, "deadline")
     assert found.stand_in is None
 
@@ -142,8 +141,10 @@ async def test_whoever_scored_hears_what_others_say() -> None:
     """A number is moved by the calibrator that gave it: another one's would mean something else."""
     others = [OtherAnswer({"role": "assistant", "content": "blue"}, "other")]
     with both(FailingScorer(), HearingScorer()) as scores:
-        found = await scores.score(asked, choices("blue p=0.5"), "m")
-        [moved] = await scores.with_others(asked, choices("blue p=0.5"), found, others, "m")
+        found = await scores.score(ScoreRequest(asked, choices("blue p=0.5"), "m"))
+        [moved] = await scores.with_others(
+            ScoreRequest(asked, choices("blue p=0.5"), "m"), found, others
+        )
     assert moved.evidence is not None
     assert moved.stand_in is not None
     assert moved.evidence.calibrator == "words@1+opinion@1"

@@ -18,7 +18,7 @@ from proxy.formats.chat import ChatFormat
 from proxy.formats.messages.messages import MessagesFormat
 from proxy.formats.responses.responses import ResponsesFormat
 from proxy.scoring.engines.scorer_protocol import items_body, read_items
-from proxy.scoring.scoring import Scoring
+from proxy.scoring.scoring import ScoreRequest, Scoring
 from tests.running.live_proxy import until
 
 Json = dict[str, Any]
@@ -194,8 +194,8 @@ async def test_the_proxy_hands_calls_on() -> None:
     await asyncio.to_thread(until, lambda: scoring.is_ready)
     text = {"role": "assistant", "content": "No."}
     choices = [Choice(0, MESSAGE), Choice(1, text)]
-    await scoring.score(lambda: read_question(MESSAGES, TOOLS), choices, "m")
-    await scoring.score(lambda: Question("why?"), choices, "m")
+    await scoring.score(ScoreRequest(lambda: read_question(MESSAGES, TOOLS), choices, "m"))
+    await scoring.score(ScoreRequest(lambda: Question("why?"), choices, "m"))
     scoring.close()
     assert [item.tool_use for item in recorder.seen[1:]] == [
         ToolUse(MESSAGES, TOOLS, MESSAGE),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.completions.further_calls.clarify import INSTRUCTIONS, MOST_WRITTEN
+from proxy.completions.apply import INSTRUCTIONS, MOST_WRITTEN
 from tests.builders.scripted_streams import recorded
 from tests.conftest import StartProxy
 from tests.running.live_proxy import (

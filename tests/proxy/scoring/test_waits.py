@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.scoring.deadlines import Deadlines
+from proxy.scoring.waits import Deadlines
 
 
 async def test_each_is_called_after_its_time_and_in_order() -> None:
