@@ -9,10 +9,10 @@ import sys
 from tests.running.live_proxy import ROOT
 
 PROGRAM = """
-from calibrator.readers.inspection.working import _supports
+from calibrator.readers.inspection.working import _option_support
 words = [f"w{n}" for n in range(40)]
 options = {each: " ".join(words[at:] + words[: at // 2]) for at, each in enumerate("ABCDEFG", 3)}
-print(_supports(options, " ".join(words[::3])))
+print(_option_support(options, " ".join(words[::3])))
 """
 
 
