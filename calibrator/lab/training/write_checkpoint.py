@@ -34,7 +34,11 @@ Array = NDArray[Any]
 def measure_validation(
     data: TrainData, tower: TowerStage, *, is_named: bool
 ) -> tuple[Floats, Floats]:
-    """Return targets and P(correct) of the validation rows, with the models' names or without."""
+    """Return (targets, P(correct)) of the validation rows, each (N,), before recalibration.
+
+    The probabilities are by towers and forest, read with the models' names if `is_named`, otherwise
+    without.
+    """
     targets = np.array([example.target for example in data.validation])
     return targets, sigmoid(tower.validation_logits[:, int(is_named)].astype(np.float64))
 
@@ -93,7 +97,7 @@ def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
 
 
 def weights_of(tower: TowerStage) -> dict[str, Array]:
-    """Return the arrays of towers and forest under their prefixes."""
+    """Return the arrays of towers and forest by full name: `tower.0.table`, `forest.share`."""
     weights: dict[str, Array] = {}
     for number, member in enumerate(tower.members):
         weights |= {f"{TOWER}{number}.{name}": array for name, array in member.items()}
@@ -108,7 +112,12 @@ def write_checkpoint(
     quality: dict[str, Any],
     target: Path,
 ) -> Path:
-    """Write weights, the tokenizer and `calibrator.json`; return the folder."""
+    """Write a checkpoint into the folder `target`, created if missing, and return it.
+
+    It gets `weights` (arrays by full name) as `model.safetensors`, `tokenizer.json`, and
+    `calibrator.json` with the curve `platt`, `quality`, the names of models and benchmarks, and the
+    configuration without paths. Existing files are replaced. Raises OSError.
+    """
     target.mkdir(exist_ok=True)
     arrays = {name: np.asarray(each, order="C") for name, each in weights.items()}
     save_file(arrays, target / WEIGHTS)
