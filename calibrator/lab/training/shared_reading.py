@@ -153,6 +153,7 @@ def _told_by(rows: Sequence[Row], every: Sequence[Row]) -> Callable[[Lesson], bo
     unheard = replies[0] - replies[1]
 
     def is_told(lesson: Lesson) -> bool:
+        """Return whether `rows` have the lesson's row and its other reply, each if it has one."""
         is_gone = lesson.row is not None and _key(lesson.row) in gone
         return not is_gone and (lesson.benchmark, lesson.reply) not in unheard
 

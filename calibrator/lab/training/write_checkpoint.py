@@ -44,7 +44,12 @@ def measure_validation(
 
 
 def measure_familiarity(run: TrainingRun, data: TrainData, tower: TowerStage) -> Familiarity | None:
-    """Fit the familiarity of known benchmarks' rows; every other row is read with its names."""
+    """Fit the distances by which text counts as familiar; None if no benchmark has enough rows.
+
+    The features are the first tower's hidden layer, for up to `config.familiarity_rows` random
+    training rows, and at most half as many validation rows for the threshold. Every other row is
+    read with its model's name.
+    """
     rng = random.Random(run.config.seed + 2)
     known = data.train[: len(data.rows)]  # the outliers follow
     count = run.config.familiarity_rows
@@ -54,6 +59,7 @@ def measure_familiarity(run: TrainingRun, data: TrainData, tower: TowerStage) ->
     names = known_names(data)
 
     def features_of(examples: Sequence[Example]) -> NDArray[np.float32]:
+        """Return the first tower's hidden layer (N, D); every other row is read with its name."""
         told = [names.get(e.source_model or "", 0) * (i % 2) for i, e in enumerate(examples)]
         return Tower(tower.members).read(tower_rows(examples), told)[1]
 
@@ -67,10 +73,12 @@ def finish(
     parts: Mapping[str, Array],
     target: Path,
 ) -> Path:
-    """Recalibrate on the validation questions, measure, and write the checkpoint into `target`.
+    """Recalibrate on the validation rows, measure, and write the checkpoint; return `target`.
 
-    `parts` are arrays that are written unchanged. Tower and forest are measured and recalibrated,
-    P(right | in order). Returns the folder.
+    The curve is fitted on all rows twice, without and with names. Quality is measured before
+    recalibration and printed by `run.say`. `parts` are arrays of other parts by full name, which
+    are written unchanged. Only towers and forest are measured and recalibrated: their number is the
+    probability that a reply in order is right.
     """
     plain, named = (
         measure_validation(data, tower, is_named=is_named) for is_named in (False, True)
@@ -88,6 +96,10 @@ def finish(
 
 
 def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
+    """Return `auroc`, `brier` and `ece` of scores (N,) for labels (N,), and `rows`, their number.
+
+    The first three are rounded to four decimals.
+    """
     return {
         "auroc": round(auroc(labels, scores), 4),
         "brier": round(brier(labels, scores), 4),
