@@ -75,9 +75,11 @@ class ForestInputs:
 def describe(
     rows: Sequence[TowerRow], config: ForestConfig, seed: int, shown: int | None = None
 ) -> ForestInputs:
-    """Find topics in the first `shown` rows, and describe all rows by them.
+    """Find topics in the first `shown` rows (all if None), and compute the input of all rows.
 
-    Raises MissingExtraError without scikit-learn.
+    The input is what the trees read. No label is used. The two last columns of the features, for
+    abilities and difficulties, are 0. The same seed gives the same result. Raises MissingExtraError
+    without scikit-learn.
     """
     check_scikit_learn()
     rng = np.random.default_rng(seed)
