@@ -47,6 +47,7 @@ def fit_parts(
     if config.has_inspector:
 
         def fit() -> Arrays:
+            """Fit the inspector, with the base encoder's vectors of word pieces."""
             vectors = piece_vectors(base)
             given = (rows, run.tokenizer, config.layout, vectors, config.inspector)
             return fit_inspector(*given, config.seed, run.say, taught)
@@ -55,6 +56,7 @@ def fit_parts(
     if config.has_knowledge:
 
         def teach() -> Arrays:
+            """Fit the knowledge network on pairs of our own and of rows."""
             given = (rows, run.tokenizer, base, config.knowledge, config.seed)
             return fit_knowledge(*given, run.say)
 

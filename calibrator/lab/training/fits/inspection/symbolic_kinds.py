@@ -86,7 +86,7 @@ def _stack(rng: random.Random) -> SymbolicTask:
 
 
 def _sorting_task(rng: random.Random) -> SymbolicTask:
-    """Make a list of words to sort alphabetically."""
+    """Make invented words to sort alphabetically; a step has those with one first letter."""
     words = list(dict.fromkeys(_words(rng, 4, 14)))
     ordered = sorted(words)
     by_first: dict[str, list[str]] = {}
