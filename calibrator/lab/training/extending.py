@@ -35,10 +35,14 @@ from calibrator.readers.opinion import PREFIX as OPINION
 def write_extended(
     start: Path, folder: Path, name: str, parts: Mapping[str, Array], facts: Mapping[str, Any]
 ) -> Path:
-    """Write the checkpoint `start` with these parts in place of its own; return the new folder.
+    """Write a copy of the checkpoint `start` with some parts replaced or added; return `folder`.
 
-    `parts` are arrays under their prefixes, `facts` say how they were fitted. Raises TrainingError
-    for a language model, CheckpointError for a folder that cannot be read.
+    `parts` are arrays by full name, such as `abilities.odds`. If they hold any array of a part
+    (abilities, inspector, knowledge, calls or opinion), all old arrays of this part are dropped;
+    other arrays stay. `folder` is created if missing, and gets weights, tokenizer, evidence (if
+    `start` has any) and `calibrator.json` with the new `name`. `facts` say how the parts were
+    fitted; they are added to `training` there, and so is the version of `start` as `extended_from`.
+    Raises TrainingError for a language model, CheckpointError for a folder that cannot be read.
     """
     config, state = _own_config(start), weights_in(start)
     replaced = tuple(
@@ -61,11 +65,19 @@ def write_extended(
 
 
 def weights_in(start: Path) -> dict[str, Array]:
-    """Return all arrays of a checkpoint; raises TrainingError for a language model."""
+    """Return all arrays of a checkpoint's folder by full name, such as `forest.ability`.
+
+    Raises TrainingError for a language model, and CheckpointError if the folder cannot be read or
+    its weights have another hash than `calibrator.json` states.
+    """
     return read_weights(start / WEIGHTS, _own_config(start).weights_sha256)
 
 
 def _own_config(start: Path) -> CheckpointConfig:
+    """Read a checkpoint's `calibrator.json`.
+
+    Raises TrainingError for a language model, CheckpointError for a folder that cannot be read.
+    """
     config = read_config(start)
     if not isinstance(config, CheckpointConfig):
         raise TrainingError(f"{start} is a language model, which has no such parts")
@@ -73,4 +85,5 @@ def _own_config(start: Path) -> CheckpointConfig:
 
 
 def _has_prefix(parts: Mapping[str, Array], prefix: str) -> bool:
+    """Return whether any array's name begins with the prefix, such as `calls.`."""
     return any(key.startswith(prefix) for key in parts)

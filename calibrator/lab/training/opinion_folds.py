@@ -46,15 +46,19 @@ _TOWER = "tower."
 
 
 def are_fitted(folder: Path, folds: int) -> bool:
+    """Return whether the folder has `fold-<number>.npz` for each number from 0 to `folds` - 1."""
     return all((folder / FOLD.format(fold)).exists() for fold in range(folds))
 
 
 def fit_folds(
     folder: Path, data: TrainData, config: TrainConfig, base: Path, say: Callable[[str], None]
 ) -> None:
-    """Fit a tower and a forest for each fold on the questions of the others, and save them.
+    """Fit a tower and a forest for each fold, on the questions of all other folds, and save them.
 
-    Folds that an earlier start of the run fitted stay.
+    Each pair is written to `fold-<number>.npz` in `folder`, under `tower.0.` and `forest.`. A fold
+    whose file exists is skipped. `base` is the folder of the base encoder, which gives the forest
+    the vectors of word pieces. `say` gets a line after each fold. Raises MissingExtraError without
+    scikit-learn.
     """
     names, folds = known_names(data), config.opinion.folds
     given, rare = tower_data(data, names, folds)
@@ -78,10 +82,15 @@ def read_unseen(
     folds: int,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> UnseenReplies:
-    """Return the folds' log-odds of rows, through the curve and the inspector of the checkpoint.
+    """Return `rows` with log-odds of being right by models that were not fitted on their questions.
 
-    The names that its forest knows have to be those that the folds were fitted with. The result is
-    saved, and read again by a later start. Raises TrainingError if the saved one is of other rows.
+    Each row is read by tower and forest of its question's fold (from `fit_folds`), then by the
+    curve and the inspector of `checkpoint`, if it has them. `odds` of the result (2, N) are without
+    and with the model's name, `meanings` (N, D) are the questions' vectors; both in the order of
+    `rows`. `progress` is called with the number of rows read and the total. The result is saved as
+    `unseen.npz` in `folder`; if this file exists, it is loaded and nothing is read. The checkpoint
+    has to know the same names as the folds. Raises TrainingError if the saved file has another
+    number of rows.
     """
     path = folder / UNSEEN
     if not path.exists():
@@ -111,9 +120,9 @@ def read_unseen(
 
 
 def abilities_of(checkpoint: Checkpoint) -> dict[str, float]:
-    """Return the abilities of a checkpoint's known models, by their names in lower case.
+    """Return the forest's ability of each model that the checkpoint knows, by name in lower case.
 
-    They are empty without a forest.
+    The dictionary is empty if the checkpoint has no forest.
     """
     if (forest := checkpoint.parts.forest) is None:
         return {}
@@ -122,7 +131,10 @@ def abilities_of(checkpoint: Checkpoint) -> dict[str, float]:
 
 
 def _members(arrays: Mapping[str, Any]) -> tuple[Tower, Forest]:
-    """Return tower and forest of a fold's arrays."""
+    """Return the tower and the forest of one fold, from the arrays of its file.
+
+    Their names begin with `tower.0.` or `forest.`.
+    """
     own = {k.removeprefix(f"{_TOWER}0."): v for k, v in arrays.items() if k.startswith(_TOWER)}
     forest = arrays_under(arrays, FOREST)
     return Tower([own]), Forest(forest)
@@ -134,7 +146,13 @@ def _read(
     members: tuple[Tower, Forest],
     checkpoint: Checkpoint,
 ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """Return log-odds (2, B), without and with names, and the questions' vectors (B, D)."""
+    """Return log-odds of being right (2, B), without and with names, and question vectors (B, D).
+
+    `names` (B,) are the models' numbers in the checkpoint, 0 for an unknown one. `members` are the
+    tower and forest of one fold. Their probability passes through the checkpoint's curve, and is
+    multiplied by its inspector's probability that the reply is in order; each only if present. The
+    vectors are those of the checkpoint's forest, or of the fold's if it has none.
+    """
     tower, forest = members
     texts = [text for row in rows for text in (row.question, strip_addresses(row.answer))]
     ids = encode(checkpoint.tokenizer, texts, checkpoint.config.layout)

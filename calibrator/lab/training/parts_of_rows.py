@@ -16,9 +16,12 @@ MIN_LABELS = 20  # right rows, and as many wrong ones, that an optional part nee
 def choose_parts(
     config: TrainConfig, optional: Collection[str], say: Callable[[str], None]
 ) -> tuple[TrainConfig, Chosen]:
-    """Return the configuration without the `optional` parts that too few rows teach, and the rows.
+    """Read the rows of a training, and leave out optional parts that too few rows can teach.
 
-    Each omitted part is reported to `say` with the reason. Raises TrainingError for unusable rows.
+    `optional` are names of parts such as `calls`; only these are ever left out. Each is reported to
+    `say` with the reason. Returns (the configuration with `has_<part>` False for those, the rows).
+    The rows are (training, validation, rows that call tools); the last list is empty, and such rows
+    are in the first, if no trees for calls are fitted. Raises TrainingError for unusable rows.
     """
     rows, held, _ = every = read_selection(replace(config, has_calls=False))
     texts, _, calls = apart = with_calls_apart(rows, held)
@@ -45,7 +48,7 @@ def choose_parts(
 
 
 def _teach(rows: Sequence[Row]) -> bool:
-    """Return whether there are enough right and wrong rows."""
+    """Return whether there are at least `MIN_LABELS` right rows and as many that are not right."""
     right = sum(row.correct or 0 for row in rows)
     return min(right, len(rows) - right) >= MIN_LABELS
 

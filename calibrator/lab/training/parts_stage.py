@@ -29,12 +29,14 @@ def fit_parts(
     names: Sequence[str],
     taught: TaughtLessons | None = None,
 ) -> Arrays:
-    """Return the arrays of all parts that the configuration wants, under their prefixes.
+    """Return the arrays of all parts that the configuration wants, by full name (`calls.strange`).
 
-    `calls` are rows that call tools, `rows` all others. `base` is the folder of the base encoder,
-    which gives the inspector the vectors of word pieces. `names` are the models that the checkpoint
-    knows. `taught` are the inspector's lessons if they were made already. Raises TrainingError
-    where the rows cannot teach a part, MissingExtraError without scikit-learn.
+    These are abilities, inspector, knowledge and calls; the dictionary is empty if none is wanted.
+    Each part is saved as `<part>.npz` in the run's folder, and loaded from there if it exists.
+    `calls` are rows that call tools, `rows` all others. `base` is the folder of the base encoder.
+    `names` are the models that the checkpoint knows, in its order. `taught` are the inspector's
+    lessons if they were made already. Raises TrainingError where the rows cannot teach a part,
+    MissingExtraError without scikit-learn.
     """
     config = run.config
     found: Arrays = {}
@@ -45,6 +47,7 @@ def fit_parts(
     if config.has_inspector:
 
         def fit() -> Arrays:
+            """Fit the inspector, with the base encoder's vectors of word pieces."""
             vectors = piece_vectors(base)
             given = (rows, run.tokenizer, config.layout, vectors, config.inspector)
             return fit_inspector(*given, config.seed, run.say, taught)
@@ -53,6 +56,7 @@ def fit_parts(
     if config.has_knowledge:
 
         def teach() -> Arrays:
+            """Fit the knowledge network on pairs of our own and of rows."""
             given = (rows, run.tokenizer, base, config.knowledge, config.seed)
             return fit_knowledge(*given, run.say)
 
@@ -67,7 +71,7 @@ def fit_parts(
 
 
 def _load_or_fit(path: Path, fit: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays saved earlier, or fit and save them now."""
+    """Return the arrays in the file `path`; if it is missing, save those of `fit()` there first."""
     if not path.exists():
         save_arrays(path, fit())
     return load_arrays(path)

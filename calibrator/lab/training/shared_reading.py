@@ -47,6 +47,10 @@ class SharedReading:
     def __init__(
         self, config: TrainConfig, tokenizer: Tokenizer, say: Callable[[str], None] = print
     ) -> None:
+        """Read all rows, make their examples and draw the outliers; `say` gets lines of progress.
+
+        Raises TrainingError without rows to train on or to validate on.
+        """
         self._config, self._tokenizer, self._say = config, tokenizer, say
         self._rows, self._held, calls = read_selection(config)
         say("reading what all fits share")
@@ -66,7 +70,13 @@ class SharedReading:
         *,
         chosen: Chosen | None = None,
     ) -> TrainData:
-        """Return the data of a fold's `chosen` rows, with validation rows drawn as in `prepare`."""
+        """Return the data of a fold, from examples that were made for all rows; see `prepare`.
+
+        `chosen` are the fold's rows (training, validation, rows that call tools), read by `config`
+        if None. The outliers are the first of the shared ones. Topics and lessons are added if the
+        configuration has a forest or an inspector. `tokenizer` is ignored. Raises KeyError for a
+        training row that is not among all rows, TrainingError without validation rows.
+        """
         rows, held, calls = chosen or read_selection(config)
         strange = self._strange[: round(len(rows) * config.outlier_share)]
         at = [*(self._places[key] for key in _number_rows(rows)), *strange]
@@ -82,12 +92,18 @@ class SharedReading:
         )
 
     def _tokenize(self, rows: Sequence[Row]) -> list[Example]:
+        """Return an example for each row, in order."""
         return tokenize(rows, self._tokenizer, self._config.layout)
 
     def _examples_of(
         self, rows: Sequence[Row], at: Sequence[int], base_rate: float
     ) -> Iterator[Example]:
-        """Yield the examples at these places, with the fold's own question ids and base rate."""
+        """Yield a fold's examples: of its rows, then of its outliers.
+
+        `at` are their places among the shared examples, first one for each of `rows`. A row's
+        example gets the row's own question id, which differs between folds; an outlier's target
+        becomes `base_rate`.
+        """
         for row, place in zip(rows, at[: len(rows)], strict=True):
             yield replace(self._examples[place], question_id=row.question_id)
         for place in at[len(rows) :]:
@@ -95,23 +111,31 @@ class SharedReading:
 
     @cached_property
     def _description(self) -> ForestInputs:
+        """The forest's input for all shared examples; made when first used.
+
+        Topics are found in the examples of training rows and outliers alone.
+        """
         shown = len(self._rows) + len(self._strange)
         return describe(tower_rows(self._examples), self._config.forest, self._config.seed, shown)
 
     @cached_property
     def _lessons(self) -> TaughtLessons:
+        """The inspector's lessons of all training rows; made when first used, which takes long."""
         config, vectors = self._config, piece_vectors.piece_vectors(base_folder())
         given = self._rows, self._tokenizer, config.layout, vectors, config.inspector, config.seed
         return teach(*given, self._say)
 
 
 def _key(row: Row) -> Key:
-    """Return all that an example and a lesson depend on."""
+    """Return (question, answer, model, benchmark, label) of a row: all an example depends on."""
     return row.question, row.answer, row.model, row.benchmark, row.correct
 
 
 def _number_rows(rows: Sequence[Row]) -> Iterator[tuple[Key, int]]:
-    """Yield the key of each row, and the number of equal rows before it."""
+    """Yield ((question, answer, model, benchmark, label), number) for each row, in order.
+
+    The number counts the equal rows before it, 0 for the first. So each pair occurs once.
+    """
     seen: Counter[Key] = Counter()
     for row in rows:
         yield (key := _key(row)), seen[key]
@@ -119,15 +143,17 @@ def _number_rows(rows: Sequence[Row]) -> Iterator[tuple[Key, int]]:
 
 
 def _told_by(rows: Sequence[Row], every: Sequence[Row]) -> Callable[[Lesson], bool]:
-    """Return a test whether a lesson made from `every` row can also be made from `rows`.
+    """Return a function that says whether a lesson made from `every` row also follows from `rows`.
 
-    The lesson's row must be among them, and so must a row with the lesson's other reply.
+    It returns False if the lesson's own row is missing in `rows`, or if the lesson holds another
+    row's reply and no row of its benchmark in `rows` has this reply.
     """
     gone = {_key(row) for row in every} - {_key(row) for row in rows}
     replies = [{(row.benchmark or "", row.answer) for row in part} for part in (every, rows)]
     unheard = replies[0] - replies[1]
 
     def is_told(lesson: Lesson) -> bool:
+        """Return whether `rows` have the lesson's row and its other reply, each if it has one."""
         is_gone = lesson.row is not None and _key(lesson.row) in gone
         return not is_gone and (lesson.benchmark, lesson.reply) not in unheard
 

@@ -43,6 +43,7 @@ class TowerStage:
 
 
 def is_fitted(folder: Path) -> bool:
+    """Return whether the run's folder has the finished first stage, `tower.npz`."""
     return (folder / FITTED).exists()
 
 
@@ -54,11 +55,14 @@ def fit_stage(
     say: Callable[[str], None],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> TowerStage:
-    """Fit towers and forest, or read those that an earlier start of the run fitted.
+    """Fit all towers and the forest, or load those that an earlier start of the run fitted.
 
-    `base` is the folder of the base encoder, which gives a forest the vectors of word pieces.
-    `progress` is called with the number of rows that the towers were shown, and the total. Fitted
-    towers are saved one by one, and the whole stage at the end.
+    If `tower.npz` exists in `folder`, it is loaded and nothing else happens. Otherwise each tower
+    is saved as `tower-<number>.npz` when it is fitted (existing ones are loaded), and in the end
+    all is written to `tower.npz` and the single files are deleted. Without `config.has_forest` the
+    forest is empty. `base` is the folder of the base encoder, which gives a forest the vectors of
+    word pieces. `progress` is called with the number of rows that the towers were shown, and the
+    total. `say` gets lines of progress. Raises MissingExtraError for a forest without scikit-learn.
     """
     if is_fitted(folder):
         return _read(folder / FITTED, config.tower)
@@ -91,7 +95,12 @@ def _grow_forest(
     base: Path,
     say: Callable[[str], None],
 ) -> Weights:
-    """Fit a forest on the same rows."""
+    """Fit a forest on all training rows and return its arrays, without the prefix `forest.`.
+
+    `names` is the number of known names plus one for no name. Topics and traits, which need no
+    labels, are taken from `data.described` if present; its last columns are overwritten. `say` gets
+    a line before.
+    """
     say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
     rows = forest_data(given, data, np.arange(len(given.rows)))
     vectors = piece_vectors(base)
@@ -99,7 +108,11 @@ def _grow_forest(
 
 
 def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> ForestData:
-    """Return the training rows at these places as a forest's data."""
+    """Return the training examples at the places `at` as a forest's data, in this order.
+
+    `given` are the towers' rows of the same `data`. Benchmarks and questions become numbers; those
+    of the questions are from 0 without gaps.
+    """
     benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
     questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
     own = np.unique(questions[at], return_inverse=True)[1]
@@ -108,10 +121,14 @@ def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> Fore
 
 
 def _row_counter(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
-    """Return a function that adds up rows and calls `progress` with the sum and the total."""
+    """Return a function that adds up numbers of rows, and reports the sum after each call.
+
+    It calls `progress` with the sum so far and `total`.
+    """
     done = 0
 
     def count(rows: int) -> None:
+        """Add `rows` to the sum, and report it."""
         nonlocal done
         done += rows
         progress(done, total)
@@ -122,9 +139,11 @@ def _row_counter(progress: Callable[[int, int], None], total: int) -> Callable[[
 def tower_data(
     data: TrainData, names: dict[str, int], folds: int
 ) -> tuple[TowerData, NDArray[np.bool_]]:
-    """Return the training rows as a tower's data, and which names are rare, (1 + names,).
+    """Return the training examples as a tower's data, and a flag for each name, (1 + names,).
 
-    Rare names have too few rows to learn from, and are replaced by no name.
+    The flag is True for a name with fewer than `MIN_NAME_ROWS` rows; in the data such a name
+    becomes 0, no name. The flag of no name is False. `names` gives each model's number, from 1.
+    Each example has a fold from 0 to `folds` - 1, the same for all rows of a question.
     """
     given = TowerData(
         tower_rows(data.train),
@@ -139,30 +158,38 @@ def tower_data(
 
 
 def known_names(data: TrainData) -> dict[str, int]:
-    """Assign numbers from 1 to the models of the training rows, sorted as in `calibrator.json`."""
+    """Return {name in lower case: number from 1} of the models of the training rows.
+
+    They are sorted by name, as in `calibrator.json`. Rows without a model are skipped.
+    """
     names = sorted({row.model.lower() for row in data.rows if row.model})
     return {name: number + 1 for number, name in enumerate(names)}
 
 
 def tower_rows(examples: Sequence[Example]) -> list[TowerRow]:
-    """Return the tower's input of each example."""
+    """Return the tower's input of each example, in order."""
     return [example.tower for example in examples]
 
 
 def fold_of(example: Example, folds: int) -> int:
-    """Return an example's fold; all rows of a question are in one."""
+    """Return an example's fold, from 0 to `folds` - 1; all rows of a question are in one."""
     return fold_of_question(example.question_id, folds)
 
 
 def fold_of_question(question_id: str, folds: int) -> int:
-    """Return a question's fold, from 0, by a hash of its id."""
+    """Return a question's fold, from 0 to `folds` - 1, by a hash of its id."""
     return int(share_of(f"fold {question_id}") * folds)
 
 
 def validation_logits(
     members: Sequence[Weights], forest: Weights, examples: list[Example], names: dict[str, int]
 ) -> Logits:
-    """Return the log-odds of towers and forest, (N, 2), without and with name."""
+    """Return log-odds (N, 2) that the examples are right, first without names, then with.
+
+    They are the mean of the towers, joined with the forest if `forest` is not empty. `members` has
+    one mapping of arrays for each tower. `names` gives each known model's number, from 1; other
+    models count as no name.
+    """
     rows = tower_rows(examples)
     known = [names.get(example.source_model or "", 0) for example in examples]
     tower, found = Tower(members), []
@@ -173,7 +200,10 @@ def validation_logits(
 
 
 def _write(path: Path, stage: TowerStage) -> None:
-    """Write the stage into one file, and delete the files of single towers."""
+    """Write the stage to `path` as one file, then delete the files of single towers beside it.
+
+    The names are `<tower's number>.<name>`, `forest.<name>` and `validation` for the log-odds.
+    """
     arrays: dict[str, NDArray[Any]] = {
         f"{number}.{name}": value
         for number, member in enumerate(stage.members)
@@ -186,7 +216,10 @@ def _write(path: Path, stage: TowerStage) -> None:
 
 
 def _read(path: Path, config: TowerConfig) -> TowerStage:
-    """Load the saved first stage: validation logits, towers and forest."""
+    """Load the first stage that `_write` saved; `config.members` is the number of towers.
+
+    The forest is empty if the file has none.
+    """
     with np.load(path) as found:
         members: list[Weights] = [
             {

@@ -66,12 +66,15 @@ def train(
     optional: Collection[str] = (),
     preparing: Preparation = prepare,
 ) -> Path:
-    """Run or resume the training in `folder`, and return the checkpoint's folder.
+    """Run or resume the training in `folder`, and return the checkpoint's folder inside it.
 
-    `progress` is called with the number of rows that towers were shown, and the total. `optional`
-    names parts that are left out, and reported, where too few rows can teach them. `preparing`
-    makes the examples of the chosen rows, by default from their texts. Raises TrainingError if
-    there is nothing to train on or the folder belongs to another run.
+    If `config.start` names a checkpoint, only parts are fitted and added to a copy of it.
+    `progress` is called with the number of rows that towers were shown, and the total; `say` gets
+    lines of text. `optional` names parts, such as `calls`, that are left out and reported where too
+    few rows can teach them. `preparing` makes the examples of the chosen rows, by default from
+    their texts. Raises TrainingError if there is nothing to train on or the folder belongs to
+    another run, InputError for a file that cannot be read, MissingExtraError without an extra that
+    a part needs.
     """
     _check(config)
     run = TrainingRun(folder, config, say)
@@ -91,9 +94,11 @@ def train(
 
 
 def _check(config: TrainConfig) -> None:
-    """Check the configuration before the work starts.
+    """Raise an error for faults of the configuration that would end the training after hours.
 
-    Raises MissingExtraError or InputError for problems that would end it later.
+    These are TrainingError for a second stage without a forest or a checkpoint to start from,
+    MissingExtraError for a forest or a part without scikit-learn, and InputError for a data file
+    that cannot be opened.
     """
     if config.has_opinion and not (config.start or config.has_forest):
         raise TrainingError(
@@ -107,7 +112,12 @@ def _check(config: TrainConfig) -> None:
 
 
 def _extend(run: TrainingRun, progress: Callable[[int, int], None]) -> Path:
-    """Write the checkpoint that the run starts from with newly fitted parts; return its folder."""
+    """Write a copy of the checkpoint `config.start` with newly fitted parts; return its folder.
+
+    The parts are those that the configuration has; `progress` is that of a second stage. Raises
+    TrainingError for a language model, or if the configuration has no part; CheckpointError for a
+    checkpoint that cannot be read.
+    """
     config = run.config
     start, target = resolve_checkpoint(config.start), run.folder / CHECKPOINT
     known = read_config(start, config.start)
@@ -136,9 +146,10 @@ def _second_stage(
     *,
     is_optional: bool,
 ) -> Path:
-    """Write the checkpoint `start` with a second stage, and delete `start`; return the new folder.
+    """Write the checkpoint `start` with a second stage as `checkpoint`; return this new folder.
 
-    If the replies cannot be compared and the stage is optional, the checkpoint has none.
+    The folder `start` is deleted. If the second stage cannot be fitted and `is_optional`, the new
+    checkpoint has none, and `run.say` gets the reason; otherwise TrainingError is raised.
     """
     arrays: dict[str, NDArray[Any]] = {}
     try:
@@ -160,11 +171,12 @@ def fit_opinion(
     progress: Callable[[int, int], None],
     data: TrainData | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a second stage for the checkpoint `start`.
+    """Return the arrays of a second stage for the checkpoint `start`, named `opinion.<name>`.
 
-    Towers and forests of the folds are fitted on all the run's rows, as the checkpoint's own were;
-    `data` are these rows' examples if at hand. Raises TrainingError for a checkpoint without a
-    forest.
+    Towers and forests of the folds are fitted first, on all the run's rows, unless the run's folder
+    has them; `data` are these rows' examples, or None to make them. A selection of `rows` is then
+    read by them, reported to `progress` as rows and total. Raises TrainingError for a checkpoint
+    without a forest, and if too few replies can be compared.
     """
     config, checkpoint = run.config, read_checkpoint(start)
     if checkpoint.parts.tower is None or checkpoint.parts.forest is None:

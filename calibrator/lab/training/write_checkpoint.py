@@ -34,13 +34,22 @@ Array = NDArray[Any]
 def measure_validation(
     data: TrainData, tower: TowerStage, *, is_named: bool
 ) -> tuple[Floats, Floats]:
-    """Return targets and P(correct) of the validation rows, with the models' names or without."""
+    """Return (targets, P(correct)) of the validation rows, each (N,), before recalibration.
+
+    The probabilities are by towers and forest, read with the models' names if `is_named`, otherwise
+    without.
+    """
     targets = np.array([example.target for example in data.validation])
     return targets, sigmoid(tower.validation_logits[:, int(is_named)].astype(np.float64))
 
 
 def measure_familiarity(run: TrainingRun, data: TrainData, tower: TowerStage) -> Familiarity | None:
-    """Fit the familiarity of known benchmarks' rows; every other row is read with its names."""
+    """Fit the distances by which text counts as familiar; None if no benchmark has enough rows.
+
+    The features are the first tower's hidden layer, for up to `config.familiarity_rows` random
+    training rows, and at most half as many validation rows for the threshold. Every other row is
+    read with its model's name.
+    """
     rng = random.Random(run.config.seed + 2)
     known = data.train[: len(data.rows)]  # the outliers follow
     count = run.config.familiarity_rows
@@ -50,6 +59,7 @@ def measure_familiarity(run: TrainingRun, data: TrainData, tower: TowerStage) ->
     names = known_names(data)
 
     def features_of(examples: Sequence[Example]) -> NDArray[np.float32]:
+        """Return the first tower's hidden layer (N, D); every other row is read with its name."""
         told = [names.get(e.source_model or "", 0) * (i % 2) for i, e in enumerate(examples)]
         return Tower(tower.members).read(tower_rows(examples), told)[1]
 
@@ -63,10 +73,12 @@ def finish(
     parts: Mapping[str, Array],
     target: Path,
 ) -> Path:
-    """Recalibrate on the validation questions, measure, and write the checkpoint into `target`.
+    """Recalibrate on the validation rows, measure, and write the checkpoint; return `target`.
 
-    `parts` are arrays that are written unchanged. Tower and forest are measured and recalibrated,
-    P(right | in order). Returns the folder.
+    The curve is fitted on all rows twice, without and with names. Quality is measured before
+    recalibration and printed by `run.say`. `parts` are arrays of other parts by full name, which
+    are written unchanged. Only towers and forest are measured and recalibrated: their number is the
+    probability that a reply in order is right.
     """
     plain, named = (
         measure_validation(data, tower, is_named=is_named) for is_named in (False, True)
@@ -84,6 +96,10 @@ def finish(
 
 
 def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
+    """Return `auroc`, `brier` and `ece` of scores (N,) for labels (N,), and `rows`, their number.
+
+    The first three are rounded to four decimals.
+    """
     return {
         "auroc": round(auroc(labels, scores), 4),
         "brier": round(brier(labels, scores), 4),
@@ -93,7 +109,7 @@ def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
 
 
 def weights_of(tower: TowerStage) -> dict[str, Array]:
-    """Return the arrays of towers and forest under their prefixes."""
+    """Return the arrays of towers and forest by full name: `tower.0.table`, `forest.share`."""
     weights: dict[str, Array] = {}
     for number, member in enumerate(tower.members):
         weights |= {f"{TOWER}{number}.{name}": array for name, array in member.items()}
@@ -108,7 +124,12 @@ def write_checkpoint(
     quality: dict[str, Any],
     target: Path,
 ) -> Path:
-    """Write weights, the tokenizer and `calibrator.json`; return the folder."""
+    """Write a checkpoint into the folder `target`, created if missing, and return it.
+
+    It gets `weights` (arrays by full name) as `model.safetensors`, `tokenizer.json`, and
+    `calibrator.json` with the curve `platt`, `quality`, the names of models and benchmarks, and the
+    configuration without paths. Existing files are replaced. Raises OSError.
+    """
     target.mkdir(exist_ok=True)
     arrays = {name: np.asarray(each, order="C") for name, each in weights.items()}
     save_file(arrays, target / WEIGHTS)

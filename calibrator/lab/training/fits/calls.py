@@ -91,7 +91,7 @@ class Material:
     questions: NDArray[np.str_]
 
     def part(self, chosen: NDArray[np.bool_]) -> Material:
-        """Return the lessons that `chosen` marks."""
+        """Return copies of the lessons for which `chosen` (N,) is True, in order."""
         at = np.flatnonzero(chosen)
         return Material(self.traits[at], [self.words[i] for i in at], self.targets[at],
                         self.weights[at], self.origins[at], self.groups[at], self.kinds[at],
@@ -99,9 +99,10 @@ class Material:
 
 
 def material_of(lessons: Sequence[CallLesson], seed: int) -> Material:
-    """Read all lessons, half of them, at random, without the model's name.
+    """Read lessons of calls as arrays, in order.
 
-    Where the calibrator serves, the name may also be missing.
+    Half of them, at random by `seed`, are read without the answering model's name, since the name
+    may also be missing where the calibrator serves.
     """
     rng = np.random.default_rng(seed)
     is_named = rng.random(len(lessons)) < 0.5
@@ -127,10 +128,12 @@ def fit_calls(
     config: CallConfig | None = None,
     domains: tuple[Domain, ...] = DOMAINS,
 ) -> State:
-    """Fit the arrays of a `CallTrees`, under `PREFIX`, from rows of which some call tools.
+    """Fit the arrays of a `CallTrees`, by names such as `calls.strange`, from labelled rows.
 
-    The same rows and seed give the same arrays. Raises TrainingError if the rows that call tools
-    all have one label, and MissingExtraError without scikit-learn.
+    Rows that call tools are the graded lessons; others are used where they write calls as text.
+    Scenes of `domains` and corrupted variants are added. `config` is `CallConfig()` if None. The
+    same rows and seed give the same arrays. Raises TrainingError if the rows that call tools all
+    have one label, and MissingExtraError without scikit-learn.
     """
     config = config or CallConfig()
     lessons = lessons_of(
@@ -147,7 +150,7 @@ def fit_calls(
 
 
 def fit_material(material: Material, config: CallConfig, seed: int) -> State:
-    """Fit the arrays of a `CallTrees`, without `PREFIX`."""
+    """Fit the arrays of a `CallTrees` but those for claims, by names without `calls.`."""
     return {**fit_parts(material, config, seed), **fit_familiarity(material, config, seed)}
 
 
@@ -155,10 +158,12 @@ def fit_material(material: Material, config: CallConfig, seed: int) -> State:
 
 
 def balance_weights(material: Material, config: CallConfig) -> Doubles:
-    """Return weights (N,) that balance the sources, and corruptions with their originals.
+    """Return the lessons' weights (N,) for a fit, which balance sources, labels and corruptions.
 
-    The right calls from which corruptions were made weigh as much as these, so that both labels
-    have the same conversations.
+    A source of graded rows weighs `config.sources` (1.0 if not named), all calls written as text
+    together `config.written`, all scenes together `config.scene`. Corruptions weigh as much as the
+    right calls from which they were made, so that both labels have the same conversations. The
+    weights add up to N / 8.
     """
     weights = np.zeros(len(material.targets))
     for group in sorted(set(material.groups.tolist())):
@@ -187,7 +192,14 @@ def _weigh(
     mass: float,
     config: CallConfig,
 ) -> None:
-    """Add the weights of one source, and of the corruptions made from it, to `weights`."""
+    """Add the weights of one source, and of the corruptions made from it, to `weights` in place.
+
+    `here` (N,) marks the source's lessons, and `origin` is the way they were made, such as
+    `graded`. The lessons of this origin get the sum `mass`. Corruptions get `mass` times
+    `config.corrupted` (or times 1 for scenes), which they share by halves with their right
+    originals; of the originals' half the share `config.suspect` goes to right variants that look
+    suspicious.
+    """
     own = here & (material.origins == origin)
     right = own & (material.targets == 1)
     evenly = 1.0 if origin == SCENE else 0.5
@@ -202,7 +214,10 @@ def _weigh(
 
 
 def _even_labels(material: Material, chosen: NDArray[np.bool_], evenly: float) -> Doubles:
-    """Return weights with the rarer label raised; at `evenly` 1 both labels weigh the same."""
+    """Return the weights of the lessons that `chosen` marks, with the rarer label raised.
+
+    At `evenly` 1 both labels weigh the same, at 0 the weights are unchanged.
+    """
     weights, targets = material.weights[chosen].copy(), material.targets[chosen]
     for label in (0, 1):
         is_label = targets == label
@@ -213,6 +228,10 @@ def _even_labels(material: Material, chosen: NDArray[np.bool_], evenly: float) -
 
 
 def _put(weights: Doubles, chosen: NDArray[np.bool_], own: Doubles, mass: float) -> None:
+    """Add `own`, scaled to the sum `mass`, to the weights that `chosen` marks, in place.
+
+    Does nothing if `chosen` marks none.
+    """
     if chosen.any():
         weights[chosen] += own / max(own.sum(), 1e-9) * mass
 
@@ -221,7 +240,11 @@ def _put(weights: Doubles, chosen: NDArray[np.bool_], own: Doubles, mass: float)
 
 
 def fit_parts(material: Material, config: CallConfig, seed: int) -> State:
-    """Fit the arrays of both sets of trees and of the word model."""
+    """Fit the general trees, the special trees and the word model; return their arrays.
+
+    Names begin with `general.`, `special.` and `words.`. The general trees read all lessons,
+    special trees and words only those of graded rows.
+    """
     weights = balance_weights(material, config)
     graded = material.part(material.origins == GRADED)
     own = balance_weights(graded, config)
@@ -236,7 +259,10 @@ def fit_parts(material: Material, config: CallConfig, seed: int) -> State:
 
 
 def _trees(material: Material, weights: Doubles, config: CallConfig, seed: int) -> State:
-    """Fit the trees on the traits of lessons with a positive weight."""
+    """Fit `config.fits` sets of trees on lessons with a positive weight; join them to their mean.
+
+    Traits of a call that contradicts its request (`CONTRARY`) never raise the log-odds.
+    """
     counted = weights > 0
     found = [
         fit_trees(
@@ -254,7 +280,7 @@ def _trees(material: Material, weights: Doubles, config: CallConfig, seed: int) 
 
 
 def _join_trees(found: Sequence[State]) -> State:
-    """Join several sets of trees to one, whose log-odds are the sum."""
+    """Join the arrays of several sets of trees to one set, whose log-odds are their sum."""
     nodes = max(each["feature"].shape[1] for each in found)
     joined: State = {}
     for name in ("feature", "threshold", "left", "right", "value"):
@@ -271,7 +297,11 @@ def _join_trees(found: Sequence[State]) -> State:
 
 
 def _words(material: Material, weights: Doubles, config: CallConfig) -> State:
-    """Fit a linear model of hashed words; `known` marks the words that enough rows hold."""
+    """Fit a linear model of hashed words; return `weights` (BUCKETS,), `bias` (1,) and `known`.
+
+    `known` has a bit for each bucket, eight in a byte: 1 if at least `config.known_rows` lessons
+    have a word of it.
+    """
     from scipy.sparse import csr_matrix
     from sklearn.linear_model import LogisticRegression
 
@@ -291,9 +321,11 @@ def _words(material: Material, weights: Doubles, config: CallConfig) -> State:
 
 
 def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
-    """Fit the arrays, without `PREFIX`, of the trees that read the claims of replies of text.
+    """Fit the trees that read the claims of replies of text; return arrays named `claims.<name>`.
 
-    The trees are monotonic: more evidence against a reply never raises its confidence.
+    `told` are labelled replies. Right ones have the share `config.honest` of the weight, and those
+    of graded conversations weigh `config.real` beside those of scenes. More evidence against a
+    reply never raises its confidence. Raises MissingExtraError without scikit-learn.
     """
     traits = np.stack([claim_traits(each.used) for each in told])
     correct = np.array([each.correct for each in told])
@@ -314,7 +346,12 @@ def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
 
 
 def fit_familiarity(material: Material, config: CallConfig, seed: int) -> State:
-    """Fit `familiar` and `strange` of `CallTrees`, on rows left out of the fits."""
+    """Fit the weights of the parts, on rows that the parts were not fitted on.
+
+    Returns `familiar` (4,), a constant and the slopes of general trees, special trees and words,
+    for calls with familiar words, and `strange` (2,), a constant and the slope of the general
+    trees, for others. The parts are fitted again for each fold.
+    """
     config = replace(config, fits=1)
     known, targets, weights = _held_out(material, config, seed)
     general, answers, masses = _sources_out(material, config, seed)
@@ -325,9 +362,11 @@ def fit_familiarity(material: Material, config: CallConfig, seed: int) -> State:
 
 
 def _held_out(material: Material, config: CallConfig, seed: int) -> tuple[Doubles, Ints, Doubles]:
-    """Return the parts' log-odds (N, 3), targets and weights of graded rows.
+    """Return log-odds (N, 3), targets (N,) and weights (N,) of graded lessons, fold by fold.
 
-    The parts were fitted on other questions than each row's.
+    The log-odds are those of general trees, special trees and words. For each of `config.folds`
+    folds these were fitted without the lessons of the fold's questions. The order is not that of
+    `material`.
     """
     graded = material.origins == GRADED
     questions = sorted(set(material.questions[graded].tolist()))
@@ -345,9 +384,9 @@ def _held_out(material: Material, config: CallConfig, seed: int) -> tuple[Double
 
 
 def _part_odds(state: State, material: Material, at: NDArray[np.intp]) -> Doubles:
-    """Return the log-odds of the rows `at`, (n, 3).
+    """Return the log-odds of the lessons `at` by general trees, special trees and words, (n, 3).
 
-    They are by the general trees, the special trees and the words.
+    `state` has the arrays of `fit_parts`.
     """
     from calibrator.readers.calls.model import CallWording
 
@@ -362,9 +401,10 @@ def _part_odds(state: State, material: Material, at: NDArray[np.intp]) -> Double
 def _sources_out(
     material: Material, config: CallConfig, seed: int
 ) -> tuple[Doubles, Ints, Doubles]:
-    """Return the general trees' log-odds, targets and weights of graded rows.
+    """Return the general trees' log-odds (N,), targets (N,) and weights (N,) of graded lessons.
 
-    The trees were fitted on other sources than each row's.
+    The trees were fitted on other sources than each lesson's, source by source. With fewer than two
+    sources, questions are left out instead (`_held_out`).
     """
     graded = material.origins == GRADED
     said, chosen = [], []
@@ -383,12 +423,16 @@ def _sources_out(
 
 
 def _targets(material: Material, chosen: NDArray[np.bool_]) -> tuple[Ints, Doubles]:
+    """Return (targets, weights balanced by source) of the lessons that `chosen` marks, in order."""
     at = np.flatnonzero(chosen)
     return material.targets[at], _by_source(material, at)
 
 
 def _by_source(material: Material, at: NDArray[np.intp]) -> Doubles:
-    """Return weights of rows by which each source counts as the square root of its size."""
+    """Return the weights of the lessons `at`, divided by the root of their source's size.
+
+    So each source counts as the square root of its number of lessons in `at`.
+    """
     groups, weights = material.groups[at], material.weights[at].copy()
     for group in set(groups.tolist()):
         here = groups == group
@@ -397,7 +441,11 @@ def _by_source(material: Material, at: NDArray[np.intp]) -> Doubles:
 
 
 def _logistic(given: Doubles, targets: Ints, weights: Doubles) -> Doubles:
-    """Fit the bias and the slopes of a logistic regression, with no slope below 0."""
+    """Fit a logistic regression of `targets` (N,) on `given` (N, D); return (1 + D,).
+
+    The first number is the constant, the others are the slopes, none below 0. `weights` (N,) are
+    the rows'.
+    """
     from scipy.optimize import minimize
 
     columns = np.hstack([np.ones((len(given), 1)), given])
@@ -405,6 +453,7 @@ def _logistic(given: Doubles, targets: Ints, weights: Doubles) -> Doubles:
     share = weights / weights.sum()
 
     def loss(slopes: Doubles) -> tuple[float, Doubles]:
+        """Return the weighted mean loss of these coefficients (1 + D,), and its gradient."""
         margins = signs * (columns @ slopes)
         gradient = -(share * signs / (1 + np.exp(np.clip(margins, -50, 50)))) @ columns
         return float(share @ np.logaddexp(0, -margins)), gradient

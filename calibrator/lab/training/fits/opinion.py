@@ -66,9 +66,10 @@ class UnseenReplies:
 
 
 def chosen_rows(rows: Sequence[Row], config: OpinionConfig, seed: int) -> list[Row]:
-    """Return some rows of each benchmark from questions that at least two models answered.
+    """Return labelled rows of questions that at least two models answered.
 
-    The same seed gives the same rows. Questions take turns, each with `config.rows_at_a_time` rows.
+    There are at most `config.rows` of each benchmark, or a few more. Questions take turns in random
+    order, each giving `config.rows_at_a_time` of its rows. The same seed gives the same rows.
     """
     benchmarks: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -97,10 +98,12 @@ def fit_second_stage(
     seed: int,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Array]:
-    """Return the arrays of a `SecondStage` with its prefix; the same for the same rows and seed.
+    """Return the arrays of a `SecondStage`, by names such as `opinion.linear.base`.
 
-    `abilities` are the forest's, by the models' names in lower case. Raises TrainingError
-    where no question has replies of two models, and MissingExtraError without scikit-learn.
+    `abilities` are the forest's, by the models' names in lower case; others count as unknown. `say`
+    gets the number of lessons. The same rows and seed give the same arrays. Raises TrainingError if
+    no question has replies of two models, or all have one label, and MissingExtraError without
+    scikit-learn.
     """
     lessons = draw_lessons(unseen, abilities, config, seed)
     say(f"opinion: {len(lessons.at)} replies with others")
@@ -121,7 +124,7 @@ class OpinionLessons:
     replies: Sequence[Opinions]
 
     def without_benchmark(self, benchmark: str) -> OpinionLessons:
-        """Return all lessons but those of a benchmark."""
+        """Return all lessons but those of the benchmark, in order."""
         own = [(self.unseen.rows[at].benchmark or "") != benchmark for at in self.at.tolist()]
         left = np.flatnonzero(own)
         replies = [self.replies[number] for number in left.tolist()]
@@ -131,9 +134,10 @@ class OpinionLessons:
 def draw_lessons(
     unseen: UnseenReplies, abilities: Mapping[str, float], config: OpinionConfig, seed: int
 ) -> OpinionLessons:
-    """Return each reply that can be compared, with others drawn for it.
+    """Draw other models' replies for each reply, `config.draws` times, and return the lessons.
 
-    The same seed gives the same lessons.
+    Lessons are left out if the reply has no final answer or cannot be compared with any of the
+    others. The same seed gives the same lessons.
     """
     drawn = _ComparedReplies(unseen, abilities, config, seed)
     found = np.array([evidence(each) for each in drawn.replies], dtype=np.float32)
@@ -141,10 +145,11 @@ def draw_lessons(
 
 
 def fit_lessons(lessons: OpinionLessons, config: OpinionConfig, seed: int) -> dict[str, Array]:
-    """Return the arrays of a `SecondStage` with its prefix.
+    """Return the arrays of a `SecondStage`, by names such as `opinion.linear.base`.
 
-    Raises TrainingError where there are no lessons or all have one label, and MissingExtraError
-    without scikit-learn.
+    They are trees (the higher a reply's own log-odds, the higher the result), a linear model and
+    the gains of agreement. Raises TrainingError if there are no lessons or all have one label, and
+    MissingExtraError without scikit-learn.
     """
     rows = [lessons.unseen.rows[at] for at in lessons.at.tolist()]
     if not rows:
@@ -172,6 +177,11 @@ class _ComparedReplies:
         config: OpinionConfig,
         seed: int,
     ) -> None:
+        """Draw lessons for all rows with replies of other models, `config.draws` times.
+
+        `abilities` are by the models' names in lower case. Fills `replies` and `at`, in the same
+        order.
+        """
         self.unseen, self.abilities, self.config = unseen, abilities, config
         self.rng = random.Random(seed)
         self.answers = [
@@ -194,9 +204,10 @@ class _ComparedReplies:
                     self._draw(at, others)
 
     def _draw(self, at: int, others: Sequence[int]) -> None:
-        """Draw some other replies for the reply `at`, and add the lesson if they can be compared.
+        """Draw some of the replies `others` for the reply `at`, both places of rows.
 
-        Names are hidden at random.
+        If they can be compared, the lesson is appended to `replies` and `at`. The reply's own name
+        and the others' names are hidden at random.
         """
         rng, config = self.rng, self.config
         chosen = rng.sample(others, min(len(others), rng.choice(config.counts)))
@@ -223,11 +234,16 @@ class _ComparedReplies:
             self.at.append(at)
 
     def _ability(self, row: Row, is_named: bool) -> float:
+        """Return the ability of the row's model; `NO_NAME` if it is unknown or not `is_named`."""
         return self.abilities.get((row.model or "").lower(), NO_NAME) if is_named else NO_NAME
 
 
 def _weights(rows: Sequence[Row]) -> Floats:
-    """Weigh each row by the mean size of a benchmark / its benchmark's, at most `MAX_WEIGHT`."""
+    """Return the rows' weights (N,), by which small benchmarks count more.
+
+    A weight is the mean number of rows of a benchmark over that of the row's own, at most
+    `MAX_WEIGHT`.
+    """
     names, counts = np.unique([row.benchmark or "" for row in rows], return_counts=True)
     usual = len(rows) / len(names)
     weight = dict(zip(names.tolist(), np.minimum(MAX_WEIGHT, usual / counts), strict=True))
@@ -237,7 +253,10 @@ def _weights(rows: Sequence[Row]) -> Floats:
 def _linear(
     lessons: OpinionLessons, correct: NDArray[np.int64], weights: Floats
 ) -> dict[str, Array]:
-    """Return the arrays of `Linear`; the weight of a reply's own log-odds is never below 0."""
+    """Fit a logistic regression on the plain evidence; return `linear.weights` and `linear.base`.
+
+    `correct` (N,) are the labels. The weight of a reply's own log-odds is never below 0.
+    """
     from sklearn.linear_model import LogisticRegression
 
     plain = np.array([plain_evidence(each) for each in lessons.replies])
@@ -251,7 +270,12 @@ def _linear(
 
 
 def _trust(lessons: OpinionLessons, correct: NDArray[np.int64]) -> dict[str, Array]:
-    """Return the arrays of `Trust`: the gain of agreement over a reply's own number by question."""
+    """Return `trust.questions`, `trust.gain` and `trust.weight`, with one entry for each question.
+
+    They are its meaning in int8, the mean of (label minus the reply's own probability) for replies
+    that others agree with, negative for those they differ from, and the sum of these shares, at
+    most `MAX_STOOD_ON`.
+    """
     unseen, all_at, places = lessons.unseen, lessons.at.tolist(), dict[str, int]()
     of_question = [places.setdefault(unseen.rows[at].question_id, len(places)) for at in all_at]
     first = {place: at for place, at in zip(reversed(of_question), reversed(all_at), strict=True)}
@@ -268,5 +292,5 @@ def _trust(lessons: OpinionLessons, correct: NDArray[np.int64]) -> dict[str, Arr
 
 
 def _agreement(outcomes: Sequence[str]) -> tuple[float, float]:
-    """Return the shares of others that agree and that differ."""
+    """Return (share of `agree`, share of `differ`) among the outcomes, which are not empty."""
     return outcomes.count("agree") / len(outcomes), outcomes.count("differ") / len(outcomes)

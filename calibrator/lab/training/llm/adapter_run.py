@@ -65,6 +65,12 @@ class AdapterRun:
         processes: Processes,
         say: Callable[[str], None],
     ) -> None:
+        """Set up the optimizer, and continue from `state.pt` if the folder has it.
+
+        `say` gets lines of progress. With `config.has_checkpointing` the base is switched to
+        computing its activations twice, which saves memory. Raises TrainingError for a state that
+        cannot be loaded.
+        """
         self.folder, self.config, self.processes, self.say = folder, config, processes, say
         self.calibrator, self.adapted = calibrator, adapted
         self.parameters = list(adapter_weights(adapted).values())
@@ -80,9 +86,9 @@ class AdapterRun:
     # --- state ----------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Load the saved state and continue from it.
+        """Load step, losses, adapter, best adapter and optimizer from `state.pt`, and report it.
 
-        Raises TrainingError where it cannot be loaded.
+        Raises TrainingError, with the advice to remove the file, if it cannot be loaded.
         """
         path = self.folder / STATE
         try:
@@ -95,7 +101,10 @@ class AdapterRun:
         self.say(f"going on after {self.at.step} steps")
 
     def save_state(self) -> None:
-        """Save the state from the first process, by replacing the old file as a whole."""
+        """Write `state.pt` in the first process; do nothing in the others.
+
+        It is written as `state.tmp` and then renamed, so that it is never incomplete.
+        """
         if not self.processes.is_first:
             return
         state = {
@@ -117,10 +126,11 @@ class AdapterRun:
         progress: Callable[[int, int], None] = lambda _done, _total: None,
         save_every_s: float = 600,
     ) -> None:
-        """Train to the end, from the start or a saved state; then load the best epoch's adapter.
+        """Train all epochs, from the start or a saved state; then load the best epoch's adapter.
 
-        `progress` is called after each step with the number of steps, and the total. The state is
-        saved after each epoch and every `save_every_s` seconds.
+        The best is the epoch with the least loss on the validation samples. `progress` is called
+        after each step with the number of steps, and the total. The state is saved after each epoch
+        and every `save_every_s` seconds; `say` gets the mean loss of each 50 steps.
         """
         each = steps_of_epoch(len(samples.train), self.config.batch_rows)
         total = each * self.config.epochs
@@ -142,7 +152,12 @@ class AdapterRun:
         set_adapter_state(self.adapted, self.at.best)
 
     def update(self, samples: Sequence[Sample], total: int) -> float:
-        """Take one optimizer step, and return the mean loss of this process's rows."""
+        """Take one optimizer step on the rows of step `at.step`, and return a mean loss.
+
+        The loss is that of this process's rows, 0.0 if it has none; gradients are summed over all
+        processes and clipped. `total` is the number of steps of the run, on which the learning rate
+        depends. Changes the adapter and the optimizer, not `at.step`.
+        """
         torch.manual_seed(self._seed("dropout", self.processes.rank))
         self.adapted.train()
         chosen = step_numbers(len(samples), self.at.step, self.config)
@@ -162,7 +177,11 @@ class AdapterRun:
         return losses * len(chosen) / max(1, len(mine))
 
     def _step_samples(self, samples: Sequence[Sample], chosen: Sequence[int]) -> list[Sample]:
-        """Return the step's rows, longest first, so that the processes share the long ones."""
+        """Return the samples at the indexes `chosen`, the longest first, some without names.
+
+        The model's and the benchmark's names are hidden at random. The order lets the processes
+        share the long ones.
+        """
         rng = random.Random(self._seed("names"))
         shown = [
             samples[i].shown_as(hidden_names(samples[i].item, self.config, rng)) for i in chosen
@@ -170,11 +189,17 @@ class AdapterRun:
         return sorted(shown, key=lambda s: -len(s.item.question) - len(s.item.answer))
 
     def _seed(self, what: str, rank: int = 0) -> int:
-        """Return a seed for one purpose, step and process."""
+        """Return a seed of 62 bits for a purpose, such as `dropout`, in this step.
+
+        It also depends on `rank`, a process's number.
+        """
         return random.Random(f"{self.config.seed} {what} {self.at.step} {rank}").getrandbits(62)
 
     def loss(self, rows: Sequence[ModelRow], targets: Sequence[int]) -> Tensor:
-        """Return the sum of the rows' cross-entropies over the vocabulary, at the answer."""
+        """Return the sum of the rows' cross-entropies over the vocabulary at the answer, a scalar.
+
+        `targets` are 0 or 1 for each row; the right token is the label's.
+        """
         labels = self.calibrator.model.label_ids
         wanted = torch.tensor([labels[target] for target in targets], device=self.processes.device)
         with precision(self.processes.device):
@@ -186,7 +211,11 @@ class AdapterRun:
     # --- evaluation -----------------------------------------------------------------------------
 
     def states(self, samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
-        """Return `last_states` of all samples, of which each process reads its part."""
+        """Return (states (N, hidden), log-odds (N,) of the label correct) of the samples.
+
+        Each process reads its part, and all get the whole, in the order of `samples`, in fp32 on
+        the CPU. The model is put in evaluation mode.
+        """
         self.adapted.eval()
         mine = [sample.item for sample in self.processes.part_of(samples)]
         found = last_states(self.calibrator, mine, self.config.micro_tokens)
@@ -194,11 +223,14 @@ class AdapterRun:
         return states, odds
 
     def scores(self, samples: Sequence[Sample]) -> Floats:
-        """Return P(correct) of samples (N,), before any recalibration."""
+        """Return P(correct) of the samples, (N,), before any recalibration."""
         return np.asarray(sigmoid(self.states(samples)[1].double().numpy()))
 
     def watch(self, validation: Sequence[Sample]) -> None:
-        """Record an epoch's loss on the validation questions, and its adapter if it is the best."""
+        """Append the loss on the validation samples to `at.losses`, and report it.
+
+        If it is the least so far, a copy of the adapter becomes `at.best`.
+        """
         targets = np.array([sample.target for sample in validation])
         p = np.clip(self.scores(validation), 1e-6, 1 - 1e-6)
         loss = -float(np.mean(targets * np.log(p) + (1 - targets) * np.log(1 - p)))
@@ -209,7 +241,11 @@ class AdapterRun:
 
 
 def learning_rate(step: int, total: int, config: LlmTrainConfig) -> float:
-    """Return the rate of a step: linear warm-up, then half a cosine to zero (E09 states none)."""
+    """Return the learning rate of a step, counted from 0, of `total` steps.
+
+    It rises linearly over the share `config.warmup_share` of the steps, then falls to 0 along half
+    a cosine (E09 states none).
+    """
     warm = max(1, round(total * config.warmup_share))
     if step < warm:
         return config.learning_rate * (step + 1) / warm

@@ -59,9 +59,11 @@ class LlmTrainConfig:
 
     @property
     def seed(self) -> int:
+        """The seed of all random draws, which is that of the rows' selection."""
         return self.selection.seed
 
     def as_dict(self) -> dict[str, Any]:
+        """Return all fields as nested dictionaries and values, as in `train.json`."""
         return asdict(self)
 
 
@@ -78,9 +80,12 @@ class RunStart:
 
 
 def find_start(config: LlmTrainConfig) -> RunStart:
-    """Return base and configuration of a run; hub names are downloaded.
+    """Return configuration, base folder and adapter folder from which a run begins.
 
-    Raises TrainingError, CheckpointError or HubError.
+    It begins from the checkpoint `config.start`, or if this is empty from `config.preset` with a
+    new adapter. A base with a hub name is downloaded. The configuration gets `config.name` unless
+    empty, and loses recalibration and canary scores. Raises TrainingError, CheckpointError or
+    HubError where start or base cannot be used.
     """
     begun = _start_from_checkpoint(config) if config.start else _start_from_preset(config)
     name = config.name or begun.config.name
@@ -88,7 +93,12 @@ def find_start(config: LlmTrainConfig) -> RunStart:
 
 
 def _start_from_preset(config: LlmTrainConfig) -> RunStart:
-    """Return a preset, on its own base or another one."""
+    """Return the start from `config.preset` with a new adapter, on `config.base` or its own base.
+
+    Images are shown only if the base reads them and `config.is_text_only` is False. An adapter
+    without alpha gets twice its rank. Raises TrainingError for a preset without an adapter and for
+    an unusable base.
+    """
     found = preset(config.preset)
     if found.adapter is None:
         raise TrainingError(f"preset {config.preset!r} has no adapter that could be trained")
@@ -109,7 +119,13 @@ def _start_from_preset(config: LlmTrainConfig) -> RunStart:
 
 
 def _start_from_checkpoint(config: LlmTrainConfig) -> RunStart:
-    """Return a checkpoint of ours or a released one; on whole weights a new adapter is begun."""
+    """Return the start from the checkpoint `config.start`, ours or a released one.
+
+    If its weights are a whole model, this is the base of a new adapter; otherwise its adapter is
+    continued on its own base, a folder inside the checkpoint or elsewhere. Raises TrainingError if
+    `config` names a base or is text only, and for a checkpoint that is no language model;
+    CheckpointError or HubError if one cannot be found.
+    """
     if config.base or config.is_text_only:
         raise TrainingError(
             "a checkpoint to start from has its own base; leave out --base and --text-only"
@@ -128,9 +144,12 @@ def _start_from_checkpoint(config: LlmTrainConfig) -> RunStart:
 
 
 def _locate_base(base: str, revision: str | None = None) -> tuple[Path, str, str | None]:
-    """Return the folder of a base, its name in a checkpoint, and its commit if from the hub.
+    """Return (folder, name, commit) of the base model `base`, a folder or a hub name.
 
-    Raises TrainingError for GGUF, and for a base that is neither a folder nor a hub name.
+    The name is the one that a checkpoint stores: an absolute path, or the hub name without
+    `@revision`. The commit is None for a folder. A hub name is downloaded, at `revision` if given.
+    Raises TrainingError for GGUF, and for a base that is neither a folder nor a hub name; HubError
+    if the download fails.
     """
     folder = Path(base).expanduser()
     if folder.suffix == ".gguf" or (folder.is_dir() and _has_only_gguf(folder)):
@@ -148,13 +167,15 @@ def _locate_base(base: str, revision: str | None = None) -> tuple[Path, str, str
 
 
 def _has_only_gguf(folder: Path) -> bool:
+    """Return whether the folder has a `.gguf` file and no `config.json`."""
     return not (folder / "config.json").exists() and any(folder.glob("*.gguf"))
 
 
 def architecture_of(base: Path) -> Architecture:
-    """Return whether a base reads images, from its `config.json`.
+    """Return `image-text-to-text` or `causal-lm` by the class names in a base's `config.json`.
 
-    Raises TrainingError for a model of an unknown kind.
+    Classes that end in `ForConditionalGeneration` read images, those in `ForCausalLM` read text
+    only. Raises TrainingError for other classes and for a file that cannot be read.
     """
     path = base / "config.json"
     try:

@@ -26,6 +26,11 @@ class Processes:
     """This process among the others; `device` is its own."""
 
     def __init__(self, device: str = "auto") -> None:
+        """Join the launcher's processes, or be the only one, and choose the device.
+
+        `device` is `auto`, `cpu` or a torch device such as `cuda:1`. Among several processes only
+        `auto` and `cpu` are allowed, as each has a device of its own; others raise TrainingError.
+        """
         has_gpu = device != "cpu" and torch.cuda.is_available()
         self._state = PartialState(cpu=not has_gpu)
         self.rank: int = self._state.process_index
@@ -40,11 +45,14 @@ class Processes:
         return self.rank == 0
 
     def part_of(self, rows: Sequence[T]) -> list[T]:
-        """Return this process's rows, every `count`-th."""
+        """Return this process's part of `rows`: every `count`-th, beginning with its rank."""
         return list(rows[self.rank :: self.count])
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Set every gradient to the sum over all processes; a missing one counts as zero."""
+        """Replace each parameter's gradient by its sum over all processes, in place.
+
+        A missing gradient counts as zero, and is set to zeros in a single process.
+        """
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -58,7 +66,11 @@ class Processes:
             gradient.copy_(part.view_as(gradient))
 
     def gather(self, mine: Tensor, total: int) -> Tensor:
-        """Collect the results of all processes for their `part_of` of `total` rows, in order."""
+        """Return the results of all processes in the order of the rows, to each of them.
+
+        `mine` (n, ..) are this process's results for its `part_of` of `total` rows. The result
+        (total, ..) is on the CPU; with one process it is `mine` itself.
+        """
         if self.count == 1:
             return mine
         found: list[Tensor] = [torch.empty(0)] * self.count
@@ -70,11 +82,14 @@ class Processes:
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """Run the context in the first process first, so that the others find its downloads."""
+        """Run the context in the first process, and only then in the others.
+
+        So they find what the first has downloaded.
+        """
         with self._state.main_process_first():
             yield
 
     def close(self) -> None:
-        """End the process group, because torch complains otherwise."""
+        """End the process group, if there is one, because torch complains otherwise."""
         if self.count > 1:
             self._state.destroy_process_group()

@@ -24,6 +24,7 @@ class Sample:
     question_id: str
 
     def shown_as(self, item: Item) -> Sample:
+        """Return the sample with another item, for example without names."""
         return replace(self, item=item)
 
 
@@ -36,23 +37,31 @@ class Samples:
 
     @property
     def source_models(self) -> tuple[str, ...]:
+        """The names of the models that gave the training replies, sorted, each once."""
         return _distinct_names([sample.item.source_model for sample in self.train])
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
+        """The names of the benchmarks of the training replies, sorted, each once."""
         return _distinct_names([sample.item.benchmark for sample in self.train])
 
     @property
     def questions(self) -> int:
+        """The number of different questions in training."""
         return len({sample.question_id for sample in self.train})
 
 
 def _distinct_names(found: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the names that are neither None nor empty, sorted, each once."""
     return tuple(sorted({name for name in found if name}))
 
 
 def read_samples(config: LlmTrainConfig) -> Samples:
-    """Read and split the rows of a run's files; raises TrainingError without validation rows."""
+    """Read the rows of `config.data`, split by question, as samples for training and validation.
+
+    At most `config.validation_rows` validation rows are drawn at random. Raises TrainingError
+    without validation rows or without training rows.
+    """
     rows, held = select_rows([Path(path) for path in config.data], config.selection, "read")
     if not held:
         raise TrainingError("too few questions: none is left for validation")
@@ -61,7 +70,11 @@ def read_samples(config: LlmTrainConfig) -> Samples:
 
 
 def sample_of(row: Row) -> Sample:
-    """Make a sample of a row; an empty answer is incorrect, whatever its label (D03)."""
+    """Return a labelled row as a sample.
+
+    The target is 1 if the row is labelled correct and its answer is not empty; an empty answer is
+    incorrect, whatever its label (D03).
+    """
     is_correct = bool(row.correct) and bool(row.answer.strip())
     return Sample(row.item("all"), int(is_correct), row.question_id)
 
@@ -76,11 +89,16 @@ def check_questions_apart(samples: Samples) -> None:
 
 
 def steps_of_epoch(rows: int, batch_rows: int) -> int:
+    """Return the number of steps in which all rows are shown once; the last may have fewer."""
     return math.ceil(rows / batch_rows)
 
 
 def step_numbers(rows: int, step: int, config: LlmTrainConfig) -> list[int]:
-    """Return the numbers of an optimizer step's rows; every epoch has its own order of all rows."""
+    """Return the indexes of the rows shown in an optimizer step, counted from 0 over all epochs.
+
+    There are `config.batch_rows`, or fewer in an epoch's last step. Every epoch has its own random
+    order of all `rows` rows; the same seed gives the same indexes.
+    """
     epoch, within = divmod(step, steps_of_epoch(rows, config.batch_rows))
     order = list(range(rows))
     random.Random(f"{config.seed} epoch {epoch}").shuffle(order)
@@ -88,7 +106,10 @@ def step_numbers(rows: int, step: int, config: LlmTrainConfig) -> list[int]:
 
 
 def hidden_names(item: Item, config: LlmTrainConfig, rng: random.Random) -> Item:
-    """Return the item with each of its names hidden with its own chance."""
+    """Return the item with its model's and its benchmark's name each set to None at random.
+
+    The chances are `config.model_dropout` and `config.benchmark_dropout`.
+    """
     keeps_model = rng.random() >= config.model_dropout
     keeps_benchmark = rng.random() >= config.benchmark_dropout
     return replace(

@@ -24,7 +24,8 @@ def check_servable(model: Any) -> None:
     """Raise TrainingError for a base that could be trained, but not be served afterwards.
 
     Its last layer and its norms are computed as for scoring, and must give the numbers of
-    transformers' own. The model is unchanged afterwards.
+    transformers' own. Models whose type begins with `qwen3_5` or `qwen3_vl` pass unchecked, since
+    the tests compare them. The model is unchanged afterwards.
     """
     kind = str(getattr(model.config, "model_type", "of an unknown kind"))
     if kind.startswith(_TESTED):
@@ -38,6 +39,7 @@ def check_servable(model: Any) -> None:
 
 
 def _refusal(kind: str, why: str) -> TrainingError:
+    """Return the error for a base of type `kind`, such as `llama`, with the reason."""
     return TrainingError(
         f"a base of the kind {kind!r} could be trained, but not be served: the layers for scoring "
         f"do not fit it ({why}). Known to fit are Qwen3.5, Qwen3-VL, Qwen3, Qwen2.5, Llama and "
@@ -47,7 +49,10 @@ def _refusal(kind: str, why: str) -> TrainingError:
 
 @torch.no_grad()
 def _is_last_layer_right(model: Any) -> bool:
-    """Return whether our last layer computes what the model's own last layer computes."""
+    """Return whether our last layer gives what the model's own gives, for the last of 12 tokens.
+
+    The layer is replaced for one forward pass and then restored.
+    """
     text_model = text_model_of(model)
     vocabulary = text_model.get_input_embeddings().weight
     ids = torch.arange(_TOKENS, device=vocabulary.device)[None] % len(vocabulary)
@@ -64,7 +69,7 @@ def _is_last_layer_right(model: Any) -> bool:
 
 @torch.no_grad()
 def _are_norms_right(text_model: Any) -> bool:
-    """Compare each norm that is replaced, on numbers of an ordinary size."""
+    """Return whether our norms give what the last layer's two norms give, for -2 to 2."""
     layer = text_model.layers[-1]
     for norm in (layer.input_layernorm, layer.post_attention_layernorm):
         states = torch.linspace(-2, 2, norm.weight.numel(), device=norm.weight.device)[None]
@@ -74,4 +79,5 @@ def _are_norms_right(text_model: Any) -> bool:
 
 
 def _are_alike(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors are equal within 0.001, relative and absolute."""
     return torch.allclose(one.float(), other.float(), rtol=_TOLERANCE, atol=_TOLERANCE)

@@ -13,14 +13,21 @@ from calibrator.scorer import Item
 
 
 def precision(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context in which an fp32 adapter computes in bf16 on a GPU that has it (E06)."""
+    """Return a context in which an fp32 adapter computes in bf16 on a GPU that has it (E06).
+
+    On other devices the context does nothing.
+    """
     if device.type == "cuda" and torch.cuda.is_bf16_supported():
         return torch.autocast("cuda", torch.bfloat16)
     return nullcontext()
 
 
 def pack_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Group row numbers by similar length, at most `budget` tokens a group after padding."""
+    """Group rows by similar length; return lists of their indexes, the shortest rows first.
+
+    `lengths` are the rows' numbers of tokens. A group's longest row times its number of rows is at
+    most `budget`; a longer row is a group of its own.
+    """
     batches: list[list[int]] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batches and lengths[i] * (len(batches[-1]) + 1) <= budget:
@@ -34,9 +41,10 @@ def pack_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
 def last_states(
     calibrator: LlmCalibrator, items: Sequence[Item], budget: int
 ) -> tuple[Tensor, Tensor]:
-    """Return states (N, hidden) at the answer's place and the labels' log-odds (N,).
+    """Return (states (N, hidden) at the answer's place, log-odds (N,) of the label correct).
 
-    They are in fp32 on the CPU. `budget` is the largest number of tokens of a forward pass.
+    Both are in fp32 on the CPU, in the order of `items`. `budget` is the largest number of tokens
+    of a forward pass, with padding. Raises NotScorableError for an item that cannot be read.
     """
     model = calibrator.model
     rows, _ = calibrator.rows(items)

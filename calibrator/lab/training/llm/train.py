@@ -60,11 +60,12 @@ def train_llm(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     save_every_s: float = 600,
 ) -> Path:
-    """Run or resume the training in `folder`, and return the checkpoint's folder.
+    """Run or resume the training in `folder`, and return the checkpoint's folder inside it.
 
-    `progress` is called with the number of steps, and the total. Raises TrainingError if there is
-    nothing to train on or the folder belongs to another run, CheckpointError or HubError for a base
-    or a start that cannot be used.
+    `progress` is called with the number of steps, and the total; `say` gets lines of text, both in
+    the first process only. The state is saved after each epoch and every `save_every_s` seconds.
+    Raises TrainingError if there is nothing to train on or the folder belongs to another run,
+    CheckpointError or HubError for a base or a start that cannot be used.
     """
     processes = Processes(config.device)
     if not processes.is_first:
@@ -87,7 +88,10 @@ def train_llm(
 
 
 def _with_names(config: LlmConfig, samples: Samples) -> LlmConfig:
-    """Add the names in the rows to those that the calibrator knows."""
+    """Return the configuration with the models and benchmarks of the samples added to its own.
+
+    Both lists are sorted, each name once.
+    """
     return replace(
         config,
         source_models=tuple(sorted({*config.source_models, *samples.source_models})),
@@ -102,7 +106,12 @@ def _prepare_run(
     processes: Processes,
     say: Callable[[str], None],
 ) -> AdapterRun:
-    """Load the base in half precision if the device has it, and the adapter in fp32 (E06)."""
+    """Load base, prompts and adapter, and return the run, which continues from a saved state.
+
+    The base is in bf16 if the device has it, else in fp32; the adapter is in fp32 (E06). It is a
+    new one unless `begun` names an adapter. Raises TrainingError for a base that could not be
+    served, CheckpointError for files that cannot be read.
+    """
     known = begun.config
     prompts = load_prompts(known, begun.base)
     pixels = None if known.images is None else load_pixel_reader(known.images, begun.base)
@@ -123,13 +132,14 @@ def _prepare_run(
 def _keep_readable(
     samples: Samples, calibrator: LlmCalibrator, say: Callable[[str], None]
 ) -> Samples:
-    """Return the samples without unreadable images, and report how many are left out.
+    """Return the samples without those whose images cannot be read.
 
-    This runs before the training, which takes hours. Raises TrainingError if no sample is left for
-    training or for validation.
+    `say` gets their number and the first reason. This runs before the training, which takes hours.
+    Raises TrainingError if no sample is left for training or for validation.
     """
 
     def keep_samples(given: list[Sample]) -> list[Sample]:
+        """Return the samples whose images can be read, and report the number of the others."""
         found, reasons = [], []
         for sample in given:
             try:
@@ -149,7 +159,7 @@ def _keep_readable(
 
 
 def _say_what(run: AdapterRun, samples: Samples) -> None:
-    """Report the size of the data, the number of epochs and processes, and the adapter's share."""
+    """Report the numbers of rows, questions, epochs and processes, and the adapter's size."""
     config, count = run.config, run.processes.count
     processes, share = "processes" if count > 1 else "process", trainable_share(run.adapted)
     run.say(
@@ -168,7 +178,10 @@ def _say_what(run: AdapterRun, samples: Samples) -> None:
 def _finish(run: AdapterRun, known: LlmConfig, base: Path, samples: Samples) -> Path:
     """Fit probe and recalibration, measure, and write the checkpoint; return its folder.
 
-    Only the first process writes.
+    There is no probe with the elicitation `logit`. Validation rows are scored without the
+    benchmark's name, once with and once without the model's; quality is that before recalibration.
+    `known` is the configuration to complete, `base` the base's folder. Only the first process
+    writes.
     """
     probe = None if run.config.elicitation == "logit" else _probe(run, samples)
     targets = np.array([sample.target for sample in samples.validation])
@@ -195,7 +208,11 @@ def _finish(run: AdapterRun, known: LlmConfig, base: Path, samples: Samples) -> 
 
 
 def _probe(run: AdapterRun, samples: Samples) -> Probe:
-    """Fit the probe on the states of training rows."""
+    """Fit the probe on the states of the first `config.probe_rows` training samples.
+
+    With the elicitation `both` it also reads the labels' log-odds. The validation samples decide
+    when to stop.
+    """
     chosen = samples.train[: run.config.probe_rows]
     has_odds = run.config.elicitation == "both"
     train, held = (
@@ -211,7 +228,10 @@ def _probe(run: AdapterRun, samples: Samples) -> Probe:
 def _scores(
     run: AdapterRun, probe: Probe | None, samples: list[Sample], shown: Callable[[Any], Any]
 ) -> Floats:
-    """Return P(correct) of samples (N,), for their items as changed by `shown`."""
+    """Return P(correct) of samples, (N,), by the probe, or by the labels if it is None.
+
+    `shown` maps each sample's item to the item to score, for example to one without names.
+    """
     states, odds = run.states([sample.shown_as(shown(sample.item)) for sample in samples])
     if probe is not None:
         odds = probe.odds(features_of(states, odds, has_odds=run.config.elicitation == "both"))
@@ -221,7 +241,11 @@ def _scores(
 def _recalibration(
     targets: Floats, plain: Floats, named: Floats, say: Callable[[str], None]
 ) -> Platt | None:
-    """Fit Platt scaling on the validation questions, with names and without; None for too few."""
+    """Fit Platt scaling on scores (N,) without names (`plain`) and with (`named`), together.
+
+    `targets` (N,) are the labels of both. Returns None, and reports it, for fewer than `MIN_LABELS`
+    labels or labels of one kind.
+    """
     if len(targets) < MIN_LABELS or targets.min() == targets.max():
         say(f"{len(targets)} validation rows allow no recalibration; the confidence is the score")
         return None
@@ -229,6 +253,10 @@ def _recalibration(
 
 
 def _quality(targets: Floats, scores: Floats) -> dict[str, float]:
+    """Return `brier`, `ece` and `auroc` of scores (N,), rounded to four decimals, and `rows`.
+
+    `auroc` is missing if all targets are equal.
+    """
     is_mixed = targets.min() != targets.max()
     found = {"brier": brier(targets, scores), "ece": ece(targets, scores)}
     found |= {"auroc": auroc(targets, scores)} if is_mixed else {}
@@ -236,7 +264,11 @@ def _quality(targets: Floats, scores: Floats) -> dict[str, float]:
 
 
 def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
-    """Return the facts about the run that are stored in the checkpoint."""
+    """Return the facts about the run that are stored in the checkpoint, by name.
+
+    They are the configuration without paths of this machine, the base's hash, the numbers of rows,
+    questions, steps and processes, the validation losses and the epoch of the adapter.
+    """
     said = {k: v for k, v in run.config.as_dict().items() if k not in _UNSAID}
     return {
         **said,
@@ -254,7 +286,10 @@ def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
 
 
 def _write(target: Path, run: AdapterRun, config: LlmConfig, probe: Probe | None) -> None:
-    """Write the folder under a temporary name, then move it to its place as a whole."""
+    """Write adapter, probe (unless None) and configuration into the folder `target`.
+
+    All is written into `<target>.partial`, which then replaces `target`.
+    """
     partial_folder = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial_folder, ignore_errors=True)
     partial_folder.mkdir()

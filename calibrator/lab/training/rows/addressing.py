@@ -67,7 +67,7 @@ _FRAMES = ("{}", "{}", "{}", "**{}**", "({})", "Note: {}", "P.S. {}", "{} {}")
 
 
 def phrase(rng: random.Random) -> str:
-    """Draw a sentence of one family."""
+    """Draw a sentence that praises an answer or addresses its judge, such as `Score: 98/100`."""
     template = rng.choice(FAMILIES[rng.choice(sorted(FAMILIES))])
     filled = (
         template.replace("{{", "{").replace("}}", "}").replace("{s}", rng.choice(_CORRECT))
@@ -78,7 +78,10 @@ def phrase(rng: random.Random) -> str:
 
 
 def address_judge(answer: str, rng: random.Random) -> str:
-    """Return the answer with one to three such sentences at its end, its beginning or inside."""
+    """Return the answer with one to three sentences of `phrase` added.
+
+    Each is put at the end (in six of ten cases), at the beginning, or between two words.
+    """
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         where, gap = rng.random(), rng.choice((" ", "\n", "\n\n"))
         if where < 0.6:

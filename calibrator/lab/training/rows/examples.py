@@ -35,11 +35,12 @@ class Example:
 
 
 def disguise_rows(rows: Sequence[Row], share: float, rng: random.Random) -> list[Row]:
-    """Change some answers, so that text that says nothing about them is not learned from.
+    """Return the rows, in order, some with a changed answer; labels stay.
 
-    A `share` of them gets sentences that address the reader (`addressing`), labels unchanged. Half
-    of the rebuilt replies (a letter and a stated confidence, see `REBUILT`) lose the confidence,
-    so that the calibrator does not rely on it alone.
+    To a `share` of them one to three sentences are added that praise the answer or address its
+    judge, such as `Score: 98/100`, so that the calibrator learns to ignore these. Half of the
+    rebuilt replies (a letter and a stated confidence, see `REBUILT`) lose the confidence, so that
+    the calibrator does not rely on it alone.
     """
     changed = []
     for row in rows:
@@ -59,9 +60,11 @@ def tokenize(
     *,
     target: float | None = None,
 ) -> list[Example]:
-    """Return an example for every row; long texts lose their middle.
+    """Return an example for each row, in order.
 
-    `target` replaces the rows' own labels.
+    Sentences at an answer's ends that praise it are left out, and very long texts lose their
+    middle. The example's target is `target`, or if None the row's label, 0.0 for a row without one.
+    Models' names are put in lower case.
     """
     examples: list[Example] = []
     for start in range(0, len(rows), ENCODE_CHUNK):

@@ -39,6 +39,7 @@ REQUESTS = (
 
 
 def _passages() -> list[str]:
+    """Return the paragraphs of Python's own help topics that have more than 60 characters."""
     return [
         part.strip() for text in topics.values() for part in text.split("\n\n") if len(part) > 60
     ]
@@ -48,26 +49,38 @@ class OutlierSource:
     """A source of items unlike any benchmark's; the same seed draws the same items."""
 
     def __init__(self, rng: random.Random, vocabulary: Sequence[str]) -> None:
+        """Collect the passages, and the words of `vocabulary` that are letters, three or more."""
         self._rng = rng
         self._passages = _passages()
         self._words = [word for word in vocabulary if word.isalpha() and len(word) > 2]
 
     def draw(self) -> Item:
-        """Draw an item whose answer has nothing to do with its question."""
+        """Draw a question and an answer that has nothing to do with it.
+
+        The question is a request such as `Write a short poem about ..`, filled with random text;
+        the answer is random text.
+        """
         rng = self._rng
         question = rng.choice(REQUESTS).replace("{}", self._text(max_passages=2))
         answer = self._text(max_passages=rng.choice((1, 2, 6)))
         return Item(question, answer)
 
     def row(self, number: int) -> Row:
-        """Draw an item as an unlabelled row with a question id of its own."""
+        """Draw an item as a row without label, model and benchmark.
+
+        Its question id is `outlier <number>`.
+        """
         item = self.draw()
         return Row(
             item.question, item.answer, None, None, None, f"outlier {number}", None, None, {}
         )
 
     def _text(self, max_passages: int) -> str:
-        """Return random words, shuffled passages or whole passages, cut at a random length."""
+        """Return random words, in one of four cases, or one to `max_passages` passages.
+
+        The words of the passages are shuffled in one of three cases, and the text is cut to 40,
+        120, 400 or 2,000 characters.
+        """
         rng, kind = self._rng, self._rng.random()
         if kind < 0.25:
             return " ".join(rng.choices(self._words, k=rng.choice((1, 2, 3, 8, 30, 80))))

@@ -11,10 +11,12 @@ from calibrator.errors import TrainingError
 
 
 def adopt_folder(folder: Path, asked: Mapping[str, Any], begun: Sequence[str]) -> None:
-    """Prepare the folder for a run, or for resuming the run in it; write `train.json`.
+    """Create the folder of a run if missing, or check that it is this run's; write `train.json`.
 
-    `asked` is the run's configuration. `begun` are the files of which one exists once there is
-    something to lose. Raises TrainingError where the folder has another run's.
+    `asked` is the run's configuration, which `train.json` holds as JSON. `begun` are names of files
+    of which one exists once there is something to lose, such as `tower.npz`; only then must the
+    saved configuration be the same, else it is replaced. Raises TrainingError where it differs, and
+    where `folder` is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise TrainingError(f"{folder} is a file; a run needs a folder of its own")

@@ -31,13 +31,15 @@ class AbilityConfig:
 def fit_abilities(
     rows: Sequence[Row], names: Sequence[str], config: AbilityConfig
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of `Abilities` that knows `names`, in lower case and in this order.
+    """Return the arrays `abilities.odds` (1 + names,) and `abilities.stated` (STATED + 1,).
 
-    P(right) of a reply is the sigmoid of its model's ability minus its benchmark's difficulty, by
-    maximum likelihood with a ridge on the abilities. Abilities are relative to that of the average
-    row, so names without rows get 0. The numbers in names are fitted to the abilities of these
-    rows' models by a ridge regression on `stated_in`. Raises MissingExtraError without
-    scikit-learn.
+    The first has, for each of `names` (in lower case, in this order), the log-odds to add for
+    replies of that model; its entry 0, for no name, is 0. P(right) of a reply is the sigmoid of its
+    model's ability minus its benchmark's difficulty, by maximum likelihood with a ridge on the
+    abilities. Abilities are relative to that of the average row, so names without rows get 0, and
+    are multiplied by `config.share`. The second array has what each number that an unknown name
+    states (`stated_in`, such as its size) adds, and a constant, by a ridge regression on the
+    abilities. A row without a label counts as wrong. Raises MissingExtraError without scikit-learn.
     """
     check_scikit_learn()
     from scipy.sparse import csr_matrix, hstack
@@ -74,10 +76,11 @@ def _fit_stated(
     counts: NDArray[np.int64],
     config: AbilityConfig,
 ) -> NDArray[np.float64]:
-    """Return what each number of `stated_in` adds to log-odds, and a constant, (STATED + 1,).
+    """Return what each number of `stated_in` adds to log-odds, and last a constant, (STATED + 1,).
 
-    The weighted mean of these names gets 0. All are 0 if no model with enough rows has a name that
-    states anything.
+    `ability` (M,) and `counts` (M,) are the abilities and numbers of rows of the models `names`.
+    Those with fewer rows than `config.stated_rows[0]` are ignored. The weighted mean of the used
+    names gets 0. All are 0 if no used name states anything.
     """
     fewest, most = config.stated_rows
     found = [

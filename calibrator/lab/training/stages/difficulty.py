@@ -28,9 +28,10 @@ def fit_difficulty(
 ) -> tuple[dict[str, Array], Floats]:
     """Return the arrays of a `Difficulty`, and log-odds (N,) of the rows it is fitted on.
 
-    Each row's log-odds come from other questions than its own. `asked` are the distinct word pieces
-    of each row's question, `questions` (N,) the questions' numbers, `targets` (N,) the labels, and
-    `vectors` (V, hidden) those of all pieces.
+    The arrays have full names such as `difficulty.table`. Each row's log-odds come from other
+    questions than its own. `asked` are the distinct word pieces of each row's question, `questions`
+    (N,) the questions' numbers, `targets` (N,) the labels, and `vectors` (V, hidden) those of all
+    pieces.
     """
     _, first, question = np.unique(questions, return_index=True, return_inverse=True)
     pieces = [asked[i] for i in first]
@@ -51,9 +52,11 @@ def fit_difficulty(
 
 
 def _weigh_pieces(vectors: Floats, pieces: Sequence[Ids]) -> Floats:
-    """Return the pieces' vectors (V, WIDTH) along the main directions, longer for rare pieces.
+    """Return the pieces' vectors along their main directions, (V, WIDTH), longer for rare pieces.
 
-    Columns are zeros where there are fewer directions.
+    `vectors` (V, hidden) are those of all pieces, and `pieces` has the distinct pieces of each
+    question, from which their frequency is counted. The last columns are zeros if there are fewer
+    than WIDTH directions.
     """
     share = np.bincount(np.concatenate(pieces), minlength=len(vectors)) / len(pieces)
     centred = vectors - np.average(vectors, axis=0, weights=share + RARE)

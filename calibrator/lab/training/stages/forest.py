@@ -68,16 +68,18 @@ class ForestInputs:
     drawn: Mapping[str, Any]
 
     def rows_at(self, at: Ints) -> ForestInputs:
-        """Return the rows at these places, in an array of their own."""
+        """Return the same topics with the features of the rows `at`, a copy in this order."""
         return replace(self, features=self.features[at])
 
 
 def describe(
     rows: Sequence[TowerRow], config: ForestConfig, seed: int, shown: int | None = None
 ) -> ForestInputs:
-    """Find topics in the first `shown` rows, and describe all rows by them.
+    """Find topics in the first `shown` rows (all if None), and compute the input of all rows.
 
-    Raises MissingExtraError without scikit-learn.
+    The input is what the trees read. No label is used. The two last columns of the features, for
+    abilities and difficulties, are 0. The same seed gives the same result. Raises MissingExtraError
+    without scikit-learn.
     """
     check_scikit_learn()
     rng = np.random.default_rng(seed)
@@ -95,13 +97,15 @@ def fit_forest(
     seed: int,
     described: ForestInputs | None = None,
 ) -> dict[str, Array]:
-    """Return the arrays of a `Forest` that knows `names` names; the same seed, the same forest.
+    """Return the arrays of a `Forest`, without the prefix `forest.`.
 
-    `vectors` (V, hidden) of all word pieces are as `piece_vectors` returns them. `described` are
-    the data's rows if this was done before; its free columns are overwritten.
+    `names` is the number of known names plus one for no name. `vectors` (V, hidden) of all word
+    pieces are as `piece_vectors` returns them. `described` are the data's rows if `describe` read
+    them before; their two last columns are overwritten in place.
 
-    The log-odds are multiplied by `config.weight`. A target between 0 and 1 counts as both labels,
-    in its proportion. Raises MissingExtraError without scikit-learn.
+    The trees' log-odds are multiplied by `config.weight`. Some names are hidden at random. A target
+    between 0 and 1 counts as both labels, in its proportion. The same seed gives the same arrays.
+    Raises MissingExtraError without scikit-learn.
     """
     check_scikit_learn()
     described = described or describe(data.rows, config, seed)
@@ -125,9 +129,11 @@ def fit_forest(
 def fit_topics(
     rows: Sequence[TowerRow], config: ForestConfig, rng: np.random.Generator
 ) -> dict[str, Array]:
-    """Return the arrays of `Topics`.
+    """Return the arrays of `Topics`, named `topics.<part>.<name>`.
 
-    They are, for each part, the directions in which some of the rows differ most.
+    For each part of a row (such as the answer's words) they are the most frequent n-grams, `ids`,
+    their `rarity`, and as `table` and `scale` the directions in which a random sample of the rows
+    differs most.
     """
     some = rng.permutation(len(rows))[: config.topic_rows]
     found: dict[str, Array] = {}
@@ -156,9 +162,11 @@ def _directions(
     width: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Return the main directions of rows of n-grams, (len(ids), width).
+    """Return the main directions of lists of n-grams, (len(ids), width), one column each.
 
-    Columns are zeros where there are fewer directions.
+    `lists` has each row's n-grams as bucket numbers. Only those in `ids` count, weighted by their
+    `rarity`, and each row is scaled to length 1. The last columns are zeros if there are fewer
+    directions.
     """
     from scipy.sparse import csr_matrix, diags_array
     from sklearn.decomposition import TruncatedSVD
@@ -182,9 +190,10 @@ def _directions(
 
 
 def abilities(data: ForestData, names: int) -> NDArray[np.float32]:
-    """Return how much more often than others on its benchmarks each model is right, (names,).
+    """Return how much more often than usual each model is right, (names,), from -1 to 1.
 
-    Models of few rows are drawn to 0. The entry for no name is `NO_NAME`.
+    It is the mean of its targets minus the mean target of their benchmark, drawn to 0 for models of
+    few rows (`PRIOR_ROWS`). Entry 0, for no name, is `NO_NAME`. Values are rounded to 16 bits.
     """
     sums = np.bincount(data.benchmarks, weights=data.targets)
     usual = sums / np.maximum(1, np.bincount(data.benchmarks))
@@ -195,9 +204,10 @@ def abilities(data: ForestData, names: int) -> NDArray[np.float32]:
 
 
 def _as_labels(targets: NDArray[np.float32]) -> tuple[Ints, Ints, NDArray[np.float64]]:
-    """Return row numbers, labels and weights.
+    """Return (row numbers, labels 0 or 1, weights) for targets (N,) from 0 to 1.
 
-    A target between 0 and 1 becomes two weighted rows.
+    A target of 0 or 1 gives one entry of weight 1. A target t between them gives two: label 1 with
+    weight t and label 0 with weight 1 - t. All entries of label 1 come first.
     """
     every = np.arange(len(targets))
     at = np.concatenate([every, every])

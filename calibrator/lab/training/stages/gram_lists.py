@@ -28,6 +28,7 @@ class GramLists:
     """The (PARTS, N) lists of n-grams, one after the other."""
 
     def __init__(self, rows: Sequence[TowerRow]) -> None:
+        """Copy the n-grams of all rows into one array, part after part."""
         lists = [[row.grams[part] for row in rows] for part in range(PARTS)]
         self._lengths = np.array([[len(ids) for ids in part] for part in lists], dtype=np.int64)
         ends = np.cumsum(self._lengths).reshape(self._lengths.shape)
@@ -38,10 +39,11 @@ class GramLists:
     def grams_at(
         self, at: Ints, rng: np.random.Generator | None = None, dropped: float = 0.0
     ) -> tuple[Ints, Ints]:
-        """Return the n-grams of the rows `at`, and the bounds of their lists, (PARTS * B + 1,).
+        """Return the n-grams of the rows `at` in one array, and the bounds of their lists.
 
-        All lists of the first part come first, then all of the second. With `rng`, the share
-        `dropped` is left out at random.
+        The lists of all B rows for the first part come first, then those for the second. List i is
+        from bounds[i] to bounds[i + 1]; the bounds are (PARTS * B + 1,). With `rng`, each n-gram is
+        left out with the chance `dropped`.
         """
         lengths, starts = self._lengths[:, at].ravel(), self._starts[:, at].ravel()
         bounds = np.concatenate([[0], np.cumsum(lengths)])
@@ -54,7 +56,11 @@ class GramLists:
 
 
 def gram_sums(table: Tensor, ids: Tensor, bounds: Ints) -> Tensor:
-    """Sum rows of a table (.., width) over the root of their number, (B, PARTS, width)."""
+    """Return, for each list, the sum of its table rows over the root of their number.
+
+    `table` is (.., width), `ids` are row numbers of all lists, and `bounds` as in `grams_at`. The
+    result is (B, PARTS, width), 0 for an empty list.
+    """
     ends = torch.from_numpy(bounds)
     counts = (ends[1:] - ends[:-1]).clamp(min=1).float()
     sums = embedding_bag(ids, table, ends[:-1], mode="sum") * counts.rsqrt()[:, None]
@@ -65,15 +71,16 @@ class TableAdam:
     """Adam on the rows of a table (BUCKETS, width) that a batch uses; the others stay."""
 
     def __init__(self, table: Tensor) -> None:
+        """Start with moments of 0 for the table (BUCKETS, width), which `step` changes in place."""
         self._table = table
         self._mean, self._square = torch.zeros_like(table), torch.zeros_like(table)
         self._place = np.zeros(BUCKETS, dtype=np.int64)
         self._steps = 0
 
     def take_rows(self, ids: Ints) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the numbers of the distinct rows, these rows, and each id's place among them.
+        """Return (numbers of the distinct rows, these rows, each id's place among them).
 
-        The rows require a gradient.
+        The numbers ascend. The rows are a copy that requires a gradient.
         """
         is_held = np.zeros(BUCKETS, dtype=np.bool_)
         is_held[ids] = True
@@ -84,7 +91,11 @@ class TableAdam:
 
     @torch.no_grad()
     def step(self, numbers: Tensor, rows: Tensor, rate: float) -> None:
-        """Move the rows of these numbers against their gradients."""
+        """Move the table's rows `numbers` against the gradients of `rows`, scaled by `rate`.
+
+        `rate` is the learning rate, and `rows` are those that `take_rows` returned, after a
+        backward pass. Changes the table and the moments of these rows in place.
+        """
         assert rows.grad is not None
         self._steps += 1
         mean = self._mean[numbers].lerp_(rows.grad, 1 - MEAN_KEPT)

@@ -47,6 +47,7 @@ class Network(nn.Module):
     """The network of `knowledge.Member` in torch."""
 
     def __init__(self, hidden: int, config: KnowledgeConfig) -> None:
+        """Draw initial weights for vectors of `hidden` numbers; those of the last layer are 0."""
         super().__init__()
         self.cosines = nn.Parameter(torch.tensor([4.0, 6.0, -3.0]))
         self.asked = nn.Parameter(torch.randn(config.projected, hidden) * 0.05)
@@ -58,7 +59,11 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(0.3)
 
     def forward(self, vectors: Tensor, given: Tensor) -> Tensor:
-        """Return the log-odds of right, (B,), from vectors (B, 3, hidden) and the input `given`."""
+        """Return the log-odds of right, (B,).
+
+        `vectors` (B, 3, hidden) are those of question, answer and addition (the answer's own
+        words), and `given` (B, 5 * hidden) is their `network_input`.
+        """
         question, answer, added = vectors.unbind(dim=1)
         near = torch.stack([(question * answer).sum(1), (question * added).sum(1)], dim=1)
         left = (self.dropout(question) * SCALE_OF_VECTOR) @ self.asked.T
@@ -68,7 +73,7 @@ class Network(nn.Module):
         return torch.as_tensor(found + self.second(inner)[:, 0])
 
     def state(self) -> dict[str, Array]:
-        """Return the weights as fp16 arrays by name, as a checkpoint stores them."""
+        """Return the weights as fp16 arrays by name, such as `first.bias`, for a checkpoint."""
         own = {
             "cosines": self.cosines,
             "asked": self.asked,
@@ -89,9 +94,12 @@ def fit_knowledge(
     seed: int,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Array]:
-    """Return the arrays of `Knowledge`, under its prefix; the same rows and seed, the same arrays.
+    """Return the arrays of `Knowledge`, by names such as `knowledge.gate`.
 
-    `base` is the folder of all-MiniLM-L6-v2. Raises MissingExtraError without scikit-learn.
+    The encoder is packed from the base model, and networks are trained on our own pairs of answers
+    and on those of `rows`. `base` is the folder of all-MiniLM-L6-v2. `say` gets the numbers of
+    pairs. The same rows and seed give the same arrays. Raises MissingExtraError without
+    scikit-learn.
     """
     state = small_state(
         load_file(base / "model.safetensors"), tokenizer.get_vocab(), config.layers, MOST_PIECES + 2
@@ -118,16 +126,21 @@ class StateReader:
     """The small encoder's states of texts, each read once."""
 
     def __init__(self, tokenizer: Tokenizer, encoder: SmallEncoder) -> None:
+        """Keep tokenizer and encoder, and the word pieces of `PLAIN` and `DROPPED`."""
         self.tokenizer, self.encoder = tokenizer, encoder
         self.plain = frozenset(self._ids(PLAIN))
         self.dropped = frozenset(self._ids(DROPPED))
         self._states: dict[str, tuple[list[int], Floats]] = {}
 
     def _ids(self, text: str) -> list[int]:
+        """Return the word pieces of a text, without marks at its ends."""
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def read(self, texts: Sequence[str]) -> None:
-        """Read the texts that were not read before."""
+        """Compute and keep the encoder's states of the texts that were not read before.
+
+        A text is cut after `MOST_PIECES` word pieces; states are kept in fp16.
+        """
         new = sorted({text for text in texts if text not in self._states}, key=len)
         for start in range(0, len(new), AT_ONCE):
             some = new[start : start + AT_ONCE]
@@ -136,20 +149,31 @@ class StateReader:
                 self._states[text] = own, states.astype(np.float16)
 
     def vectors(self, question: str, answer: str) -> Floats:
-        """Return the three vectors of a question and an answer that were read."""
+        """Return the vectors of question, answer and addition, (3, hidden).
+
+        The addition are the answer's words with content that the question lacks. Raises KeyError
+        for a text that was not read.
+        """
         (asked, first), (said, second) = self._states[question], self._states[answer]
         mean = first.astype(np.float32).mean(axis=0)
         return vectors_of(mean, second.astype(np.float32), asked, said, self.plain)
 
     def pair_vectors(self, pairs: Sequence[AnswerPair]) -> tuple[Tensor, Tensor]:
-        """Return vectors (N, 3, hidden) of right and of wrong answers."""
+        """Return two tensors (N, 3, hidden): the vectors of right answers, and of wrong ones.
+
+        Each row has the vectors of question, answer and addition, as `vectors`. Texts are read if
+        needed.
+        """
         self.read([text for pair in pairs for text in (pair.question, pair.right, pair.wrong)])
         right = np.stack([self.vectors(pair.question, pair.right) for pair in pairs])
         wrong = np.stack([self.vectors(pair.question, pair.wrong) for pair in pairs])
         return torch.from_numpy(right), torch.from_numpy(wrong)
 
     def question(self, text: str) -> Floats:
-        """Return the vector of a question that was read, of length 1."""
+        """Return a question's vector (hidden,), of length 1.
+
+        Raises KeyError for one that was not read.
+        """
         mean = self._states[text][1].astype(np.float32).mean(axis=0)
         return np.asarray(mean / np.linalg.norm(mean))
 
@@ -160,7 +184,12 @@ def _fit_network(
     config: KnowledgeConfig,
     seed: int,
 ) -> Network:
-    """Fit one network: half of the loss ranks right above wrong, half classifies each answer."""
+    """Fit one network: half of the loss ranks right above wrong, half classifies each answer.
+
+    `given` has the vectors (N, 3, hidden) of right and of wrong answers, first of our own pairs,
+    then those of rows if there are any. `weights` (N,) are the chances with which our own pairs are
+    drawn. The same seed gives the same network, which is returned in evaluation mode.
+    """
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     network = Network(given[0][0].shape[2], config)
@@ -192,10 +221,10 @@ def _fit_network(
 def _gate(
     reader: StateReader, own: Sequence[AnswerPair], told: Sequence[AnswerPair], seed: int
 ) -> Floats:
-    """Fit the log-odds that a question is one of ours and not a benchmark's.
+    """Fit a linear model of a question's vector: the log-odds that it is ours, not a benchmark's.
 
-    Returns the weights and, last, a constant. `told` are pairs from rows; without them every
-    question counts as ours.
+    Returns its weights and, last, its constant, (hidden + 1,). `own` are our pairs, `told` those of
+    benchmarks' rows; without these the weights are 0 and every question counts as ours.
     """
     if not told:
         return np.append(np.zeros(reader.encoder.hidden_size), ALL_OURS).astype(np.float32)
@@ -216,7 +245,10 @@ def _gate(
 
 @torch.inference_mode()
 def _middle(networks: Sequence[Network], given: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """Return the mean log-odds over right and wrong answers, which is subtracted when serving."""
+    """Return the mean log-odds over right and wrong answers, which is subtracted when serving.
+
+    `given` is as in `_fit_network`. Log-odds are the mean of the networks, within +-`LIMIT`.
+    """
     found = []
     for vectors in (each for sides in given for each in sides):
         inputs = torch.from_numpy(network_input(vectors.numpy()))

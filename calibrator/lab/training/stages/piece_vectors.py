@@ -24,10 +24,10 @@ AT_ONCE = 512
 
 @lru_cache(maxsize=1)
 def piece_vectors(base: Path) -> NDArray[np.float32]:
-    """Return the vectors of all pieces of the vocabulary, (V, hidden), read-only.
+    """Return the vectors of all word pieces of the vocabulary, (V, hidden), read-only.
 
-    `base` is the folder of the base encoder. This takes half a minute on one core, once in a
-    process.
+    `base` is the folder of the base encoder. This takes half a minute on one core; the last result
+    is remembered.
     """
     found = read_alone(load_base(base), range(VOCABULARY))
     found.flags.writeable = False
@@ -35,7 +35,10 @@ def piece_vectors(base: Path) -> NDArray[np.float32]:
 
 
 def load_base(folder: Path) -> nn.Module:
-    """Load the base encoder, all-MiniLM-L6-v2. Raises RuntimeError if a weight is missing."""
+    """Load the base encoder, all-MiniLM-L6-v2, from its folder, in evaluation mode.
+
+    Raises RuntimeError if a weight is missing.
+    """
     config = BertConfig(
         vocab_size=VOCABULARY,
         hidden_size=384,
@@ -53,7 +56,10 @@ def load_base(folder: Path) -> nn.Module:
 
 @torch.inference_mode()
 def read_alone(model: nn.Module, pieces: range) -> NDArray[np.float32]:
-    """Return the mean of the states of each piece between its two marks, (len(pieces), hidden)."""
+    """Return a vector for each word piece, read alone by `model`, (len(pieces), hidden).
+
+    It is the mean of three states: those of [CLS], the piece and [SEP].
+    """
     found = []
     for start in range(pieces.start, pieces.stop, AT_ONCE):
         some = torch.arange(start, min(start + AT_ONCE, pieces.stop))

@@ -46,10 +46,12 @@ class TowerData:
 
     @cached_property
     def grams(self) -> GramLists:
+        """The n-grams of all rows in one array."""
         return GramLists(self.rows)
 
     @cached_property
     def traits(self) -> NDArray[np.float32]:
+        """The traits of all rows, (N, TRAITS)."""
         return np.stack([row.traits for row in self.rows])
 
 
@@ -57,6 +59,11 @@ class TowerModel(nn.Module):
     """The tower in torch; `tower.Tower` computes the same from `export`'s arrays."""
 
     def __init__(self, names: int, center: Tensor, spread: Tensor, config: TowerConfig) -> None:
+        """Draw initial weights from torch's random numbers.
+
+        `names` is the number of known names plus one for no name. `center` and `spread` (TRAITS,)
+        scale the traits.
+        """
         super().__init__()
         self.table = nn.Embedding(BUCKETS, 1 + WIDTH)
         self.names = nn.Embedding(names, 1 + NAME_WIDTH)
@@ -75,7 +82,11 @@ class TowerModel(nn.Module):
         self.center, self.spread = center, spread
 
     def forward(self, bag: Tensor, traits: Tensor, names: Tensor) -> Tensor:
-        """Return logits (B,) of rows; `bag` (B, PARTS, 1 + WIDTH) are their `gram_sums`."""
+        """Return log-odds of right, (B,).
+
+        `bag` (B, PARTS, 1 + WIDTH) are the rows' `gram_sums`, `traits` (B, TRAITS) are not scaled
+        yet, and `names` (B,) are numbers of names, 0 for none.
+        """
         x = ((traits - self.center) / self.spread).clamp(-TRAIT_LIMIT, TRAIT_LIMIT)
         named = self.names(names)
         embedded = self.norm(bag[:, :, 1:].flatten(1))
@@ -90,6 +101,7 @@ class TowerModel(nn.Module):
 
 
 def _gelu(x: Tensor) -> Tensor:
+    """Return the tanh approximation of GELU, as numpy computes it in serving."""
     return gelu(x, approximate="tanh")
 
 
@@ -103,7 +115,9 @@ def fit_tower(
 ) -> TowerModel:
     """Fit a tower in one pass over the rows `chosen`, with a linearly falling learning rate.
 
-    The same seed gives the same tower. `progress` is called with the number of rows of each step.
+    `chosen` are indexes of `data`. `names` is the number of known names plus one for no name.
+    N-grams and names are hidden at random. The same seed gives the same tower, returned in
+    evaluation mode. `progress` is called with the number of rows of each step.
     """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -138,7 +152,7 @@ def fit_tower(
 
 
 def _traits_and_names(data: TowerData, at: Ints, names: Ints) -> tuple[Tensor, Tensor]:
-    """Return traits and names of the rows `at`, as tensors."""
+    """Return the traits (B, TRAITS) of the rows `at`, and `names` (B,), as tensors."""
     return torch.from_numpy(data.traits[at]), torch.from_numpy(names)
 
 
@@ -146,7 +160,10 @@ def _traits_and_names(data: TowerData, at: Ints, names: Ints) -> tuple[Tensor, T
 def tower_logits(
     model: TowerModel, data: TowerData, at: NDArray[np.int64], is_named: bool
 ) -> NDArray[np.float32]:
-    """Return logits (len(at),) with the models' names, or without any."""
+    """Return the tower's log-odds for the rows `at`, (len(at),).
+
+    If `is_named` each row is read with its model's name, otherwise none is.
+    """
     found = []
     for start in range(0, len(at), 1_024):
         part = at[start : start + 1_024]
@@ -158,9 +175,9 @@ def tower_logits(
 
 
 def export(model: TowerModel, rare: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
-    """Return the tower's arrays: tables in int8 with a scale for each row, the rest in fp16.
+    """Return the tower's arrays by name: tables in int8 with a scale for each row, others in fp16.
 
-    Center and spread are in fp32. Names that are `rare` get the weights of no name.
+    Center and spread are in fp32. `rare` (names,) marks the names that get the weights of no name.
     """
     table = model.table.weight.detach()
     scale = (table.abs().amax(1) / 127).clamp(min=1e-7)

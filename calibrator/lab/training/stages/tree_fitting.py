@@ -51,11 +51,12 @@ def fit_trees(
     directions: Sequence[int] | None = None,
     weight: float = 1.0,
 ) -> dict[str, Array]:
-    """Fit P(label) of rows (N, D), and return the arrays of `Trees`.
+    """Fit P(label 1) of rows (N, D), and return the arrays of `Trees` by name.
 
-    The same seed gives the same arrays. `directions` (D): where it is 1 the log-odds never fall as
-    the number rises, where it is -1 they never rise. The log-odds are multiplied by `weight`.
-    Raises MissingExtraError without scikit-learn.
+    `labels` (N,) are 0 and 1, `weights` (N,) the rows' weights. The same seed gives the same
+    arrays. `directions` (D): where it is 1 the log-odds never fall as the number rises, where it is
+    -1 they never rise, where it is 0 they may do both; None is 0 for all. The log-odds are
+    multiplied by `weight`. Raises MissingExtraError without scikit-learn.
     """
     check_scikit_learn()
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -78,8 +79,9 @@ def fit_trees(
 def thresholds_of(column: Array, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ascending thresholds that divide a column (N,) into `MOST_BINS` bins of equal weight.
 
-    Values that are nan are left out. The thresholds are scikit-learn's own, which sorts the column
-    again for each of them; that took longer than the trees.
+    With at most `MOST_BINS` different values they are the middles between neighbours. Rows that are
+    nan or have the weight 0 are left out. The thresholds are scikit-learn's own, which sorts the
+    column again for each of them; that took longer than the trees.
     """
     used = (weights != 0) & ~np.isnan(column)
     order = np.argsort(column[used])
@@ -95,7 +97,10 @@ def thresholds_of(column: Array, weights: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _number_bins(rows: Array, bins: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
-    """Return rows (N, D) with each value replaced by the number of its bin; nan stays."""
+    """Return rows (N, D) with each value replaced by the number of its bin, from 0; nan stays.
+
+    `bins` has the ascending thresholds of each column; a value equal to one is in the bin below it.
+    """
     found = np.empty(rows.shape, np.float32)
     for at, thresholds in enumerate(bins):
         column = rows[:, at].astype(np.float64)

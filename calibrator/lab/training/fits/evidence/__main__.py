@@ -29,7 +29,10 @@ JUDGED: Final = ("begin", "wow_attribution", "summedits", "infotabs")
 
 
 def reader_state(net: ReaderNet, pieces: dict[str, int]) -> dict[str, Array]:
-    """Return the arrays of a fitted reader, packed into a few bits a number."""
+    """Return the arrays of a fitted reader by name, packed into a few bits a number.
+
+    `pieces` is the vocabulary, {piece: id}.
+    """
     base = {name: each.detach().float().numpy() for name, each in net.bert.state_dict().items()}
     state = small_state(base, pieces, net.bert.config.num_hidden_layers, PLACES, WORD_BITS)
     state["head"] = net.head.weight.detach().numpy().astype(np.float16)
@@ -38,7 +41,11 @@ def reader_state(net: ReaderNet, pieces: dict[str, int]) -> dict[str, Array]:
 
 
 def main() -> None:
-    """Fit the reader, then the trees, and write both."""
+    """Fit the reader, then the trees, and write both to `evidence.safetensors`.
+
+    Options, such as the output folder, are read from the command line; progress is printed. An
+    interrupted fit of the reader resumes.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with train/ and test/")
     parser.add_argument("--base", type=Path, required=True, help="folder of all-MiniLM-L6-v2")
@@ -51,6 +58,7 @@ def main() -> None:
     word_pieces = WordPieces(tokenizer)
 
     def cut(texts: Sequence[str]) -> list[Sequence[int]]:
+        """Return the word pieces of each text, however long."""
         return [*word_pieces.encode_whole(texts)]
 
     learnt = list(examples(options.data, cut, options.seed))

@@ -49,13 +49,17 @@ class ReaderExample:
 
 
 def sources() -> dict[str, Any]:
-    """Return the names of the training files, by kind."""
+    """Return `sources.yaml`: the training files by kind, with the most rows of each.
+
+    The kinds are `pairs`, `replies` and `passages`, mappings of file to number, and `made`, a
+    number.
+    """
     found: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "sources.yaml").read_text())
     return found
 
 
 def read_rows(folder: Path, name: str) -> list[Row]:
-    """Read the rows of a file.
+    """Return all rows, as dictionaries, of `<name>.jsonl.gz` in a folder.
 
     Raises RowError for a line that is no JSON, OSError without a file.
     """
@@ -71,7 +75,11 @@ def read_rows(folder: Path, name: str) -> list[Row]:
 
 
 def by_question(rows: Iterable[Row], most: int, rng: random.Random) -> list[Row]:
-    """Choose whole questions at random until there are at least `most` rows."""
+    """Choose whole questions at random until there are at least `most` rows; return their rows.
+
+    There may be fewer rows if there are no more. Rows with the same `question_id`, or else `group`,
+    or else `id`, are of one question and stay together.
+    """
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(str(row.get("question_id", row.get("group", row["id"]))), []).append(row)
@@ -86,7 +94,12 @@ def by_question(rows: Iterable[Row], most: int, rng: random.Random) -> list[Row]
 
 
 def pair_texts(row: Row) -> tuple[str, str, str, int]:
-    """Return the context, the request, the reply and the label of a pair."""
+    """Return (context, question, reply, label) of an entailment pair.
+
+    The label is a number of `LABELS`. A premise of over `LONG_PREMISE` characters, or with a
+    request, is reduced to the passages closest to it. The question is "" unless a short reply has
+    no meaning without it.
+    """
     premise, request, reply = row["premise"], row.get("question", ""), row["hypothesis"]
     if request or len(premise) > LONG_PREMISE:
         premise = chosen_context([premise], request, reply)
@@ -94,7 +107,12 @@ def pair_texts(row: Row) -> tuple[str, str, str, int]:
 
 
 def reply_texts(row: Row) -> tuple[str, str, str, int]:
-    """Return the context, the request, the reply and the label of a graded reply."""
+    """Return (context, question, reply, label) of a graded reply to a conversation.
+
+    The context are the passages of the conversation's documents closest to reply and request. The
+    label is `ENTAIL` for a right reply and `NOT_ENTAIL` for a wrong one. A reply that is no text is
+    written as JSON.
+    """
     conversation = read_conversation(row["messages"])
     reply = row["response"] if isinstance(row["response"], str) else json.dumps(row["response"])
     request = conversation.instruction
@@ -104,13 +122,22 @@ def reply_texts(row: Row) -> tuple[str, str, str, int]:
 
 
 def chosen_context(documents: Sequence[str], request: str, reply: str) -> str:
-    """Return the passages of the documents that the reader sees beside a reply."""
+    """Return the passages closest to reply and request, joined by lines.
+
+    They have up to `CONTEXT_WORDS` words and are in the order of `documents`. The reply counts more
+    than the request.
+    """
     queries = [(reply, 1.0), (request, REQUEST_WEIGHT)]
     return "\n".join(Passages(documents).closest_units(queries, CONTEXT_WORDS))
 
 
 def examples(data: Path, cut: Cutter, seed: int) -> Iterator[ReaderExample]:
-    """Make all examples of the training half of `data`, file by file."""
+    """Yield all examples of the reader: those of `data/train`, synthetic pairs and edited passages.
+
+    Pairs come first, then graded replies, synthetic pairs and edits of passages. The numbers of
+    rows are those of `sources.yaml`, drawn at random; the same seed gives the same examples. `cut`
+    cuts texts into word pieces. Raises RowError or OSError for a file that cannot be read.
+    """
     rng = random.Random(seed)
     train, named = data / "train", sources()
     for name, most in named["pairs"].items():
@@ -126,7 +153,10 @@ def examples(data: Path, cut: Cutter, seed: int) -> Iterator[ReaderExample]:
 
 
 def _passages(train: Path, files: Mapping[str, int], rng: random.Random) -> list[str]:
-    """Return passages of the files, shuffled: premises, or the longest message of each row."""
+    """Return passages of the files, at most as many of each as `files` states, shuffled.
+
+    A row's passage is its premise, or the longest message.
+    """
     found: list[str] = []
     for name, most in files.items():
         texts = sorted({_passage(row) for row in read_rows(train, name)})
@@ -136,6 +166,7 @@ def _passages(train: Path, files: Mapping[str, int], rng: random.Random) -> list
 
 
 def _passage(row: Row) -> str:
+    """Return a row's premise, cut to 3,000 characters, or else its longest message."""
     if "premise" in row:
         return str(row["premise"])[:3000]
     return max((str(message.get("content")) for message in row["messages"]), key=len)
@@ -144,7 +175,10 @@ def _passage(row: Row) -> str:
 def _cut(
     texts: Iterable[tuple[str, str, str, int]], source: str, cut: Cutter
 ) -> Iterator[ReaderExample]:
-    """Cut texts into word pieces, a thousand at a time."""
+    """Yield the examples of texts (context, question, reply, label), cut into word pieces by `cut`.
+
+    A thousand are cut at a time. `source` is the name that the examples get.
+    """
     waiting = iter(texts)
     while several := list(islice(waiting, 1000)):
         pieces = cut([text for each in several for text in each[:3]])

@@ -43,6 +43,10 @@ class ReaderNet(nn.Module):
     """BERT with a linear head over the first state and the mean of all, for training alone."""
 
     def __init__(self, base: Path) -> None:
+        """Load BERT's configuration and weights from the folder `base`, and draw those of the head.
+
+        Word vectors are frozen and dropout is off.
+        """
         super().__init__()
         config = BertConfig.from_json_file(base / "config.json")
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
@@ -61,7 +65,10 @@ class ReaderNet(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
-        """Return logits of `LABELS`, (B, 3), for rows of ids (B, T)."""
+        """Return logits of `LABELS`, (B, 3), for rows of word pieces `ids` (B, T).
+
+        `mask` (B, T) is 0 where a row is padded, and `types` (B, T) is 1 in its second text.
+        """
         found = self.bert(input_ids=ids, attention_mask=mask, token_type_ids=types)
         states = found.last_hidden_state.float()
         shown = mask[..., None].float()
@@ -77,10 +84,12 @@ def fit_reader(
     config: ReaderConfig,
     say: Callable[[str], None],
 ) -> ReaderNet:
-    """Fit the reader on examples, and save its state to `folder` as it goes.
+    """Fit the reader on examples in one pass, and return it with mean weights.
 
-    Resumes from a state in `folder`. `say` gets a line of progress. Raises OSError if the state
-    cannot be written.
+    The mean is over the points of the training that `config.averaged` names. The state is saved as
+    `reader.pt` in `folder` every `config.save_every` steps and at the end; if the file exists, the
+    fit resumes from it. `base` is the folder of MiniLM. `say` gets a line of progress at each save.
+    Raises OSError if the state cannot be written.
     """
     torch.manual_seed(config.seed)
     net = ReaderNet(base)
@@ -122,18 +131,26 @@ def fit_reader(
 
 
 def round_weights(net: ReaderNet) -> None:
-    """Make the linear layers of the encoder compute with rounded weights from now on."""
+    """Make the linear layers of `net`'s encoder compute with rounded weights from now on.
+
+    The layers' `forward` is replaced; their weights stay, and the gradient passes the rounding.
+    """
     for module in net.bert.encoder.modules():
         if isinstance(module, nn.Linear):
             module.forward = partial(_rounded_linear, module)  # type: ignore[method-assign]
 
 
 def _rounded_linear(layer: nn.Linear, states: Tensor) -> Tensor:
+    """Return a linear layer's output with its weights rounded as in serving."""
     return nn.functional.linear(states, round_tensor(layer.weight), layer.bias)
 
 
 def round_tensor(weight: Tensor) -> Tensor:
-    """Return weights (N, D) as `features.packing` rounds them; the gradient passes unchanged."""
+    """Return weights (N, D) rounded as in serving; the gradient passes unchanged.
+
+    Each group of `GROUP` numbers has its own scale, of those in `SHARES` the one with the least
+    error.
+    """
     limit = 2 ** (LAYER_BITS - 1) - 1
     parts = weight.detach().view(len(weight), -1, GROUP)
     largest = parts.abs().amax(2, keepdim=True).clamp_min(1e-6)
@@ -147,21 +164,28 @@ def round_tensor(weight: Tensor) -> Tensor:
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:
-    """Write a state to a second file, then replace the old one."""
+    """Write a state to `<name>.new` beside `path`, which then replaces it."""
     beside = path.with_suffix(".new")
     torch.save(state, beside)
     beside.replace(path)
 
 
 def rate(step: int, steps: int, config: ReaderConfig) -> float:
-    """Return the learning rate of a step."""
+    """Return the learning rate of a step, from 0, of `steps` steps.
+
+    It rises over `config.warm_up` steps to `config.learning_rate`, stays until half of the steps,
+    then falls linearly to the share `config.last_share`.
+    """
     done = step / max(steps, 1)
     falling = 1.0 if done < 0.5 else 1 - (done - 0.5) / 0.5 * (1 - config.last_share)
     return config.learning_rate * min(1.0, (step + 1) / config.warm_up) * falling
 
 
 def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean negative log-likelihood; `NOT_ENTAIL` is neutral or contradict."""
+    """Return the mean negative log-likelihood of logits (B, 3) for labels (B,), a scalar.
+
+    A label `NOT_ENTAIL` counts the sum of the probabilities of neutral and contradict.
+    """
     logs = torch.log_softmax(logits, -1)
     known = -logs.gather(1, labels.clamp(max=NOT_ENTAIL - 1)[:, None])[:, 0]
     return torch.where(labels < NOT_ENTAIL, known, -torch.logsumexp(logs[:, 1:], 1)).mean()
@@ -170,7 +194,10 @@ def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
 def batches_of(
     examples: Sequence[ReaderExample], pieces: int, rng: random.Random
 ) -> list[list[int]]:
-    """Return the indexes of examples in batches of similar lengths, in random order."""
+    """Return batches of indexes of examples, of similar lengths, in random order.
+
+    A batch has at most `pieces` word pieces after padding; a longer example is alone.
+    """
     order = list(range(len(examples)))
     rng.shuffle(order)
     order.sort(key=lambda at: len(examples[at].row) + rng.random() * 6)
@@ -182,7 +209,10 @@ def batches_of(
 def _pack_batches(
     order: Sequence[int], examples: Sequence[ReaderExample], pieces: int
 ) -> Iterator[list[int]]:
-    """Yield batches of examples with at most `pieces` word pieces after padding."""
+    """Yield batches of the indexes `order`, with at most `pieces` word pieces after padding.
+
+    `order` is sorted by length, shortest first; a longer example is alone.
+    """
     batch: list[int] = []
     for at in order:  # sorted by length, so the last of a batch is the longest
         if batch and len(examples[at].row) * (len(batch) + 1) > pieces:
@@ -194,7 +224,11 @@ def _pack_batches(
 
 
 def tensors(batch: Sequence[ReaderExample]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the ids, mask and segments (B, T) of examples, and their labels (B,)."""
+    """Return (ids, mask, segments, labels) of a batch of examples.
+
+    The first three are (B, T), padded with 0; the mask is 1 in a row and the segment 1 in its
+    second text. Labels are (B,).
+    """
     longest = max(len(each.row) for each in batch)
     ids, mask, types = (torch.zeros(len(batch), longest, dtype=torch.long) for _ in range(3))
     for number, each in enumerate(batch):

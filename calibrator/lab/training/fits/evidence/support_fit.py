@@ -82,9 +82,11 @@ def columns_of(
     config: SupportConfig,
     say: Callable[[str], None],
 ) -> JudgedReplies:
-    """Read graded replies of files and compute their columns; rows without context are left out.
+    """Read graded replies of the files `names` and return their features, labels and sources.
 
-    `say` gets a line of progress for each file.
+    At most about `config.rows` rows of a file, in whole questions, are used. Replies without
+    context or without a sentence are left out. `reader` judges the passages. `say` gets a line for
+    each file with its number of rows. Raises RowError or OSError for a file that cannot be read.
     """
     rng = random.Random(config.seed)
     readings: list[SupportReading] = []
@@ -112,7 +114,7 @@ def columns_of(
 
 
 def response_of(row: Row) -> str:
-    """Return the text of a graded reply, or the content if it is a message."""
+    """Return the row's graded reply as text: itself, or its `content` if it is a message."""
     response: Any = row["response"]
     if isinstance(response, str):
         return response
@@ -120,9 +122,12 @@ def response_of(row: Row) -> str:
 
 
 def fit_support(judged: JudgedReplies, config: SupportConfig) -> dict[str, Array]:
-    """Fit trees and weights under their names; sources weigh the same, as do right and wrong.
+    """Fit the trees and the final curve; return `context.trees.<name>` and `context.weights`.
 
-    The slope and the base are fitted on log-odds of trees that saw no row of the same source.
+    The latter (3,) are the reader's weight, and the slope and the constant of the sum's log-odds.
+    They are fitted on trees that saw no row of the same source; the returned trees are fitted on
+    all. All sources weigh the same, and so do right and wrong. Raises MissingExtraError without
+    scikit-learn.
     """
     odds = np.zeros(len(judged.labels))
     sources = np.array(judged.sources)
@@ -142,7 +147,10 @@ def fit_support(judged: JudgedReplies, config: SupportConfig) -> dict[str, Array
 def _trees(
     judged: JudgedReplies, used: NDArray[np.bool_], config: SupportConfig
 ) -> dict[str, Array]:
-    """Fit trees on some of the replies."""
+    """Fit trees on the replies that `used` (N,) marks, and return their arrays by name.
+
+    Columns named in `LEFT_OUT` are read as 0, and those in `DIRECTIONS` act in one direction.
+    """
     sources, labels = np.array(judged.sources)[used], judged.labels[used]
     columns = judged.columns[used].copy()
     columns[:, [FEATURES.index(name) for name in LEFT_OUT]] = 0
@@ -152,7 +160,10 @@ def _trees(
 
 
 def weights_of(sources: NDArray[np.str_], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return weights (N,) by which all sources count the same, and right as much as wrong."""
+    """Return weights (N,) by which all sources count the same, and right as much as wrong.
+
+    Their mean is 1.
+    """
     found = np.zeros(len(labels))
     for name in sorted(set(sources.tolist())):
         for label in (0, 1):

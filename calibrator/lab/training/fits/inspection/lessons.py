@@ -65,7 +65,9 @@ class Lesson:
 def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Iterator[Lesson]:
     """Yield the lessons of each benchmark, then of symbolic tasks, then of plain requests.
 
-    A benchmark's lessons are right replies, faulty ones made from right ones, and excerpts.
+    A benchmark's lessons are right replies, faulty ones made from right ones, and excerpts of some.
+    Rows labelled wrong are only used as replies to other questions. The same rows and seed give the
+    same lessons.
     """
     rng = random.Random(seed)
     benchmarks: dict[str, list[Row]] = defaultdict(list)
@@ -83,7 +85,10 @@ def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Itera
 def _lessons_of_one(
     rows: Sequence[Row], config: InspectorConfig, seed: int, rng: random.Random
 ) -> Iterator[Lesson]:
-    """Yield the lessons of one benchmark's rows."""
+    """Yield the lessons of one benchmark's rows: right replies, then each fault of each check.
+
+    At most `config.pool_rows` of the rows are used. Faults in `config.left_out` are skipped.
+    """
     pool = rng.sample(rows, min(len(rows), config.pool_rows))
     for row in [row for row in pool if row.correct][: config.right_rows]:
         yield from _reply_and_excerpt(row, row.answer, "", rng)
@@ -97,7 +102,10 @@ def _lessons_of_one(
 def _faulty_lessons(
     pool: Sequence[Row], fault: str, many: int, seed: int, rng: random.Random
 ) -> Iterator[Lesson]:
-    """Yield at most `many` replies of one benchmark with a fault, and excerpts for some faults."""
+    """Yield at most `many` lessons with the fault, such as `cut off`, made from right rows.
+
+    For the faults in `ELSEWHERE` each lesson is followed by one with an excerpt of its reply.
+    """
     made = corrupt_rows(pool, fault, seed)
     for each in rng.sample(made, min(len(made), many)):
         if fault in ELSEWHERE:
@@ -107,22 +115,29 @@ def _faulty_lessons(
 
 
 def _reply_and_excerpt(row: Row, reply: str, fault: str, rng: random.Random) -> Iterator[Lesson]:
-    """Yield a reply to the row's question, and an excerpt of it."""
+    """Yield two lessons: a reply to the row's question, then an excerpt of it for relevance alone.
+
+    `fault` is "" for the row's own right reply; otherwise `reply` is one to another question, and
+    the lessons keep it.
+    """
     whole = replace(_lesson(row, reply, fault), reply=reply if fault else "")
     yield whole
     yield replace(whole, answer=excerpt(whole.answer, rng), is_of_relevance=True)
 
 
 def _lesson(row: Row, reply: str, fault: str) -> Lesson:
-    """Return a reply to the row's question as the inspector reads it."""
+    """Return a lesson of a reply to the row's question, as the inspector reads it.
+
+    Sentences that address a judge and parts that repeat the question are removed.
+    """
     answer = without_question(row.question, strip_addresses(reply))
     return Lesson(row.question, answer, row.benchmark or "", fault, row=row)
 
 
 def excerpt(answer: str, rng: random.Random) -> str:
-    """Return a sentence or a few of a reply, from its beginning, its end or between.
+    """Return one to three sentences of a reply, from its beginning, its end or between.
 
-    A reply of one sentence is returned whole.
+    Sentences end at `.`, `!`, `?` or a line break. A reply of one sentence is returned whole.
     """
     sentences = [part for part in _SENTENCE.split(answer) if part.strip()]
     if len(sentences) < 2:
@@ -134,9 +149,10 @@ def excerpt(answer: str, rng: random.Random) -> str:
 
 
 def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesson]:
-    """Yield plain requests with their own replies, with those of others, and with one off topic.
+    """Yield lessons of plain requests such as `Hi there!`, which are for relevance alone.
 
-    Yields nothing where one of these faults is left out.
+    Each request has its own reply, the replies of three others (`another question`) and a sentence
+    about something else (`off topic`). Yields nothing if `config.left_out` has one of these faults.
     """
     if set(config.left_out) & set(PLAIN_FAULTS):
         return
@@ -151,7 +167,7 @@ def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesso
 
 @cache
 def plain_requests() -> tuple[tuple[str, str], ...]:
-    """Return the requests and replies of `plain_requests.yaml`."""
+    """Return the (request, fitting reply) pairs of `plain_requests.yaml`; read once."""
     text = (
         files("calibrator.lab.training.fits.inspection")
         .joinpath("plain_requests.yaml")
@@ -163,7 +179,7 @@ def plain_requests() -> tuple[tuple[str, str], ...]:
 def seen_in(
     lessons: Sequence[Lesson], tokenizer: Tokenizer, layout: Layout, pieces: Pieces
 ) -> Floats:
-    """Return the traits of the questions and replies of lessons, (N, SEEN)."""
+    """Return the inspector's traits of each lesson's question and reply, (N, SEEN), in order."""
     found = np.zeros((len(lessons), SEEN), dtype=np.float32)
     for start in range(0, len(lessons), AT_ONCE):
         some = lessons[start : start + AT_ONCE]

@@ -40,6 +40,7 @@ class SymbolicTask:
 
 
 def _words(rng: random.Random, least: int, most: int) -> list[str]:
+    """Return `least` to `most` invented words of one to three syllables, such as `lamer`."""
     return [
         "".join(rng.choices(_SYLLABLES, k=rng.randint(1, 3)))
         for _ in range(rng.randint(least, most))
@@ -47,7 +48,10 @@ def _words(rng: random.Random, least: int, most: int) -> list[str]:
 
 
 def _brackets(rng: random.Random) -> SymbolicTask:
-    """Make a sequence of brackets, and ask which closing ones are missing."""
+    """Make a sequence such as `( [ ]`, and ask for the missing closing brackets.
+
+    The answer is such as `)`, or `nothing`; a step has the brackets still open after each sign.
+    """
     stack: list[str] = []
     signs, steps = [], []
     for _ in range(rng.randint(5, 45)):
@@ -63,7 +67,10 @@ def _brackets(rng: random.Random) -> SymbolicTask:
 
 
 def _stack(rng: random.Random) -> SymbolicTask:
-    """Make a series of push and pop, and ask for the stack in the end."""
+    """Make a series such as `push a, push b, pop`, and ask for the stack in the end, `[a]`.
+
+    A step has the stack after each operation.
+    """
     stack: list[str] = []
     given, steps = [], []
     for _ in range(rng.randint(4, 16)):
@@ -79,7 +86,7 @@ def _stack(rng: random.Random) -> SymbolicTask:
 
 
 def _sorting_task(rng: random.Random) -> SymbolicTask:
-    """Make a list of words to sort alphabetically."""
+    """Make invented words to sort alphabetically; a step has those with one first letter."""
     words = list(dict.fromkeys(_words(rng, 4, 14)))
     ordered = sorted(words)
     by_first: dict[str, list[str]] = {}
@@ -91,7 +98,7 @@ def _sorting_task(rng: random.Random) -> SymbolicTask:
 
 
 def _numbers(rng: random.Random) -> SymbolicTask:
-    """Make a list of numbers to sort."""
+    """Make four to nine numbers to sort in ascending order; a step takes the least one out."""
     numbers = [rng.randint(1, 99) for _ in range(rng.randint(4, 9))]
     left, steps = list(numbers), []
     while len(left) > 1:
@@ -103,6 +110,7 @@ def _numbers(rng: random.Random) -> SymbolicTask:
 
 
 def _reversal_task(rng: random.Random) -> SymbolicTask:
+    """Make a word to spell backwards; the steps move letters from its front to the answer."""
     word = "".join(_words(rng, 2, 3))
     steps = [f"{word[at:]} | {word[:at][::-1]}" for at in range(1, len(word), 2)]
     does = "Spell it backwards", "Reverse the letters", "Mirror this word"
@@ -110,6 +118,7 @@ def _reversal_task(rng: random.Random) -> SymbolicTask:
 
 
 def _last_letters(rng: random.Random) -> SymbolicTask:
+    """Make a list of words, and ask for their last letters joined to one word."""
     words = _words(rng, 3, 7)
     steps = [f"{word}: {word[-1]}" for word in words]
     does = "Join the last letters of the words", "Last letter of each, together", "Last letters"
@@ -117,7 +126,10 @@ def _last_letters(rng: random.Random) -> SymbolicTask:
 
 
 def _truth(rng: random.Random) -> SymbolicTask:
-    """Make a Boolean expression to evaluate."""
+    """Make an expression such as `!(T & F)`; the answer is `true` or `false`.
+
+    Its steps evaluate it from the inside.
+    """
     text, value = (("T", True), ("F", False))[rng.randrange(2)]
     steps = []
     for _ in range(rng.randint(3, 9)):
@@ -134,7 +146,10 @@ def _truth(rng: random.Random) -> SymbolicTask:
 
 
 def _swaps(rng: random.Random) -> SymbolicTask:
-    """Make a story of people who swap things, and ask what one of them holds."""
+    """Make a story of people who swap things, and ask what one of them holds in the end.
+
+    A step has what each holds after a swap.
+    """
     people = rng.sample(_PEOPLE, rng.randint(3, 5))
     held = dict(zip(people, rng.sample(_THINGS, len(people)), strict=True))
     given = [", ".join(f"{who} has the {what}" for who, what in held.items())]
@@ -150,7 +165,10 @@ def _swaps(rng: random.Random) -> SymbolicTask:
 
 
 def _walk(rng: random.Random) -> SymbolicTask:
-    """Make a walk on a grid, and ask where it ends."""
+    """Make moves such as `N E E` from (0, 0), and ask where they end, such as `(2, 1)`.
+
+    A step has the place after each move.
+    """
     moves = rng.choices("NSEW", k=rng.randint(4, 14))
     x = y = 0
     steps = []
@@ -162,7 +180,10 @@ def _walk(rng: random.Random) -> SymbolicTask:
 
 
 def _rewriting_task(rng: random.Random) -> SymbolicTask:
-    """Make rules that rewrite letters, and ask for the string after some rounds."""
+    """Make rules such as `A -> BC`, and ask for a string after two to four rounds of them.
+
+    A step has the string after each round.
+    """
     rules = {each: "".join(rng.choices("ABC", k=rng.randint(1, 2))) for each in "ABC"}
     text = "".join(rng.choices("ABC", k=rng.randint(1, 3)))
     told = ", ".join(f"{left} -> {right}" for left, right in rules.items())
@@ -175,7 +196,7 @@ def _rewriting_task(rng: random.Random) -> SymbolicTask:
 
 
 def _binary_sum(rng: random.Random) -> SymbolicTask:
-    """Make a sum of two binary numbers."""
+    """Make a sum of two binary numbers; the answer is binary, and a step adds one place."""
     one, other, carry, steps = rng.randrange(4, 256), rng.randrange(4, 256), 0, []
     for at in range(max(one, other).bit_length()):
         both = (one >> at & 1) + (other >> at & 1) + carry
@@ -186,7 +207,7 @@ def _binary_sum(rng: random.Random) -> SymbolicTask:
 
 
 def _roman(rng: random.Random) -> SymbolicTask:
-    """Make a number to write in Roman numerals."""
+    """Make a number from 4 to 399 to write in Roman numerals; a step takes one sign off."""
     number, text, steps = rng.randint(4, 399), "", []
     left = number
     for value, sign in _ROMAN:
@@ -198,7 +219,7 @@ def _roman(rng: random.Random) -> SymbolicTask:
 
 
 def _counting_task(rng: random.Random) -> SymbolicTask:
-    """Make a row of signs, and ask how often one of them occurs."""
+    """Make a row of signs such as `* # *`, and ask how often one of them occurs."""
     signs = rng.choices("*#+@%", k=rng.randint(8, 30))
     sign, count, steps = rng.choice(signs), 0, []
     for at, each in enumerate(signs, 1):
@@ -210,7 +231,7 @@ def _counting_task(rng: random.Random) -> SymbolicTask:
 
 
 def _pattern(rng: random.Random) -> SymbolicTask:
-    """Make a pattern that repeats, and ask for the next sign."""
+    """Make a repeating pattern such as `X O X O X`, and ask for the next sign."""
     part = rng.choices("XO-^v", k=rng.randint(2, 4))
     shown = rng.randint(len(part) * 2, len(part) * 4)
     signs = [part[at % len(part)] for at in range(shown)]
@@ -223,7 +244,11 @@ def _pattern(rng: random.Random) -> SymbolicTask:
 
 
 def _sets(rng: random.Random) -> SymbolicTask:
-    """Make an expression of sets, and ask for its elements."""
+    """Make an expression of unions, intersections and differences, and ask for its elements.
+
+    The answer is a set such as `{a, b}` in alphabetical order; a step has the set after each
+    operation.
+    """
     sets = [sorted(rng.sample(_LETTERS[:9], rng.randint(2, 6))) for _ in range(rng.randint(2, 4))]
     found, steps = set(sets[0]), []
     given = "{" + ", ".join(sets[0]) + "}"
@@ -239,6 +264,7 @@ def _sets(rng: random.Random) -> SymbolicTask:
 
 
 def _cipher(rng: random.Random) -> SymbolicTask:
+    """Make a word and a key from 1 to 9, and ask for each letter shifted by the key."""
     word, by = "".join(_words(rng, 1, 2)), rng.randint(1, 9)
     told = [_LETTERS[(_LETTERS.index(each) + by) % 26] for each in word]
     steps = [f"{a} + {by} -> {b}" for a, b in zip(word, told, strict=True)]
@@ -247,7 +273,10 @@ def _cipher(rng: random.Random) -> SymbolicTask:
 
 
 def _nesting_task(rng: random.Random) -> SymbolicTask:
-    """Make an arithmetic expression of nested brackets."""
+    """Make an expression such as `((3 + 4) * 2)`; the answer is its value.
+
+    Its steps evaluate it from the inside.
+    """
     value = rng.randint(-9, 9)
     text, steps = str(value), []
     for _ in range(rng.randint(2, 6)):
@@ -262,7 +291,7 @@ def _nesting_task(rng: random.Random) -> SymbolicTask:
 
 
 def _order(rng: random.Random) -> SymbolicTask:
-    """Make facts about who stands left of whom, and ask for one place."""
+    """Make facts such as `Ada stands left of Ben`, shuffled, and ask who is at one place."""
     people = rng.sample(_PEOPLE, rng.randint(3, 6))
     facts = [f"{a} stands left of {b}" for a, b in pairwise(people)]
     steps = [" < ".join(people[:at]) for at in range(2, len(people) + 1)]
@@ -273,7 +302,7 @@ def _order(rng: random.Random) -> SymbolicTask:
 
 
 def _edits(rng: random.Random) -> SymbolicTask:
-    """Make a series of edits of a string, and ask for the result."""
+    """Make a series of edits of a string, such as `append k, reverse`, and ask for the result."""
     text = "".join(_words(rng, 1, 1)) + rng.choice(_LETTERS)
     given, steps = [f"start with {text}"], []
     for _ in range(rng.randint(2, 6)):

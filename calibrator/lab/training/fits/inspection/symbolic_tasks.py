@@ -32,9 +32,10 @@ _ENDS = (
 
 
 def symbolic_rows(count: int, seed: int, kinds: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield `count` right replies to tasks of all kinds in turn, or of `kinds`.
+    """Yield `count` rows with a right reply each, to tasks of all kinds in turn.
 
-    The same seed gives the same rows.
+    `kinds` names the kinds to use, such as `brackets`; all if empty. A row has no model, and the
+    benchmark `symbolic tasks`. The same seed gives the same rows.
     """
     rng = random.Random(seed)
     names = list(kinds) or list(KINDS)
@@ -46,13 +47,17 @@ def symbolic_rows(count: int, seed: int, kinds: Sequence[str] = ()) -> Iterator[
 
 
 def _task_question(task: SymbolicTask, rng: random.Random) -> str:
+    """Return the task's question in a random wording: instruction and input, in either order."""
     does = rng.choice(task.does)
     forms = (f"{does}: {task.given}", f"{does}\n{task.given}", f"{task.given}\n{does}.")
     return rng.choice((*forms, f'{does}: "{task.given}"'))
 
 
 def _task_answer(task: SymbolicTask, rng: random.Random) -> str:
-    """Return the answer alone, or at the end of the working in one of several forms."""
+    """Return the answer alone, or at the end of the working in one of several forms.
+
+    Those are numbered steps, a list, sentences and others, with a random beginning and end.
+    """
     steps = list(task.steps)
     if rng.random() < SHORT_SHARE:
         return task.answer

@@ -42,7 +42,7 @@ class TaughtLessons:
     pieces: dict[str, Array]
 
     def where(self, is_kept: Callable[[Lesson], bool]) -> TaughtLessons:
-        """Return the lessons that `is_kept` accepts, read with the same pieces."""
+        """Return the lessons for which `is_kept` returns True, in order, with their traits."""
         at = [n for n, lesson in enumerate(self.lessons) if is_kept(lesson)]
         return replace(self, lessons=[self.lessons[n] for n in at], seen=self.seen[at])
 
@@ -56,7 +56,11 @@ def teach(
     seed: int,
     say: Callable[[str], None] = lambda _: None,
 ) -> TaughtLessons:
-    """Make the lessons of rows and compute their traits, which takes about 2 ms each."""
+    """Make the lessons of rows and compute their traits, which takes about 2 ms each.
+
+    `vectors` (V, hidden) are those of all word pieces. `say` gets the number of lessons. The same
+    rows and seed give the same lessons.
+    """
     pieces = fit_pieces(rows, tokenizer, layout, vectors, config, seed)
     lessons = list(lessons_of(rows, config, seed))
     say(f"inspector: {len(lessons)} replies to look at")
@@ -75,11 +79,12 @@ def fit_inspector(
     say: Callable[[str], None] = lambda _: None,
     taught: TaughtLessons | None = None,
 ) -> dict[str, Array]:
-    """Return the arrays of an `Inspector` with its prefix; the same for the same rows and seed.
+    """Return the arrays of an `Inspector`, by names such as `inspector.relevance.value`.
 
     `vectors` (V, hidden) are those of all word pieces, from `piece_vectors`. `taught` are the
-    lessons where they have already been read. Raises TrainingError where no fault could be made in
-    a right reply, and MissingExtraError without scikit-learn.
+    lessons if they were made already, else they are made from `rows`. `say` gets lines of progress.
+    The same rows and seed give the same arrays. Raises TrainingError if no fault could be made in a
+    right reply, and MissingExtraError without scikit-learn.
     """
     taught = taught or teach(rows, tokenizer, layout, vectors, config, seed, say)
     if not any(lesson.fault for lesson in taught.lessons):
@@ -96,9 +101,10 @@ def fit_checks(
     say: Callable[[str], None] = lambda _: None,
     checks: Sequence[Check] = CHECKS,
 ) -> dict[str, Array]:
-    """Return the arrays of the checks, with their counts, from the traits `seen` (N, SEEN).
+    """Return the arrays of all checks, by names such as `relevance.value`.
 
-    A check without lessons gets no arrays. Raises MissingExtraError without scikit-learn.
+    `seen` (N, SEEN) are the lessons' traits. A check that no lesson teaches gets no arrays, and is
+    reported to `say`. Raises MissingExtraError without scikit-learn.
     """
     state: dict[str, Array] = {}
     for check in checks:
@@ -113,7 +119,10 @@ def fit_checks(
 
 
 def _check_counts(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
-    """Return the `Counts` of each check whose trees are in `state`."""
+    """Return prior, slope, share and middle, (1,) each, of each check whose trees are in `state`.
+
+    The names are such as `relevance.prior`; the values are those of the configuration.
+    """
     found: dict[str, Array] = {}
     by_name = {
         "prior": config.priors,
@@ -135,7 +144,11 @@ def fit_check(
     config: InspectorConfig,
     seed: int,
 ) -> dict[str, Array]:
-    """Return the arrays of one check's `Trees`. Raises MissingExtraError without scikit-learn."""
+    """Fit the trees of one check, the probability that a reply is in order; return their arrays.
+
+    `weights` (N,) are those of the lessons, which are left out at 0. Raises MissingExtraError
+    without scikit-learn.
+    """
     used = np.flatnonzero(weights)
     is_right = np.array([not lesson.fault for lesson in lessons])
     return fit_trees(seen[used], is_right[used], weights[used], config, seed)
@@ -144,9 +157,9 @@ def fit_check(
 def weights_of(check: Check, lessons: Sequence[Lesson], seen: Floats) -> NDArray[np.float64]:
     """Return the weight of each lesson for a check, (N,).
 
-    It is 0 where the check does not apply. A faulty lesson has its own weight, and all right ones
-    of a benchmark together weigh as much as its faulty ones. All are 0 where nothing teaches the
-    check.
+    It is 0 where the check does not apply, for other faults than the check's, and for excerpts
+    unless the check is relevance. A faulty lesson has its own weight, and all right ones of a
+    benchmark together weigh as much as its faulty ones. All are 0 where nothing teaches the check.
     """
     is_for = np.array([check.name == RELEVANCE or not each.is_of_relevance for each in lessons])
     applies = check.applies_to(seen) & is_for
@@ -171,7 +184,13 @@ def fit_pieces(
     config: InspectorConfig,
     seed: int,
 ) -> dict[str, Array]:
-    """Return the arrays of `Pieces`: main directions of the vectors, and rarity of the pieces."""
+    """Return the arrays of `Pieces`: `pieces.table`, `pieces.scale` and `pieces.rarity`.
+
+    The table has the vectors (V, hidden) of word pieces along `config.width` of their main
+    directions, each of length 1, without the two first directions. Rarity (V,) is the logarithm of
+    1 / the share of texts with the piece, less 1, at least 0; counted in answers and questions of a
+    sample of `rows`.
+    """
     some = random.Random(seed).sample(rows, min(len(rows), config.rarity_rows))
     texts = [row.answer for row in some] + list(dict.fromkeys(row.question for row in some))
     count = np.zeros(len(vectors))

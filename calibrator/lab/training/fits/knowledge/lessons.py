@@ -38,7 +38,10 @@ class KnowledgeConfig:
 
 
 def own_pairs(config: KnowledgeConfig, seed: int) -> list[AnswerPair]:
-    """Return our own pairs, those of relations first, or a random sample of `config.own_pairs`."""
+    """Return our own pairs of answers, those of relations first.
+
+    If there are more than `config.own_pairs`, a random sample of this number in random order.
+    """
     found = [*relation_pairs(seed), *single_pairs()]
     if len(found) <= config.own_pairs:
         return found
@@ -46,7 +49,13 @@ def own_pairs(config: KnowledgeConfig, seed: int) -> list[AnswerPair]:
 
 
 def pairs_of_rows(rows: Sequence[Row], config: KnowledgeConfig, seed: int) -> list[AnswerPair]:
-    """Return pairs of a right and a wrong short reply to the same training question."""
+    """Return pairs of a right and a wrong short reply to the same training question.
+
+    Rows with tools and long replies or questions are left out. Each benchmark gives at most
+    `config.questions` questions, and each of these at most `config.replies` right and as many wrong
+    replies, in all combinations. The list is empty if no question has both. A row without a label
+    counts as wrong.
+    """
     rng = random.Random(seed)
     asked: dict[str, dict[str, tuple[list[str], list[str]]]] = defaultdict(dict)
     for row in rows:

@@ -33,7 +33,11 @@ class AnswerPair:
 
 @cache
 def single_pairs(name: str = LESSONS) -> tuple[AnswerPair, ...]:
-    """Return the questions of a file, each once short and once in a sentence."""
+    """Return two pairs for each question of a file: answers in short, and in a sentence.
+
+    A line is `question|sentence with {}|right|wrong`; lines with `#` are comments. `name` is a file
+    of this folder, which is read once.
+    """
     found = []
     for line in _text(name).splitlines():
         if line.startswith("#"):
@@ -49,7 +53,11 @@ def single_pairs(name: str = LESSONS) -> tuple[AnswerPair, ...]:
 
 
 def relation_pairs(seed: int) -> Iterator[AnswerPair]:
-    """Yield pairs of all relations, twice short and once in a sentence for each question."""
+    """Yield pairs of answers to the questions of `facts.yaml`, and to those of reversed relations.
+
+    For each question there are two with short answers and one with sentences. The same seed gives
+    the same pairs.
+    """
     rng = random.Random(seed)
     for relation in yaml.safe_load(_text("facts.yaml")):
         yield from _of_relation(relation, "", rng)
@@ -58,14 +66,22 @@ def relation_pairs(seed: int) -> Iterator[AnswerPair]:
 
 
 def told_facts() -> list[tuple[str, str]]:
-    """Return each subject of all relations, and each single question, with its right answer."""
+    """Return (subject, answer) of all relations, such as `("France", "Paris")`.
+
+    After these come the single questions, each twice, as (question, right answer): in short and in
+    a sentence.
+    """
     relations = yaml.safe_load(_text("facts.yaml"))
     found = [pair for relation in relations for pair in _split(relation["pairs"])]
     return found + [(pair.question, pair.right) for pair in single_pairs()]
 
 
 def _of_relation(relation: dict[str, Any], way: str, rng: random.Random) -> Iterator[AnswerPair]:
-    """Yield the questions of a relation, or of its reverse, with right and wrong answers."""
+    """Yield pairs of answers to the questions of a relation, an entry of `facts.yaml`.
+
+    `way` is "" or `back_`; then the questions ask for the subject by the answer. A wrong answer is
+    the one in `wrong`, or a random answer of another subject.
+    """
     told = _split(relation["pairs"])
     if way:
         told = [(answer, subject) for subject, answer in told]
@@ -88,6 +104,7 @@ def _of_relation(relation: dict[str, Any], way: str, rng: random.Random) -> Iter
 
 
 def _split(pairs: str) -> list[tuple[str, str]]:
+    """Split `France=Paris; Spain=Madrid` into [("France", "Paris"), ("Spain", "Madrid")]."""
     found = []
     for each in pairs.split(";"):
         subject, _, answer = each.strip().rpartition("=")
@@ -96,10 +113,12 @@ def _split(pairs: str) -> list[tuple[str, str]]:
 
 
 def _capitalize(text: str) -> str:
+    """Return the text with its first letter as a capital; the others stay."""
     return text[:1].upper() + text[1:]
 
 
 def _text(name: str) -> str:
+    """Return the text of a file of this folder."""
     return (
         files("calibrator.lab.training.fits.knowledge").joinpath(name).read_text(encoding="utf-8")
     )

@@ -80,7 +80,11 @@ class TaskExample:
 
 
 def known_examples(folder: Path, most: int, seed: int) -> Iterator[TaskExample]:
-    """Yield at most `most` distinct questions of each benchmark in a folder of labelled rows."""
+    """Yield at most `most` distinct questions of each `*.jsonl.gz` of labelled rows in a folder.
+
+    All are of the kind `known`. A list of functions at a question's end is removed and sets
+    `has_tools`. Files with `__nc` in their name get `may_teach` False.
+    """
     for path in sorted(folder.glob("*.jsonl.gz")):
         rows = {row["question_id"]: row for row in _rows(path)}
         for row in _draw_rows(list(rows.values()), most, seed):
@@ -98,7 +102,11 @@ def known_examples(folder: Path, most: int, seed: int) -> Iterator[TaskExample]:
 
 
 def unfamiliar_examples(folder: Path, most: int, seed: int) -> Iterator[TaskExample]:
-    """Yield at most `most` requests of each file of replies in a folder of `grounding`."""
+    """Yield at most `most` requests of each `*.jsonl.gz` of replies in a folder of `grounding`.
+
+    Files that begin with `pairs_` are skipped. The kind is that of `KINDS`, or `known` for those in
+    `ALSO_KNOWN`. Files whose licence forbids training get `may_teach` False.
+    """
     for path in sorted(folder.glob("*.jsonl.gz")):
         source = _source(path)
         if source.startswith("pairs_"):
@@ -116,7 +124,10 @@ def unfamiliar_examples(folder: Path, most: int, seed: int) -> Iterator[TaskExam
 
 
 def own_examples(path: Path = REQUESTS) -> Iterator[TaskExample]:
-    """Yield the requests that were written for this project."""
+    """Yield the requests of `requests.yaml`, first known kinds, then unfamiliar ones.
+
+    Their source is such as `own facts`, and `is_own` is True.
+    """
     listed = yaml.safe_load(path.read_text(encoding="utf-8"))
     for source, entries in listed["known"].items():
         for entry in entries:
@@ -127,14 +138,18 @@ def own_examples(path: Path = REQUESTS) -> Iterator[TaskExample]:
 
 
 def _kind_of(source: str) -> str:
-    """Return the kind of a file or of own requests, for leaving out."""
+    """Return the kind in `KINDS` of a data set or of own requests: `tables` for `tabfact`.
+
+    A source that is not listed is a kind of its own, and returned.
+    """
     return next((kind for kind, sources in KINDS.items() if source in sources), source)
 
 
 def _own_example(entry: Any, source: str, kind: str) -> TaskExample:
-    """Build an example from an entry of the YAML file.
+    """Return an example of an entry of `requests.yaml`.
 
-    It is a text, or a mapping with rules and earlier turns.
+    The entry is a request, or a mapping with `request` and some of `rules`, `earlier` (turns, the
+    user's first), `results` and `tools`.
     """
     parts = {"request": entry} if isinstance(entry, str) else entry
     roles = ("user", "assistant")
@@ -150,16 +165,22 @@ def _own_example(entry: Any, source: str, kind: str) -> TaskExample:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows, dictionaries, of a gzipped file of JSON lines."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)
 
 
 def _draw_rows(rows: list[dict[str, Any]], most: int, seed: int) -> list[dict[str, Any]]:
+    """Return `most` random rows, or all if there are no more; the same seed draws the same."""
     return random.Random(seed).sample(rows, most) if len(rows) > most else rows
 
 
 def _source(path: Path) -> str:
+    """Return a file's name without `.jsonl.gz` and without its licence marks.
+
+    An example is `boolq` for `boolq__nc.jsonl.gz`.
+    """
     name = path.name.removesuffix(".jsonl.gz")
     for mark in NOT_LICENSED:
         name = name.removesuffix(mark)

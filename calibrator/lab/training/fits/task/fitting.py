@@ -71,7 +71,7 @@ class ReadExamples:
         return np.array([not example.is_known for example in self.examples], np.bool_)
 
     def examples_at(self, places: Array) -> ReadExamples:
-        """Return the examples at these places."""
+        """Return the examples at these places, in this order."""
         chosen = [int(place) for place in places]
         return ReadExamples(
             [self.examples[place] for place in chosen],
@@ -81,9 +81,10 @@ class ReadExamples:
 
 
 def teaching_examples(data: Path, seed: int = 0) -> list[TaskExample]:
-    """Return the training data: drawn rows of a folder, each with a variant, and own requests.
+    """Return the training data: drawn rows of a folder, a variant of each, and own requests.
 
-    Files whose licence forbids training are left out.
+    Rows of `data/train` are known, those of `data/grounding/train` unfamiliar tasks. Files whose
+    licence forbids training are left out. The same seed gives the same examples.
     """
     drawn = [
         *known_examples(data / "train", KNOWN_ROWS, seed),
@@ -94,7 +95,7 @@ def teaching_examples(data: Path, seed: int = 0) -> list[TaskExample]:
 
 
 def read(examples: Sequence[TaskExample]) -> ReadExamples:
-    """Read the numbers and the n-grams of examples."""
+    """Return the examples with the numbers and the n-grams of their requests."""
     requests = [read_request(each.conversation, has_tools=each.has_tools) for each in examples]
     forms = np.array([task_form.form_of(each) for each in requests], np.float32)
     return ReadExamples(examples, forms, [familiarity.places_of(each) for each in requests])
@@ -105,12 +106,12 @@ def fit_familiarity(
     config: TaskConfig,
     seed: int = 0,
 ) -> dict[str, Array]:
-    """Fit the arrays of `TaskFamiliarity`, under its prefix.
+    """Fit the arrays of `TaskFamiliarity`, by names such as `task.threshold`.
 
-    The same examples give the same arrays. At the threshold, a model that was not fitted on them
-    flags the share `FLAGGED` of the known examples; own requests count only if there are no others.
-    Raises TrainingError without known and unfamiliar examples, and MissingExtraError without
-    scikit-learn.
+    The threshold is set so that a model that was not fitted on them flags the share `FLAGGED` of a
+    fourth of the known questions; own requests among these count only if there are no others. Then
+    all is fitted on all examples. The same examples give the same arrays. Raises TrainingError
+    without known or without unfamiliar examples, and MissingExtraError without scikit-learn.
     """
     is_held_out = (_folds(teaching.examples) == 0) & ~teaching.is_unfamiliar
     is_own = np.array([example.is_own for example in teaching.examples], np.bool_)
@@ -128,18 +129,26 @@ def fit_familiarity(
 
 
 def strangeness(state: Mapping[str, Array], read_examples: ReadExamples) -> NDArray[np.float64]:
-    """Return the strangeness (N,) of examples by arrays without the prefix."""
+    """Return the log-odds that each example's task is unfamiliar, less the threshold, (N,).
+
+    Above 0 an example is flagged. `state` has the arrays without the prefix `task.`.
+    """
     model = TaskFamiliarity(state)
     return model.of_rows(_rows(model.wording, read_examples))
 
 
 def _rows(table: familiarity.TaskWording, examples: ReadExamples) -> Floats:
+    """Return the trees' input of examples, (N, WIDTH): numbers of form, then those of wording."""
     worded = [table.read(each) for each in examples.places]
     return np.hstack([examples.forms, np.array(worded, np.float32)])
 
 
 def _fit(teaching: ReadExamples, config: TaskConfig, seed: int) -> dict[str, Array]:
-    """Fit the table of wording and the trees; the threshold is 0."""
+    """Fit the table of wording and the trees; return their arrays, with a threshold of 0.
+
+    The trees read numbers of tables that were fitted on other folds than each example's; the
+    returned table is fitted on all.
+    """
     weights = _weights(teaching.examples, config)
     rows = np.empty((len(teaching.examples), WIDTH), np.float32)
     folds = _folds(teaching.examples)
@@ -160,9 +169,11 @@ def _fit(teaching: ReadExamples, config: TaskConfig, seed: int) -> dict[str, Arr
 def _fit_wording(
     teaching: ReadExamples, weights: NDArray[np.float64], config: TaskConfig
 ) -> dict[str, Array]:
-    """Fit the weights of n-grams (naive Bayes), and collect the words of known questions.
+    """Return `weights`, `scales` and `known` of a table of wording, fitted to `teaching`.
 
-    A weight is the log ratio of the n-gram's frequencies in unfamiliar and known tasks.
+    A weight is the log ratio of the n-gram's frequencies in unfamiliar and known tasks (naive
+    Bayes), as a whole number up to 127 times the scale. `known` has a bit for each word that known
+    questions have at least `WORD_SEEN` times. `weights` (N,) are the examples'.
     """
     is_unfamiliar = teaching.is_unfamiliar
     sizes = [len(places.ngrams) for places in teaching.places]
@@ -190,10 +201,10 @@ def _fit_wording(
 
 
 def _weights(examples: Sequence[TaskExample], config: TaskConfig) -> NDArray[np.float64]:
-    """Return weights of examples (N,).
+    """Return weights of examples (N,), by which known and unfamiliar ones weigh the same together.
 
-    Known and unfamiliar examples weigh the same together. Among them a source of n examples has the
-    weight n ** (1 - evenness).
+    Among them a source of n examples has a weight in proportion to n ** (1 - evenness); an own
+    request has `config.own_weight` where others have 10 * n ** -evenness.
     """
     sizes: dict[str, int] = {}
     for example in examples:
@@ -211,7 +222,10 @@ def _weights(examples: Sequence[TaskExample], config: TaskConfig) -> NDArray[np.
 
 
 def _folds(examples: Sequence[TaskExample]) -> NDArray[np.int64]:
-    """Assign whole kinds of unfamiliar tasks, and single known questions, to folds (N,)."""
+    """Return a fold for each example, (N,), from 0 to `FOLDS` - 1.
+
+    All examples of an unfamiliar kind are in one fold; known questions are spread by a hash.
+    """
     kinds = sorted({example.kind for example in examples if not example.is_known})
     place = {kind: at % FOLDS for at, kind in enumerate(kinds)}
     return np.array(

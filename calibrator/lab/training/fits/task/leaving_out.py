@@ -58,7 +58,11 @@ class ExampleVerdict(NamedTuple):
 
 
 def judge_examples(data: Path, config: TaskConfig) -> Iterator[ExampleVerdict]:
-    """Yield the verdict on every example by a model that was fitted without its kind."""
+    """Yield a verdict on every test example, by models that were fitted without its kind.
+
+    First come the unfamiliar kinds of `KINDS`, own known requests among them by fifths; then known
+    test questions, and these in a user's words, by a model fitted on all training data.
+    """
     teaching = read(teaching_examples(data))
     kinds = np.array([example.kind for example in teaching.examples])
     parts = np.array([_part(example) for example in teaching.examples])
@@ -78,7 +82,10 @@ def judge_examples(data: Path, config: TaskConfig) -> Iterator[ExampleVerdict]:
 
 
 def benchmarks_judged(data: Path, config: TaskConfig) -> Iterator[ExampleVerdict]:
-    """Yield the verdicts on the test questions of benchmarks that the model was not fitted on."""
+    """Yield verdicts on known test questions, by models not fitted on their benchmark.
+
+    A quarter of the benchmarks is left out at a time. The group of all is `left out`.
+    """
     teaching = read(teaching_examples(data))
     sources = np.array([example.source for example in teaching.examples])
     known = list(known_examples(data / "test", KNOWN_TEST_ROWS, 0))
@@ -90,6 +97,7 @@ def benchmarks_judged(data: Path, config: TaskConfig) -> Iterator[ExampleVerdict
 
 
 def _fit(teaching: ReadExamples, config: TaskConfig) -> dict[str, Array]:
+    """Fit on the examples, and return the arrays by names without the prefix `task.`."""
     state = fit_familiarity(teaching, config)
     return {name.removeprefix(PREFIX): array for name, array in state.items()}
 
@@ -97,6 +105,7 @@ def _fit(teaching: ReadExamples, config: TaskConfig) -> dict[str, Array]:
 def _judge(
     state: Mapping[str, Array], examples: ReadExamples, group: str = ""
 ) -> Iterator[ExampleVerdict]:
+    """Yield a verdict on each example; its group is `group`, or that of `_group` if this is ""."""
     found = strangeness(state, examples) > 0
     for example, is_flagged in zip(examples.examples, found, strict=True):
         yield ExampleVerdict(
@@ -105,6 +114,7 @@ def _judge(
 
 
 def _group(example: TaskExample) -> str:
+    """Return the group of an example: `OWN`, or `GIVEN` with rules, turns or tools, else `USER`."""
     if example.is_own:
         return OWN
     conversation = example.conversation
@@ -113,14 +123,18 @@ def _group(example: TaskExample) -> str:
 
 
 def _part(example: TaskExample) -> int:
-    """Return the fifth of the own known requests that an example is in; -1 for other examples."""
+    """Return the fifth, 0 to 4, of an own known request, by a hash; -1 for other examples."""
     if not (example.is_own and example.is_known):
         return -1
     return zlib.crc32(example.group.encode()) % PARTS
 
 
 def _unfamiliar_tasks(data: Path) -> Iterator[TaskExample]:
-    """Yield tasks for testing: the test split, files not licensed for training, own requests."""
+    """Yield examples for testing: the test split, files not licensed for training, own requests.
+
+    The first two are repeated with their text in another place; these have `, moved` in their
+    source. Own requests include known ones.
+    """
     found = list(unfamiliar_examples(data / "grounding" / "test", TEST_ROWS, 0))
     found += [
         example
@@ -153,7 +167,10 @@ def main(data: Path, benchmarks: bool = False) -> None:
 
 
 def _print(title: str, flags: list[tuple[str, bool]]) -> None:
-    """Print the share of flagged examples, of all and of each name."""
+    """Print a title with the share of flagged examples, and the share of each name, highest first.
+
+    `flags` are (name, whether flagged) of the examples; the mean is that of the names' shares.
+    """
     found = defaultdict(list)
     for name, is_flagged in flags:
         found[name].append(is_flagged)
@@ -164,6 +181,7 @@ def _print(title: str, flags: list[tuple[str, bool]]) -> None:
 
 
 def _mean(found: Mapping[str, list[bool]]) -> float:
+    """Return the mean over names of the share of True."""
     return float(np.mean([np.mean(each) for each in found.values()]))
 
 

@@ -62,7 +62,11 @@ _LABELS: Final = ("Text:", "Context:", "Passage:", "Document:", "Article:", "Inp
 
 
 def vary_examples(examples: Sequence[TaskExample], seed: int) -> Iterator[TaskExample]:
-    """Yield one variant of each example: other words around a question, another place of a text."""
+    """Yield a variant of each example, in order: other words or another place of its text.
+
+    Known questions are put in a user's words; in unfamiliar requests the text is moved. The same
+    examples and seed give the same variants.
+    """
     for at, example in enumerate(examples):
         chance = random.Random(zlib.crc32(f"{seed} {at} {example.source}".encode()))
         vary = _known_variant if example.is_known else _unfamiliar_variant
@@ -70,7 +74,11 @@ def vary_examples(examples: Sequence[TaskExample], seed: int) -> Iterator[TaskEx
 
 
 def _known_variant(example: TaskExample, chance: random.Random) -> Conversation:
-    """Return a question in the words of a user, who leaves out a benchmark's fixed wording."""
+    """Return a question in the words of a user, without a benchmark's fixed wording.
+
+    At random it gets other labels of options or another form, a beginning such as `Q: `, an ending
+    such as ` thanks`, lower case, a generic system message, or a greeting before it.
+    """
     request = strip_wording(example.conversation.request)
     if chance.random() < 0.6:
         changes = (relabel_options, _program, _asked_otherwise)
@@ -87,7 +95,10 @@ def _known_variant(example: TaskExample, chance: random.Random) -> Conversation:
 
 
 def relabel_options(question: str, chance: random.Random) -> str:
-    """Return a question whose options have other labels; empty for one without options."""
+    """Return a question whose options have other labels, such as `1.` instead of `(A)`.
+
+    The text is empty if the question has fewer than three options.
+    """
     if len(_OPTIONS.findall(question)) < 3:
         return ""
     label = chance.choice(("({})", "{})", "{}:", "{}.", "- {}:"))
@@ -96,7 +107,11 @@ def relabel_options(question: str, chance: random.Random) -> str:
 
 
 def _program(question: str, chance: random.Random) -> str:
-    """Return the request in a question's docstring; empty if the question has none."""
+    """Return the request in the docstring of a question's Python function, as a user puts it.
+
+    An example is `Write a function to add two numbers`. The text is empty if the question has no
+    such docstring.
+    """
     found = _DOCSTRING.search(question)
     if found is None:
         return ""
@@ -107,7 +122,11 @@ def _program(question: str, chance: random.Random) -> str:
 
 
 def _asked_otherwise(question: str, chance: random.Random) -> str:
-    """Return a short question as a command, or a command with another verb; else an empty text."""
+    """Return `What is the X?` as `Name the X.`, `Who ..?` as `Tell me who ..?`, or another verb.
+
+    The first two are for questions of under 200 characters; a verb such as `Compute` is replaced by
+    another in any. The text is empty if none applies.
+    """
     if len(question) < 200 and (found := _WHAT_IS.match(question)):
         asked = chance.choice(("Name ", "Give ", "State ", "Tell me ", ""))
         return f"{asked}{found[1]} {question[found.end() :].strip().rstrip('?')}".strip() + "."
@@ -121,7 +140,10 @@ def _asked_otherwise(question: str, chance: random.Random) -> str:
 
 
 def strip_wording(question: str) -> str:
-    """Return a benchmark's question without the fixed wording around it."""
+    """Return a benchmark's question without the fixed wording around it, and without outer spaces.
+
+    An example is the ending `Provide the correct ..`.
+    """
     for opening in ("\n\nQuestion: ", "[PYTHON]\n"):  # RouterArena, CRUXEval
         if opening in question[:600]:
             question = question.partition(opening)[2]
@@ -140,7 +162,12 @@ def strip_wording(question: str) -> str:
 
 
 def _unfamiliar_variant(example: TaskExample, chance: random.Random) -> Conversation:
-    """Return a request with its text in another place, under another label or none."""
+    """Return the request with its text in another place, under another label or none.
+
+    In half of the cases, rules (a system message with a text) are moved into the request. Without
+    rules, the text after the first paragraph is moved. Returned unchanged are requests of one
+    paragraph, those after earlier turns, and the other half of those with rules.
+    """
     conversation = example.conversation
     first, sign, rest = conversation.request.partition("\n\n")
     rules = conversation.rules
@@ -156,13 +183,17 @@ def _unfamiliar_variant(example: TaskExample, chance: random.Random) -> Conversa
 
 
 def _unwrap_rules(rules: str) -> str:
+    """Return rules without the fixed sentences around their text, such as `Context:`."""
     for opening in ("Context:\n", "You are an assistant. Use the following document.\n\n"):
         rules = rules.removeprefix(opening)
     return rules.removesuffix("\n\nStay with the context.")
 
 
 def _join_request(asked: str, text: str, chance: random.Random) -> str:
-    """Return an instruction and a text in one of the orders in which users write them."""
+    """Return an instruction (`asked`) and a text as one, in random order.
+
+    The text gets a random label such as `Text:`, marks around it, or none.
+    """
     label = chance.choice(_LABELS) if chance.random() < 0.5 else ""
     gap = chance.choice(("\n\n", "\n", "\n\n", " "))
     labelled = f"{label}{chance.choice((' ', gap))}{text}" if label else text
