@@ -410,7 +410,8 @@ def _sources_out(
     said, chosen = [], []
     groups = sorted(set(material.groups[graded].tolist()))
     if len(groups) < 2:  # with one source, left-out questions replace left-out sources
-        return _held_out(material, config, seed)[0][:, 0], *_targets(material, graded)
+        odds, targets, weights = _held_out(material, config, seed)
+        return odds[:, 0], targets, weights
     for group in groups:
         out = material.groups == group
         rest = material.part(~out)
@@ -420,12 +421,6 @@ def _sources_out(
         chosen.append(held)
     at = np.concatenate(chosen)
     return np.concatenate(said), material.targets[at], _by_source(material, at)
-
-
-def _targets(material: Material, chosen: NDArray[np.bool_]) -> tuple[Ints, Doubles]:
-    """Return (targets, weights balanced by source) of the lessons that `chosen` marks, in order."""
-    at = np.flatnonzero(chosen)
-    return material.targets[at], _by_source(material, at)
 
 
 def _by_source(material: Material, at: NDArray[np.intp]) -> Doubles:

@@ -13,10 +13,17 @@ from calibrator.errors import TrainingError
 from calibrator.lab.data.calls.changes import KINDS
 from calibrator.lab.data.calls.corruptions import OTHER_REQUEST
 from calibrator.lab.data.calls.domains import DOMAINS
+from calibrator.lab.data.calls.lessons import GRADED, lessons_of
 from calibrator.lab.data.calls.stages import TWISTS
 from calibrator.lab.data.calls.worlds import scenes
 from calibrator.lab.studies.trained import calls_study as study
-from calibrator.lab.training.fits.calls import CallConfig, fit_calls
+from calibrator.lab.training.fits.calls import (
+    CallConfig,
+    _held_out,
+    _sources_out,
+    fit_calls,
+    material_of,
+)
 from calibrator.metrics.metrics import auroc
 from calibrator.readers.calls import PREFIX, CallTrees
 from calibrator.rows.rows import Row, parse_row
@@ -128,3 +135,16 @@ def test_every_fault_is_of_one_family() -> None:
     listed = [kind for kinds in study.FAMILIES.values() for kind in kinds]
     assert len(set(listed)) == len(listed)
     assert {*KINDS, OTHER_REQUEST, *TWISTS} - {"plain"} == set(listed)
+
+
+def test_numbers_of_one_source_belong_to_their_labels() -> None:
+    """Where questions are left out for want of a source, odds and labels have one order."""
+    own = [row for row in rows(30, 1) if row.benchmark == "shore"]
+    lessons = lessons_of(own, 0, scene_count=10, faults=1, domains=DOMAINS)
+    material = material_of(lessons, 0)
+    odds, targets, weights = _sources_out(material, TINY, 0)
+    known, same_targets, same_weights = _held_out(material, TINY, 0)
+    assert np.array_equal(odds, known[:, 0])
+    assert np.array_equal(targets, same_targets)
+    assert np.array_equal(weights, same_weights)
+    assert not np.array_equal(targets, material.targets[material.origins == GRADED])
