@@ -19,6 +19,8 @@ from proxy.http.wire.http import Reply
 from proxy.store.database.owned_ids import WITHHELD
 from proxy.store.reviews.held_replies import BLOCKED, RELEASED
 
+QUESTION_S = 10.0  # how long a model may take to write a clarifying question
+
 
 async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
     """Carry out a decision.
@@ -82,8 +84,7 @@ async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify)
     """Return the clarification with the policy's question, or with one that a model has written."""
     question = None
     if clarify.ask == "generate":
-        limit_s = job.services.config.limits.clarify_timeout_s
-        question = await written_question(job.further_calls(), clarify, answer, limit_s)
+        question = await written_question(job.further_calls(), clarify, answer, QUESTION_S)
     outcome.clarification = "template" if question is None else "generated"
     return clarify if question is None else replace(clarify, text=question)
 
