@@ -38,7 +38,6 @@ from policies.deciding.actions import (
     Escalate,
     Hold,
     asks_a_model,
-    duration_s,
 )
 from policies.deciding.asking import ReplyCounts, surest
 from policies.deciding.costs import Costs
@@ -55,6 +54,7 @@ from policies.deciding.decision import (
 from policies.deciding.judge import Judge
 from policies.deciding.policy import (
     Policy,
+    json_schema,
     load_policy,
     pack_names,
     pack_text,
@@ -66,6 +66,7 @@ from policies.deciding.rules import slug as rule_slug
 from policies.deciding.second_opinion import SecondOpinion
 from policies.deciding.streams import StreamMode, stream_mode, stream_report
 from policies.errors import InvalidDocumentError, PolicyError, Problem
+from policies.reading.shapes import duration_s
 from policies.reading.strict_yaml import Document, load_document, nearest, parse_document
 
 if TYPE_CHECKING:
@@ -93,47 +94,43 @@ if TYPE_CHECKING:
     from policies.trying.promotion import promote
     from policies.trying.recorded import facts_as_values, facts_from_values
     from policies.trying.replays import Exchange, Replay, replay, shown_decisions, telling_days
-    from policies.trying.schema import json_schema
 
 _LAZY = {
-    "VerdictBand": "policies.certifying.calibration_drift",
-    "CalibrationMonitor": "policies.certifying.calibration_drift",
-    "Certification": "policies.certifying.certification",
-    "FixtureResult": "policies.trying.fixtures",
-    "Exchange": "policies.trying.replays",
-    "Explanation": "policies.trying.explanation",
-    "Fixture": "policies.trying.fixtures",
-    "GRID": "policies.certifying.certification",
-    "LabelledScore": "policies.certifying.certification",
-    "NeededLabels": "policies.certifying.missing_labels",
-    "Replay": "policies.trying.replays",
-    "shown_decisions": "policies.trying.replays",
-    "telling_days": "policies.trying.replays",
-    "Study": "policies.certifying.certification_study",
-    "certify": "policies.certifying.certification",
-    "circles": "policies.trying.linting",
-    "check_fixtures": "policies.trying.fixtures",
-    "decision_as_values": "policies.trying.fixtures",
-    "explain": "policies.trying.explanation",
-    "facts_as_values": "policies.trying.recorded",
-    "facts_from_values": "policies.trying.recorded",
-    "json_schema": "policies.trying.schema",
-    "lint": "policies.trying.linting",
-    "load_fixtures": "policies.trying.fixtures",
-    "possible_decisions": "policies.trying.possible",
-    "promote": "policies.trying.promotion",
-    "risk_of": "policies.trying.matches",
-    "threshold_of": "policies.trying.matches",
-    "one_per_question": "policies.certifying.certification",
-    "replay": "policies.trying.replays",
-    "study": "policies.certifying.certification_study",
+    "policies.certifying.calibration_drift": ("CalibrationMonitor", "VerdictBand"),
+    "policies.certifying.certification": (
+        "Certification",
+        "GRID",
+        "LabelledScore",
+        "certify",
+        "one_per_question",
+    ),
+    "policies.certifying.certification_study": ("Study", "study"),
+    "policies.certifying.missing_labels": ("NeededLabels",),
+    "policies.trying.explanation": ("Explanation", "explain"),
+    "policies.trying.fixtures": (
+        "Fixture",
+        "FixtureResult",
+        "check_fixtures",
+        "decision_as_values",
+        "load_fixtures",
+    ),
+    "policies.trying.linting": ("circles", "lint"),
+    "policies.trying.matches": ("risk_of", "threshold_of"),
+    "policies.trying.possible": ("possible_decisions",),
+    "policies.trying.promotion": ("promote",),
+    "policies.trying.recorded": ("facts_as_values", "facts_from_values"),
+    "policies.trying.replays": ("Exchange", "Replay", "replay", "shown_decisions", "telling_days"),
 }
-"""Names that are imported on first use: no request needs them, so a server does not load them."""
+"""The names that each module has for the package and that are imported on first use.
+
+No request needs them, so a server does not load them.
+"""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+    for module, names in _LAZY.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

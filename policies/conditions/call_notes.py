@@ -21,7 +21,8 @@ from typing import Final
 
 from policies.conditions.facts import ToolCall
 from policies.conditions.globs import Globs
-from policies.reading.reading import Node, either, read_words
+from policies.reading.reading import Node, either
+from policies.reading.shapes import Shape, named, or_mapping, words
 
 MARKS: Final = (
     "not_in_conversation",
@@ -110,27 +111,23 @@ class Risk:
         return either([name for name in RISKS if name in self.names])
 
 
-def read_marked(node: Node, *, if_unknown: bool) -> MarkCondition | None:
-    """Read `any`, names of marks, or a mapping of arguments to these; problems are reported.
-
-    Return None where the node is absent.
-    """
-    if not node.is_present:
-        return None
-    if not isinstance(node.value, dict):
-        return MarkCondition(((None, _marks(node)),), if_unknown)
-    if not node.value:
-        node.report(f"{node} is empty, so it could never hold")
-    groups = ((Globs((name,)), _marks(node[name])) for name in node.value)
-    return MarkCondition(tuple(groups), if_unknown)
-
-
 def _marks(node: Node) -> frozenset[str]:
-    if node.value == ANY:
-        return _ALL
-    return read_words(node, MARKS)
+    return _ALL if node.value == ANY else _MARK_NAMES.read(node)
 
 
-def read_risk(node: Node, *, if_unknown: bool) -> Risk | None:
-    """Read one risk or several, None where the node is absent; problems are reported."""
-    return Risk(read_words(node, RISKS), if_unknown) if node.is_present else None
+_MARK_NAMES: Final = words(MARKS)
+_MARKS: Final = Shape(_marks, {"anyOf": [{"const": ANY}, _MARK_NAMES.schema]})
+_BY_ARGUMENT: Final = named(_MARKS, least=1)
+MARKED: Final = or_mapping(
+    Shape(lambda node: MarkCondition(((None, _MARKS.read(node)),)), _MARKS.schema),
+    Shape(
+        lambda node: MarkCondition(
+            tuple((Globs((name,)), marks) for name, marks in _BY_ARGUMENT.read(node).items())
+        ),
+        _BY_ARGUMENT.schema,
+    ),
+)
+"""`any`, names of marks, or a mapping of arguments to these."""
+_RISK_NAMES: Final = words(RISKS)
+RISK: Final = Shape(lambda node: Risk(_RISK_NAMES.read(node)), _RISK_NAMES.schema)
+"""One risk or several."""

@@ -8,38 +8,24 @@ reply. With these, `policies.deciding.streams` decides whether a stream has to b
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
-from policies.conditions.call_notes import Risk, read_risk
-from policies.conditions.confidence import Confidence, LowestShare, MaxError, read_confidence
+from policies.conditions.call_notes import RISK, Risk
+from policies.conditions.confidence import BAND, CONFIDENCE, Confidence, LowestShare, MaxError
 from policies.conditions.facts import Facts, ToolCall
-from policies.conditions.findings import (
-    ON_FINDINGS,
-    Basis,
-    Support,
-    read_act,
-    read_basis,
-    read_support,
-)
+from policies.conditions.findings import ON_FINDINGS, Basis, Support
 from policies.conditions.globs import Globs
-from policies.conditions.tool_patterns import ToolPattern, read_tool_patterns
+from policies.conditions.tool_patterns import EVERYTHING, GLOBS, TOOL_PATTERNS, ToolPattern
 from policies.reading.reading import Node, abbreviate
+from policies.reading.shapes import FLAG, TEXT_SET, Shape, mapping, or_mapping, whole
 
 Calls: TypeAlias = tuple[ToolCall, ...]
 Test: TypeAlias = Callable[[Facts, Calls], bool]
 """A test of one condition on facts and the judged calls: one call of the reply, or all of them."""
-
-ON_REQUEST: Final = ("stream", "model", "team", "key", "domain", "tags")
-ON_REPLY: Final = (
-    *("n", "finish_reason", "refusal", "length", "calls", "tools", "risk"),
-    *ON_FINDINGS,
-)
-CONDITIONS: Final = ("confidence", *ON_REQUEST, *ON_REPLY)
-
-Condition = TypeVar("Condition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +80,7 @@ class When:
         object.__setattr__(self, "request_tests", of_request)
         object.__setattr__(self, "tests", of_request + of_reply)
 
-    def tests_on(self, names: Sequence[str]) -> tuple[Test, ...]:
+    def tests_on(self, names: Iterable[str]) -> tuple[Test, ...]:
         """Return one test for each given condition among these names."""
         given = ((name, getattr(self, name)) for name in names)
         return tuple(_test(name, condition) for name, condition in given if condition is not None)
@@ -112,6 +98,13 @@ class When:
         if self.confidence is not None and not self.confidence.holds(facts):
             return False
         return all(test(facts, calls) for test in self.tests)
+
+    def for_delivery(self) -> When:
+        """Return the conditions for a rule that delivers: an unknown call or risk fails them."""
+        tools, risk = self.tools, self.risk
+        if tools is not None and tools.patterns is not None:
+            tools = ToolCalls(tuple(each.for_delivery() for each in tools.patterns))
+        return replace(self, tools=tools, risk=risk and replace(risk, if_unknown=False))
 
     def condition_names(self) -> list[str]:
         """Return the names of the given conditions, as in YAML."""
@@ -207,90 +200,66 @@ def test_of(when: When, name: str) -> Test:
     return _test(name, getattr(when, name))
 
 
-def read_when(node: Node, *, restrains: bool = True) -> When:
-    """Read the mapping under `when`; problems are reported, see `policies.reading.reading`.
-
-    `restrains` is False for a rule that only delivers, see `policies.conditions.tool_patterns`.
-    """
-    node.check_keys(CONDITIONS)
-    when = When(
-        confidence=_read(node["confidence"], read_confidence),
-        **read_request_conditions(node),
-        n=_read(node["n"], lambda n: _count(n, at_least=1)),
-        finish_reason=_read(node["finish_reason"], _words),
-        refusal=_read(node["refusal"], _flag),
-        length=_read(node["length"], _count),
-        calls=_read(node["calls"], _count),
-        tools=_read(node["tools"], lambda tools: _tools(tools, restrains)),
-        risk=_read(node["risk"], lambda risk: read_risk(risk, if_unknown=restrains)),
-        support=_read(node["support"], read_support),
-        basis=_read(node["basis"], read_basis),
-        act=_read(node["act"], read_act),
-        needs_facts=_read(node["needs_facts"], _flag),
-        familiar=_read(node["familiar"], _flag),
-    )
+def _when(node: Node, **given: Any) -> When:
+    when = When(**given)
     if when.tools == ToolCalls(None) and when.calls is not None and 0 not in when.calls:
         node["calls"].report(f"{node} can never hold: it asks for calls and for none")
     return when
 
 
-def read_request_conditions(node: Node) -> dict[str, Any]:
-    """Read the conditions of `ON_REQUEST`, as arguments of `When`."""
-    globs = {name: _read(node[name], _globs) for name in ("model", "team", "key", "domain")}
-    return globs | {
-        "tags": _read(node["tags"], _words),
-        "stream": _read(node["stream"], _flag),
-    }
-
-
-def _read(node: Node, reader: Callable[[Node], Condition]) -> Condition | None:
-    return reader(node) if node.is_present else None
-
-
-def _globs(node: Node) -> Globs:
-    return Globs(node.texts())
-
-
-def _words(node: Node) -> frozenset[str]:
-    return frozenset(node.texts())
-
-
-def _flag(node: Node) -> bool:
-    return node.flag(default=False)
-
-
-def _tools(node: Node, restrains: bool) -> ToolCalls:
+def _tools(node: Node) -> ToolCalls:
     if node.value == "none":
         return ToolCalls(None)
     if node.value == "any":
-        return ToolCalls((ToolPattern(Globs(("*",))),))
+        return ToolCalls((ToolPattern(EVERYTHING),))
     if not isinstance(node.value, list):
         node.report(
             f"{node} must be a list of tool names, any or none, not {abbreviate(node.value)}"
         )
         return ToolCalls(None)
-    return ToolCalls(read_tool_patterns(node, if_unknown=restrains))
+    return ToolCalls(TOOL_PATTERNS.read(node))
 
 
-def _count(node: Node, at_least: int = 0) -> range:
-    """Read a whole number, `{at_least: 2}`, `{below: 5}` or both."""
-    if not isinstance(node.value, dict):
-        exact = _whole(node, at_least)
-        return range(exact, exact + 1)
-    node.check_keys(("at_least", "below"))
-    if not node.value:
-        node.report(f"{node} needs at_least or below")
-    low = _whole(node["at_least"], at_least)
-    high = _whole(node["below"], at_least) if node["below"].is_present else sys.maxsize
-    if low >= high:
-        node.report(f"{node} can never hold: nothing is at least {low} and below {high}")
-    return range(low, high)
+def _count(least: int) -> Shape[range]:
+    """Return the shape of a whole number, `{at_least: 2}`, `{below: 5}` or both."""
+    exact = whole(least)
+    keys = {"at_least": exact, "below": exact}
+    return or_mapping(
+        Shape(lambda node: range(count := exact.read(node), count + 1), exact.schema),
+        mapping(partial(_range, least), keys, needs=tuple(keys)),
+    )
 
 
-def _whole(node: Node, at_least: int) -> int:
-    count = node.value
-    if isinstance(count, int) and not isinstance(count, bool) and at_least <= count < sys.maxsize:
-        return count
-    if node.is_present:
-        node.report(f"{node} must be a whole number from {at_least}, not {abbreviate(count)}")
-    return at_least
+def _range(
+    least: int, node: Node, *, at_least: int | None = None, below: int = sys.maxsize
+) -> range:
+    low = least if at_least is None else at_least
+    if low >= below:
+        node.report(f"{node} can never hold: nothing is at least {low} and below {below}")
+    return range(low, below)
+
+
+ON_REQUEST: Final[Mapping[str, Shape[Any]]] = {
+    "stream": FLAG,
+    **dict.fromkeys(("model", "team", "key", "domain"), GLOBS),
+    "tags": TEXT_SET,
+}
+"""The conditions on requests, by name."""
+ON_REPLY: Final[Mapping[str, Shape[Any]]] = {
+    "n": _count(1),
+    "finish_reason": TEXT_SET,
+    "refusal": FLAG,
+    "length": _count(0),
+    "calls": _count(0),
+    "tools": Shape(_tools, {"anyOf": [{"enum": ["any", "none"]}, TOOL_PATTERNS.schema]}),
+    "risk": RISK,
+    **ON_FINDINGS,
+}
+"""The conditions on replies, by name."""
+CONDITIONS: Final = {"confidence": CONFIDENCE, **ON_REQUEST, **ON_REPLY}
+"""All conditions, by name."""
+WHEN: Final = mapping(_when, CONDITIONS)
+WHEN_REQUESTED: Final = mapping(_when, ON_REQUEST)
+"""Conditions on requests alone."""
+WHEN_IN_BAND: Final = mapping(_when, CONDITIONS | {"confidence": BAND})
+"""Conditions of which the one on confidence has fixed bounds."""

@@ -11,15 +11,14 @@ All of them need a score. Without one they hold, and the rule then hands over to
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from policies.conditions.certificate import Grant
 from policies.conditions.facts import Facts
-from policies.reading.reading import Node, abbreviate, either
-
-_KINDS: Final = ("below", "at_least", "between", "max_error", "lowest_share")
-_ALONE: Final = ("between", "max_error", "lowest_share")
+from policies.reading.reading import Node, abbreviate
+from policies.reading.shapes import Shape, mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,66 +89,75 @@ class MaxError:
 Confidence: TypeAlias = Band | LowestShare | MaxError
 
 
-def read_confidence(node: Node) -> Confidence:
-    """Read the mapping under `confidence`; problems are reported, see `policies.reading.reading`.
-
-    A `MaxError` has no grants yet; the policy adds them once it has read its certificate.
-    """
-    node.check_keys(_KINDS)
-    given = [kind for kind in _KINDS if node[kind].is_present]
-    if not node.value:
-        node.report(f"{node} needs {either(_KINDS)}")
-    for kind in _ALONE:
-        if kind in given and len(given) > 1:
-            others = " and ".join(other for other in given if other != kind)
-            node[kind].report(f"{node[kind]} stands alone, without {others}")
-            return Band()
+def _confidence(node: Node, **given: Any) -> Confidence:
+    """Return the condition; a `MaxError` gets its grants with the policy's certificate."""
     if "max_error" in given:
-        return MaxError(_share(node["max_error"]))
+        return MaxError(given["max_error"])
     if "lowest_share" in given:
-        return LowestShare(_share(node["lowest_share"]))
-    return read_band(node)
+        return LowestShare(given["lowest_share"])
+    return make_band(node, **given)
 
 
-def read_band(node: Node) -> Band:
-    """Read `below`, `at_least` and `between` of a condition on a probability."""
-    below, at_least, between = (node[key] for key in ("below", "at_least", "between"))
-    if between.is_present:
-        if not isinstance(between.value, list) or len(between.value) != 2:
-            between.report(f"{between} must be two numbers, as in [0.2, 0.5]")
-            return Band()
-        at_least, below = between.items()
-    band = Band(probability(at_least, 0.0), probability(below, math.inf))
-    if band.low >= band.high:
-        node.report(
-            f"{node} can never hold: nothing is at least {band.low:g} and below {band.high:g}"
-        )
-    return band
+def make_band(
+    node: Node,
+    *,
+    below: float = math.inf,
+    at_least: float = 0.0,
+    between: tuple[float, float] | None = None,
+) -> Band:
+    """Return the band of a condition on a probability; report one that nothing can be in."""
+    low, high = between or (at_least, below)
+    if low >= high:
+        node.report(f"{node} can never hold: nothing is at least {low:g} and below {high:g}")
+    return Band(low, high)
+
+
+def _between(node: Node) -> tuple[float, float]:
+    if not isinstance(node.value, list) or len(node.value) != 2:
+        node.report(f"{node} must be two numbers, as in [0.2, 0.5]")
+        return 0.0, 1.0
+    low, high = map(_probability, node.items())
+    return low, high
 
 
 def _share(node: Node) -> float:
     """Read a share of replies, more than 0 and less than 1; problems are reported."""
-    share = probability(node, 0.5)
+    share = _probability(node)
     if share in (0.0, 1.0):
         node.report(f"{node} must be more than 0 and less than 1, not {share:g}")
     return share
 
 
-def probability(node: Node, default: float) -> float:
-    """Read a number from 0 to 1, or `default` where it is absent or invalid.
-
-    Problems are reported.
-    """
-    number = node.value
-    if not node.is_present:
-        return default
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        node.report(f"{node} must be a number from 0 to 1, not {abbreviate(number)}")
-        return default
-    if not 0 <= number <= 1:
-        is_percentage = 2 <= number <= 100
-        hint = f"; did you mean {number / 100:g}?" if is_percentage else f", not {number}"
+def _probability(node: Node) -> float:
+    """Read a number from 0 to 1; problems are reported, with a hint for a percentage."""
+    value = node.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        node.report(f"{node} must be a number from 0 to 1, not {abbreviate(value)}")
+        return 0.5
+    if not 0 <= value <= 1:
+        is_percentage = 2 <= value <= 100
+        hint = f"; did you mean {value / 100:g}?" if is_percentage else f", not {value}"
         name = next((step for step in node.location if step in ("confidence", "support")), node)
         node.report(f"{name} is a probability, 0 to 1{hint}")
-        return default
-    return float(number)
+        return 0.5
+    return float(value)
+
+
+PROBABILITY: Final = Shape(_probability, {"type": "number", "minimum": 0, "maximum": 1})
+_SHARE: Final = Shape(_share, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1})
+BAND_KEYS: Final[Mapping[str, Shape[Any]]] = {
+    "below": PROBABILITY,
+    "at_least": PROBABILITY,
+    "between": Shape(
+        _between,
+        {"type": "array", "items": PROBABILITY.schema, "minItems": 2, "maxItems": 2},
+    ),
+}
+BAND: Final = mapping(make_band, BAND_KEYS, needs=tuple(BAND_KEYS), alone=("between",))
+_KEYS: Final = {**BAND_KEYS, "max_error": _SHARE, "lowest_share": _SHARE}
+CONFIDENCE: Final[Shape[Confidence]] = mapping(
+    _confidence,
+    _KEYS,
+    needs=tuple(_KEYS),
+    alone=("between", "max_error", "lowest_share"),
+)

@@ -14,14 +14,15 @@ without it, no condition on support holds.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.conditions.confidence import Band, read_band
+from policies.conditions.confidence import BAND_KEYS, Band, make_band
 from policies.conditions.facts import Facts
-from policies.reading.reading import Node, either, read_words
+from policies.reading.reading import Node, either
+from policies.reading.shapes import FLAG, Shape, mapping, or_mapping, words
 
-ON_FINDINGS: Final = ("support", "basis", "act", "needs_facts", "familiar")
 BASES: Final = ("context", "computed", "facts", "opinions", "calls", "likeness")
 """The possible bases of a confidence; `likeness` alone means that nothing was checked."""
 ACTS: Final = (
@@ -37,7 +38,6 @@ ACTS: Final = (
     "data",
 )
 """The acts of a reply; in an `unknown` one, the reply says that it does not know."""
-_SUPPORT: Final = ("below", "at_least", "between")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +85,23 @@ class Basis:
         return f"only on {words}" if self.is_only else f"on {words}"
 
 
-def read_support(node: Node) -> Support:
-    """Read the mapping under `support`; problems are reported, see `policies.reading.reading`."""
-    node.check_keys(_SUPPORT)
-    if not node.value:
-        node.report(f"{node} needs {either(_SUPPORT)}")
-    if node["between"].is_present and (node["below"].is_present or node["at_least"].is_present):
-        node["between"].report(f"{node['between']} stands alone, without below and at_least")
-        return Support()
-    band = read_band(node)
+def _support(node: Node, **given: Any) -> Support:
+    band = make_band(node, **given)
     return Support(band.low, band.high)
 
 
-def read_basis(node: Node) -> Basis:
-    """Read a word, a list of words, or a mapping with `only`; problems are reported."""
-    if not isinstance(node.value, dict):
-        return Basis(read_words(node, BASES))
-    node.check_keys(("only",), required=("only",))
-    only = node["only"]
-    return Basis(read_words(only, BASES) if only.is_present else frozenset(), is_only=True)
-
-
-def read_act(node: Node) -> frozenset[str]:
-    """Read a word or a list of words; problems are reported."""
-    return read_words(node, ACTS)
+_BASES: Final = words(BASES)
+ON_FINDINGS: Final[Mapping[str, Shape[Any]]] = {
+    "support": mapping(_support, BAND_KEYS, needs=tuple(BAND_KEYS), alone=("between",)),
+    "basis": or_mapping(
+        Shape(lambda node: Basis(_BASES.read(node)), _BASES.schema),
+        mapping(lambda node, only: Basis(only, is_only=True), {"only": _BASES}, required=("only",)),
+    ),
+    "act": words(ACTS),
+    "needs_facts": FLAG,
+    "familiar": FLAG,
+}
+"""The conditions on findings, by name."""
 
 
 def finding_reason(name: str, condition: Any, facts: Facts, *, holds: bool) -> str:

@@ -31,22 +31,36 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from policies.conditions.call_notes import MarkCondition, Risk, read_marked, read_risk
+from policies.conditions.call_notes import MARKED, RISK, MarkCondition, Risk
 from policies.conditions.commands import CommandsTest
 from policies.conditions.facts import UNREADABLE, ToolCall, decoded_json
 from policies.conditions.globs import Globs, glob_test, is_literal
 from policies.conditions.paths import PathsTest
 from policies.conditions.tool_names import fold_name
 from policies.conditions.tool_words import MAX_NAME, NameWords, Phrases, words_in
-from policies.reading.reading import Node, abbreviate, either
+from policies.reading.reading import Node, abbreviate
+from policies.reading.shapes import (
+    FLAG,
+    TEXT,
+    TEXTS,
+    Shape,
+    mapping,
+    named,
+    number,
+    one_or_list,
+    or_mapping,
+    several,
+)
 
 _COMPARISONS: Final = ("above", "at_least", "below", "at_most")
-_TESTS: Final = (*_COMPARISONS, "not", "present", "words", "commands", "paths")
+EVERYTHING: Final = Globs(("*",))
+GLOBS: Final = Shape(lambda node: Globs(TEXTS.read(node)), TEXTS.schema)
+"""One glob or several."""
 _TRUE: Final = frozenset({"true", "yes", "on", "y", "t", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "n", "f", "0"})
 """The words that clients take for a boolean where a tool wants one (as pydantic does)."""
@@ -287,6 +301,12 @@ class ToolPattern:
             return False
         return self.risk is None or self.risk.match(call)
 
+    def for_delivery(self) -> ToolPattern:
+        """Return the same pattern for a rule that delivers: what is unknown does not match."""
+        marked = self.marked and replace(self.marked, if_unknown=False)
+        risk = self.risk and replace(self.risk, if_unknown=False)
+        return replace(self, if_unknown=False, marked=marked, risk=risk)
+
     def covers(self, other: ToolPattern) -> bool:
         """Return whether this pattern certainly matches every call that `other` matches."""
         is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
@@ -297,133 +317,140 @@ class ToolPattern:
         return has_its_name and has_its_notes and (not self.arguments or is_as_wide)
 
 
-def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ...]:
-    """Read a list of names and of mappings with `name` and `arguments`; problems are reported.
-
-    All plain names become one pattern.
-    """
+def _patterns(node: Node) -> tuple[ToolPattern, ...]:
+    """Read a list of names and of mappings; all plain names become one pattern."""
     if node.value == []:
         node.report(f"{node} is empty, so it could never hold")
     items = node.items()
-    plain = tuple(item.text("") for item in items if not isinstance(item.value, dict))
-    patterns = [ToolPattern(Globs(plain), if_unknown=if_unknown)] if plain else []
+    plain = tuple(TEXT.read(item) for item in items if not isinstance(item.value, dict))
+    patterns = [ToolPattern(Globs(plain))] if plain else []
     for item in items:
         if isinstance(item.value, dict):
-            patterns += _read_pattern(item, if_unknown)
+            patterns += _PATTERN.read(item)
     return tuple(patterns)
 
 
-def _read_pattern(item: Node, if_unknown: bool) -> list[ToolPattern]:
-    """Read one pattern, or one for each of several sets of arguments."""
-    item.check_keys(("name", "words", "without", "arguments", "marked", "risk"))
-    if not any(item[key].is_present for key in ("name", "words", "marked", "risk")):
-        item.report(f"{item} needs a name, words, marked or risk")
-    names = Globs(item["name"].texts()) if item["name"].is_present else Globs(("*",))
-    words, node = _read_name_words(item), item["arguments"]
-    sets = node.items() if isinstance(node.value, list) else [node]
-    if node.value == []:
-        node.report(f"{node} is empty, so it could never hold")
-    marked = read_marked(item["marked"], if_unknown=if_unknown)
-    risk = read_risk(item["risk"], if_unknown=if_unknown)
-    return [
-        ToolPattern(names, _read_arguments(each), if_unknown, words, marked, risk) for each in sets
-    ]
-
-
-def _read_name_words(item: Node) -> NameWords | None:
-    """Read `words` and `without`, None without words.
-
-    Combinations that never match are reported.
-    """
-    given, without = (_single_words(item[key]) for key in ("words", "without"))
-    if without and not given:
-        item["without"].report(f"{item['without']} stands beside words, which it narrows")
-    if both := given & without:
-        item["without"].report(f"{item['without']} takes away {min(both)!r}, which words asks for")
-    return NameWords(given, without) if given else None
+def _pattern(
+    node: Node,
+    *,
+    name: Globs = EVERYTHING,
+    words: frozenset[str] = frozenset(),
+    without: frozenset[str] = frozenset(),
+    arguments: tuple[tuple[ArgumentPattern, ...], ...] = ((),),
+    **notes: Any,
+) -> list[ToolPattern]:
+    """Return one pattern, or one for each of several sets of arguments."""
+    narrowed = node["without"]
+    if without and not words:
+        narrowed.report(f"{narrowed} stands beside words, which it narrows")
+    if both := words & without:
+        narrowed.report(f"{narrowed} takes away {min(both)!r}, which words asks for")
+    name_words = NameWords(words, without) if words else None
+    return [ToolPattern(name, each, words=name_words, **notes) for each in arguments]
 
 
 def _single_words(node: Node) -> frozenset[str]:
-    words = node.texts() if node.is_present else ()
-    for word in words:
+    words = TEXTS.read(node)
+    for word in filter(None, words):
         if words_in(word) != (word,):
             node.report(f"{node} has single words in lower case, not {abbreviate(word)}")
     return frozenset(words)
 
 
-def _read_arguments(node: Node) -> tuple[ArgumentPattern, ...]:
-    if not node.is_present:
-        return ()
-    if not isinstance(node.value, dict) or not node.value:
-        node.report(
-            f"{node} must map arguments to what they have to be, not {abbreviate(node.value)}"
-        )
-        return ()
-    return tuple(_read_argument(name, node[name]) for name in node.value)
+def _arguments(node: Node) -> tuple[ArgumentPattern, ...]:
+    return tuple(_ARGUMENTS.read(node).values())
 
 
-def _read_argument(name: str, node: Node) -> ArgumentPattern:
-    path = () if name == "*" else tuple(name.split("."))
-    value = node.value
-    if isinstance(value, dict):
-        return _read_tests(path, node)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return ArgumentPattern(path, (NumberTest(value, value),))
+def _path(node: Node) -> tuple[str, ...]:
+    """Return the keys that the argument's name in a policy leads along, none for `*`."""
+    name = str(node.location[-1])
+    return () if name == "*" else tuple(name.split("."))
+
+
+def _value(node: Node) -> ArgumentPattern:
+    path, value = _path(node), node.value
     if isinstance(value, bool):
         return ArgumentPattern(path, (BooleanTest(value),))
-    if value is None:
-        return ArgumentPattern(path, (TextTest(Globs(("null",))),))
-    return ArgumentPattern(path, (TextTest(Globs(node.texts())),))
+    if isinstance(value, int | float):
+        return ArgumentPattern(path, (NumberTest(value, value),))
+    texts = ("null",) if value is None else TEXTS.read(node)
+    return ArgumentPattern(path, (TextTest(Globs(texts)),))
 
 
-def _read_tests(path: tuple[str, ...], node: Node) -> ArgumentPattern:
-    node.check_keys(_TESTS)
-    if not node.value:
-        node.report(f"{node} needs {either(_TESTS)}")
+def _tests(node: Node, **given: Any) -> ArgumentPattern:
+    """Return the pattern of an argument's tests, given by their names in a policy."""
+    if given.get("present") is False and len(given) > 1:
+        node["present"].report(f"{node['present']} stands alone: what is not there has no value")
     tests: list[ValueTest] = []
-    if any(node[name].is_present for name in _COMPARISONS):
-        tests.append(_read_comparison(node))
-    if node["not"].is_present:
-        tests.append(TextTest(Globs(node["not"].texts()), is_not=True))
-    words = _read_phrases(node["words"])
-    listed = node["commands"]
-    commands = CommandsTest(listed.texts()) if listed.is_present else None
-    paths = _read_paths(node["paths"]) if node["paths"].is_present else None
-    present = node["present"]
-    is_present = present.flag(default=True) if present.is_present else None
-    if is_present is False and (tests or words or commands or paths):
-        present.report(f"{present} stands alone: what is not there has no value")
-    return ArgumentPattern(path, tuple(tests), is_present, words, commands, paths)
+    if not given.keys().isdisjoint(_COMPARISONS):
+        tests.append(_comparison(node, given))
+    if "not" in given:
+        tests.append(TextTest(Globs(given["not"]), is_not=True))
+    options = {name: given[name] for name in ("words", "commands", "paths") if name in given}
+    return ArgumentPattern(_path(node), tuple(tests), given.get("present"), **options)
 
 
-def _read_paths(node: Node) -> PathsTest:
-    return PathsTest(is_outside=True) if node.value == "outside" else PathsTest(node.texts())
+def _paths(node: Node) -> PathsTest:
+    return PathsTest(is_outside=True) if node.value == "outside" else PathsTest(TEXTS.read(node))
 
 
-def _read_phrases(node: Node) -> WordsTest | None:
-    phrases = node.texts() if node.is_present else ()
-    for phrase in phrases:
+def _phrases(node: Node) -> WordsTest:
+    phrases = TEXTS.read(node)
+    for phrase in filter(None, phrases):
         if not Phrases((phrase,)).match(phrase):
             node.report(
                 f"{node} could never find {abbreviate(phrase)}: words of one command, or options"
             )
-    return WordsTest(Phrases(phrases)) if phrases else None
+    return WordsTest(Phrases(phrases))
 
 
-def _read_comparison(node: Node) -> NumberTest:
-    above, at_least, below, at_most = (node[name] for name in _COMPARISONS)
-    for one, other in ((above, at_least), (below, at_most)):
-        if one.is_present and other.is_present:
-            other.report(f"{other} stands beside {one.location[-1]}; one of them is enough")
+def _comparison(node: Node, given: Mapping[str, float]) -> NumberTest:
+    for one, other in (("above", "at_least"), ("below", "at_most")):
+        if one in given and other in given:
+            node[other].report(f"{node[other]} stands beside {one}; one of them is enough")
     test = NumberTest(
-        max(above.number(-math.inf), at_least.number(-math.inf)),
-        min(below.number(math.inf), at_most.number(math.inf)),
-        has_low=not above.is_present,
-        has_high=not below.is_present,
+        max(given.get("above", -math.inf), given.get("at_least", -math.inf)),
+        min(given.get("below", math.inf), given.get("at_most", math.inf)),
+        has_low="above" not in given,
+        has_high="below" not in given,
     )
     if test.low > test.high or (test.low == test.high and not (test.has_low and test.has_high)):
         node.report(f"{node} can never hold: no number is that")
     return test
+
+
+_TESTS: Final[Mapping[str, Shape[Any]]] = {
+    **dict.fromkeys(_COMPARISONS, number()),
+    "not": TEXTS,
+    "present": FLAG,
+    "words": Shape(_phrases, TEXTS.schema),
+    "commands": Shape(lambda node: CommandsTest(TEXTS.read(node)), TEXTS.schema),
+    "paths": Shape(_paths, TEXTS.schema),
+}
+_ARGUMENTS: Final = named(
+    or_mapping(
+        Shape(_value, {"anyOf": [{"type": ["number", "boolean", "null"]}, TEXTS.schema]}),
+        mapping(_tests, _TESTS, needs=tuple(_TESTS)),
+    ),
+    least=1,
+)
+_SINGLE_WORDS: Final = Shape(_single_words, TEXTS.schema)
+_PATTERN: Final = mapping(
+    _pattern,
+    {
+        "name": GLOBS,
+        "words": _SINGLE_WORDS,
+        "without": _SINGLE_WORDS,
+        "arguments": Shape(lambda node: several(node, _arguments), one_or_list(_ARGUMENTS.schema)),
+        "marked": MARKED,
+        "risk": RISK,
+    },
+    needs=("name", "words", "marked", "risk"),
+)
+TOOL_PATTERNS: Final = Shape(
+    _patterns,
+    {"type": "array", "items": {"anyOf": [TEXT.schema, _PATTERN.schema]}, "minItems": 1},
+)
 
 
 def _at(value: Any, path: tuple[str, ...]) -> list[Any]:

@@ -8,12 +8,23 @@ strictest action wins.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from policies.reading.reading import Node, abbreviate
+from policies.reading.reading import Node
+from policies.reading.shapes import (
+    MODEL,
+    MODELS,
+    TEXT,
+    Schema,
+    Shape,
+    duration,
+    make,
+    mapping,
+    whole,
+    word,
+)
 
 ActionName: TypeAlias = Literal["deliver", "annotate", "clarify", "escalate", "hold", "block"]
 
@@ -39,9 +50,9 @@ ACTIONS: Final = (*SEVERITY, REVISE)
 
 DAY_S: Final = 86_400.0
 HOLD_EXPIRES_S: Final = 7 * DAY_S
-MAX_EXPIRES_S: Final = 365 * DAY_S
 WAIT_S: Final = 30.0
-MAX_WAIT_S: Final = 600.0
+MAX_WAIT: Final = "10m"
+MAX_EXPIRES: Final = "365d"
 MAX_HOPS: Final = 4
 MAX_REVISIONS: Final = 3
 SAME_MODEL: Final = ""  # in place of the name of another one
@@ -56,8 +67,6 @@ OTHERWISE: Final[tuple[Otherwise, ...]] = ("placeholder", "refusal", "error")
 ON_EXPIRY: Final[tuple[OnExpiry, ...]] = ("reject", "deliver", "block")
 KEEPS: Final[tuple[Keep, ...]] = ("best", "last")
 ASKS: Final[tuple[Ask, ...]] = ("template", "generate")
-DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
-_UNITS_S: Final[Mapping[str, float]] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +195,7 @@ def changes_reply(action: Action) -> bool:
 
 
 def read_action(node: Node) -> Action:
-    """Read `hold` or `{hold: {queue: oncall}}`; problems are reported.
-
-    See `policies.reading.reading`.
-    """
+    """Read `hold` or `{hold: {queue: oncall}}`; problems are reported."""
     name, options = node, replace(node, value=None)
     if isinstance(node.value, dict):
         if len(node.value) != 1:
@@ -197,164 +203,124 @@ def read_action(node: Node) -> Action:
             return Block()
         (key,) = node.value
         name, options = replace(node, value=key), node[key]
-    return _READERS[name.choice(ACTIONS, "block")](options)
+    return OPTIONS[_ACTION_NAME.read(name)].read(options)
 
 
-def _deliver(node: Node) -> Deliver:
-    node.check_keys(("notice",))
-    return Deliver(node["notice"].text("")) if node["notice"].is_present else Deliver()
-
-
-def _annotate(node: Node) -> Annotate:
-    node.check_keys(("label",))
-    if not node["label"].is_present:
-        node.report(f"{node} needs a label, as in {{annotate: {{label: unverified}}}}")
-    return Annotate(node["label"].text(""))
-
-
-def _block(node: Node) -> Block:
-    node.check_keys(("message",))
-    return Block(node["message"].text("")) if node["message"].is_present else Block()
-
-
-def _clarify(node: Node) -> Clarify:
-    node.check_keys(("text", "ask", "model"))
-    ask: Ask = node["ask"].choice(ASKS, "template")
-    if ask != "generate" and node["model"].is_present:
+def _clarify(
+    node: Node, *, text: str = CLARIFY_TEXT, ask: Ask = "template", model: str | None = None
+) -> Clarify:
+    if ask != "generate" and model is not None:
         node["model"].report(f"{node['model']} writes nothing without ask: generate")
-    model = node["model"].model() if node["model"].is_present else None
-    return Clarify(node["text"].text(CLARIFY_TEXT), ask, model)
+    return Clarify(text, ask, model)
 
 
-def _hold(node: Node) -> Hold:
-    node.check_keys(("queue", *HOLD_OPTIONS))
-    return _read_hold(node, node["queue"].text("review"))
-
-
-def _read_hold(node: Node, queue: str) -> Hold:
-    """Read the options that a hold and an escalation to a person have in common."""
-    reply = node["reply"].choice(REPLIES, None)
-    if reply not in ("wait", "async") and node["otherwise"].is_present:
+def _hold(
+    node: Node,
+    *,
+    expires: float = HOLD_EXPIRES_S,
+    wait: float = WAIT_S,
+    escalate: tuple[float, str] | tuple[None, None] = (None, None),
+    **options: Any,
+) -> Hold:
+    escalate_s, escalate_to = escalate
+    moved = {"escalate_s": escalate_s, "escalate_to": escalate_to}
+    hold = Hold(expires_s=expires, wait_s=wait, **options | moved)
+    if hold.reply not in ("wait", "async") and hold.otherwise is not None:
         node["otherwise"].report(f"{node['otherwise']} follows only on reply: wait or async")
-    if node["wait"].is_present and reply != "wait":
+    if hold.reply != "wait" and node["wait"].is_present:
         node["wait"].report(f"{node['wait']} is nothing without reply: wait")
-    expires_s = _duration(node["expires"], HOLD_EXPIRES_S, MAX_EXPIRES_S, "365d")
-    wait_s = _duration(node["wait"], WAIT_S, MAX_WAIT_S, "10m")
-    if reply == "wait" and wait_s > expires_s:
-        node.report(f"{node} waits for {wait_s:g}s and expires after {expires_s:g}s; wait less")
-    escalate_s, escalate_to = _escalation(node["escalate"], queue, expires_s)
-    return Hold(
-        queue=queue,
-        reply=reply,
-        expires_s=expires_s,
-        wait_s=wait_s,
-        otherwise=node["otherwise"].choice(OTHERWISE, None),
-        on_expiry=node["on_expiry"].choice(ON_EXPIRY, "reject"),
-        approvals=_number(node["approvals"], MAX_APPROVALS),
-        escalate_s=escalate_s,
-        escalate_to=escalate_to,
-    )
+    if hold.reply == "wait" and wait > expires:
+        node.report(f"{node} waits for {wait:g}s and expires after {expires:g}s; wait less")
+    moves = node["escalate"]
+    if escalate_to == hold.queue:
+        moves.report(f"{moves} leads to its own queue {hold.queue!r}; name another one")
+    if escalate_s is not None and escalate_s >= expires:
+        moves.report(
+            f"{moves} comes after {escalate_s:g}s, and the hold expires after {expires:g}s"
+        )
+    return hold
 
 
-def _escalation(node: Node, queue: str, expires_s: float) -> tuple[float | None, str | None]:
-    """Read the seconds after which a hold moves, and the queue it moves to.
-
-    (None, None) if absent.
-    """
-    if not node.is_present:
-        return None, None
-    node.check_keys(("after", "to"))
-    if not (node["after"].is_present and node["to"].is_present):
-        node.report(f"{node} needs both, as in {{escalate: {{after: 10m, to: leads}}}}")
-        return None, None
-    after_s, to = (
-        _duration(node["after"], HOLD_EXPIRES_S, MAX_EXPIRES_S, "365d"),
-        node["to"].text(""),
-    )
-    if to == queue:
-        node.report(f"{node} leads to its own queue {queue!r}; name another one")
-    if after_s >= expires_s:
-        node.report(f"{node} comes after {after_s:g}s, and the hold expires after {expires_s:g}s")
-    return after_s, to
-
-
-def _number(node: Node, most: int) -> int:
-    """Read a number from 1 to `most`; 1 if it is absent or invalid."""
-    if not node.is_present:
-        return 1
-    count = node.value
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
-        node.report(f"{node} must be a number from 1 to {most}, not {abbreviate(count)}")
-        return 1
-    return count
-
-
-def _escalate(node: Node) -> Escalate | Hold:
-    """Read an escalation to models, or to people, which is a hold in their queue."""
-    if node["human"].is_present:
-        node.check_keys(("human", *HOLD_OPTIONS))
-        return _read_hold(node, node["human"].text("review"))
-    node.check_keys(("to", "keep", "otherwise", "human"))
-    if not node["to"].is_present:
-        node.report(f"{node} needs a model, as in {{escalate: {{to: gpt-5.6}}}}")
-    models = node["to"].several_models() if node["to"].is_present else ("",)
-    if len(models) > MAX_HOPS or len(set(models)) < len(models):
+def _escalate(node: Node, *, to: tuple[str, ...], **options: Any) -> Escalate:
+    if len(to) > MAX_HOPS or len(set(to)) < len(to):
         node["to"].report(f"{node['to']} must be at most {MAX_HOPS} models, each of them once")
-    first, *further = models or ("",)
-    kept: Keep = node["keep"].choice(KEEPS, "best")
-    return Escalate(first, kept, _afterwards(node), tuple(further))
+    return Escalate(to[0] if to else "", further=to[1:], **options)
 
 
-def _revise(node: Node) -> Escalate:
-    """Read an escalation that tells a model what is wrong with the reply before."""
-    node.check_keys(("times", "to", "keep", "otherwise"))
-    times = _number(node["times"], MAX_REVISIONS)
-    model = node["to"].model() if node["to"].is_present else SAME_MODEL
-    kept: Keep = node["keep"].choice(KEEPS, "best")
-    return Escalate(model, kept, _afterwards(node), (model,) * (times - 1), is_revision=True)
+def _revise(node: Node, *, times: int = 1, to: str = SAME_MODEL, **options: Any) -> Escalate:
+    return Escalate(to, further=(to,) * (times - 1), is_revision=True, **options)
 
 
-def _afterwards(node: Node) -> Deliver | Annotate | Clarify | Hold | Block | None:
+def _last_action(node: Node) -> Deliver | Annotate | Clarify | Hold | Block | None:
     """Read what happens where the kept reply would be escalated again."""
-    if not node["otherwise"].is_present:
-        return None
-    action = read_action(node["otherwise"])
+    action = read_action(node)
     if not isinstance(action, Escalate):
         return action
-    node["otherwise"].report(f"{node['otherwise']} may not escalate a second time")
+    node.report(f"{node} may not escalate a second time")
     return None
 
 
-def duration_s(text: str) -> float | None:
-    """Return the seconds of `30s`, `30m`, `2h` or `7d`, or None for any other text."""
-    match = DURATION.fullmatch(text)
-    return int(match["count"]) * _UNITS_S[match["unit"]] if match else None
-
-
-def _duration(node: Node, default: float, longest: float, longest_text: str) -> float:
-    """Read a duration such as `30m`, in seconds; problems are reported."""
-    if not node.is_present:
-        return default
-    seconds = duration_s(node.value) if isinstance(node.value, str) else None
-    if seconds is None:
-        node.report(
-            f"{node} must be a duration such as 30s, 30m, 2h or 7d, not {abbreviate(node.value)}"
-        )
-        return default
-    if not 0 < seconds <= longest:
-        node.report(f"{node} must be more than 0s and at most {longest_text}, not {node.value}")
-    return seconds
-
-
-HOLD_OPTIONS: Final = (
-    *("reply", "wait", "otherwise", "expires", "on_expiry", "approvals", "escalate"),
-)
-_READERS: Final[Mapping[str, Callable[[Node], Action]]] = {
-    "deliver": _deliver,
-    "annotate": _annotate,
-    "clarify": _clarify,
-    "escalate": _escalate,
-    REVISE: _revise,
-    "hold": _hold,
-    "block": _block,
+_ACTION_NAME: Final = word(ACTIONS)
+_AFTERWARDS: Final[Mapping[str, Shape[Any]]] = {
+    "keep": word(KEEPS),
+    "otherwise": Shape(_last_action, {"$ref": "#/$defs/action"}),
 }
+_HOLD: Final[Mapping[str, Shape[Any]]] = {
+    "reply": word(REPLIES),
+    "wait": duration(MAX_WAIT),
+    "otherwise": word(OTHERWISE),
+    "expires": duration(MAX_EXPIRES),
+    "on_expiry": word(ON_EXPIRY),
+    "approvals": whole(1, MAX_APPROVALS),
+    "escalate": mapping(
+        lambda node, after, to: (after, to),
+        {"after": duration(MAX_EXPIRES), "to": TEXT},
+        required=("after", "to"),
+        example="both, as in {escalate: {after: 10m, to: leads}}",
+    ),
+}
+_TO_MODELS: Final = mapping(
+    _escalate,
+    {"to": MODELS, **_AFTERWARDS},
+    required=("to",),
+    example="a model, as in {escalate: {to: gpt-5.6}}, or a queue of people as `human`",
+)
+_TO_PEOPLE: Final = mapping(
+    lambda node, human, **options: _hold(node, queue=human, **options),
+    {"human": TEXT, **_HOLD},
+    required=("human",),
+)
+OPTIONS: Final[Mapping[str, Shape[Action]]] = {
+    "deliver": mapping(make(Deliver), {"notice": TEXT}),
+    "annotate": mapping(
+        make(Annotate),
+        {"label": TEXT},
+        required=("label",),
+        example="a label, as in {annotate: {label: unverified}}",
+    ),
+    "clarify": mapping(_clarify, {"text": TEXT, "ask": word(ASKS), "model": MODEL}),
+    "escalate": Shape(
+        lambda node: (_TO_PEOPLE if node["human"].is_present else _TO_MODELS).read(node),
+        {"anyOf": [_TO_MODELS.schema, _TO_PEOPLE.schema]},
+    ),
+    REVISE: mapping(_revise, {"times": whole(1, MAX_REVISIONS), "to": MODEL, **_AFTERWARDS}),
+    "hold": mapping(_hold, {"queue": TEXT, **_HOLD}),
+    "block": mapping(make(Block), {"message": TEXT}),
+}
+"""The options of each action."""
+
+
+def action_schema(names: Sequence[str] = ACTIONS) -> Schema:
+    """Return the JSON Schema of these actions: a word, or a mapping from one to its options."""
+    with_options = {
+        "type": "object",
+        "properties": {name: OPTIONS[name].schema for name in names},
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+    words = [name for name in names if name not in ("annotate", "escalate")]
+    return {"anyOf": [{"enum": words}, with_options]}
+
+
+ACTION: Final = Shape(read_action, {"$ref": "#/$defs/action"})

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from policies.conditions.conditions import ON_REQUEST, When, read_request_conditions
+from policies.conditions.conditions import WHEN_REQUESTED, When
 from policies.conditions.facts import Facts
-from policies.reading.reading import Node, abbreviate
+from policies.reading.reading import Node
+from policies.reading.shapes import MODELS, mapping, whole
 
 MAX_REPLIES: Final = 8
 
@@ -46,22 +47,15 @@ def surest(confidences: Sequence[float | None]) -> int:
     return comparable.index(max(comparable))
 
 
-def read_asking(node: Node) -> ReplyCounts | None:
-    """Read `ask`, None where it is absent.
-
-    Problems are reported, see `policies.reading.reading`.
-    """
-    if not node.is_present:
-        return None
-    node.check_keys(("n", "models", "when"))
-    if not node["n"].is_present and not node["models"].is_present:
-        node.report(f"{node} needs n or models")
-    n = node["n"].value if node["n"].is_present else 1
-    models = node["models"].several_models() if node["models"].is_present else ()
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        node["n"].report(f"{node['n']} must be a whole number from 1, not {abbreviate(n)}")
-        n = 1
-    if not 1 < n * max(len(models), 1) <= MAX_REPLIES:
+def _asking(node: Node, **given: Any) -> ReplyCounts:
+    asking = ReplyCounts(**given)
+    if not 1 < asking.n * max(len(asking.models), 1) <= MAX_REPLIES:
         node.report(f"{node} must come to 2 to {MAX_REPLIES} replies")
-    node["when"].check_keys(ON_REQUEST)
-    return ReplyCounts(n, models, When(**read_request_conditions(node["when"])))
+    return asking
+
+
+ASKING: Final = mapping(
+    _asking,
+    {"n": whole(1, MAX_REPLIES), "models": MODELS, "when": WHEN_REQUESTED},
+    needs=("n", "models"),
+)

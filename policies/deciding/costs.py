@@ -13,12 +13,12 @@ costs:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from policies.deciding.actions import Action, Escalate, Hold
-from policies.reading.reading import Node, abbreviate
+from policies.reading.shapes import TEXT, make, mapping, named, number
 
 PRICES = ("deliver", "escalate", "second_opinion", "judge", "clarify", "error", "manual")
 
@@ -49,27 +49,7 @@ class Costs:
         )
 
 
-def read_costs(node: Node) -> Costs | None:
-    """Read `costs`, None where it is absent.
-
-    Problems are reported, see `policies.reading.reading`.
-    """
-    if not node.is_present:
-        return None
-    node.check_keys(("currency", *PRICES, "queues"))
-    return Costs(
-        currency=node["currency"].text("USD"),
-        queues=_read_queues(node["queues"]),
-        **{price: _read_price(node[price]) for price in PRICES},
-    )
-
-
-def _read_queues(node: Node) -> Mapping[str, float]:
-    if node.is_present and not isinstance(node.value, dict):
-        node.report(f"{node} must be a mapping, not {abbreviate(node.value)}")
-    names = node.value if isinstance(node.value, dict) else {}
-    return {name: _read_price(node[name]) for name in names}
-
-
-def _read_price(node: Node) -> float:
-    return node.number(0.0, low=0.0, high=math.inf)
+COSTS: Final = mapping(
+    make(Costs),
+    {"currency": TEXT, **dict.fromkeys(PRICES, number(0.0)), "queues": named(number(0.0))},
+)

@@ -12,17 +12,15 @@ one token or as a number in words. It changes no confidence until labels have sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from policies.deciding.rules import Rule
-from policies.deciding.second_opinion import AskedAbout, read_replies, read_time
+from policies.deciding.second_opinion import ANY_REPLY, ASKED, MAX_WITHIN, Asked, AskedAbout
 from policies.reading.reading import Node
+from policies.reading.shapes import MODEL, duration, mapping, word
 
 By: TypeAlias = Literal["token", "words"]
 
-KEYS: Final = ("model", "when", "by", "within")
 BY: Final[tuple[By, ...]] = ("token", "words")
 WITHIN_S: Final = 10.0
 
@@ -43,17 +41,14 @@ class Judge(AskedAbout):
         return f"asks {self.model} to judge {self.where}, waiting at most {self.within_s:g} s"
 
 
-def read_judge(node: Node, rules: Sequence[Rule]) -> Judge | None:
-    """Read `judge`, None where absent; problems are reported, see `policies.reading.reading`."""
-    if not node.is_present:
-        return None
-    node.check_keys(KEYS, required=("model",))
-    when, is_near = read_replies(node["when"], rules)
-    found = Judge(
-        model=node["model"].model() if node["model"].is_present else "",
-        when=when,
-        by=node["by"].choice(BY, "token"),
-        within_s=read_time(node["within"], WITHIN_S),
-        is_near=is_near,
-    )
-    return found.near(rules)
+def _judge(
+    node: Node, *, when: Asked = ANY_REPLY, within: float = WITHIN_S, **options: Any
+) -> Judge:
+    return Judge(when=when[0], is_near=when[1], within_s=within, **options)
+
+
+JUDGE: Final = mapping(
+    _judge,
+    {"model": MODEL, "when": ASKED, "by": word(BY), "within": duration(MAX_WITHIN)},
+    required=("model",),
+)

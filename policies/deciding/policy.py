@@ -17,33 +17,36 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from policies.conditions.certificate import Certificate, load_certificate
+from policies.conditions.conditions import WHEN
 from policies.conditions.confidence import MaxError
 from policies.deciding.actions import (
+    ACTION,
     Action,
     Annotate,
     Block,
     Deliver,
     Escalate,
     Hold,
+    action_schema,
     hold_in,
     read_action,
 )
-from policies.deciding.asking import ReplyCounts, read_asking
-from policies.deciding.costs import Costs, read_costs
-from policies.deciding.judge import Judge, read_judge
+from policies.deciding.asking import ASKING, ReplyCounts
+from policies.deciding.costs import COSTS, Costs
+from policies.deciding.judge import JUDGE, Judge
 from policies.deciding.narrowing import RulesFor, rules_for
-from policies.deciding.rules import Rule, canonical, read_rules
-from policies.deciding.second_opinion import SecondOpinion, read_second_opinion
+from policies.deciding.rules import RULES, Rule, canonical
+from policies.deciding.second_opinion import SECOND_OPINION, SecondOpinion, check_near
 from policies.errors import InvalidDocumentError, Problem
 from policies.reading.reading import Node, abbreviate, suggestion
+from policies.reading.shapes import FLAG, TEXT, Schema, Shape, mapping, word
 from policies.reading.strict_yaml import Document, load_document, parse_document
-from policies.reading.yaml_builder import Value
 
 Mode: TypeAlias = Literal["enforce", "shadow"]
 
@@ -52,22 +55,6 @@ NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow")
 ON_SCORE_ERROR: Final = ("deliver", "hold", "block")
 """The possible actions where a decision needs a missing score."""
-
-
-KEYS: Final = (
-    "version",
-    "name",
-    "mode",
-    "on_score_error",
-    "ask",
-    "second_opinion",
-    "judge",
-    "logprobs",
-    "certificate",
-    "costs",
-    "rules",
-    "default",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,27 +166,20 @@ def pack_text(name: str) -> str:
 
 def _read_policy(document: Document) -> Policy:
     root = Node.root(document)
-    root.check_keys(KEYS, required=("version", "name", "default"))
-    mode: Mode = root["mode"].choice(MODES, "enforce")
-    rules, default = read_rules(root["rules"]), read_action(root["default"])
-    rules_do = [rule.then for rule in rules]
+    given = _POLICY.read(root)
+    mode, rules = given.get("mode", "enforce"), given.get("rules", ())
+    most = max(hold.approvals for hold in [Hold(), *_holds(given["default"], rules)])
+    if_unscored = Hold(approvals=most) if mode == "enforce" else Deliver()
+    certificate = given.pop("certificate", None)
     policy = Policy(
-        version=_read_version(root["version"]),
-        name=_read_name(root["name"]),
-        mode=mode,
-        on_score_error=_read_on_score_error(root["on_score_error"], mode, [*rules_do, default]),
-        rules=rules,
-        default=default,
-        digest=_digest(document.value),
-        ask=read_asking(root["ask"]),
-        second_opinion=read_second_opinion(root["second_opinion"], rules),
-        judge=read_judge(root["judge"], rules),
-        logprobs=root["logprobs"].flag(default=False),
-        costs=read_costs(root["costs"]),
+        **{"mode": mode, "rules": rules, "on_score_error": if_unscored} | given,
+        digest=hashlib.sha256(canonical(document.value)).hexdigest()[:8],
         source=document.source,
-        certificate_path=_certificate_path(root["certificate"]),
+        certificate_path=Path(document.source).parent / certificate if certificate else None,
         models=tuple(root.models),
     )
+    check_near(root["second_opinion"], policy.second_opinion, rules)
+    check_near(root["judge"], policy.judge, rules)
     _check_promises(root, policy)
     if root.problems:
         raise InvalidDocumentError(root.problems)
@@ -208,10 +188,19 @@ def _read_policy(document: Document) -> Policy:
     )
 
 
-def _certificate_path(node: Node) -> Path | None:
-    """Return the path of the named file, beside the policy, or None."""
-    name = node.text("")
-    return Path(node.document.source).parent / name if name else None
+def _holds(default: Action, rules: Iterable[Rule]) -> Iterator[Hold]:
+    """Yield the holds that the default and the rules are, or may end in."""
+    yield from filter(None, map(hold_in, (default, *(rule.then for rule in rules))))
+
+
+def json_schema() -> Schema:
+    """Return the JSON Schema of a policy file (draft 2020-12), for editors."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Pinocchio policy",
+        **_POLICY.schema,
+        "$defs": {"action": action_schema(), "when": WHEN.schema},
+    }
 
 
 def with_certificate(policy: Policy, certificate: Certificate | None) -> Policy:
@@ -233,20 +222,11 @@ def with_certificate(policy: Policy, certificate: Certificate | None) -> Policy:
     )
 
 
-def _read_on_score_error(
-    node: Node, mode: Mode, others: Sequence[Action]
-) -> Deliver | Hold | Block:
-    """Read the action for a missing score.
-
-    Its default is a hold where the policy is enforced, with as many approvals as the strictest hold
-    among the `others`, and delivery in shadow mode.
-    """
-    if not node.is_present:
-        most = max((hold.approvals for each in others if (hold := hold_in(each))), default=1)
-        return Hold(approvals=most) if mode == "enforce" else Deliver()
+def _read_on_score_error(node: Node) -> Deliver | Hold | Block:
+    """Read the action for a missing score; problems are reported."""
     names = list(node.value) if isinstance(node.value, dict) else [node.value]
     if len(names) != 1 or names[0] not in ON_SCORE_ERROR:
-        node.choice(ON_SCORE_ERROR, None)
+        word(ON_SCORE_ERROR).read(node)
         return Hold()
     action = read_action(node)
     assert isinstance(action, Deliver | Hold | Block)
@@ -254,16 +234,36 @@ def _read_on_score_error(
 
 
 def _read_version(node: Node) -> int:
-    if node.is_present and (node.value != 1 or isinstance(node.value, bool | float)):
+    if node.value != 1 or isinstance(node.value, bool | float):
         node.report(f"version must be 1, not {abbreviate(node.value)}")
     return 1
 
 
 def _read_name(node: Node) -> str:
-    name = node.text("")
+    name = TEXT.read(node)
     if name and not NAME.fullmatch(name):
         node.report(f"name must be at most 64 of a-z, 0-9 and -, not {abbreviate(name)}")
     return name
+
+
+_POLICY: Final = mapping(
+    lambda node, **given: given,
+    {
+        "version": Shape(_read_version, {"const": 1}),
+        "name": Shape(_read_name, {"type": "string", "pattern": f"^{NAME.pattern}$"}),
+        "mode": word(MODES),
+        "on_score_error": Shape(_read_on_score_error, action_schema(ON_SCORE_ERROR)),
+        "ask": ASKING,
+        "second_opinion": SECOND_OPINION,
+        "judge": JUDGE,
+        "logprobs": FLAG,
+        "certificate": TEXT,
+        "costs": COSTS,
+        "rules": RULES,
+        "default": ACTION,
+    },
+    required=("version", "name", "default"),
+)
 
 
 def _add_grants(rule: Rule, certificate: Certificate | None) -> Rule:
@@ -292,7 +292,3 @@ def delivers(action: Action) -> bool:
     if isinstance(action, Escalate):
         return action.otherwise is None or delivers(action.otherwise)
     return isinstance(action, Deliver | Annotate)
-
-
-def _digest(value: Value) -> str:
-    return hashlib.sha256(canonical(value)).hexdigest()[:8]

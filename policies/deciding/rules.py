@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from policies.conditions.conditions import Test, When, read_when, test_of
+from policies.conditions.conditions import WHEN, Test, When, test_of
 from policies.conditions.confidence import Band
-from policies.deciding.actions import Action, Annotate, Deliver, read_action
+from policies.deciding.actions import ACTION, Action, Annotate, Deliver
 from policies.reading.reading import Node, abbreviate
+from policies.reading.shapes import FLAG, TEXT, Shape, mapping, nullable
 from policies.reading.yaml_builder import Value
 
-RULE_KEYS: Final = ("name", "when", "then", "shadow")
 RESERVED_RULE_NAMES: Final = ("default", "on_score_error", "ask")
 """The words used instead of a rule's name where no rule decided."""
 
@@ -54,21 +54,22 @@ def slug(rule_name: str) -> str:
 
 
 def read_rules(node: Node) -> tuple[Rule, ...]:
-    """Read the list of rules; problems are reported, see `policies.reading.reading`."""
+    """Read the list of rules; problems are reported."""
     rules: list[Rule] = []
     taken: dict[str, str] = {}
     above = hashlib.sha256()
     for item in node.items():
-        item.check_keys(RULE_KEYS, required=("name", "then"))
-        name = _read_rule_name(item["name"], taken)
-        then = read_action(item["then"])
-        when = read_when(item["when"], restrains=not isinstance(then, Deliver | Annotate))
+        given = _RULE.read(item)
+        name, then, when = given["name"], given["then"], given.get("when", When())
+        is_shadow = given.get("shadow", False)
+        _check_rule_name(item["name"], name, taken)
         if isinstance(then, Deliver) and then.notice is not None and when.needs_tool_call:
             item["then"].report(
                 f"{item['then']} puts a notice behind the text of a reply, and the rule is about "
                 "tool calls; annotate them, or hold them"
             )
-        is_shadow = item["shadow"].flag(default=False)
+        if isinstance(then, Deliver | Annotate):
+            when = when.for_delivery()
         conditions = above.copy()
         conditions.update(canonical(item["when"].value))
         rules.append(Rule(name, when, then, is_shadow, item.line, conditions.hexdigest()[:16]))
@@ -80,9 +81,8 @@ def read_rules(node: Node) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _read_rule_name(node: Node, taken: dict[str, str]) -> str:
-    """Read a name, report one whose slug is already in `taken`, and add it there."""
-    name = node.text("")
+def _check_rule_name(node: Node, name: str, taken: dict[str, str]) -> None:
+    """Report a name that is too long, reserved or has a slug in `taken`, and add its slug there."""
     label = slug(name)
     if len(name) > MAX_RULE_NAME:
         node.report(f"{node} must be at most {MAX_RULE_NAME} characters long")
@@ -96,7 +96,6 @@ def _read_rule_name(node: Node, taken: dict[str, str]) -> str:
         node.report(f"rule name {abbreviate(name)} is {label!r} in headers, as is {taken[label]!r}")
     if label:
         taken.setdefault(label, name)
-    return name
 
 
 def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
@@ -105,6 +104,19 @@ def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
             for item in items[index + 1 :]:
                 item.report(f"{item} can never match: rule {rule.name!r} has no conditions")
             return
+
+
+_RULE: Final = mapping(
+    lambda node, **given: given,
+    {
+        "name": Shape(TEXT.read, {**TEXT.schema, "maxLength": MAX_RULE_NAME}),
+        "when": Shape(WHEN.read, {"$ref": "#/$defs/when"}),
+        "then": ACTION,
+        "shadow": FLAG,
+    },
+    required=("name", "then"),
+)
+RULES: Final = Shape(read_rules, nullable({"type": "array", "items": _RULE.schema}))
 
 
 def compile_rule(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) -> CompiledRule:

@@ -14,25 +14,27 @@ with the agreement of the others, and the rules look at that confidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
-from policies.conditions.conditions import ON_REQUEST, When, read_when
+from policies.conditions.conditions import ON_REQUEST, WHEN_IN_BAND, When
 from policies.conditions.confidence import Band, MaxError
 from policies.conditions.facts import Facts
-from policies.deciding.actions import duration_s
 from policies.deciding.rules import Rule
-from policies.reading.reading import Node, abbreviate
+from policies.reading.reading import Node
+from policies.reading.shapes import MODELS, Shape, duration, mapping, whole, word
 
 Start: TypeAlias = Literal["after", "with"]
+Asked: TypeAlias = tuple[When, bool]
+"""The conditions of the replies asked about, and whether these are all near a threshold."""
 
-KEYS: Final = ("from", "when", "n", "start", "within")
 STARTS: Final[tuple[Start, ...]] = ("after", "with")
 NEAR_THRESHOLD: Final = "near_threshold"
 MAX_OPINIONS: Final = 8
 WITHIN_S: Final = 20.0
-MAX_WITHIN_S: Final = 600.0
+MAX_WITHIN: Final = "10m"
+ANY_REPLY: Final[Asked] = When(), False
 LIFT: Final = 1.8  # log-odds; in three of four replies one agreeing reply lifts at most this far
 FALL: Final = 0.9  # log-odds; in three of four replies one differing reply lowers at most this far
 
@@ -111,59 +113,54 @@ class SecondOpinion(AskedAbout):
         )
 
 
-def read_second_opinion(node: Node, rules: Sequence[Rule]) -> SecondOpinion | None:
-    """Read `second_opinion`, None where absent; problems are reported.
-
-    See `policies.reading.reading`.
-    """
-    if not node.is_present:
-        return None
-    node.check_keys(KEYS, required=("from",))
-    models = node["from"].several_models() if node["from"].is_present else ("",)
+def _second_opinion(
+    node: Node,
+    *,
+    when: Asked = ANY_REPLY,
+    within: float = WITHIN_S,
+    n: int = 1,
+    start: Start = "after",
+    **given: Any,
+) -> SecondOpinion:
+    models = given["from"]
     if len(set(models)) < len(models):
         node["from"].report(f"{node['from']} names a model twice; `n` asks one several times")
-    start: Start = node["start"].choice(STARTS, "after")
-    when, is_near = read_replies(node["when"], rules)
-    if start == "with" and (is_near or not set(when.condition_names()) <= set(ON_REQUEST)):
+    conditions, is_near = when
+    if start == "with" and (is_near or not set(conditions.condition_names()) <= set(ON_REQUEST)):
         node["when"].report(
             f"{node['when']} looks at the reply, which is not there yet where start is `with`; "
             f"leave `start` out, or use conditions on the request: {', '.join(ON_REQUEST)}"
         )
-    n, within_s = _read_count(node["n"]), read_time(node["within"])
-    found = SecondOpinion(
-        models=models, n=n, when=when, start=start, within_s=within_s, is_near=is_near
+    return SecondOpinion(
+        models=models, n=n, when=conditions, start=start, within_s=within, is_near=is_near
     )
-    return found.near(rules)
 
 
-def read_replies(node: Node, rules: Sequence[Rule]) -> tuple[When, bool]:
-    """Read the conditions of the replies asked about, and whether they are `near_threshold`."""
-    is_near = node.value == NEAR_THRESHOLD
-    when = When() if is_near else read_when(node)
-    if is_near and not any(map(_has_threshold, rules)):
-        node.report(f"{node} is near_threshold, and no rule has a threshold of confidence")
-    if not isinstance(when.confidence, Band | None):
-        node["confidence"].report(f"{node['confidence']} must be below, at_least or between")
-    return when, is_near
+def _asked(node: Node) -> Asked:
+    if node.value == NEAR_THRESHOLD:
+        return When(), True
+    return WHEN_IN_BAND.read(node), False
 
 
-def _read_count(node: Node) -> int:
-    n = node.value if node.is_present else 1
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_OPINIONS:
-        node.report(f"{node} must be a whole number from 1 to {MAX_OPINIONS}, not {abbreviate(n)}")
-        return 1
-    return n
+ASKED: Final = Shape(_asked, {"anyOf": [{"const": NEAR_THRESHOLD}, WHEN_IN_BAND.schema]})
+SECOND_OPINION: Final = mapping(
+    _second_opinion,
+    {
+        "from": MODELS,
+        "when": ASKED,
+        "n": whole(1, MAX_OPINIONS),
+        "start": word(STARTS),
+        "within": duration(MAX_WITHIN),
+    },
+    required=("from",),
+)
 
 
-def read_time(node: Node, default: float = WITHIN_S) -> float:
-    """Read how many seconds a reply waits for others; problems are reported."""
-    if not node.is_present:
-        return default
-    seconds = duration_s(node.value) if isinstance(node.value, str) else None
-    if seconds is None or not 0 < seconds <= MAX_WITHIN_S:
-        node.report(f"{node} must be a duration from 1s to 10m, not {abbreviate(node.value)}")
-        return default
-    return seconds
+def check_near(node: Node, asked: AskedAbout | None, rules: Iterable[Rule]) -> None:
+    """Report `near_threshold` at the node's `when` if no rule has a threshold of confidence."""
+    if asked is not None and asked.is_near and not any(map(_has_threshold, rules)):
+        near = node["when"]
+        near.report(f"{near} is near_threshold, and no rule has a threshold of confidence")
 
 
 def _has_threshold(rule: Rule) -> bool:

@@ -1,24 +1,19 @@
-"""Readers of a document's values that report each mistake in a sentence.
+"""A place in a document, where readers find the value and report what is wrong with it.
 
-A `Node` is one place in a document. Its methods return the value asked for, or report a problem
-and return a stand-in. So reading continues, and all problems of a file are reported together. No
-stand-in is ever used, because a document with problems is refused as a whole.
+A reader that reports a problem returns a stand-in. So reading continues, and all problems of a
+file are reported together. No stand-in is ever used, because a document with problems is refused
+as a whole.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from policies.errors import Problem
 from policies.reading.strict_yaml import Document, nearest
 from policies.reading.yaml_builder import Location, Value
-
-Choice = TypeVar("Choice", bound=str)
-Fallback = TypeVar("Fallback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +36,17 @@ class Node:
         """Return the node of a whole document, without problems so far."""
         return cls(document, [], [], document.value, called=called)
 
+    def muted(self) -> Node:
+        """Return the same place with lists of its own, so that reports there have no effect."""
+        return replace(self, problems=[], models=[])
+
+    def problem(self, message: str) -> Problem:
+        """Return a problem at this place, without reporting it."""
+        return Problem(self.document.source, self.line, message)
+
     def report(self, message: str) -> None:
-        """Add a problem at this place."""
-        self.problems.append(Problem(self.document.source, self.line, message))
+        """Add a problem at this place to `problems`."""
+        self.problems.append(self.problem(message))
 
     @property
     def line(self) -> int:
@@ -64,102 +67,16 @@ class Node:
         location = (*self.location, step)
         return Node(self.document, self.problems, self.models, value, location, is_present)
 
-    def check_keys(self, valid: Collection[str], required: Collection[str] = ()) -> None:
-        """Report anything but a mapping with these keys.
-
-        No value (`when:`) counts as an empty one.
-        """
-        all_keys = f"; valid keys: {', '.join(valid)}"
-        mapping = {} if self.value is None else self.value
-        if not isinstance(mapping, dict):
-            self.report(f"{self} must be a mapping, not {abbreviate(mapping)}{all_keys}")
-            return
-        for key in mapping:
-            if key not in valid:
-                hint = suggestion(key, valid) or all_keys
-                self[key].report(f"unknown key {key!r} in {self}{hint}")
-        for key in required:
-            if key not in mapping:
-                self.report(f"missing key {key!r} in {self}")
-
     def items(self) -> list[Node]:
-        """Return the nodes of a list's items; no value (`rules:`) counts as an empty list."""
+        """Return the nodes of a list's items; no value (`rules:`) counts as an empty list.
+
+        Anything else is reported and has no items.
+        """
         items = [] if self.value is None else self.value
         if not isinstance(items, list):
             self.report(f"{self} must be a list, not {abbreviate(items)}")
             return []
         return [self._inner(item, index) for index, item in enumerate(items)]
-
-    def number(self, default: float, *, low: float = -math.inf, high: float = math.inf) -> float:
-        """Return a number from `low` to `high`, or `default` where it is absent or reported."""
-        value = self.value
-        if not self.is_present:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.report(f"{self} must be a number{_between(low, high)}, not {abbreviate(value)}")
-            return default
-        if not low <= value <= high:
-            self.report(f"{self} must be a number{_between(low, high)}, not {value}")
-            return default
-        return float(value)
-
-    def flag(self, default: bool) -> bool:
-        """Return a boolean, or `default` where it is absent or reported."""
-        if self.is_present and not isinstance(self.value, bool):
-            self.report(f"{self} must be true or false, not {abbreviate(self.value)}")
-            return default
-        return self.value is True if self.is_present else default
-
-    def text(self, default: str) -> str:
-        """Return a text that is not blank, or `default` where it is absent or reported."""
-        if not self.is_present:
-            return default
-        if not isinstance(self.value, str) or not self.value.strip():
-            self.report(f"{self} must be text, not {abbreviate(self.value)}")
-            return default
-        return self.value
-
-    def texts(self) -> tuple[str, ...]:
-        """Return one text or a list of them; an empty list is reported."""
-        if not isinstance(self.value, list):
-            return (self.text(""),)
-        if not self.value:
-            self.report(f"{self} is empty, so it could never hold")
-        return tuple(item.text("") for item in self.items())
-
-    def model(self) -> str:
-        """Return the name of a model to ask, and note it with its place in `models`."""
-        name = self.text("")
-        if name:
-            message = f"{self} names {name!r}, a model that no route of the configuration serves"
-            self.models.append((name, Problem(self.document.source, self.line, message)))
-        return name
-
-    def several_models(self) -> tuple[str, ...]:
-        """Return one name of a model or a list of them, noted likewise.
-
-        An empty list is reported.
-        """
-        if isinstance(self.value, list):
-            return tuple(item.model() for item in self.items()) or self.texts()
-        return (self.model(),)
-
-    def choice(self, valid: Sequence[Choice], default: Fallback) -> Choice | Fallback:
-        """Return the given word if it is valid, or `default` where it is absent or reported."""
-        if not self.is_present:
-            return default
-        for word in valid:
-            if self.value == word:
-                return word
-        hint = suggestion(self.value, valid) if isinstance(self.value, str) else ""
-        self.report(f"{self} must be {either(valid)}, not {abbreviate(self.value)}{hint}")
-        return default
-
-
-def _between(low: float, high: float) -> str:
-    if math.isinf(low) and math.isinf(high):
-        return ""
-    return f" from {low:g}" + ("" if math.isinf(high) else f" to {high:g}")
 
 
 def either(words: Collection[str]) -> str:
@@ -177,16 +94,6 @@ def abbreviate(value: Value) -> str:
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else f"{value[:40]}...")
     return json.dumps(value)
-
-
-def read_words(node: Node, valid: Collection[str]) -> frozenset[str]:
-    """Read a word or a list of words, and report each invalid one with the nearest valid one."""
-    words = node.texts()
-    for word in words:
-        if word and word not in valid:
-            hint = suggestion(word, valid)
-            node.report(f"{node} must be {either(valid)}, not {abbreviate(word)}{hint}")
-    return frozenset(words)
 
 
 def suggestion(name: str, valid: Collection[str]) -> str:

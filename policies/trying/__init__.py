@@ -1,4 +1,4 @@
-"""Tools to examine policies before they are live: fixtures, replays, explanations, lint, schema."""
+"""Tools to examine policies before they are live: fixtures, replays, explanations, lint."""
 
 __all__ = [
     "explanation",
@@ -9,5 +9,4 @@ __all__ = [
     "promotion",
     "recorded",
     "replays",
-    "schema",
 ]

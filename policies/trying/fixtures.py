@@ -20,12 +20,12 @@ from policies.deciding.actions import SEVERITY
 from policies.deciding.decision import Decision
 from policies.deciding.policy import Policy
 from policies.errors import InvalidDocumentError, Problem
-from policies.reading.reading import Node, abbreviate
+from policies.reading.reading import Node
+from policies.reading.shapes import TEXT, Shape, make, mapping, or_mapping, word
 from policies.reading.strict_yaml import load_document
 from policies.trying.explanation import Explanation, explain
-from policies.trying.recorded import read_facts
+from policies.trying.recorded import FACTS
 
-EXPECTED: Final = ("action", "rule", "queue", "to", "label", "shadowed")
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -105,31 +105,31 @@ def _load(path: Path) -> list[Fixture]:
     document = load_document(path)
     root = Node.root(document, called="the fixture")
     items = root.items() if isinstance(root.value, list) else [root]
-    fixtures = [_read(item) for item in items]
+    fixtures = list(map(_FIXTURE.read, items))
     if root.problems:
         raise InvalidDocumentError(root.problems)
     return fixtures
 
 
-def _read(node: Node) -> Fixture:
-    node.check_keys(("name", "facts", "expect"), required=("name", "facts", "expect"))
-    expect = node["expect"]
-    expected: dict[str, Any] = {}
-    if isinstance(expect.value, str):
-        expected["action"] = expect.choice(SEVERITY, "deliver")
-    elif expect.is_present:
-        expect.check_keys(EXPECTED)
-        if not expect.value:
-            expect.report(f"{expect} expects nothing, not {abbreviate(expect.value)}")
-        expected = {
-            name: _read_expectation(expect[name]) for name in EXPECTED if expect[name].is_present
-        }
-    place = f"{node.document.source}:{node.line}"
-    return Fixture(node["name"].text(""), read_facts(node["facts"]), expected, place)
+def _fixture(node: Node, *, name: str, facts: Facts, expect: Mapping[str, Any]) -> Fixture:
+    return Fixture(name, facts, expect, f"{node.document.source}:{node.line}")
 
 
-def _read_expectation(node: Node) -> Any:
-    name = node.location[-1]
-    if name == "shadowed":
-        return [item.text("") for item in node.items()]
-    return node.choice(SEVERITY, "deliver") if name == "action" else node.text("")
+_ACTION: Final = word(SEVERITY)
+_EXPECTED: Final[Mapping[str, Shape[Any]]] = {
+    "action": _ACTION,
+    **dict.fromkeys(("rule", "queue", "to", "label"), TEXT),
+    "shadowed": Shape(lambda node: [TEXT.read(item) for item in node.items()], {}),
+}
+_FIXTURE: Final = mapping(
+    _fixture,
+    {
+        "name": TEXT,
+        "facts": FACTS,
+        "expect": or_mapping(
+            Shape(lambda node: {"action": _ACTION.read(node)}, {}),
+            mapping(make(dict), _EXPECTED, needs=tuple(_EXPECTED)),
+        ),
+    },
+    required=("name", "facts", "expect"),
+)

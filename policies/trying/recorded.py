@@ -20,10 +20,9 @@ from policies.conditions.facts import Facts, ToolCall
 from policies.conditions.findings import ACTS, BASES
 from policies.errors import InvalidDocumentError
 from policies.reading.reading import Node, abbreviate
+from policies.reading.shapes import FLAG, TEXT, Shape, make, mapping, number, whole, word
 from policies.reading.strict_yaml import Document
 from policies.reading.yaml_builder import Value
-
-FACTS: Final = tuple(each.name for each in fields(Facts))
 
 
 def facts_as_values(facts: Facts) -> dict[str, Any]:
@@ -66,107 +65,76 @@ def marks_as_values(marks: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def facts_from_values(values: Mapping[str, Any], source: str) -> Facts:
     """Return the facts in such values. Raises InvalidDocumentError where they are invalid."""
     root = Node.root(Document(cast(Value, dict(values)), source, {}), called="the facts")
-    facts = read_facts(root)
+    facts = FACTS.read(root)
     if root.problems:
         raise InvalidDocumentError(root.problems)
     return facts
 
 
-def read_facts(node: Node) -> Facts:
-    """Read facts; problems are reported, see `policies.reading.reading`."""
-    node.check_keys(FACTS, required=("model",))
-    return Facts(
-        confidence=_share(node["confidence"]),
-        model=node["model"].text(""),
-        tools=_tools(node["tools"]),
-        n=_whole(node["n"], 1),
-        tags=frozenset(node["tags"].texts()) if node["tags"].value else frozenset(),
-        length=_whole(node["length"], 0),
-        share_below=_share(node["share_below"]),
-        stream=node["stream"].flag(default=False),
-        refusal=node["refusal"].flag(default=False),
-        finish_reason=_text(node["finish_reason"]),
-        domain=_text(node["domain"]),
-        team=_text(node["team"]),
-        key=_text(node["key"]),
-        calibrator=_text(node["calibrator"]),
-        conversation=_text(node["conversation"]),
-        alone=_share(node["alone"]),
-        alone_calibrator=_text(node["alone_calibrator"]),
-        alone_score=_share(node["alone_score"]),
-        opinions=node["opinions"].texts() if node["opinions"].value else (),
-        judged=_share(node["judged"]),
-        judge=_text(node["judge"]),
-        logprobs=tuple(
-            each.number(0.0, low=-math.inf, high=0.0) for each in node["logprobs"].items()
-        ),
-        unaided=_share(node["unaided"]),
-        unaided_calibrator=_text(node["unaided_calibrator"]),
-        unaided_score=_share(node["unaided_score"]),
-        support=_share(node["support"]),
-        basis=_basis(node["basis"]),
-        act=node["act"].choice(ACTS, None) if node["act"].value is not None else None,
-        needs_facts=_flag(node["needs_facts"]),
-        familiar=_flag(node["familiar"]),
-    )
-
-
-def _basis(node: Node) -> tuple[str, ...]:
-    """Read one name or several, without repetitions."""
-    if node.value is None:
-        return ()
-    items = node.items() if isinstance(node.value, list) else [node]
-    return tuple(dict.fromkeys(item.choice(BASES, BASES[0]) for item in items))
-
-
-def _flag(node: Node) -> bool | None:
-    return node.flag(default=False) if node.value is not None else None
-
-
-def _text(node: Node) -> str | None:
-    return node.text("") if node.value is not None else None
-
-
-def _share(node: Node) -> float | None:
-    return node.number(0.0, low=0.0, high=1.0) if node.value is not None else None
-
-
-def _whole(node: Node, default: int) -> int:
-    number = node.number(default, low=0)
-    if number != int(number):
-        node.report(f"{node} must be a whole number, not {number:g}")
-    return int(number)
+def _items(node: Node) -> list[Node]:
+    """Return the nodes of a list's items, or the node of a value that is no list."""
+    return node.items() if isinstance(node.value, list) else [node]
 
 
 def _tools(node: Node) -> tuple[ToolCall, ...]:
-    calls = []
-    for item in node.items():
-        if isinstance(item.value, str):
-            calls.append(ToolCall(item.value))
-            continue
-        item.check_keys(("name", "arguments", "marks", "risk"), required=("name",))
-        arguments = item["arguments"].value if item["arguments"].is_present else {}
-        if not isinstance(arguments, str | dict):
-            problem = (
-                f"{item['arguments']} must be an object or its JSON, not {abbreviate(arguments)}"
-            )
-            item["arguments"].report(problem)
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        marks = _marks(item["marks"]) if item["marks"].is_present else None
-        risk = item["risk"].choice(RISKS, RISKS[0]) if item["risk"].is_present else None
-        calls.append(ToolCall(item["name"].text(""), text, marks=marks, risk=risk))
-    return tuple(calls)
+    return tuple(
+        ToolCall(each.value) if isinstance(each.value, str) else _CALL.read(each)
+        for each in node.items()
+    )
+
+
+def _arguments(node: Node) -> str:
+    """Read arguments as the text of their JSON."""
+    if isinstance(node.value, str):
+        return node.value
+    if not isinstance(node.value, dict):
+        node.report(f"{node} must be an object or its JSON, not {abbreviate(node.value)}")
+    return json.dumps(node.value)
 
 
 def _marks(node: Node) -> tuple[tuple[str, str], ...]:
     """Read a call's marks, as names or by arguments, and return them with the strongest first."""
-    if not isinstance(node.value, dict):
-        pairs = [(mark, "") for mark in _mark_names(node)]
-    else:
-        pairs = [(mark, name) for name in node.value for mark in _mark_names(node[name])]
+    by_name = node.value if isinstance(node.value, dict) else {}
+    places = {name: node[name] for name in by_name} or {"": node}
+    pairs = [(_MARK.read(each), name) for name, at in places.items() for each in _items(at)]
     return tuple(sorted(pairs, key=lambda pair: MARKS.index(pair[0])))
 
 
-def _mark_names(node: Node) -> list[str]:
-    items = node.items() if isinstance(node.value, list) else [node]
-    return [item.choice(MARKS, MARKS[0]) for item in items]
+def _list(shape: Shape[Any]) -> Shape[tuple[Any, ...]]:
+    """Return the shape of one value or a list of them, also an empty one."""
+    return Shape(lambda node: tuple(map(shape.read, _items(node))), {})
+
+
+_MARK: Final = word(MARKS)
+_SHARE: Final = number(0.0, 1.0)
+_BASES: Final = _list(word(BASES))
+_CALL: Final = mapping(
+    make(ToolCall),
+    {
+        "name": TEXT,
+        "arguments": Shape(_arguments, {}),
+        "marks": Shape(_marks, {}),
+        "risk": word(RISKS),
+    },
+    required=("name",),
+)
+_SPECIAL: Final[Mapping[str, Shape[Any]]] = {
+    "tools": Shape(_tools, {}),
+    "n": whole(0),
+    "tags": Shape(lambda node: frozenset(_list(TEXT).read(node)), {}),
+    "length": whole(0),
+    "opinions": _list(TEXT),
+    "logprobs": _list(number(-math.inf, 0.0)),
+    "basis": Shape(lambda node: tuple(dict.fromkeys(_BASES.read(node))), {}),
+    "act": word(ACTS),
+    **dict.fromkeys(("stream", "refusal", "needs_facts", "familiar"), FLAG),
+    **dict.fromkeys(("confidence", "share_below", "alone", "alone_score", "judged"), _SHARE),
+    **dict.fromkeys(("unaided", "unaided_score", "support"), _SHARE),
+}
+FACTS: Final = mapping(
+    lambda node, confidence=None, **given: Facts(confidence, **given),
+    {each.name: _SPECIAL.get(each.name, TEXT) for each in fields(Facts) if each.init},
+    required=("model",),
+    null_is_absent=True,
+)
+"""The shape of facts; those without a value are at their default."""

@@ -41,6 +41,8 @@ INSTRUCTIONS = (
 MOST_ASKED, MOST_ANSWERED = 8_000, 4_000  # characters of request and answer that the model gets
 MOST_WRITTEN = 1_000  # characters; a longer text is no question
 
+QUESTION_S = 10.0  # how long a model may take to write a clarifying question
+
 
 async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
     """Carry out a decision, and return the client's reply, or the next bytes of its live stream.
@@ -108,8 +110,7 @@ async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify)
     """
     question = None
     if clarify.ask == "generate":
-        limit_s = job.services.config.limits.clarify_timeout_s
-        question = await written_question(job.further_calls(), clarify, answer, limit_s)
+        question = await written_question(job.further_calls(), clarify, answer, QUESTION_S)
     outcome.clarification = "template" if question is None else "generated"
     return clarify if question is None else replace(clarify, text=question)
 

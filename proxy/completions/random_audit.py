@@ -35,14 +35,12 @@ class Audit:
         share: float,
         of_teams: Mapping[str, float],
         keep_s: float,
-        max_open: int,
         writer: AuditWriter,
         draw: Callable[[], float] = _draw,
     ) -> None:
         self._share = share
         self._of_teams = of_teams
         self._keep_s = keep_s
-        self._max_open = max_open
         self._writer = writer
         self._draw = draw
 
@@ -84,8 +82,7 @@ class Audit:
                 request=asked.body,
                 share=share,
                 findings=score_to_keep(outcome),
-            ),
-            self._max_open,
+            )
         )
 
 
@@ -99,7 +96,7 @@ def audit_of(config: Config, writer: AuditWriter) -> Audit | None:
     audit = config.audit
     if not audit.share and not any(of_teams.values()):
         return None
-    return Audit(audit.share, of_teams, audit.keep_days * DAY_S, audit.max_open, writer)
+    return Audit(audit.share, of_teams, audit.keep_days * DAY_S, writer)
 
 
 def _is_delivered(outcome: Outcome) -> bool:

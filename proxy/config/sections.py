@@ -150,7 +150,6 @@ class CalibratorConfig(Section):
     facts: FilePath = None  # names and texts that replies are compared with, as JSON lines
     client_domains: bool = False  # whether x-pinocchio-domain selects a recalibration curve
     device: Annotated[str, AfterValidator(_device)] = "auto"
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
@@ -219,10 +218,8 @@ class CalibratorConfig(Section):
             return self
         if self.checkpoint == NO_CALIBRATOR:
             raise ValueError("'checkpoint: none' needs no engine; remove one of them")
-        if (self.device, self.dtype, self.threads) != ("auto", "auto", None):
-            raise ValueError(
-                f"{self.engine.kind} computes elsewhere; remove device, dtype and threads"
-            )
+        if (self.device, self.threads) != ("auto", None):
+            raise ValueError(f"{self.engine.kind} computes elsewhere; remove device and threads")
         self.engine.check_checkpoint(self.names_checkpoint, bool(self.recalibration))
         return self
 
@@ -246,7 +243,6 @@ class AuditConfig(Section):
 
     share: float = Field(default=0.0, ge=0, le=1)  # 0: nothing is kept
     keep_days: float = Field(default=14, gt=0)  # then a reply leaves the queue without a label
-    max_open: int = Field(default=10_000, gt=0)  # replies that wait for a label
 
 
 class TeamConfig(Section):
@@ -273,10 +269,8 @@ class LimitsConfig(Section):
     max_body: Size = 64 * 2**20
     stream_wait_ms: int = Field(default=300, ge=0)
     commit_after_s: float = Field(default=15, gt=0)
-    clarify_timeout_s: float = Field(default=10, gt=0)  # of a model that writes the question
     max_held: int = Field(default=100_000, gt=0)
     standing_s: float = Field(default=3_600, ge=0)  # life of an approval for more calls; 0: none
-    standing_uses: int = Field(default=100, gt=0)
     max_connections: int | None = Field(default=None, gt=0)  # None: as many as open files allow
     drain_s: float = Field(default=0, ge=0)  # after SIGTERM; new requests are still answered
     grace_s: int = Field(default=30, gt=0)  # after that, for requests that are in progress

@@ -27,7 +27,7 @@ _OWN: Final[dict[str, Any]] = {  # left out of the digest: these may differ betw
     "admin": {"host", "port"},
     "guardrails": {"host", "port"},
     "calibrator": {
-        **dict.fromkeys(("recalibration", "device", "dtype", "threads"), True),
+        **dict.fromkeys(("recalibration", "device", "threads"), True),
         "stand_in": {"recalibration"},
     },
     "teams": {"__all__": {"policy"}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ class OtelCollector:
     """The connection to one collector; `send` is called on one thread."""
 
     def __init__(self, config: OtelConfig) -> None:
-        self._resource = Resource.create({"service.name": config.service_name})
+        name = os.environ.get("OTEL_SERVICE_NAME") or "pinocchio-proxy"
+        self._resource = Resource.create({"service.name": name})
         headers = {name: secret.get_secret_value() for name, secret in config.headers.items()}
         self._spans = OTLPSpanExporter(
             f"{config.endpoint}/v1/traces", headers=headers, timeout=EXPORT_S

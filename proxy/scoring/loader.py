@@ -39,13 +39,7 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     if config.checkpoint == NO_CALIBRATOR:
         return None
     threads = config.threads or min(4, max(1, (os.cpu_count() or 1) // 2))
-    return partial(
-        load_scorer,
-        config.checkpoint,
-        config.device,
-        threads=threads,
-        dtype=None if config.dtype == "auto" else config.dtype,
-    )
+    return partial(load_scorer, config.checkpoint, config.device, threads=threads)
 
 
 def stand_in_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:

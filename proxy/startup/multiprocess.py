@@ -125,7 +125,7 @@ def _scorer_config(config: Config, token: str) -> Config:
 def _asking_scorer(url: str, token: str, setup: Setup) -> Setup:
     """Return the setup of a worker that gets its scores from the scorer's process."""
     engine = ScoringServer(kind="scorer", base_url=url, api_key=SecretStr(token))
-    elsewhere = {"engine": engine, "device": "auto", "dtype": "auto", "threads": None}
+    elsewhere = {"engine": engine, "device": "auto", "threads": None}
     calibrator = setup.config.calibrator.model_copy(update=elsewhere)
     return replace(setup, config=setup.config.model_copy(update={"calibrator": calibrator}))
 

@@ -51,7 +51,6 @@ class AdminConfig(Section):
     url: str | None = None  # the public address for links, where it differs from host and port
     oidc: OidcConfig | None = None  # None: people log in with tokens and keys alone
     link_secrets: LinkSecrets = ()  # sign the links by which reviewers decide in a chat
-    link_hours: float = Field(default=24, gt=0, le=168)  # the life of such a link
 
     @property
     def has_token(self) -> bool:

@@ -6,7 +6,7 @@ import os
 
 from pydantic import Field, SecretStr
 
-from proxy.config.settings.section import Secret, Section, Size
+from proxy.config.settings.section import Secret, Section
 
 DEFAULT_PORT = 8_002
 
@@ -19,8 +19,6 @@ class GuardrailsConfig(Section):
     token: Secret = Field(
         default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_GUARDRAILS_TOKEN", ""))
     )
-    question_s: float = Field(default=600, gt=0)  # how long a question waits for its reply
-    questions: Size = 64 * 2**20  # bytes of questions that wait; the oldest go first
 
     @property
     def secret(self) -> bytes:

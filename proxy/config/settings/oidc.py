@@ -58,7 +58,6 @@ class OidcConfig(Section):
     name_claim: str = Field(default="preferred_username", min_length=1)  # a person's name
     groups_claim: str = Field(default="groups", min_length=1)  # `a.b`: b within a
     groups: dict[str, GroupConfig] = Field(min_length=1)
-    session_hours: float = Field(default=12, gt=0, le=24)
 
     @model_validator(mode="after")
     def _asks_for_openid(self) -> OidcConfig:

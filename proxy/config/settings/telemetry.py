@@ -27,7 +27,6 @@ class OtelConfig(Section):
 
     endpoint: Address = "http://127.0.0.1:4318"
     headers: dict[str, Secret] = Field(default_factory=dict)
-    service_name: str = "pinocchio-proxy"
     sample: float = Field(default=1.0, ge=0, le=1)  # the share of requests without a client's trace
 
 
@@ -37,8 +36,6 @@ class LangfuseConfig(Section):
     base_url: Address = "https://cloud.langfuse.com"
     public_key: str = ""
     secret_key: Secret = SecretStr("")
-    score: str = "confidence"  # the confidence's name there
-    verdict: str = "correct"  # the name of the score by which people judge replies
 
     @model_validator(mode="after")
     def _has_keys(self) -> LangfuseConfig:
@@ -53,8 +50,6 @@ class PhoenixConfig(Section):
     base_url: Address = "http://127.0.0.1:6006"
     api_key: Secret = SecretStr("")
     project: str = "default"  # whose spans people annotate
-    score: str = "confidence"
-    verdict: str = "correct"
 
 
 class TelemetryConfig(Section):

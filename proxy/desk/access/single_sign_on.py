@@ -25,6 +25,7 @@ from proxy.desk.access.sessions import ATTEMPT_S, Visitor
 
 log = structlog.get_logger(__name__)
 
+SESSION_S: Final = 43_200.0  # how long a session lasts
 MOST_USED: Final = 10_000  # used attempts that are remembered; the oldest go first
 MOST_WANTED: Final = 1_000  # characters of the address to go on to
 MOST_OF_A_NAME: Final = 200
@@ -53,14 +54,10 @@ class SingleSignOn:
     def __init__(self, issuer: Issuer, desk_url: str | None) -> None:
         self.issuer = issuer
         self.config = issuer.config
+        self.session_s = SESSION_S
         self.desk_url = desk_url and desk_url.rstrip("/")  # None: the address of the request
         self._key = secrets.token_bytes(32)
         self._used: OrderedDict[str, None] = OrderedDict()
-
-    @property
-    def session_s(self) -> float:
-        """How long a session lasts, in seconds."""
-        return self.config.session_hours * 3_600.0
 
     async def begin(self, wanted: str, back: str) -> tuple[str, str]:
         """Begin a login, and return (the issuer's address, the value of the browser's cookie).

@@ -17,6 +17,8 @@ from proxy.store.queue import ReviewQueue
 from proxy.store.reviews.held_replies import HOLD, HeldReply
 from proxy.store.reviews.standing import StandingApproval, StandingRequest, pattern_of
 
+MOST_USES = 100
+
 
 @dataclass(frozen=True, slots=True)
 class LikeThis:
@@ -41,7 +43,7 @@ def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
     if has_server_calls(json_object(held.reply) or {}):
         return None
     arguments = list(calls[0].values or {})
-    bounds = {"most_s": limits.standing_s, "most_uses": limits.standing_uses}
+    bounds = {"most_s": limits.standing_s, "most_uses": MOST_USES}
     return {**bounds, "tool": calls[0].name, "arguments": arguments}
 
 
@@ -57,8 +59,8 @@ def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Sta
             "client that sent a key (not of a remote MCP server), and limits.standing_s above 0"
         )
         raise BadRequestError(text, param="like_this", code="not_coverable")
-    if not 0 < wanted.for_s <= limits.standing_s or not 0 < wanted.uses <= limits.standing_uses:
-        most = f"{limits.standing_s:g} s and {limits.standing_uses} uses (limits.standing_s, _uses)"
+    if not 0 < wanted.for_s <= limits.standing_s or not 0 < wanted.uses <= MOST_USES:
+        most = f"{limits.standing_s:g} s (limits.standing_s) and {MOST_USES} uses"
         text = f"calls like this can be approved for more than nothing, and at most {most}"
         raise BadRequestError(text, param="like_this", code="beyond_limits")
     [call] = calls_in(held.as_proposed.reply, held.path)

@@ -214,7 +214,7 @@ def _format_time_left(until: float) -> str:
 
 MOST_CALLS: Final = 5
 MOST_OF_A_TEXT: Final = 500  # characters of a call or an excerpt
-_HOUR_S: Final = 3_600.0
+LINK_S: Final = 86_400.0  # the life of a link
 
 
 class Chat:
@@ -223,7 +223,6 @@ class Chat:
     def __init__(self, admin: AdminConfig, desk_url: str | None) -> None:
         self._desk_url = desk_url
         self._signer = Signer(admin.link_keys)
-        self._lasts_s = admin.link_hours * _HOUR_S
         self._doubts = Doubts()
 
     def body(self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None) -> bytes:
@@ -242,7 +241,7 @@ class Chat:
             return None
         if held.state != HELD or has_approved(held.approved, webhook.reviewer):
             return None
-        until = int(min(held.expires_at, event.at + self._lasts_s))
+        until = int(min(held.expires_at, event.at + LINK_S))
         made = DecisionLink(held.id, webhook.reviewer, revision_of(held.proposed), until)
         return link_url(self._desk_url, self._signer.token(made))
 

@@ -62,7 +62,7 @@ class GuardrailsApplication:
         self._secret = config.secret
         self._holder = holder
         self._metrics = metrics
-        self._questions = questions = Questions(config.question_s, config.questions)
+        self._questions = questions = Questions()
         self._endpoint = partial(Endpoint, max_body=max_body)
         contracts: dict[str, tuple[Read, Answer, Json]] = {
             litellm.PATH: (

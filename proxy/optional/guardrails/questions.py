@@ -9,6 +9,8 @@ from collections.abc import Callable
 from proxy.formats import Json
 from proxy.http.wire.json_splice import compact, json_object
 
+KEEP_S = 600.0  # how long a question waits for its reply
+MOST_BYTES = 64 * 2**20
 LONGEST_ID = 256  # characters of a gateway's id
 OVERHEAD = 512  # bytes of memory for each question, besides its text
 
@@ -19,7 +21,12 @@ Key = tuple[str, str]
 class Questions:
     """Questions kept for `keep_s` seconds, in at most `most` bytes; the oldest go first."""
 
-    def __init__(self, keep_s: float, most: int, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        keep_s: float = KEEP_S,
+        most: int = MOST_BYTES,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._keep_s, self._most, self._now = keep_s, most, now
         self._kept: OrderedDict[Key, tuple[float, bytes]] = OrderedDict()
         self._size = 0

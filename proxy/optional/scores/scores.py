@@ -24,6 +24,8 @@ ANSWER_S: Final = 10.0
 A_PAGE: Final = 100
 MAX_NAME: Final = 200  # characters of a person's name
 OURS: Final = "pinocchio"  # marks our annotations in Phoenix, one for each span
+SCORE: Final = "confidence"  # the confidence's name in both
+VERDICT: Final = "correct"  # the name of the score by which people judge replies
 YES: Final = frozenset({"correct", "right", "true", "yes"})
 NO: Final = frozenset({"incorrect", "wrong", "false", "no"})
 
@@ -80,7 +82,6 @@ class Langfuse:
     name = "langfuse"
 
     def __init__(self, config: LangfuseConfig) -> None:
-        self._config = config
         keys = config.public_key, config.secret_key.get_secret_value()
         self._http = httpx.Client(base_url=config.base_url, auth=keys, timeout=ANSWER_S)
 
@@ -95,7 +96,7 @@ class Langfuse:
         score = {
             "id": evaluation.request_id,  # a score that is sent twice replaces itself
             "traceId": evaluation.trace.trace_id.hex(),
-            "name": self._config.score,
+            "name": SCORE,
             "value": evaluation.confidence,
             "dataType": "NUMERIC",
             "comment": evaluation.explanation,
@@ -109,14 +110,13 @@ class Langfuse:
         """Yield people's annotations since a time (Unix seconds) that are about scores of ours."""
         at = datetime.fromtimestamp(since, UTC).isoformat().replace("+00:00", "Z")
         told: defaultdict[str, set[str]] = defaultdict(set)  # requests by trace and observation
-        config = self._config
-        ours = {"name": config.score, "source": "API", "fields": "subject,details"}
+        ours = {"name": SCORE, "source": "API", "fields": "subject,details"}
         for score in self._pages(ours | {"fromTimestamp": at}):
             request_id = _object(score, "metadata").get("request_id")
             if isinstance(request_id, str):
                 for place in _subject(score):
                     told[place].add(request_id)
-        theirs = {"name": config.verdict, "source": "ANNOTATION", "fields": "subject,annotation"}
+        theirs = {"name": VERDICT, "source": "ANNOTATION", "fields": "subject,annotation"}
         for score in self._pages(theirs | {"fromTimestamp": at}):
             is_correct = _as_label(score.get("value"))
             places = [place for place in _subject(score) if place in told]
@@ -164,7 +164,7 @@ class Phoenix:
         data = [
             {
                 "span_id": each.span_id.hex(),
-                "name": self._config.score,
+                "name": SCORE,
                 "annotator_kind": "CODE",
                 "result": {
                     "score": each.confidence,
@@ -184,16 +184,14 @@ class Phoenix:
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
         """Yield people's annotations of spans that got a confidence of ours since a time."""
         told: dict[str, str] = {}  # requests by span
-        for each in self._pages(
-            {"identifier": OURS, "include_annotation_names": self._config.score}
-        ):
+        for each in self._pages({"identifier": OURS, "include_annotation_names": SCORE}):
             request_id = _object(each, "metadata").get("request_id")
             if isinstance(request_id, str) and _at(each) >= since:
                 told[str(each.get("span_id"))] = request_id
         spans = [*told]
         for start in range(0, len(spans), A_PAGE):
             some: dict[str, Any] = {"span_ids": spans[start : start + A_PAGE]}
-            for each in self._pages(some | {"include_annotation_names": self._config.verdict}):
+            for each in self._pages(some | {"include_annotation_names": VERDICT}):
                 result = _object(each, "result")
                 is_correct = _as_label(result.get("label"))
                 if is_correct is None:

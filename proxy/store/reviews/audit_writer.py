@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,13 +24,7 @@ from proxy.store.reviews.held_replies import AUDIT, HELD, HeldReply, row_of
 
 held_replies = metadata.tables["held_replies"]
 AT_ONCE = 50  # rows in a transaction, during which other writers wait
-
-
-class _AuditDraw(NamedTuple):
-    """A reply that was drawn, and the most audits that may be open with it."""
-
-    reply: HeldReply
-    max_open: int  # the limit in its configuration
+MAX_OPEN = 10_000  # audited replies that wait for a label
 
 
 class AuditWriter:
@@ -43,7 +37,7 @@ class AuditWriter:
     def __init__(self, url: str, *, max_queue: int = 1_000, max_bytes: int = 64 * 2**20) -> None:
         self._max_queue = max_queue
         self._max_bytes = max_bytes
-        self._waiting: deque[_AuditDraw] = deque()
+        self._waiting: deque[HeldReply] = deque()
         self._bytes = 0
         self._lock = threading.Lock()  # for the two above
         self._worker = Worker("audits", self._write_all)
@@ -55,16 +49,16 @@ class AuditWriter:
         """The number of audits that were drawn and not written."""
         return self._shed.count
 
-    def add(self, drawn: HeldReply, max_open: int) -> None:
+    def add(self, drawn: HeldReply) -> None:
         """Append a drawn reply to the queue; drop and count it if the queue is full.
 
-        Never waits. The thread drops it, too, if `max_open` audits wait for a label already.
+        Never waits. The thread drops it, too, if `MAX_OPEN` audits wait for a label already.
         """
         size = _size(drawn)
         with self._lock:
             is_full = len(self._waiting) >= self._max_queue or self._bytes + size > self._max_bytes
             if not is_full:
-                self._waiting.append(_AuditDraw(drawn, max_open))
+                self._waiting.append(drawn)
                 self._bytes += size
         if is_full:
             self._shed.add(1, "queue_full")
@@ -86,16 +80,16 @@ class AuditWriter:
         for start in range(0, len(batch), AT_ONCE):
             self._write(batch[start : start + AT_ONCE])
 
-    def _write(self, batch: list[_AuditDraw]) -> None:
-        """Insert a batch of audits with their events, as many as `max_open` leaves room for.
+    def _write(self, batch: list[HeldReply]) -> None:
+        """Insert a batch of audits with their events, as many as `MAX_OPEN` leaves room for.
 
         The others are dropped and counted, and so is the whole batch where the store fails.
         """
         try:
             with self._engine.get().begin() as connection:
                 taken = connection.execute(_count_open()).scalar_one()
-                room = max(0, batch[-1].max_open - taken)
-                if kept := [row_of(each.reply) for each in batch[:room]]:
+                room = max(0, MAX_OPEN - taken)
+                if kept := [row_of(each) for each in batch[:room]]:
                     connection.execute(held_replies.insert(), kept)
                     notes = [event_values(row["id"], HELD, row["created_at"]) for row in kept]
                     connection.execute(review_events.insert(), notes)
@@ -105,7 +99,7 @@ class AuditWriter:
             self._shed.add(len(batch), cause(error))
             return
         if len(batch) > room:
-            self._shed.add(len(batch) - room, "audit.max_open")
+            self._shed.add(len(batch) - room, "too_many_open")
 
 
 def _count_open() -> sa.Select[Any]:

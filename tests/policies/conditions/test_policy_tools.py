@@ -249,15 +249,14 @@ def test_parallel_calls_are_judged_each_and_together(
 @pytest.mark.parametrize(
     ("tools", "problem"),
     [
-        ("[{arguments: {a: 1}}]", "rules[0].when.tools[0] needs a name, words, marked or risk"),
+        ("[{arguments: {a: 1}}]", "rules[0].when.tools[0] needs name, words, marked or risk"),
         (
             "[{name: t, argument: {a: 1}}]",
             "unknown key 'argument' in rules[0].when.tools[0]; did you mean 'arguments'?",
         ),
         (
             "[{name: t, arguments: {}}]",
-            "rules[0].when.tools[0].arguments must map arguments to what they have to be, "
-            "not a mapping",
+            "rules[0].when.tools[0].arguments is empty, so it could never hold",
         ),
         (
             "[{name: [], arguments: {a: 1}}]",

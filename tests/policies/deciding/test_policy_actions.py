@@ -156,7 +156,7 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         ("{clarify: {text: 3}}", "default.clarify.text must be text, not 3"),
         (
             "{hold: {approvals: true}}",
-            "default.hold.approvals must be a number from 1 to 5, not true",
+            "default.hold.approvals must be a whole number from 1 to 5, not true",
         ),
         (
             "{deliver: {fast: true}}",
@@ -165,10 +165,15 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         ("{deliver: {notice: ''}}", "default.deliver.notice must be text, not ''"),
         ("annotate", "default needs a label, as in {annotate: {label: unverified}}"),
         ("{block: now}", "default.block must be a mapping, not 'now'; valid keys: message"),
-        ("escalate", "default needs a model, as in {escalate: {to: gpt-5.6}}"),
+        (
+            "escalate",
+            "default needs a model, as in {escalate: {to: gpt-5.6}}, "
+            "or a queue of people as `human`",
+        ),
         (
             "{escalate: {keep: best}}",
-            "default.escalate needs a model, as in {escalate: {to: gpt-5.6}}",
+            "default.escalate needs a model, as in {escalate: {to: gpt-5.6}}, "
+            "or a queue of people as `human`",
         ),
         (
             "{escalate: {to: [a, b, a]}}",

@@ -40,7 +40,7 @@ def test_asking_reads_as_written(ask: str, expected: ReplyCounts) -> None:
         ("{}", "ask needs n or models"),
         ("{n: 1}", "ask must come to 2 to 8 replies"),
         ("{n: 3, models: [a, b, c]}", "ask must come to 2 to 8 replies"),
-        ("{n: two}", "ask.n must be a whole number from 1, not 'two'"),
+        ("{n: two}", "ask.n must be a whole number from 1 to 8, not 'two'"),
         ("{n: 2, when: {tools: any}}", "unknown key 'tools' in ask.when"),
         ("[a]", "ask must be a mapping, not a list"),
     ],

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from policies import Facts, InvalidDocumentError, Judge, Policy, parse_policy
+from policies import Facts, InvalidDocumentError, Judge, Policy, json_schema, parse_policy
 from policies.conditions.conditions import When
 from policies.conditions.confidence import Band
 from policies.trying.heard import facts_known_to
 from policies.trying.recorded import facts_as_values, facts_from_values
 from policies.trying.replays import Exchange, replay
-from policies.trying.schema import json_schema
 
 RULE = "{name: unsure, when: {confidence: {below: 0.5}}, then: hold}"
 
@@ -51,8 +50,11 @@ def test_it_is_read(text: str, judge: Judge) -> None:
     [
         ("judge: {}", "model"),
         ("judge: {model: b, by: feel}", "judge.by must be token or words"),
-        ("judge: {model: b, within: 1h}", "must be a duration from 1s to 10m"),
-        ("judge: {model: b, when: {confidence: {max_error: 0.05}}}", "below, at_least or between"),
+        ("judge: {model: b, within: 1h}", "must be more than 0s and at most 10m, not 1h"),
+        (
+            "judge: {model: b, when: {confidence: {max_error: 0.05}}}",
+            "valid keys: below, at_least, between",
+        ),
         ("judge: {model: b, whn: {}}", "did you mean 'when'?"),
         ("logprobs: maybe", "logprobs must be true or false"),
     ],

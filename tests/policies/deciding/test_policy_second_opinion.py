@@ -62,7 +62,7 @@ def test_it_is_read_as_written(opinion: str, expected: SecondOpinion) -> None:
         ("{from: b, n: 9}", "second_opinion.n must be a whole number from 1 to 8, not 9"),
         (
             "{from: b, within: 20}",
-            "second_opinion.within must be a duration from 1s to 10m",
+            "second_opinion.within must be a duration such as 30s, 30m, 2h or 7d, not 20",
         ),
         ("{from: b, start: now}", "second_opinion.start must be after or with, not 'now'"),
         ("{from: b, form: c}", "unknown key 'form' in second_opinion; did you mean 'from'?"),
@@ -72,7 +72,8 @@ def test_it_is_read_as_written(opinion: str, expected: SecondOpinion) -> None:
         ),
         (
             "{from: b, when: {confidence: {lowest_share: 0.5}}}",
-            "second_opinion.when.confidence must be below, at_least or between",
+            "unknown key 'lowest_share' in second_opinion.when.confidence; valid keys: below, "
+            "at_least, between",
         ),
         ("[b]", "second_opinion must be a mapping, not a list"),
     ],

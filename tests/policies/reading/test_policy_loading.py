@@ -189,6 +189,15 @@ def test_a_misspelt_when_is_not_taken_for_a_catch_all() -> None:
     ) == ["helpdesk.yaml:5: unknown key 'whn' in rules[0]; did you mean 'when'?"]
 
 
+def test_what_follows_from_a_wrong_value_is_not_reported() -> None:
+    """A stand-in for a wrong number contradicts nothing."""
+    when = "when: {confidence: {at_least: 0.9, below: 70}, length: {at_least: 9, below: x}}"
+    assert problems_of(with_rules(f"- {{name: a, {when}, then: hold}}")) == [
+        "helpdesk.yaml:5: confidence is a probability, 0 to 1; did you mean 0.7?",
+        "helpdesk.yaml:5: rules[0].when.length.below must be a whole number from 0, not 'x'",
+    ]
+
+
 def test_the_digest_follows_the_meaning_of_the_file() -> None:
     """Comments, layout and key order keep the digest; any value changes it."""
     digest = parse_policy(MINIMAL, "p.yaml").digest

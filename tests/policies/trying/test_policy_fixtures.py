@@ -136,7 +136,7 @@ def test_a_recorded_exchange_is_a_fixture(tmp_path: Path) -> None:
         ),
         (
             "{name: a, facts: {model: m, n: 1.5}, expect: hold}",
-            "facts.n must be a whole number, not 1.5",
+            "facts.n must be a whole number from 0, not 1.5",
         ),
         (
             "{name: a, facts: {model: m, tools: [{name: t, arguments: 3}]}, expect: hold}",
@@ -146,7 +146,10 @@ def test_a_recorded_exchange_is_a_fixture(tmp_path: Path) -> None:
             "{name: a, facts: {model: m}, expect: held}",
             "expect must be deliver, annotate, clarify, escalate, hold or block, not 'held'",
         ),
-        ("{name: a, facts: {model: m}, expect: {}}", "expect expects nothing, not a mapping"),
+        (
+            "{name: a, facts: {model: m}, expect: {}}",
+            "expect needs action, rule, queue, to, label or shadowed",
+        ),
         (
             "{name: a, facts: {model: m}, expect: {que: x}}",
             "unknown key 'que' in expect; did you mean 'queue'?",

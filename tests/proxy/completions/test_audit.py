@@ -17,6 +17,7 @@ from proxy.config.sections import load_config
 from proxy.learning.labels import read_labels
 from proxy.store.database.verdicts import VerdictStore
 from proxy.store.queue import ReviewQueue
+from proxy.store.reviews import audit_writer
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
 from proxy.store.verdicts import statistics
@@ -282,17 +283,20 @@ def drawn(number: int, reply: bytes = b"{}") -> HeldReply:
     )  # fmt: skip
 
 
-def test_what_is_too_much_is_shed_and_counted(tmp_path: Path) -> None:
-    """Beyond the bytes that may wait, and beyond `max_open` in the queue, audits are let go."""
+def test_what_is_too_much_is_shed_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the bytes that may wait, and beyond `MAX_OPEN` in the queue, audits are let go."""
+    monkeypatch.setattr(audit_writer, "MAX_OPEN", 2)
     writer = AuditWriter(f"sqlite:///{tmp_path / 'a.db'}", max_bytes=10_000)
     with capture_logs() as lines:
-        writer.add(drawn(0, b"x" * 20_000), 2)
+        writer.add(drawn(0, b"x" * 20_000))
     assert writer.shed == 1
     assert lines == [
         {"event": "audits_shed", "count": 1, "reason": "queue_full", "log_level": "error"}
     ]
     for number in range(1, 5):
-        writer.add(drawn(number), 2)
+        writer.add(drawn(number))
     writer.close()
     assert writer.shed == 3
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
@@ -303,7 +307,7 @@ def test_what_is_too_much_is_shed_and_counted(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_opened_sheds_audits(tmp_path: Path) -> None:
     """It is counted; whoever adds never hears of it."""
     writer = AuditWriter(f"sqlite:///{tmp_path / 'no' / 'such' / 'a.db'}")
-    writer.add(drawn(0), 2)
+    writer.add(drawn(0))
     writer.close()
     assert writer.shed == 1
 
@@ -312,7 +316,7 @@ async def test_audits_can_be_decided_on(tmp_path: Path) -> None:
     """In the store they are reviews as any other."""
     url = f"sqlite:///{tmp_path / 'a.db'}"
     writer, store = AuditWriter(url), Store(url)
-    writer.add(drawn(0), 2)
+    writer.add(drawn(0))
     writer.close()
     await store.open()
     assert decide(store.url, "audit_0", "released")

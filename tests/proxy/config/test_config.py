@@ -246,7 +246,7 @@ MISTAKES = [
     (
         "calibrator: {device: cuda, engine: {kind: scorer, base_url: 'http://x'}}",
         1,
-        "calibrator: scorer computes elsewhere; remove device, dtype and threads",
+        "calibrator: scorer computes elsewhere; remove device and threads",
     ),
     (
         "calibrator: {checkpoint: none, engine: {kind: scorer, base_url: 'http://x'}}",

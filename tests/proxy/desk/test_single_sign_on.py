@@ -29,6 +29,7 @@ from proxy.config.sections import load_config
 from proxy.config.settings.admin import AdminConfig
 from proxy.config.settings.oidc import OidcConfig
 from proxy.desk.access import issuer as issuer_module
+from proxy.desk.access import single_sign_on
 from proxy.desk.access.issuer import Issuer, IssuerError, LoginRefusedError
 from proxy.desk.access.single_sign_on import visitor_of
 from proxy.desk.listening import bind_admin
@@ -474,8 +475,11 @@ def test_nobody_is_led_elsewhere(lied_to: LiveProxy, lying: LyingIssuer, wanted:
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
 
 
-def test_a_session_ends_after_its_hours(start_proxy: StartProxy, lying: LyingIssuer) -> None:
-    admin = section(lying.url, session_hours=1 / 3_600)
+def test_a_session_ends_after_its_hours(
+    start_proxy: StartProxy, lying: LyingIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(single_sign_on, "SESSION_S", 1.0)
+    admin = section(lying.url, title="Short")  # a proxy of its own
     proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
     with browser(proxy) as page:
         asked = parse_qs(urlsplit(begun(page)).query)

@@ -76,12 +76,16 @@ def arrived(receiver: OtlpReceiver, spans: int, events: int) -> tuple[list[Span]
 
 
 def test_a_call_is_a_span_below_the_clients(
-    start: Start, receiver: OtlpReceiver, upstream: FaultyUpstream
+    start: Start,
+    receiver: OtlpReceiver,
+    upstream: FaultyUpstream,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the attributes of the conventions; upstream gets the span's id, the client's headers
     else stay; the confidence is an event of that span.
     """
-    otel = {"headers": {"x-key": "secret"}, "service_name": "gate"}
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "gate")
+    otel = {"headers": {"x-key": "secret"}}
     proxy = start(otel, policy=HOLD)
     headers = {"traceparent": PARENT, "tracestate": "a=1", "x-other": "stays"}
     reply = proxy.ask("p=0.3", headers=headers)

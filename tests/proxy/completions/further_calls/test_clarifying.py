@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.completions import apply
 from proxy.completions.apply import INSTRUCTIONS, MOST_WRITTEN
 from tests.builders.scripted_streams import recorded
 from tests.conftest import StartProxy
@@ -185,9 +186,11 @@ def test_the_policys_text_stands_in(
     model: str,
     error: str | None,
     is_stream: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where the model fails, is too slow or writes no question, the client gets the template."""
-    proxy = start_proxy(policy=generating(model), limits={"clarify_timeout_s": 0.3})
+    monkeypatch.setattr(apply, "QUESTION_S", 0.3)
+    proxy = start_proxy(policy=generating(model))
     got = proxy.post_raw(question("p=0.1", stream=is_stream))
     text, member = told_in(got, is_stream)
     assert text == OWN

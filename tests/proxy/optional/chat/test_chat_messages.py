@@ -182,7 +182,7 @@ def test_whoever_has_approved_gets_no_button_to_do_it_again() -> None:
 
 
 def test_a_link_is_for_one_reviewer_and_what_waits_now() -> None:
-    """The edit that waits is named in it; it ends with the reply's time or after `link_hours`."""
+    """The edit that waits is named in it; it ends with the reply's time or after a day."""
     reply = held(proposed=b"{}")
     url = buttons(told(reply, reviewer="alice"))["Approve"]
     token = url.removeprefix(DESK_URL.rstrip("/") + LINKS).removesuffix("?verdict=approve")
@@ -266,7 +266,6 @@ async def test_a_message_that_comes_late_has_no_buttons(tmp_path: Path) -> None:
         (f"admin: {{link_secrets: ['{SECRET}'], host: 0.0.0.0}}", "set admin.url"),
         (f"admin: {{link_secrets: ['{SECRET}'], url: desk.example}}", "begins with https://"),
         (f"admin: {{link_secrets: ['{SECRET}'], enabled: false}}", "switches off"),
-        (f"admin: {{link_secrets: ['{SECRET}'], link_hours: 200}}", "168"),
         (f"admin: {{link_secret: ['{SECRET}']}}", "did you mean 'link_secrets'?"),
     ],
 )
