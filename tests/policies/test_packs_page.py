@@ -31,7 +31,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ScoredRow
         done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=60)
         if not takes_file:
             path.write_bytes(done.stdout)
-        found[name], bad = load_scored([path], "embedded", "cpu")
+        found[name], bad = load_scored([path], "embedded")
         assert bad == []
     return found
 
