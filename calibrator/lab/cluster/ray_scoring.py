@@ -219,7 +219,10 @@ class PartScorer:
 
 
 def _name_machine(error: Exception) -> str:
-    """Return the error's text, followed by this machine's host name and what all must see."""
+    """Return the error's text, followed by this machine's host name.
+
+    A reminder follows that every machine must see the same files, folders and checkpoint.
+    """
     place = socket.gethostname()
     return f"{error} (on {place}; every machine must see the same files, folders and checkpoint)"
 
@@ -280,5 +283,5 @@ def _count(resource: str) -> int:
 
 
 def _table(values: dict[str, Any]) -> pa.Table:
-    """Return a table of one row, as Ray's blocks are."""
+    """Return an Arrow table of one row, with the keys of `values` as columns."""
     return pa.Table.from_pylist([values])

@@ -20,7 +20,7 @@ class Price:
     completion: float
 
     def cost_of(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """Return the dollars that these tokens cost."""
+        """Return the dollars that these numbers of prompt and completion tokens cost."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 

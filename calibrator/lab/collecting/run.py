@@ -64,7 +64,7 @@ class CollectionPlan:
 
     @cached_property
     def asks(self) -> list[tuple[Task, ModelRequest]]:
-        """The requests of every task to every model."""
+        """The requests of every task to every model, each with its task, in this order."""
         return [
             (task, ModelRequest(model, task.messages, self.beside))
             for task in self.tasks
@@ -216,7 +216,7 @@ def _judgement_lister(
     """
 
     def list_asks() -> list[ModelRequest]:
-        """Return the requests, by answer and then by judge; see the enclosing function."""
+        """Return the requests for the answers kept now, in the order of answers, then of judges."""
         asks = []
         for each in answered_of(wanted, answers):
             if each.rule_grade is not None:

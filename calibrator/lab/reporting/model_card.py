@@ -253,7 +253,10 @@ def _tasks(evaluation: Evaluation) -> str:
 
 
 def _study(study: Study) -> str:
-    """Return a study's title and its table in Markdown: a line for each entry, and their mean."""
+    """Return a study as Markdown: its title with the method, and a table.
+
+    The table has a line for each entry, and last the means.
+    """
     rows = [
         (
             one.label,

@@ -18,7 +18,11 @@ def style_sheet() -> str:
 
 
 def page(heading: str, body: str) -> str:
-    """Return the text of a whole HTML page around the HTML `body`; `heading` is only its title."""
+    """Return the text of a whole HTML page around the HTML `body`.
+
+    `heading` is the title of the browser's window; the body has its own heading. The style is part
+    of the page.
+    """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -29,7 +29,10 @@ def _thin_curve(x: Floats, y: Floats) -> list[tuple[float, float]]:
 
 
 def _plot(across: str, up: str) -> Plot:
-    """Return an empty plot with both axes from 0 to 100 %; `across` and `up` are their names."""
+    """Return a plot without curves, both axes from 0 to 100 %.
+
+    `across` and `up` are the names of the horizontal and the vertical axis.
+    """
     plot = Plot(WIDTH, HEIGHT, (0, 1), (0, 1))
     plot.grid_x(_TICKS, percent, across)
     plot.grid_y(_TICKS, percent, up)

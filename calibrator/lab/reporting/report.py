@@ -277,7 +277,11 @@ def _benchmarks(evaluation: Evaluation) -> str:
 
 
 def _study(study: Study) -> str:
-    """Return the HTML section of one study: a curve for `size`, else a forest plot with a table."""
+    """Return the HTML section of one study with its figure.
+
+    For the study `size` it is a curve by training rows; for others a forest plot of AUROC with
+    marks at the reference, and a folded table.
+    """
     title = STUDY_TITLES.get(study.name, study.name)
     if study.name == "size":
         points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
@@ -298,7 +302,10 @@ def _study(study: Study) -> str:
 
 
 def _study_table(study: Study) -> str:
-    """Return a folded HTML table of a study's figures for which a forest plot has no room."""
+    """Return a folded HTML table with a line for each entry of a study.
+
+    It has the figures for which a forest plot has no room, such as the rows trained on and ECE.
+    """
     columns = (
         ("rows trained on", "trained", 0),
         ("rows", "rows", 0),
@@ -360,7 +367,10 @@ def _table(first: str, rows: Iterable[tuple[str, Result]]) -> str:
 
 
 def _cells(one: Result) -> list[str]:
-    """Return a result's figures as text, in the order of `_COLUMNS`; a dash or "" for nan."""
+    """Return a result's figures as text, in the order of `_COLUMNS`.
+
+    A figure that is nan is a dash; an interval that is nan is "".
+    """
     ends = {
         "95 % over replies": bounds(one.low, one.high),
         "over questions": bounds(one.question_low, one.question_high),
@@ -470,7 +480,10 @@ def _groups(evaluation: Evaluation, kind: str) -> str:
 
 
 def _reading_notes(evaluation: Evaluation) -> str:
-    """Return the page's HTML footer, which explains the figures."""
+    """Return the page's HTML footer, which explains the figures to its reader.
+
+    It explains the sensitivity only where one was measured.
+    """
     seen = f" {escape(SCORE_NOTE)}" if evaluation.sensitivity else ""
     return (
         "<footer><p>AUROC: the chance that a right reply has the higher confidence than a wrong "

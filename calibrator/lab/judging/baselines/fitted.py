@@ -134,7 +134,10 @@ def with_stated_confidence(rows: Sequence[Row]) -> list[Row]:
 
 
 def _stated_confidences(rows: Sequence[Row]) -> Floats:
-    """Return the stated confidences, (n, 1). Raises JudgingError where a row has none."""
+    """Return the rows' stated confidences as an array (n, 1), each from 0 to 1.
+
+    Raises JudgingError where a row has none.
+    """
     if any(row.verbalized_confidence is None for row in rows):
         raise JudgingError("a row states no confidence of its own")
     return np.array([row.verbalized_confidence or 0.0 for row in rows])[:, None]

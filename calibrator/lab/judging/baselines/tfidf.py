@@ -56,7 +56,10 @@ class WordPairCounts:
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        """Count the words of all rows. Raises JudgingError where no row has a word."""
+        """Count the words and pairs of words of all rows, labelled or not.
+
+        Raises JudgingError where no row has a word, and MissingExtraError without scikit-learn.
+        """
         check_scikit_learn()
         from sklearn.feature_extraction.text import CountVectorizer
 

@@ -90,7 +90,10 @@ class Advice:
 
     @property
     def is_chance(self) -> bool:
-        """Whether the labels allow that right replies are ranked no higher than wrong ones."""
+        """Whether the 95 % interval of the AUROC includes 0.5, the value of a random order.
+
+        It is False where no AUROC was measured.
+        """
         return holds_chance(self.auroc)
 
     @property
@@ -191,23 +194,36 @@ class RankingCheck:
 
     @property
     def bar(self) -> float:
-        """The AUROC below which these replies are ranked materially worse than promised."""
+        """The AUROC below which the ranking is materially worse than expected.
+
+        It is `MATERIAL` less than the expected one.
+        """
         return self.expected - MATERIAL
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the confidences are so close together that they rank almost nothing."""
+        """Whether the confidences are so close together that they rank almost nothing.
+
+        The AUROC that they would have if they were true is then below `NEAR_CHANCE`.
+        """
         return self.expected < NEAR_CHANCE
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the whole interval is below the bar, and below the card's AUROC."""
+        """Whether the whole interval of the AUROC is below both `bar` and the card's AUROC.
+
+        Without a card `NEAR_CHANCE` takes the place of its AUROC.
+        """
         own = self.own if math.isfinite(self.own) else NEAR_CHANCE
         return self.auroc.high < min(self.bar, own)
 
     @property
     def is_open(self) -> bool:
-        """Whether the labels do not exclude that the ranking is that bad."""
+        """Whether the labels do not exclude a bad ranking.
+
+        That is where the low end of the interval is below both `bar` and `NEAR_CHANCE`; never where
+        `is_narrow`.
+        """
         return not self.is_narrow and self.auroc.low < min(self.bar, NEAR_CHANCE)
 
     def __str__(self) -> str:

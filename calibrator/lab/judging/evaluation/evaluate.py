@@ -238,7 +238,11 @@ def _with_mean_interval(
 
 
 def _rank_within(method: str, found: Disagreement, resamples: int) -> WithinQuestions:
-    """Return a method's ranking within questions, with a bootstrap interval of its mean AUROC."""
+    """Return a method's ranking within questions, with an interval of its mean AUROC.
+
+    The interval is a bootstrap over questions with this number of `resamples`; the p values are
+    taken over.
+    """
     return WithinQuestions(
         method,
         found.questions,
@@ -252,7 +256,10 @@ def _rank_within(method: str, found: Disagreement, resamples: int) -> WithinQues
 
 
 def _curves(method: Method, labels: Ints) -> Curves:
-    """Return the reliability, ROC and risk-coverage curves of a method on labels, (n,)."""
+    """Return the reliability, ROC and risk-coverage curves of a method.
+
+    `labels` (n,) are 0 or 1. The last two have at most `CURVE_POINTS` points.
+    """
     p = method.confidence
     return Curves(
         method.name,

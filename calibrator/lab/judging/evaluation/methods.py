@@ -127,7 +127,10 @@ def _words(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores]) -
 
 
 def _length(train: Sequence[Row], rows: Sequence[Row]) -> list[Method]:
-    """Return a list of one method: P(correct) of `rows` by the length of the reply."""
+    """Return a list of one method, `length`: P(correct) of `rows` by reply length.
+
+    It is fitted on `train`.
+    """
     return [Method("length", length_baseline(train, rows), None, True)]
 
 

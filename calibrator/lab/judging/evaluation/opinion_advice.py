@@ -82,7 +82,7 @@ class OpinionAdvice:
         return (asked.kept - self.nobody.kept) / whole if whole > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the advice as nested dicts."""
+        """Return the advice as nested dicts; `band` is None where none is advised."""
         return asdict(self)
 
 

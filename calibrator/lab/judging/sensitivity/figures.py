@@ -52,7 +52,7 @@ class Sensitivity:
 
     @property
     def benchmarks(self) -> list[str]:
-        """The names of benchmarks with at least one kind that has enough pairs, sorted."""
+        """The sorted names of benchmarks where at least one kind has `MIN_PAIRS` pairs."""
         names = {one.benchmark for one in self.figures if one.pairs >= MIN_PAIRS}
         return sorted(names - {MEAN})
 
@@ -119,7 +119,10 @@ def in_order(right: Floats, wrong: Floats) -> float:
 
 
 def pair_auroc(right: Floats, wrong: Floats) -> float:
-    """Return the AUROC of all right confidences (n,) against all wrong ones (m,)."""
+    """Return the AUROC of all right confidences (n,) against all wrong ones (m,).
+
+    It is the share of all n x m pairs in which the right one is higher; a tie counts half.
+    """
     labels = np.repeat([1, 0], [len(right), len(wrong)])
     return auroc(labels, np.concatenate([right, wrong]))
 

@@ -180,7 +180,7 @@ def _edit_reply(
 
 
 def _with_others_names(item: Item) -> list[Item]:
-    """Return the item under the name of each of `OTHER_MODELS` but its own."""
+    """Return copies of the item, one under the name of each of `OTHER_MODELS` but its own."""
     own = (item.source_model or "").lower()
     return [replace(item, source_model=name) for name in OTHER_MODELS if name != own]
 

@@ -94,7 +94,11 @@ def _label_groups(
 
 
 def _everyday_row(form: str, label: str, each: Sequence[EverydayFigures]) -> list[str]:
-    """Return the cells of one line: the form, the label, the number of pairs, and mean figures."""
+    """Return the cells of one line: the form, the label, the number of pairs, and figures.
+
+    `each` are the figures of one or more names, whose means are shown; the number is the first
+    one's.
+    """
     names = ("auroc", "in_order", "right", "wrong")
     cells = [figure(_mean([getattr(one, name) for one in each])) for name in names]
     return [form, label, f"{each[0].pairs}", *cells]

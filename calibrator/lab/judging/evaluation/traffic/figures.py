@@ -72,7 +72,7 @@ class TrafficFigures:
 
     @property
     def is_unseen(self) -> bool:
-        """Whether training saw nothing of this set."""
+        """Whether training saw nothing of this set, as stated or since a licence forbids it."""
         return self.is_left_out or bool(self.licence)
 
 

@@ -113,7 +113,11 @@ def _name_set(path: Path, rows: list[Row]) -> tuple[str, list[Row], str]:
 
 
 def _thin_rows(rows: list[Row], most: int) -> list[Row]:
-    """Return at most `most` rows in whole questions, chosen by a hash, in the file's order."""
+    """Return at most `most` rows in whole questions, in the file's order; all if there are no more.
+
+    Questions are tried in the order of a hash of their id, so that the same file gives the same
+    rows; one that does not fit any more is skipped.
+    """
     if len(rows) <= most:
         return rows
     sizes: dict[str, int] = {}
@@ -136,7 +140,11 @@ def _holds_entailment(path: Path) -> bool:
 
 
 def _app_rows() -> Iterator[Row]:
-    """Yield two rows for each of our app requests: the right reply, then the wrong one."""
+    """Yield two rows for each of our app requests: the right reply, then the wrong one.
+
+    Their ids are `ID-1` and `ID-0`, and their question's id is `ID`. The benchmark is the kind of
+    app, such as `rag` or `rag, second set`.
+    """
     for one in app_replies():
         for reply, label in ((one.right, 1), (one.wrong, 0)):
             yield parse_row(

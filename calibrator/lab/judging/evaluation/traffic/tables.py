@@ -83,7 +83,10 @@ def basis_table(traffic: Traffic) -> Table:
 
 
 def changes_table(traffic: Traffic) -> Table:
-    """Return the head and one line for each edit and group: the effect on the confidence."""
+    """Return the head and one line for each edit and group: the effect on the confidence.
+
+    Its figures are the number of replies, and the mean, size, 95th percentile and share of changes.
+    """
     head = ["edit", "of", "replies", "mean", "size", "high", "changed"]
     return head, [
         [
@@ -101,7 +104,10 @@ TABLES = (overview_table, changes_table, sets_table, hand_made_table, basis_tabl
 
 
 def _head(first: str) -> list[str]:
-    """Return the titles of the table's columns; `first` is the first one's."""
+    """Return the titles of the columns that `_row` fills, in the same order.
+
+    `first` is the title of the first one.
+    """
     sure = [
         f"right \N{GREATER-THAN OR EQUAL TO} {EVEN:g}",
         f"wrong \N{GREATER-THAN OR EQUAL TO} {SURE:g}",
