@@ -43,7 +43,11 @@ READERS = 4  # at a time; one reads and unpacks many times faster than a machine
 
 @dataclass(frozen=True, slots=True)
 class ActorCalibrator:
-    """The calibrator that each actor loads, on its own GPU or core."""
+    """The calibrator that each actor loads, on its own GPU or core.
+
+    `name` is a checkpoint's name or folder, `device` `auto`, `cpu` or `cuda`, and `recalibration`
+    the file of a recalibration to apply, or None.
+    """
 
     name: str
     device: str = "auto"
@@ -52,7 +56,9 @@ class ActorCalibrator:
     def resource(self, has_gpus: bool) -> str:
         """Return the Ray resource that each actor takes one of: `CPU` or `GPU`.
 
-        The device `auto` is a GPU for language models where the cluster has GPUs.
+        It is `GPU` for a device that begins with `cuda`, and for `auto` where the cluster has GPUs
+        and the checkpoint is a language model (its card names an architecture other than the
+        embedded one); else `CPU`.
         """
         if self.device == "auto" and has_gpus:
             card = checkpoint_card(self.name) or {}
@@ -63,13 +69,21 @@ class ActorCalibrator:
     def with_absolute_paths(
         cls, name: str, device: str, recalibration: Path | None
     ) -> ActorCalibrator:
-        """Return one with absolute paths, which hold wherever an actor starts."""
+        """Return a calibrator whose paths are absolute, so that they hold wherever an actor starts.
+
+        A `name` that is an existing folder becomes its absolute path, with `~` expanded; any other
+        name is kept. A `recalibration` of None stays None.
+        """
         if name != EMBEDDED and (folder := Path(name).expanduser()).is_dir():
             name = str(folder.absolute())
         return cls(name, device, recalibration and recalibration.absolute())
 
     def version(self) -> str:
-        """Return the name of its scores, without loading weights. Raises CalibratorError."""
+        """Return the name that its scores carry, without loading weights.
+
+        It is such as `NAME` or, with a recalibration, `NAME+RECALIBRATION`. Raises CalibratorError
+        where the checkpoint or the recalibration cannot be used.
+        """
         check_checkpoint(self.name, self.recalibration)
         version = version_of(self.name)
         if self.recalibration is None:
@@ -80,7 +94,7 @@ class ActorCalibrator:
         return version if found is None else f"{version}+{found.name}"
 
     def load(self) -> Scorer:
-        """Load the calibrator."""
+        """Load the calibrator with its weights onto the device, and return it as a scorer."""
         return load_scorer(self.name, self.device, threads=1, recalibration=self.recalibration)
 
 
@@ -92,11 +106,12 @@ def score_files(
     actors: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Score the parts of a run that are not done yet.
+    """Score the parts of a run that are not done yet on Ray, and write their files.
 
-    `address` is a cluster's; without one, a temporary cluster runs on this machine. `actors` is the
-    number of actors; 0 is one for each core (or GPU) of the cluster. `progress` is called with the
-    number of rows of each finished part. Raises ClusterError.
+    `address` is a cluster's, such as `host:6379`; without one, a temporary cluster runs on this
+    machine. `actors` is the number of actors; 0 is one for each core (or GPU) of the cluster.
+    `progress` is called with the number of rows of each finished part. Raises ClusterError where
+    the cluster cannot be reached or has no such resource, and for the first part that fails.
     """
     with ray_connection(address):
         resource = calibrating.resource(has_gpus=_count("GPU") > 0)
@@ -115,7 +130,12 @@ def score_files(
 
 
 def _dataset(run: ShardRun, calibrating: ActorCalibrator, resource: str, actors: int) -> Dataset:
-    """Return a dataset with a row for each finished part: its number of rows, or its failure."""
+    """Return a lazy dataset with a row for each finished part: `{"rows": 12, "failure": ""}`.
+
+    Iterating over it reads the unfinished parts (`read_parts`) and scores them (`PartScorer`).
+    `failure` is the error's text for a part that failed, which then has 0 rows. `resource` is `CPU`
+    or `GPU`, of which each of at most `actors` actors takes one.
+    """
     # The finished parts are fixed here, since a restarted reader must cut as before.
     files = [{"source": n, "done": done} for n, done in enumerate(run.finished_parts())]
     dataset = ray.data.from_items(files, override_num_blocks=len(files))
@@ -142,7 +162,12 @@ def _dataset(run: ShardRun, calibrating: ActorCalibrator, resource: str, actors:
 
 
 def read_parts(run: ShardRun, files: pa.Table) -> Iterator[pa.Table]:
-    """Yield a table for each part of the files that is not done."""
+    """Yield a table of one row for each part of the files that is not done.
+
+    `files` has the columns `source` (the file's index in the run) and `done` (the numbers of its
+    finished parts). A table's columns are those of `Part` and `failure`, which is empty, or the
+    error of a file that cannot be read; that file ends with it, and the others go on.
+    """
     for file in files.to_pylist():
         path = run.files[file["source"]]
         try:
@@ -155,9 +180,16 @@ def read_parts(run: ShardRun, files: pa.Table) -> Iterator[pa.Table]:
 
 
 class PartScorer:
-    """An actor with the calibrator, loaded once."""
+    """An actor that loads the calibrator once and scores one part at each call.
+
+    A failure to load it is kept, and is the answer to every part.
+    """
 
     def __init__(self, run: ShardRun, calibrating: ActorCalibrator) -> None:
+        """Check the run's folder and load the calibrator; an error becomes each part's `failure`.
+
+        It is an error too if the loaded calibrator's name is not the one that the run states.
+        """
         self._run = run
         self._scorer: Scorer | None = None
         self._failure = ""
@@ -170,6 +202,11 @@ class PartScorer:
             self._failure = _name_machine(error)
 
     def __call__(self, parts: pa.Table) -> pa.Table:
+        """Score a part, write its file, and return a table of one row with `rows` and `failure`.
+
+        `parts` has one row, as `read_parts` yields it. `rows` is 0 where it failed; `failure` is
+        then the error's text, else empty.
+        """
         (values,) = parts.to_pylist()
         failure = values.pop("failure") or self._failure
         if failure or self._scorer is None:
@@ -182,6 +219,10 @@ class PartScorer:
 
 
 def _name_machine(error: Exception) -> str:
+    """Return the error's text, followed by this machine's host name.
+
+    A reminder follows that every machine must see the same files, folders and checkpoint.
+    """
     place = socket.gethostname()
     return f"{error} (on {place}; every machine must see the same files, folders and checkpoint)"
 
@@ -190,7 +231,8 @@ def _name_machine(error: Exception) -> str:
 def ray_connection(address: str) -> Iterator[None]:
     """Connect to the cluster at `address`, or start one on this machine, until the block ends.
 
-    An existing connection is used and kept. Raises ClusterError where there is no cluster.
+    An empty `address` starts a local cluster. An existing connection of this process is used and
+    kept; others are shut down at the end. Raises ClusterError where there is no cluster.
     """
     if ray.is_initialized():
         yield
@@ -214,14 +256,20 @@ def ray_connection(address: str) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise OSError where nobody listens, which Ray itself notices only after minutes."""
+    """Raise OSError where nobody listens at `host:port`, which Ray notices only after minutes.
+
+    An address of another form, such as `ray://host:1` or `auto`, is not checked.
+    """
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=REACH_S).close()
 
 
 def _quieten() -> None:
-    """Keep all of Ray's messages but errors from stderr; its log files have the rest."""
+    """Keep all messages of `ray.data` but errors from stderr; its log files have the rest.
+
+    It also turns off Ray's usage statistics, unless the environment sets them.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     for handler in logging.getLogger("ray.data").handlers:
         if handler.name == "console":
@@ -229,11 +277,11 @@ def _quieten() -> None:
 
 
 def _count(resource: str) -> int:
-    """Return how many of a resource the cluster has now."""
+    """Return how many of a resource, `CPU` or `GPU`, the whole cluster has; 0 for none."""
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's
     return int(resources.get(resource, 0))
 
 
 def _table(values: dict[str, Any]) -> pa.Table:
-    """Return a table of one row, as Ray's blocks are."""
+    """Return an Arrow table of one row, with the keys of `values` as columns."""
     return pa.Table.from_pylist([values])

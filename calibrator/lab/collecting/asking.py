@@ -39,7 +39,7 @@ _HEADERS: Final = [(b"content-type", b"application/json")]
 
 @dataclass(frozen=True, eq=False)
 class ModelRequest:
-    """A request for a chat completion; `beside` are its other members.
+    """A request for a chat completion; `beside` are other members, such as `{"temperature": 0}`.
 
     Equal bodies are the same request, whenever they are made, except samples with another `number`.
     The body is serialized on demand, since its images may be large.
@@ -63,7 +63,7 @@ class ModelRequest:
 
     @property
     def characters(self) -> int:
-        """The length in characters; an image counts as `IMAGE_CHARACTERS` of them."""
+        """The length of the body in bytes, an image counted as `IMAGE_CHARACTERS` of them."""
         text, images = _IMAGE.subn(b"", self.body)
         return len(text) + IMAGE_CHARACTERS * images
 
@@ -92,8 +92,10 @@ class TooExpensiveError(Exception):
 class RequestSender:
     """Sends requests to models and keeps the answers.
 
-    `failed` counts the requests that failed for good, by model and reason. `note` is called for
-    each answer, and may raise to end the work.
+    At most `concurrency` requests run at once. Each has at most `attempts` attempts of `timeout_s`
+    seconds. `failed` counts the requests that failed for good, by model and reason, such as
+    `gpt-4o: status 400`; `retries` counts the further attempts. `note` is called for each answer,
+    and may raise to end the work.
     """
 
     router: Router
@@ -106,10 +108,12 @@ class RequestSender:
     retries: int = 0
 
     async def ask_all(self, asks: Sequence[ModelRequest], advance: Callable[[], None]) -> None:
-        """Send each request that is not answered yet, once, and keep its answer.
+        """Send each request whose answer is not kept yet, once, and keep its answer.
 
-        `advance` is called for each request that is done. Raises StartupError where a key is
-        refused, and TooExpensiveError where `note` does.
+        Requests with equal keys count as one. `advance` is called for each distinct request that is
+        done: answered before, answered now, or failed for good, which `failed` counts. Raises
+        StartupError where a key is refused, and TooExpensiveError where `note` does; both end all
+        requests.
         """
         waiting = iter([ask for ask in {each.key: each for each in asks}.values()])
         try:
@@ -120,6 +124,10 @@ class RequestSender:
             raise errors.exceptions[0] from None
 
     async def _work(self, waiting: Any, advance: Callable[[], None]) -> None:
+        """Send the unanswered requests of the iterator `waiting`, which workers share, one by one.
+
+        Call `advance` after each, also after those that were already answered.
+        """
         for ask in waiting:
             if ask.key not in self.kept:
                 await self._ask(ask)
@@ -128,7 +136,9 @@ class RequestSender:
     async def _ask(self, ask: ModelRequest) -> None:
         """Send one request until it is answered, refused or has failed `attempts` times.
 
-        Count a failure.
+        An answer is kept and noted. A failure for good is counted in `failed` and not raised; each
+        retry is counted in `retries`, after a wait. Raises StartupError for a refused key, and what
+        `note` does.
         """
         for attempt in range(1, self.attempts + 1):
             try:
@@ -150,9 +160,10 @@ class RequestSender:
                 return
 
     async def _answer(self, ask: ModelRequest) -> Json:
-        """Send a request and return the answer in the form that is kept.
+        """Send a request once and return its answer as `_read_completion` gives it.
 
-        Raises RefusedError, PassingError, and StartupError for a refused key.
+        Raises RefusedError for a failure that no retry changes, PassingError for one that may pass,
+        and StartupError for a refused key (401, 403).
         """
         try:
             name = self.router.name_for(ask.model)
@@ -181,7 +192,10 @@ class RequestSender:
 
 
 def _refuse(reply: UpstreamReply) -> None:
-    """Raise the error of a reply's status: PassingError if it may pass, else RefusedError."""
+    """Raise the error of a status other than 200: PassingError if it may pass, else RefusedError.
+
+    408, 409, 425, 429 and 5xx may pass; the error then has the wait that upstream names, if any.
+    """
     reason = f"status {reply.status}"
     if reply.status in PASSING or reply.status >= 500:
         raise PassingError(reason, _asked_s(reply))
@@ -189,9 +203,11 @@ def _refuse(reply: UpstreamReply) -> None:
 
 
 def _read_completion(ask: ModelRequest, body: bytes) -> Json:
-    """Return the members of a completion that are needed later.
+    """Return the parts of a completion's body that are kept, as a dict for JSON.
 
-    Raises PassingError for a body that is not a completion.
+    It has `model` (the requested one), `message` (the first choice's, without members that are
+    null), `finish_reason`, `prompt_tokens` and `completion_tokens` (0 where none is stated). Raises
+    PassingError for a body that is not a completion.
     """
     try:
         found = json.loads(body)
@@ -213,12 +229,15 @@ def _read_completion(ask: ModelRequest, body: bytes) -> Json:
 
 
 def _count(value: Any) -> int:
-    """Return a number of tokens; 0 for anything that is not one."""
+    """Return `value` if it is a whole number from 0 on; 0 for anything else, also for True."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 
 def _asked_s(reply: UpstreamReply) -> float | None:
-    """Return the seconds that upstream asks to wait, or None where it names no number."""
+    """Return the seconds to wait that the header `retry-after-ms`, or else `retry-after`, names.
+
+    It is None where neither holds a number, as with a date.
+    """
     for name, unit_s in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
         try:
             return float(reply.header(name) or "") * unit_s
@@ -228,11 +247,11 @@ def _asked_s(reply: UpstreamReply) -> float | None:
 
 
 def _wait_s(attempt: int, asked: float | None) -> float:
-    """Return the seconds to wait after an attempt.
+    """Return the seconds to wait after attempt number `attempt`, from 1, before the next.
 
-    It is the wait that upstream `asked` for, or else doubles with each attempt and varies at
-    random, so that requests do not all return at once. `LONGEST_WAIT_S` limits it (before the
-    variation).
+    It is the wait that upstream `asked` for, if it is not negative. Otherwise it is `FIRST_WAIT_S`,
+    doubled with each further attempt and varied by up to a quarter at random, so that requests do
+    not all return at once. `LONGEST_WAIT_S` limits it (before the variation).
     """
     if asked is not None and asked >= 0:  # excludes NaN too
         return min(asked, LONGEST_WAIT_S)

@@ -20,12 +20,16 @@ class Price:
     completion: float
 
     def cost_of(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """Return the dollars that these tokens cost."""
+        """Return the dollars that these numbers of prompt and completion tokens cost."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
 def price_of(text: str) -> tuple[str, Price]:
-    """Parse `MODEL=PROMPT,COMPLETION` into a model and its price; raises ValueError."""
+    """Parse `MODEL=PROMPT,COMPLETION`, such as `gpt-5-mini=0.25,2`, into a model and its price.
+
+    The numbers are dollars for a million tokens. Raises ValueError for another form or a negative
+    price.
+    """
     model, _, numbers = text.rpartition("=")
     parts = numbers.split(",")
     try:
@@ -57,7 +61,11 @@ class BillLine:
 def estimate(
     asks: Sequence[ModelRequest], prices: Mapping[str, Price], expected_tokens: int
 ) -> list[BillLine]:
-    """Estimate the cost of calls that are still to be made, one line for each model."""
+    """Estimate the cost of calls that are still to be made, one line for each model.
+
+    Lines are in the order of each model's first request. A request's tokens are its characters
+    divided by `CHARACTERS_A_TOKEN`; each answer counts as `expected_tokens`.
+    """
     grouped: dict[str, list[ModelRequest]] = defaultdict(list)
     for ask in asks:
         grouped[ask.model].append(ask)
@@ -74,7 +82,10 @@ def estimate(
 
 
 def bill(answers: Iterable[Mapping[str, Any]], prices: Mapping[str, Price]) -> list[BillLine]:
-    """Return the cost of the answers given, one line for each model, sorted by its name."""
+    """Return the cost of kept answers, one line for each model, sorted by its name.
+
+    Each answer is a dict with `model`, `prompt_tokens` and `completion_tokens`.
+    """
     grouped: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for answer in answers:
         grouped[answer["model"]].append(answer)
@@ -93,20 +104,22 @@ def bill(answers: Iterable[Mapping[str, Any]], prices: Mapping[str, Price]) -> l
 def _line(
     model: str, calls: int, prompt: int, completion: int, prices: Mapping[str, Price]
 ) -> BillLine:
+    """Return one model's line: its calls, its tokens and their cost, None without a price."""
     price = prices.get(model)
     dollars = price.cost_of(prompt, completion) if price else None
     return BillLine(model, calls, prompt, completion, dollars)
 
 
 def total(lines: Iterable[BillLine]) -> float:
-    """Return the dollars of all lines that have a price."""
+    """Return the dollars of all lines together; lines without a price count as 0."""
     return sum(line.dollars or 0.0 for line in lines)
 
 
 def sentence(lines: Sequence[BillLine], what: str) -> str:
-    """Return a sentence with the calls, tokens and dollars of all lines.
+    """Return a sentence with the calls, tokens and dollars of all lines together.
 
-    `what` begins it. Models without a price are named.
+    `what` begins it, as in `collected: 12 calls, 3,400 tokens in, 560 out, 0.01 USD`. The dollars
+    are left out where no line has a price; models without one are named at the end.
     """
     calls = sum(line.calls for line in lines)
     prompt = sum(line.prompt_tokens for line in lines)

@@ -31,8 +31,9 @@ TEMPERATURE: Final = 0.7  # temperature of samples (I08)
 class Elicitation:
     """The questions that are asked about each row.
 
-    `model` answers instead of the row's own model where it is given. `samples` is the number of
-    further answers of that model to the question alone.
+    With `is_stated` the model states its confidence in the reply; `judge` is the model that judges
+    it, or empty. `samples` is the number of further answers to the question alone, at
+    `temperature`. `model` states and samples instead of the row's own model where it is given.
     """
 
     is_stated: bool = False
@@ -42,13 +43,21 @@ class Elicitation:
     temperature: float = TEMPERATURE
 
     def models(self, rows: Sequence[Row]) -> list[str]:
-        """Return every model that will be asked, each once."""
+        """Return the names of all models that will be asked, each once, the judge last.
+
+        Others are `model` or else the rows' models, if a stated confidence or samples are wanted. A
+        row without a model gives an empty name.
+        """
         asked = [self.model] if self.model else [row.model or "" for row in rows]
         named = asked if self.is_stated or self.samples else []
         return list(dict.fromkeys([*named, *([self.judge] if self.judge else [])]))
 
     def asks(self, row: Row) -> list[ModelRequest]:
-        """Return the requests of a row: the stated confidence, the judge, then the samples."""
+        """Return the requests of a row: the stated confidence, the judge, then the samples.
+
+        Those that are not wanted are left out, so the list may be empty. The first two have
+        temperature 0; samples repeat the row's messages and differ in their `number`, from 1.
+        """
         model, found = self.model or row.model or "", []
         if self.is_stated:
             text = stated_prompt(row.question, row.answer)
@@ -83,8 +92,10 @@ async def elicit(
 ) -> ElicitedRows:
     """Send the requests that are not answered yet, and return the rows with the new fields.
 
-    Answers are kept at `kept_at`. Raises StartupError for a refused key, or where another process
-    has that file.
+    Answers are kept in the file `kept_at` and count as answered in a later run. `bar` makes a
+    progress bar (a context manager) of a title and a number of steps. Requests that fail for good
+    add no field and are counted in the result. Raises StartupError for a refused key, or where
+    another process has that file.
     """
     asks = [wanted.asks(row) for row in rows]
     every = [ask for each in asks for ask in each]
@@ -99,6 +110,7 @@ async def elicit(
 
 
 def _messages_of(row: Row) -> list[Json]:
+    """Return a row's own `messages`, or without any one user message with its question."""
     messages = row.raw.get("messages")
     if isinstance(messages, list) and messages:
         return messages
@@ -106,6 +118,7 @@ def _messages_of(row: Row) -> list[Json]:
 
 
 def _text(kept: KeptAnswers, ask: ModelRequest) -> str | None:
+    """Return the text of the kept answer to a request, or None where there is no answer."""
     answer = kept.get(ask.key)
     return None if answer is None else message_text(answer["message"])
 
@@ -113,10 +126,12 @@ def _text(kept: KeptAnswers, ask: ModelRequest) -> str | None:
 def _with_answers(
     row: Row, wanted: Elicitation, texts: Sequence[str | None], found: ElicitedRows
 ) -> Json:
-    """Return a row as it was read, with a field for each of its answers.
+    """Return a copy of the row's JSON object with a field for each of its answers.
 
-    `texts` are in the order of `Elicitation.asks`; missing answers add no field. Counts are added
-    to `found`.
+    `texts` are in the order of `Elicitation.asks`, None for a missing answer, which adds no field.
+    The fields are `verbalized_confidence` (only if a number was read), `judged` with `judge` (the
+    judge's name), and `samples` (a list of texts). Missing, unread and added ones are counted in
+    `found`.
     """
     left, told = list(texts), dict(row.raw)
     found.missing += sum(text is None for text in texts)
@@ -136,5 +151,5 @@ def _with_answers(
 
 
 def lines_of(found: ElicitedRows) -> str:
-    """Return the rows as JSON lines."""
+    """Return the rows as text of JSON lines, one object a line; "" without rows."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows)

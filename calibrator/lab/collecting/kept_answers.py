@@ -22,7 +22,8 @@ Json = dict[str, Any]
 def keys_in(path: Path) -> frozenset[str]:
     """Return the keys of the answers in a file, up to the first line that cannot be read.
 
-    The file is not changed; a missing one gives no keys.
+    A line is a JSON object with `key`. The file is not changed or locked; a missing one gives no
+    keys.
     """
     found = set()
     try:
@@ -35,9 +36,10 @@ def keys_in(path: Path) -> frozenset[str]:
 
 
 class KeptAnswers:
-    """Answers by the key of their request; a context manager that locks the file.
+    """Answers by their request's key, in memory and in a file; a context manager that locks it.
 
-    Entering raises StartupError where another process has the file, or a line of it is no answer.
+    The file is created if missing. Entering loads it, and raises StartupError where another process
+    has the file, or a line of it is no answer. Leaving closes and unlocks it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,6 +48,10 @@ class KeptAnswers:
         self._stream = path.open("ab+")
 
     def __enter__(self) -> Self:
+        """Lock the file, load its answers, and return this object.
+
+        Raises StartupError where another process has the file, or a whole line of it is no answer.
+        """
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -64,7 +70,11 @@ class KeptAnswers:
         self._stream.close()
 
     def _read(self) -> None:
-        """Load all answers, and cut off an unfinished last line."""
+        """Load all answers, a later one replacing an earlier one of the same key.
+
+        An unfinished last line is cut off the file. Raises StartupError for a whole line that is no
+        JSON object with `key`.
+        """
         self._stream.seek(0)
         end = 0
         for line in self._stream:
@@ -86,11 +96,11 @@ class KeptAnswers:
         return len(self._kept)
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the answer with a key, or None."""
+        """Return the answer with a key, a dict that holds `key` too, or None if there is none."""
         return self._kept.get(key)
 
     def add(self, key: str, answer: Mapping[str, Any]) -> None:
-        """Append an answer to the file, and flush it to disk."""
+        """Append an answer as a JSON line to the file, flush it to disk, and keep it in memory."""
         told = {"key": key, **answer}
         self._stream.write(json.dumps(told).encode() + b"\n")
         self._stream.flush()

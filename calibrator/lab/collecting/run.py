@@ -43,7 +43,12 @@ class ProgressBar(Protocol):
 
 @dataclass(frozen=True)
 class CollectionPlan:
-    """What to collect, and the limits for it."""
+    """What to collect, and the limits for it.
+
+    `beside` and `judge_beside` are further members of each request to the models and to the judges,
+    such as `{"temperature": 0}`. Benchmarks whose accuracy is outside of `band` are left out of the
+    split. `prices` are by model; `max_cost` is in dollars, None for no limit.
+    """
 
     tasks: Sequence[Task]
     models: Sequence[str]
@@ -59,7 +64,7 @@ class CollectionPlan:
 
     @cached_property
     def asks(self) -> list[tuple[Task, ModelRequest]]:
-        """The requests of every task to every model."""
+        """The requests of every task to every model, each with its task, in this order."""
         return [
             (task, ModelRequest(model, task.messages, self.beside))
             for task in self.tasks
@@ -67,9 +72,10 @@ class CollectionPlan:
         ]
 
     def judgement(self, answered: TaskAnswer, judge: str, *, is_again: bool) -> ModelRequest:
-        """Return the request in which a judge grades an answer.
+        """Return the request in which the model `judge` grades an answer.
 
-        `is_again` asks for the verdict alone.
+        Its reference is the task's right answers and rubric. With `is_again` the request asks for
+        the verdict alone, after a first one that could not be read.
         """
         task = answered.task
         asked = task.question or json.dumps(task.messages, ensure_ascii=False)
@@ -94,8 +100,11 @@ async def collect(
 ) -> CollectionResult:
     """Send the requests that are not answered yet, and write the folder's files.
 
-    `bar` makes a progress bar of a title and a number of steps. Raises StartupError for a refused
-    key or a folder in use, and TooExpensiveError past `max_cost`.
+    First every task goes to every model; then each judge grades the answers that no rule grades,
+    and is asked once more for verdicts that cannot be read. Kept answers are not asked for again.
+    `bar` makes a progress bar (a context manager) of a title and a number of steps. Raises
+    StartupError for a refused key or a folder in use, and TooExpensiveError once this run has cost
+    `max_cost`.
     """
     asks = wanted.asks
     with KeptAnswers(folder / ANSWERS) as answers, KeptAnswers(folder / VERDICTS) as verdicts:
@@ -139,7 +148,10 @@ async def collect(
 
 
 class _RunCost:
-    """The cost of the answers of this run, which may not exceed `max_cost`."""
+    """The cost in dollars of the answers of this run, which may not exceed `max_cost`.
+
+    `kept` are the answers and the verdicts, in this order.
+    """
 
     def __init__(self, wanted: CollectionPlan, *kept: KeptAnswers) -> None:
         self._wanted = wanted
@@ -147,7 +159,10 @@ class _RunCost:
         self._spent = 0.0
 
     def note(self, ask: ModelRequest, answer: Json) -> None:
-        """Add the cost of an answer; raises TooExpensiveError once the run has cost `max_cost`."""
+        """Add the cost of an answer; raises TooExpensiveError once the run has cost `max_cost`.
+
+        A model without a price adds nothing.
+        """
         price = self._wanted.prices.get(ask.model)
         if price is not None:
             self._spent += price.cost_of(answer["prompt_tokens"], answer["completion_tokens"])
@@ -155,7 +170,10 @@ class _RunCost:
             raise TooExpensiveError(f"{self._spent:.2f} USD")
 
     def all_answers(self, asks: Sequence[tuple[Task, ModelRequest]]) -> Iterable[Mapping[str, Any]]:
-        """Return all answers that the rows depend on, including those of earlier runs."""
+        """Return all kept answers and verdicts that the rows depend on, each once.
+
+        Those of earlier runs are included. `asks` are the plan's, whose answers come first.
+        """
         answers, verdicts = self._kept
         found = {ask.key: answers.get(ask.key) for _, ask in asks}
         for each in answered_of(self._wanted, answers):
@@ -165,13 +183,19 @@ class _RunCost:
 
 
 def answered_of(wanted: CollectionPlan, answers: KeptAnswers) -> list[TaskAnswer]:
-    """Return the answered tasks, in the order of the tasks and not of the answers."""
+    """Return the kept answers with their tasks, in the order of the plan and not of the answers.
+
+    Requests without an answer are left out.
+    """
     found = ((task, ask, answers.get(ask.key)) for task, ask in wanted.asks)
     return [TaskAnswer(task, ask.model, kept["message"]) for task, ask, kept in found if kept]
 
 
 def _judgements(wanted: CollectionPlan, answered: TaskAnswer) -> list[ModelRequest]:
-    """Return both requests to each judge about an answer; [] if a rule graded it."""
+    """Return all requests to judges about an answer, two for each judge; [] if a rule graded it.
+
+    The second asks for the verdict alone.
+    """
     if answered.rule_grade is not None:
         return []
     return [
@@ -184,12 +208,15 @@ def _judgements(wanted: CollectionPlan, answered: TaskAnswer) -> list[ModelReque
 def _judgement_lister(
     wanted: CollectionPlan, answers: KeptAnswers, verdicts: KeptAnswers, is_again: bool
 ) -> Callable[[], list[ModelRequest]]:
-    """Return a function that lists the requests to judges.
+    """Return a function that lists the requests to judges for the answers kept when it is called.
 
-    With `is_again` these are about the verdicts that could not be read the first time.
+    Without `is_again` that is one request for each judge and answer that no rule grades; with it,
+    one for each first verdict that was given but cannot be read. Listed requests may be answered
+    already.
     """
 
     def list_asks() -> list[ModelRequest]:
+        """Return the requests for the answers kept now, in the order of answers, then of judges."""
         asks = []
         for each in answered_of(wanted, answers):
             if each.rule_grade is not None:
@@ -209,7 +236,10 @@ def _judgement_lister(
 def _verdicts(
     wanted: CollectionPlan, answered: TaskAnswer, verdicts: KeptAnswers
 ) -> dict[str, bool | None]:
-    """Return each judge's verdict, by its name: the first that can be read, or None."""
+    """Return each judge's verdict by its name: whether the answer is right, or None.
+
+    It is the first verdict that can be read; None where none can, none was given, or a rule graded.
+    """
     found: dict[str, bool | None] = dict.fromkeys(wanted.judges)
     if answered.rule_grade is not None:
         return found
@@ -222,13 +252,18 @@ def _verdicts(
 
 
 def _verdict_text(verdicts: KeptAnswers, ask: ModelRequest) -> str | None:
+    """Return the text of the kept reply to a judge's request; None without reply or text."""
     kept = verdicts.get(ask.key)
     content = kept["message"].get("content") if kept else None
     return content if isinstance(content, str) else None
 
 
 def write(folder: Path, found: CollectionResult) -> None:
-    """Write the rows, both sides of the split and the report, each file in one step."""
+    """Write a collection's files to a folder, replacing each as a whole.
+
+    They are `rows.jsonl` (all labelled rows), `train.jsonl` and `test.jsonl` (the split), and
+    `report.json` (the split's report with the numbers of rows and the cost).
+    """
     report = {
         **found.split.report,
         "rows": len(found.rows),
@@ -246,6 +281,7 @@ def write(folder: Path, found: CollectionResult) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
+    """Write text to a file beside `path`, `NAME.partial`, and rename it to `path` in one step."""
     beside = path.with_name(f"{path.name}.partial")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)

@@ -24,7 +24,12 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass
 class Plot:
-    """A drawing area with two scales; `x` and `y` map values to pixels."""
+    """A drawing area of `width` by `height` pixels with two scales, whose SVG shapes are collected.
+
+    `x` and `y` map values to pixels; `left`, `top`, `right` and `bottom` are margins in pixels.
+    `x_range` and `y_range` are the (low, high) values at the ends; `is_log` makes x logarithmic.
+    The parameter `css` of a method is the class of its shape, such as `curve s0`.
+    """
 
     width: float
     height: float
@@ -38,7 +43,10 @@ class Plot:
     shapes: list[str] = field(default_factory=list)
 
     def x(self, value: float) -> float:
-        """Return the horizontal position of a value, in pixels."""
+        """Return the horizontal position of a value, in pixels from the left.
+
+        The scale is logarithmic if `is_log`, and then needs a value above 0.
+        """
         low, high = self.x_range
         if self.is_log:
             low, high, value = math.log(low), math.log(high), math.log(value)
@@ -54,6 +62,7 @@ class Plot:
         )
 
     def line(self, points: Iterable[tuple[float, float]], css: str) -> None:
+        """Draw a line through points (x, y), given as values of the two scales."""
         places = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
         self.shapes.append(f'<polyline class="{css}" points="{places}"/>')
 
@@ -64,14 +73,17 @@ class Plot:
         )
 
     def dot(self, x: float, y: float, css: str, radius: float = 3.5, title: str = "") -> None:
-        """Draw a disc, in pixels; `title` is shown under a pointer."""
+        """Draw a disc at a place, in pixels; `title` is its tooltip, if not empty."""
         inside = f"<title>{escape(title)}</title>" if title else ""
         self.shapes.append(
             f'<circle class="{css}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{inside}</circle>'
         )
 
     def box(self, x: float, y: float, width: float, height: float, css: str, title: str) -> None:
-        """Draw a rectangle, in pixels, with a tooltip."""
+        """Draw a rectangle from its top left corner, in pixels, with `title` as its tooltip.
+
+        A negative width or height becomes 0.
+        """
         self.shapes.append(
             f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" '
             f'height="{max(height, 0):.1f}"><title>{escape(title)}</title></rect>'
@@ -80,14 +92,20 @@ class Plot:
     def text(
         self, x: float, y: float, words: str, css: str = "label", anchor: str = "start"
     ) -> None:
-        """Write words at a position, in pixels."""
+        """Write words at a position, in pixels.
+
+        `anchor` is what is at x: their `start`, `middle` or `end`.
+        """
         self.shapes.append(
             f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
             f"{escape(words)}</text>"
         )
 
     def grid_x(self, ticks: Iterable[float], write: Callable[[float], str], name: str) -> None:
-        """Draw a vertical line with a label at each tick, and the axis's name below."""
+        """Draw a vertical line with a label at each tick, and the axis's `name` below.
+
+        Ticks are values of x; `write` makes a label of one, such as `20 %`.
+        """
         bottom = self.height - self.bottom
         for tick in ticks:
             self.segment(self.x(tick), self.top, self.x(tick), bottom, "grid")
@@ -96,7 +114,11 @@ class Plot:
         self.text(middle, self.height - 6, name, "label", "middle")
 
     def grid_y(self, ticks: Iterable[float], write: Callable[[float], str], name: str) -> None:
-        """Draw a horizontal line with a label at each tick, and the axis's name on the left."""
+        """Draw a horizontal line with a label at each tick, and the axis's `name` at the left.
+
+        Ticks are values of y; `write` makes a label of one, such as `20 %`. The name is turned
+        upright.
+        """
         for tick in ticks:
             self.segment(self.left, self.y(tick), self.width - self.right, self.y(tick), "grid")
             self.text(self.left - 6, self.y(tick) + 4, write(tick), "tick", "end")
@@ -107,7 +129,7 @@ class Plot:
         )
 
     def svg(self, description: str) -> str:
-        """Return the figure as SVG; the description is for screen readers."""
+        """Return all shapes as the text of one `<svg>`; the description is for screen readers."""
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '
             f'aria-label="{escape(description, quote=True)}">{"".join(self.shapes)}</svg>'
@@ -115,16 +137,24 @@ class Plot:
 
 
 def series(number: int) -> str:
-    """Return the class of a series' colour."""
+    """Return the class of the colour of series `number`, from 0: `s0` to `s5`, then `s5` again."""
     return f"s{min(number, SERIES - 1)}"
 
 
 def _tenths(low: int, high: int, step: int = 2) -> list[float]:
+    """Return the numbers from `low` to `high` tenths in steps of `step` tenths.
+
+    (0, 10) gives 0, 0.2 .. 1.
+    """
     return [tick / 10 for tick in range(low, high + 1, step)]
 
 
 def reliability_diagram(bins: Sequence[Bin], name: str) -> str:
-    """Draw the share of right replies by confidence, and below it their numbers (U02)."""
+    """Return an SVG of the share of right replies by confidence, above the number of replies (U02).
+
+    Each bin is a dot at its mean confidence, joined to the diagonal. `name` is the method's, for
+    the description.
+    """
     plot = Plot(460, 430, (0, 1), (0, 1), bottom=130)
     plot.grid_x(_tenths(0, 10), percent, "")
     plot.grid_y(_tenths(0, 10), percent, "right")
@@ -152,7 +182,10 @@ def reliability_diagram(bins: Sequence[Bin], name: str) -> str:
 
 
 def separation(bins: Sequence[Bin], name: str) -> str:
-    """Draw the numbers of right replies by confidence upwards, and of wrong ones downwards."""
+    """Return an SVG with bars of the numbers of right replies upwards and of wrong ones downwards.
+
+    There is a pair of bars for each bin of confidence. `name` is the method's, for the description.
+    """
     counts = [(one, one.rows * one.accuracy, one.rows * (1 - one.accuracy)) for one in bins]
     most = max((max(right, wrong) for _, right, wrong in counts), default=1.0)
     plot = Plot(460, 430, (0, 1), (-most * 1.08, most * 1.08))
@@ -171,7 +204,10 @@ def separation(bins: Sequence[Bin], name: str) -> str:
 
 
 def roc_curves(curves: Sequence[tuple[str, Points]]) -> str:
-    """Draw right replies above a threshold against wrong ones, for every threshold (U03)."""
+    """Return an SVG of ROC curves, each a name with points (U03).
+
+    A point has the share of wrong and of right replies above a threshold, both from 0 to 1.
+    """
     plot = Plot(460, 430, (0, 1), (0, 1))
     plot.grid_x(_tenths(0, 10), percent, "wrong replies above the threshold")
     plot.grid_y(_tenths(0, 10), percent, "right replies above it")
@@ -181,7 +217,11 @@ def roc_curves(curves: Sequence[tuple[str, Points]]) -> str:
 
 
 def risk_coverage_curves(curves: Sequence[tuple[str, Points]]) -> str:
-    """Draw the share of errors among the surest replies, by the share kept (U04)."""
+    """Return an SVG of risk against coverage, for curves that are each a name with points (U04).
+
+    A point has the share of replies kept, surest first, and the share of wrong ones among them.
+    Risks above the axis's top are cut off there; dashed lines are at 5 % and 10 %.
+    """
     highest = max((y for _, points in curves for x, y in points if x > 0.01), default=0.5)
     top = min(1.0, math.ceil(highest * 10 + 0.5) / 10)
     plot = Plot(460, 430, (0, 1), (0, top))
@@ -194,12 +234,17 @@ def risk_coverage_curves(curves: Sequence[tuple[str, Points]]) -> str:
 
 
 def _series(plot: Plot, curves: Sequence[tuple[str, Points]]) -> None:
+    """Draw each curve's points in the colour of its number, the first curve last, so on top."""
     for number, (_, points) in reversed(list(enumerate(curves))):  # draws the first series on top
         plot.line(points, f"curve {series(number)}")
 
 
 def size_curve(points: Sequence[tuple[float, Interval]], name: str) -> str:
-    """Draw AUROC by training rows, on a logarithmic scale (U07)."""
+    """Return an SVG of AUROC by training rows, on a logarithmic scale, with intervals (U07).
+
+    A point is a number of rows with an AUROC; `name` is the method's. Raises ValueError without
+    points.
+    """
     sizes = [size for size, _ in points]
     values = [end for _, one in points for end in (one.low, one.high, one.value)]
     low, high = _pad_range([value for value in values if math.isfinite(value)])
@@ -215,11 +260,15 @@ def size_curve(points: Sequence[tuple[float, Interval]], name: str) -> str:
 
 
 def _thousands(value: float) -> str:
+    """Return a number as a label, in thousands from 1,000 on: `500`, `1k`, `2.5k`."""
     return f"{value / 1_000:.3g}k" if value >= 1_000 else f"{value:g}"
 
 
 def _pad_range(values: Sequence[float]) -> tuple[float, float]:
-    """Return a range around all values, in whole steps of 0.05."""
+    """Return (low, high) around all values, in whole steps of 0.05 with some room at both ends.
+
+    Without values it is around 0.5.
+    """
     return (
         math.floor(min(values, default=0.5) * 20 - 0.2) / 20,
         math.ceil(max(values, default=0.5) * 20 + 0.2) / 20,
@@ -227,7 +276,11 @@ def _pad_range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Return multiples of a round step within the range."""
+    """Return the multiples of a round step, such as 0.05, in the range `low` to `high`, ascending.
+
+    The step is the smallest one that fits at most `most` times into the range. Raises StopIteration
+    where even 1.0 is too small.
+    """
     step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
@@ -235,7 +288,10 @@ def _ticks(low: float, high: float, most: int = 8) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class ForestRow:
-    """One line of a forest plot: an interval, a mark to compare it with, and a note."""
+    """One line of a forest plot: a label, an interval, a mark to compare it with, and a note.
+
+    `mark` is a value on the same axis, nan for none; `note` is written after the interval's value.
+    """
 
     label: str
     interval: Interval
@@ -244,19 +300,31 @@ class ForestRow:
 
 
 def forest(rows: Sequence[ForestRow], axis: str, zero: float) -> str:
-    """Draw values with intervals, one for each line, and a line at `zero` for no effect (U06)."""
+    """Return an SVG of values with intervals, one for each line, and an upright line (U06).
+
+    `axis` is the axis's name. The upright line is at `zero`, the value that means no effect, such
+    as 0.5 for AUROC.
+    """
     return _forest([(axis, rows)], zero, width=760, note_width=118)
 
 
 def forest_panels(panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float) -> str:
-    """Draw several forest plots with the same lines side by side, each with its axis' name."""
+    """Return an SVG of several forest plots side by side.
+
+    A panel is an axis's name with its lines; all panels have the same labels in the same order. An
+    upright line in each is at `zero`, the value that means no effect.
+    """
     return _forest(panels, zero, width=1_000, note_width=54)
 
 
 def _forest(
     panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float, width: float, note_width: float
 ) -> str:
-    """Draw intervals side by side in panels that share their row labels; `zero` is a line."""
+    """Return an SVG of panels of intervals side by side; the first panel's labels are on the left.
+
+    Each panel has its own scale and a line at `zero`. `width` is the whole width and `note_width`
+    the room for numbers right of each panel, in pixels.
+    """
     labels = [row.label for row in panels[0][1]]
     label_width = min(330, 24 + 6.9 * max(map(len, labels), default=0))
     height = ROW * len(labels) + 56
@@ -281,11 +349,15 @@ def _forest(
 
 
 def _tick_label(tick: float) -> str:
+    """Return a tick with two digits and a true minus sign, such as `0.50`."""
     return f"{tick:.2f}".replace("-", MINUS)
 
 
 def _forest_row(plot: Plot, row: ForestRow, y: float) -> None:
-    """Draw one interval with its mark and its number."""
+    """Draw one line at the height `y`, in pixels: interval, mark, dot, and value with note.
+
+    Ends or marks that are not finite are left out; without a finite value the line is `no figure`.
+    """
     found, beside = row.interval, plot.width - plot.right + 8
     if not math.isfinite(found.value):
         plot.text(beside, y + 4, "no figure", "tick")

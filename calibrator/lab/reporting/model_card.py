@@ -41,9 +41,10 @@ COMPARED = ("TF-IDF", "length")  # baselines with a column in the table of bench
 def update_card(
     path: Path, evaluation: Evaluation, studies: Sequence[Study] = (), of: str = ""
 ) -> None:
-    """Replace the figures of a card, or those of its part named `of`.
+    """Replace the figures of the card at `path`, a Markdown file, between their two comments.
 
-    Raises JudgingError where the card has no place for them, or several.
+    `of` names a part of the card with figures of other rows, which are replaced instead. Raises
+    JudgingError where the card has no place for these figures, or several.
     """
     text, begin = path.read_text(encoding="utf-8"), BEGIN_OF.format(of) if of else BEGIN
     marked = re.compile(f"{re.escape(begin)}.*?{re.escape(END)}", re.DOTALL)
@@ -54,7 +55,10 @@ def update_card(
 
 
 def figures_of(evaluation: Evaluation, studies: Sequence[Study] = ()) -> str:
-    """Return the figures as Markdown."""
+    """Return the figures of an evaluation and of studies as Markdown: sentences and tables.
+
+    Parts that were not measured are left out. An evaluation without rows has only real traffic.
+    """
     if not evaluation.rows:
         return f"calibrator `{evaluation.judged}`\n\n{_traffic(evaluation.traffic)}\n"
     parts = [
@@ -72,15 +76,21 @@ def figures_of(evaluation: Evaluation, studies: Sequence[Study] = ()) -> str:
 
 
 def _row(*cells: str) -> str:
+    """Return the cells as one line of a Markdown table; a `|` in a cell becomes `/`."""
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table without a final newline, from its head and its rows of cells."""
     return "\n".join([_row(*head), f"|{'---|' * len(head)}", *(_row(*row) for row in rows)])
 
 
 def _traffic(found: Traffic | None) -> str:
-    """Return the tables of real traffic: kinds, effects of edits, sets, hand-made kinds, bases."""
+    """Return the Markdown tables of real traffic that have rows, with notes; "" for None.
+
+    They are in the order of `traffic.TABLES`: kinds, effects of edits, sets, hand-made pairs,
+    bases.
+    """
     if found is None:
         return ""
     parts = [f"**{traffic.TITLE}** {traffic.NOTE}"]
@@ -93,7 +103,10 @@ def _traffic(found: Traffic | None) -> str:
 
 
 def _sensitivity(found: Sensitivity | None) -> str:
-    """Return the tables of corruptions and of everyday answers."""
+    """Return the Markdown tables of corruptions and of everyday answers, with notes; "" for None.
+
+    A table without rows is left out, with its note.
+    """
     if found is None:
         return ""
     explained = kinds_table(found, is_explained=True)
@@ -107,12 +120,16 @@ def _sensitivity(found: Sensitivity | None) -> str:
 
 
 def _plain_table(table: Table) -> str:
+    """Return a Markdown table from a pair of head and rows."""
     head, rows = table
     return _table(head, rows)
 
 
 def _sensitivity_cells(evaluation: Evaluation, one: Result | None) -> list[str]:
-    """Return the sensitivity to show beside an AUROC, in a list; [] where none was measured."""
+    """Return a list of one cell: the sensitivity on the group of `one`; [] where none was measured.
+
+    The cell is a dash for a method other than the judged one, and for None.
+    """
     if evaluation.sensitivity is None:
         return []
     has_one = one is not None and one.method == evaluation.judged
@@ -120,11 +137,15 @@ def _sensitivity_cells(evaluation: Evaluation, one: Result | None) -> list[str]:
 
 
 def _heads(evaluation: Evaluation) -> list[str]:
+    """Return `["sensitivity"]`, the head of that column, or [] where none was measured."""
     return ["sensitivity"] if evaluation.sensitivity else []
 
 
 def _auroc_with_bounds(one: Result | None) -> str:
-    """Return AUROC with its interval over questions."""
+    """Return an AUROC with its 95 % interval over questions, such as `0.731 (0.712 to 0.745)`.
+
+    It is the AUROC alone where it has no interval, and a dash for None.
+    """
     if one is None:
         return NO_FIGURE
     if not math.isfinite(one.question_low):
@@ -133,7 +154,11 @@ def _auroc_with_bounds(one: Result | None) -> str:
 
 
 def _methods(evaluation: Evaluation) -> str:
-    """Return all methods on all rows, the judged one first, with DeLong's p of each difference."""
+    """Return a Markdown table with a line for each method measured on all rows, and a note.
+
+    The judged method is the first. The last column is DeLong's p of the difference between the
+    judged method and this one, empty without such a comparison.
+    """
     p = {c.baseline: c.pooled.p for c in evaluation.comparisons if c.method == evaluation.judged}
     rows = []
     for name in evaluation.methods:
@@ -159,7 +184,10 @@ def _methods(evaluation: Evaluation) -> str:
 
 
 def _benchmarks(evaluation: Evaluation) -> str:
-    """Return the table of benchmarks beside the compared baselines."""
+    """Return a Markdown table with a line for each benchmark and one for their mean.
+
+    Its last columns are the AUROCs of the first baselines whose names begin as `COMPARED` says.
+    """
     others = [
         name
         for start in COMPARED
@@ -186,7 +214,10 @@ def _benchmarks(evaluation: Evaluation) -> str:
 
 
 def _near_chance(evaluation: Evaluation) -> str:
-    """Name the benchmarks whose AUROC may be chance; empty if there are none."""
+    """Return a sentence that names the benchmarks whose AUROC may be chance; "" if there are none.
+
+    Those are the ones whose interval over questions begins at 0.5 or below.
+    """
     found = [
         one.group
         for one in evaluation.of_kind("benchmark")
@@ -200,7 +231,10 @@ def _near_chance(evaluation: Evaluation) -> str:
 
 
 def _tasks(evaluation: Evaluation) -> str:
-    """Return the table of text and tool calls; empty for fewer than two kinds of task."""
+    """Return a Markdown table of text replies and tool calls; "" for fewer than two kinds of task.
+
+    It has AUROC and the shares of replies that can be kept with 90, 95 and 99 % of them right.
+    """
     found = evaluation.of_kind("task")
     if len(found) < 2:
         return ""
@@ -219,7 +253,10 @@ def _tasks(evaluation: Evaluation) -> str:
 
 
 def _study(study: Study) -> str:
-    """Return a study's table in Markdown."""
+    """Return a study as Markdown: its title with the method, and a table.
+
+    The table has a line for each entry, and last the means.
+    """
     rows = [
         (
             one.label,

@@ -13,12 +13,16 @@ from calibrator.lab.reporting.figures import series
 
 
 def style_sheet() -> str:
-    """Return the style of pages, which separate drawings use too."""
+    """Return the CSS of pages, the text of `report.css`, which separate drawings use too."""
     return files("calibrator.lab.reporting").joinpath("report.css").read_text(encoding="utf-8")
 
 
 def page(heading: str, body: str) -> str:
-    """Return the whole page around the HTML `body`."""
+    """Return the text of a whole HTML page around the HTML `body`.
+
+    `heading` is the title of the browser's window; the body has its own heading. The style is part
+    of the page.
+    """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -29,14 +33,21 @@ def page(heading: str, body: str) -> str:
 
 
 def section(title: str, body: str, explanation: str = "", anchor: str = "") -> str:
-    """Return a titled part of a page, with a sentence before the HTML `body`."""
+    """Return an HTML section: a title as `<h2>`, an explanation, and the HTML `body`.
+
+    An empty `explanation` is left out. `anchor` is the id that links name; without it there is
+    none.
+    """
     words = f"<p>{escape(explanation)}</p>" if explanation else ""
     place = f' id="{escape(anchor, quote=True)}"' if anchor else ""
     return f"<section{place}><h2>{escape(title)}</h2>{words}{body}</section>"
 
 
 def cells_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> str:
-    """Return a table from a head and rows of text; the first cell of a row names it."""
+    """Return an HTML table from a pair of head and rows of text; each row's first cell is its head.
+
+    Raises ValueError for a row without cells.
+    """
     head, rows = table
     lines = "".join(
         f"<tr><th>{escape(first)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
@@ -49,13 +60,16 @@ def cells_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> str:
 
 
 def frame_figure(svg: str, caption: str, names: Sequence[str] = ()) -> str:
-    """Put a caption below a drawing, and between them the colours of its series by name."""
+    """Return an HTML figure of a drawing with a caption below it.
+
+    Between them is a legend of the colours of `names`, the drawing's series, if there are any.
+    """
     colours = legend(names) if names else ""
     return f"<figure>{svg}{colours}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def legend(names: Sequence[str]) -> str:
-    """Return the colours of series by name."""
+    """Return an HTML list of the names of series, each beside its colour, in colour order."""
     items = "".join(
         f'<li><svg viewBox="0 0 20 8"><line class="curve {series(number)}" x1="0" y1="4" x2="20" '
         f'y2="4"/></svg>{escape(name)}</li>'

@@ -20,11 +20,19 @@ _TICKS = [tick / 5 for tick in range(6)]
 
 
 def _thin_curve(x: Floats, y: Floats) -> list[tuple[float, float]]:
+    """Return at most `POINTS` points (x, y) of a curve, evenly chosen with both ends.
+
+    `x` and `y` are both (n,).
+    """
     kept = np.unique(np.linspace(0, len(x) - 1, min(len(x), POINTS)).round().astype(int))
     return [(float(x[i]), float(y[i])) for i in kept]
 
 
 def _plot(across: str, up: str) -> Plot:
+    """Return a plot without curves, both axes from 0 to 100 %.
+
+    `across` and `up` are the names of the horizontal and the vertical axis.
+    """
     plot = Plot(WIDTH, HEIGHT, (0, 1), (0, 1))
     plot.grid_x(_TICKS, percent, across)
     plot.grid_y(_TICKS, percent, up)
@@ -32,9 +40,10 @@ def _plot(across: str, up: str) -> Plot:
 
 
 def _errors_found(y: Ints, p: Floats) -> tuple[Floats, Floats]:
-    """Return the share looked at and the share of errors found, least sure first.
+    """Return the share looked at and the share of errors found, least sure first, both (m,).
 
-    Both have one entry for each distinct confidence.
+    They have one entry for each distinct confidence, ascending. `y` are labels, 1 for right, and
+    `p` confidences, (n,). All found shares are 0 without any error.
     """
     order = np.argsort(p, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(p[order])), len(p) - 1)
@@ -43,7 +52,10 @@ def _errors_found(y: Ints, p: Floats) -> tuple[Floats, Floats]:
 
 
 def precision_recall_curves(curves: Labelled) -> str:
-    """Draw the share of alarms that are errors, by the share of errors found (U04 a)."""
+    """Return an SVG of the share of alarms that are errors, by the share of errors found (U04 a).
+
+    An alarm is a reply below a threshold. A straight line for each series is its share of errors.
+    """
     plot = _plot("errors found", "of the alarms errors")
     for number, (_, y, p) in reversed(list(enumerate(curves))):
         looked_at, recall = _errors_found(y, p)
@@ -55,7 +67,10 @@ def precision_recall_curves(curves: Labelled) -> str:
 
 
 def coverage_accuracy_curves(curves: Labelled) -> str:
-    """Draw the share of right replies among the surest, by the share that passes (U04 b)."""
+    """Return an SVG of the share of right replies among those that pass, by the share that passes.
+
+    The surest pass first; dashed lines are at 90 and 95 % (U04 b).
+    """
     plot = _plot("replies that pass, surest first", "right among them")
     for target in (0.90, 0.95):
         plot.line([(0, target), (1, target)], "reference")
@@ -66,7 +81,10 @@ def coverage_accuracy_curves(curves: Labelled) -> str:
 
 
 def review_curves(curves: Labelled) -> str:
-    """Draw the share of errors that reviews find, by the share reviewed (U04 c)."""
+    """Return an SVG of the share of errors that reviews find, by the share of replies reviewed.
+
+    The least sure are reviewed first; the diagonal is a random order (U04 c).
+    """
     plot = _plot("replies reviewed, least sure first", "errors found")
     plot.line([(0, 0), (1, 1)], "reference")
     for number, (_, y, p) in reversed(list(enumerate(curves))):
@@ -77,7 +95,7 @@ def review_curves(curves: Labelled) -> str:
 
 
 def pipeline(steps: Sequence[tuple[str, str]]) -> str:
-    """Draw boxes in a row, each with a title and a line of text, joined by arrows (U01)."""
+    """Return an SVG of boxes in a row, joined by arrows, each a title and a line of text (U01)."""
     each, gap = 150.0, 26.0
     width = len(steps) * each + (len(steps) - 1) * gap + 20
     plot = Plot(width, 96, (0, 1), (0, 1))

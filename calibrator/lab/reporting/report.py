@@ -65,7 +65,10 @@ MARKS = {  # the reference of a study, where it is not a fit on everything
 
 
 def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | None = None) -> str:
-    """Return the whole page."""
+    """Return the whole HTML page of an evaluation and of studies, without empty parts.
+
+    `title` is the page's heading, by default `How good is NAME?` with the judged method's name.
+    """
     heading = title or f"How good is {evaluation.judged}?"
     parts = [
         _head(evaluation, heading),
@@ -85,7 +88,7 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
 
 
 def _head(evaluation: Evaluation, heading: str) -> str:
-    """Return the page's heading, with the size and the accuracy of the data."""
+    """Return the page's HTML header: the heading and, with rows, their number and accuracy."""
     if not evaluation.rows:
         return f"<header><h1>{escape(heading)}</h1></header>"
     return (
@@ -96,7 +99,10 @@ def _head(evaluation: Evaluation, heading: str) -> str:
 
 
 def _tiles(evaluation: Evaluation) -> str:
-    """Return the main figures as tiles, each with its interval."""
+    """Return an HTML section with the judged method's main figures as tiles, each with a note.
+
+    The note is an interval or a second figure. Figures that do not exist have no tile.
+    """
     tiles = []
     if (pooled := evaluation.find(POOLED)) and math.isfinite(pooled.auroc):
         ends = bounds(pooled.question_low, pooled.question_high)
@@ -128,7 +134,10 @@ def _tiles(evaluation: Evaluation) -> str:
 
 
 def _traffic(evaluation: Evaluation) -> str:
-    """Return the section of real traffic: kinds beside baselines, then effects of edits."""
+    """Return the HTML section of real traffic: kinds beside baselines, then effects of edits.
+
+    Sets, hand-made pairs and bases are folded tables. It is "" where no traffic was measured.
+    """
     if (found := evaluation.traffic) is None:
         return ""
     body = cells_table(traffic.overview_table(found))
@@ -146,7 +155,10 @@ def _traffic(evaluation: Evaluation) -> str:
 
 
 def _sensitivity(evaluation: Evaluation) -> str:
-    """Return the section on how far the confidence falls once a reply is made wrong."""
+    """Return the HTML section on how far the confidence falls once a reply is made wrong, or "".
+
+    It is "" where none was measured. Tables without rows are left out.
+    """
     found = evaluation.sensitivity
     if found is None:
         return ""
@@ -160,7 +172,10 @@ def _sensitivity(evaluation: Evaluation) -> str:
 
 
 def _against_baselines(evaluation: Evaluation) -> str:
-    """Return the section that compares the calibrator with baselines; empty without any."""
+    """Return the HTML section that compares the judged method with others; "" without comparisons.
+
+    It has one figure for each set of rows, as all rows and those with a stated confidence.
+    """
     judged = [one for one in evaluation.comparisons if one.method == evaluation.judged]
     figures = "".join(
         _comparison_figure(rows, [one for one in judged if one.rows == rows])
@@ -175,9 +190,11 @@ def _against_baselines(evaluation: Evaluation) -> str:
 
 
 def _comparison_figure(rows: str, found: Sequence[MethodComparison]) -> str:
-    """Return a figure with one line for each baseline.
+    """Return an HTML figure of AUROC differences with one line for each baseline.
 
-    Its panels are all rows, the mean over benchmarks, and within questions.
+    Its panels are all rows, the mean over benchmarks, and within questions. `rows` is the name of
+    the compared rows, which all of `found` have. The caption names the baselines with p of 0.001 or
+    more.
     """
     which = "all rows" if rows == POOLED else rows
     panels = [
@@ -196,7 +213,11 @@ def _comparison_figure(rows: str, found: Sequence[MethodComparison]) -> str:
 
 
 def _curves(evaluation: Evaluation) -> str:
-    """Return the section of curves: reliability, separation, ROC, and risk against coverage."""
+    """Return the HTML section of four figures: reliability, separation, risk-coverage and ROC.
+
+    The first two are of the judged method, the others of the first `CURVES_SHOWN` methods. It is ""
+    without curves.
+    """
     if not evaluation.curves:
         return ""
     shown = evaluation.curves[:CURVES_SHOWN]
@@ -228,7 +249,10 @@ def _curves(evaluation: Evaluation) -> str:
 
 
 def _benchmarks(evaluation: Evaluation) -> str:
-    """Return the section with each benchmark's AUROC; empty for fewer than two."""
+    """Return the HTML section with each benchmark's AUROC, highest first; "" for fewer than two.
+
+    Marks are the AUROCs of the first TF-IDF baseline on the same rows, if there is one.
+    """
     found = [one for one in evaluation.of_kind("benchmark") if math.isfinite(one.auroc)]
     if len(found) < 2:
         return ""
@@ -253,7 +277,11 @@ def _benchmarks(evaluation: Evaluation) -> str:
 
 
 def _study(study: Study) -> str:
-    """Return the section of one study with its figure."""
+    """Return the HTML section of one study with its figure.
+
+    For the study `size` it is a curve by training rows; for others a forest plot of AUROC with
+    marks at the reference, and a folded table.
+    """
     title = STUDY_TITLES.get(study.name, study.name)
     if study.name == "size":
         points = [(one.trained, Interval(one.auroc, one.low, one.high)) for one in study.entries]
@@ -274,7 +302,10 @@ def _study(study: Study) -> str:
 
 
 def _study_table(study: Study) -> str:
-    """Return the figures for which a forest plot has no room, in a folded table."""
+    """Return a folded HTML table with a line for each entry of a study.
+
+    It has the figures for which a forest plot has no room, such as the rows trained on and ECE.
+    """
     columns = (
         ("rows trained on", "trained", 0),
         ("rows", "rows", 0),
@@ -320,7 +351,10 @@ _COLUMNS = (
 
 
 def _table(first: str, rows: Iterable[tuple[str, Result]]) -> str:
-    """Return an HTML table of results with the column `first` before the figures."""
+    """Return an HTML table of results, one line for each pair of a label and a result.
+
+    `first` is the head of the labels' column; the others are `_COLUMNS`.
+    """
     head = "".join(f"<th>{escape(title)}</th>" for _, title, _ in _COLUMNS)
     lines = "".join(
         f"<tr><th>{escape(label)}</th>{''.join(f'<td>{cell}</td>' for cell in _cells(one))}</tr>"
@@ -333,7 +367,10 @@ def _table(first: str, rows: Iterable[tuple[str, Result]]) -> str:
 
 
 def _cells(one: Result) -> list[str]:
-    """Return a result's cells in the order of `_COLUMNS`."""
+    """Return a result's figures as text, in the order of `_COLUMNS`.
+
+    A figure that is nan is a dash; an interval that is nan is "".
+    """
     ends = {
         "95 % over replies": bounds(one.low, one.high),
         "over questions": bounds(one.question_low, one.question_high),
@@ -349,7 +386,10 @@ def _cells(one: Result) -> list[str]:
 
 
 def _within_table(evaluation: Evaluation) -> str:
-    """Return the section about ranking replies to one question; empty where none was measured."""
+    """Return the HTML section about ranking replies to one question, a line for each method.
+
+    It is "" where no method was measured within questions.
+    """
     lines = "".join(
         f"<tr><th>{escape(one.method)}</th><td>{figure(one.auroc.value)}</td>"
         f"<td>{bounds(one.auroc.low, one.auroc.high)}</td><td>{figure(one.pairs)}</td>"
@@ -371,7 +411,12 @@ def _within_table(evaluation: Evaluation) -> str:
 
 
 def names_conclusion(evaluation: Evaluation) -> str:
-    """Return a sentence comparing the best table of names with the calibrator, or ""."""
+    """Return a sentence that compares the best names-only baseline with the calibrator, or "".
+
+    Both AUROCs are within questions. It says which part of the calibrator's lead over 0.5 that
+    baseline has, or that the calibrator is not clearly better. It begins with a space. It is ""
+    without such a baseline, or where the calibrator's AUROC is not above 0.5.
+    """
     found = {one.method: one.auroc.value for one in evaluation.within}
     judged = found.get(evaluation.judged, math.nan)
     tables = [name for name in evaluation.baselines if name in NAMES_ONLY and name in found]
@@ -391,6 +436,10 @@ def names_conclusion(evaluation: Evaluation) -> str:
 
 
 def _ends_of_difference(evaluation: Evaluation, baseline: str) -> tuple[float, float]:
+    """Return the ends (low, high) of how much higher the judged method's AUROC within questions is.
+
+    It is compared with `baseline` on all rows; without such a comparison the ends are infinite.
+    """
     for one in evaluation.comparisons:
         if (one.rows, one.method, one.baseline) == (POOLED, evaluation.judged, baseline):
             return one.within.low, one.within.high
@@ -398,7 +447,11 @@ def _ends_of_difference(evaluation: Evaluation, baseline: str) -> tuple[float, f
 
 
 def _methods(evaluation: Evaluation) -> str:
-    """Return the tables of all methods, one for each group of rows."""
+    """Return an HTML section of tables of all methods, one for all rows, means and the like; or "".
+
+    There is a table for each pooled set of rows and for the mean over benchmarks. It is "" without
+    results.
+    """
     groups = dict.fromkeys(r.group for r in evaluation.results if r.kind in ("pooled", "mean"))
     tables = [
         f"<h3>{escape(group)}</h3>"
@@ -409,7 +462,10 @@ def _methods(evaluation: Evaluation) -> str:
 
 
 def _groups(evaluation: Evaluation, kind: str) -> str:
-    """Return a folded table of one kind of group, largest first; empty for fewer than two."""
+    """Return a folded HTML table of the judged method on each group of a kind, most rows first.
+
+    `kind` is such as `benchmark` or `model`. It is "" for fewer than two groups.
+    """
     found = evaluation.of_kind(kind)
     if len(found) < 2:
         return ""
@@ -424,7 +480,10 @@ def _groups(evaluation: Evaluation, kind: str) -> str:
 
 
 def _reading_notes(evaluation: Evaluation) -> str:
-    """Return the footer that explains the figures."""
+    """Return the page's HTML footer, which explains the figures to its reader.
+
+    It explains the sensitivity only where one was measured.
+    """
     seen = f" {escape(SCORE_NOTE)}" if evaluation.sensitivity else ""
     return (
         "<footer><p>AUROC: the chance that a right reply has the higher confidence than a wrong "

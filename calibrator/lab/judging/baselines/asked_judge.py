@@ -18,7 +18,11 @@ _YES = re.compile(r"(?i)\b(yes|correct)\b")
 
 
 def judge_prompt(question: str, answer: str) -> str:
-    """Return the judge's prompt, with question and answer cut as for the calibrator."""
+    """Return the text that asks a model how likely it is that `answer` answers `question`.
+
+    Question and answer are cut to `MAX_QUESTION` and `MAX_ANSWER` characters, as for the
+    calibrator.
+    """
     return PROMPT.format(question=question[:MAX_QUESTION], answer=answer[:MAX_ANSWER])
 
 

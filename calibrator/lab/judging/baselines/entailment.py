@@ -36,12 +36,17 @@ class Entailment(Protocol):
 
 
 def normalize_text(text: str) -> str:
-    """Return a text's words and numbers in lower case, without articles and the like (I09)."""
+    """Return a text's words and numbers in lower case, joined by spaces, without fillers (I09).
+
+    Fillers are such as `the`, `is` or `answer`; commas are removed from numbers. `The answer is
+    1,200.` becomes `1200`.
+    """
     words = [word for word in _words(text) if word not in _EMPTY]
     return " ".join(words)
 
 
 def _words(text: str) -> list[str]:
+    """Return the words and numbers of a text in lower case, in order, without commas in numbers."""
     return [word.replace(",", "") for word in _WORD.findall(text.lower())]
 
 
@@ -55,7 +60,13 @@ def lexical_entailment(pairs: Sequence[tuple[str, str]]) -> Floats:
 
 
 def _lexical(premise: str, hypothesis: str) -> tuple[float, float, float]:
-    """Return P(entail), P(neutral), P(contradict) by shared words, numbers and negations."""
+    """Return P(entailment), P(neutral), P(contradiction) of two texts from their normalized words.
+
+    With the share of the hypothesis' words that the premise has, they are (share, 1 - share, 0),
+    and for a contradiction (0, (1 - share) / 2, (1 + share) / 2). It is one where a single side has
+    a negation, or both have numbers and the premise lacks one of the hypothesis. An empty
+    hypothesis is entailed by an empty premise and neutral to others.
+    """
     said, claimed = (normalize_text(text).split() for text in (premise, hypothesis))
     if not claimed:
         return (1.0, 0.0, 0.0) if not said else (0.0, 1.0, 0.0)

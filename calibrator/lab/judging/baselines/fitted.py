@@ -30,7 +30,10 @@ Baseline = Callable[[Sequence[Row], Sequence[Row]], Floats]
 
 
 def check_labels(rows: Sequence[Row]) -> None:
-    """Raise JudgingError unless the rows include both correct and wrong ones."""
+    """Raise JudgingError unless the labels of the rows are both correct and wrong.
+
+    It is raised too for a row without a label.
+    """
     labels = {row.correct for row in rows}
     if labels != {0, 1}:
         which = (
@@ -40,7 +43,7 @@ def check_labels(rows: Sequence[Row]) -> None:
 
 
 def check_questions(train: Sequence[Row], test: Sequence[Row]) -> None:
-    """Raise JudgingError where a question is in both training and test rows (D04)."""
+    """Raise JudgingError where a question (`question_id`) is in training and test rows (D04)."""
     both = {row.question_id for row in train} & {row.question_id for row in test}
     if both:
         raise JudgingError(
@@ -52,7 +55,9 @@ def check_questions(train: Sequence[Row], test: Sequence[Row]) -> None:
 def _logistic(features: Floats, rows: Sequence[Row], test: Floats) -> Floats:
     """Return P(correct) of the test features from a logistic regression, (len(test),).
 
-    The settings are the paper's `LogisticRegression(C=1.0, solver='lbfgs', max_iter=1000)` (I02).
+    `features` (n, f) are those of the labelled `rows`, `test` (m, f) others. The settings are the
+    paper's `LogisticRegression(C=1.0, solver='lbfgs', max_iter=1000)` (I02). Raises JudgingError
+    for rows of one label, and MissingExtraError without scikit-learn.
     """
     check_scikit_learn()
     from sklearn.linear_model import LogisticRegression
@@ -72,14 +77,18 @@ def _lengths(rows: Sequence[Row]) -> Floats:
 
 
 def length_baseline(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Return P(correct) of the test rows from the length of their responses (I04)."""
+    """Return P(correct) of the test rows, (m,), by logistic regression on reply lengths (I04).
+
+    Raises JudgingError for training rows of one label.
+    """
     return _logistic(_lengths(train), train, _lengths(test))
 
 
 def model_names(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Return the share of right replies in training of each test row's model.
+    """Return for each test row the share of right training replies by its model, (m,).
 
-    The share is shrunk towards that of all training rows, which a new model gets.
+    The share is shrunk towards that of all training rows, which a new model gets. Raises
+    JudgingError for training rows of one label.
     """
     check_labels(train)
     overall = float(labels_of(train).mean())
@@ -87,9 +96,11 @@ def model_names(train: Sequence[Row], test: Sequence[Row]) -> Floats:
 
 
 def model_and_benchmark_names(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Return the share of right replies in training of each test row's model on its benchmark.
+    """Return for each test row the share of right training replies by its model on its benchmark.
 
-    The share is shrunk towards that of `model_names`, most where there are few rows.
+    The shape is (m,). The share is shrunk towards that of `model_names`, most where there are few
+    rows; a pair that training does not have gets that one. Raises JudgingError for training rows of
+    one label.
     """
     by_model = model_names(train, test)
     return _shares(train, test, lambda row: (row.model, row.benchmark), by_model)
@@ -98,7 +109,11 @@ def model_and_benchmark_names(train: Sequence[Row], test: Sequence[Row]) -> Floa
 def _shares(
     train: Sequence[Row], test: Sequence[Row], key: Callable[[Row], object], prior: Floats
 ) -> Floats:
-    """Return the share of right replies in training of each test row's key, shrunk to `prior`."""
+    """Return for each test row the share of right ones among the training rows with its key, (m,).
+
+    `prior` (m,) counts as `PRIOR_ROWS` further training rows of each key, so it is the whole result
+    for a new key. An unlabelled training row counts as wrong.
+    """
     seen: dict[object, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for row in train:
         cell = seen[key(row)]
@@ -114,29 +129,42 @@ def _shares(
 
 
 def with_stated_confidence(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that have a stated confidence."""
+    """Return the rows that have a stated confidence (`verbalized_confidence`), in their order."""
     return [row for row in rows if row.verbalized_confidence is not None]
 
 
 def _stated_confidences(rows: Sequence[Row]) -> Floats:
-    """Return the stated confidences, (n, 1). Raises JudgingError where a row has none."""
+    """Return the rows' stated confidences as an array (n, 1), each from 0 to 1.
+
+    Raises JudgingError where a row has none.
+    """
     if any(row.verbalized_confidence is None for row in rows):
         raise JudgingError("a row states no confidence of its own")
     return np.array([row.verbalized_confidence or 0.0 for row in rows])[:, None]
 
 
 def stated_raw(_: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Return the stated confidences unchanged (I01)."""
+    """Return the stated confidences of the test rows unchanged, (m,) (I01).
+
+    The training rows are not used. Raises JudgingError where a row has none.
+    """
     return np.asarray(_stated_confidences(test)[:, 0])
 
 
 def stated_platt(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Return P(correct) from Platt scaling of the stated confidence (I02)."""
+    """Return P(correct) of the test rows, (m,), by Platt scaling of the stated confidence (I02).
+
+    Raises JudgingError where a row states none, or for training rows of one label.
+    """
     return _logistic(_stated_confidences(train), train, _stated_confidences(test))
 
 
 def stated_isotonic(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Return P(correct) from isotonic regression of the stated confidence, 0.01 to 0.99 (I03)."""
+    """Return P(correct), (m,), by isotonic regression of the stated confidence, 0.01 to 0.99 (I03).
+
+    It is fitted on the training rows. Raises JudgingError where a row states none, or for training
+    rows of one label.
+    """
     check_scikit_learn()
     from sklearn.isotonic import IsotonicRegression
 
@@ -150,7 +178,10 @@ def stated_isotonic(train: Sequence[Row], test: Sequence[Row]) -> Floats:
 
 
 def stated_and_length(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Return P(correct) from a logistic regression on stated confidence and length (I05)."""
+    """Return P(correct), (m,), by logistic regression on stated confidence and reply length (I05).
+
+    Raises JudgingError where a row states none, or for training rows of one label.
+    """
     features = [np.hstack([_stated_confidences(rows), _lengths(rows)]) for rows in (train, test)]
     return _logistic(features[0], train, features[1])
 

@@ -17,9 +17,10 @@ SEED = 20_261_125
 def halves(correct: ArrayLike, questions: ArrayLike, seed: int = SEED) -> tuple[Ints, Ints]:
     """Return the positions of the rows to fit on and of those to judge, each ascending.
 
-    The result depends only on the arguments. Questions are dealt out in the order of their size and
-    their share of right replies, with ties broken at random, so that both halves have nearly the
-    same number of rows and of right rows.
+    `correct` (n,) are labels 0 or 1, `questions` (n,) comparable values; rows of one question are
+    in one half. The result depends only on the arguments. Questions are dealt out in the order of
+    their size and their share of right replies, with ties broken at random, so that both halves
+    have nearly the same number of rows and of right rows.
     """
     y = np.asarray(correct, dtype=np.float64)
     _, group = np.unique(np.asarray(questions), return_inverse=True)

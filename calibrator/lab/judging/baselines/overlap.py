@@ -24,17 +24,24 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9ff
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case; each Chinese or Japanese character is a word."""
+    """Return the words of a text in lower case, in order, with repetitions.
+
+    Each Chinese or Japanese character is a word.
+    """
     return _WORD.findall(text.lower())
 
 
 def text_before(item: Item) -> str:
-    """Return the text of all messages before a reply, or the question where no message has text."""
+    """Return the texts of all messages before a reply, joined by newlines.
+
+    Where no message has text it is the item's question.
+    """
     said = [_text(message) for message in item.messages]
     return "\n".join(text for text in said if text) or item.question
 
 
 def _text(message: Any) -> str:
+    """Return a message's text; "" for no mapping, no text, or content that cannot be read."""
     try:
         return content_text(message.get("content"), []) if isinstance(message, Mapping) else ""
     except (NotScorableError, ValueError):
@@ -67,6 +74,7 @@ def tfidf_cosines(items: Sequence[Item]) -> Floats:
     total = 1 + 2 * len(texts)
 
     def weigh_words(counts: Counter[str]) -> dict[str, float]:
+        """Return the weight of each word of one text, given the word's count in it."""
         return {
             word: (1 + math.log(count)) * (1 + math.log(total / (1 + spread[word])))
             for word, count in counts.items()
@@ -76,6 +84,7 @@ def tfidf_cosines(items: Sequence[Item]) -> Floats:
 
 
 def _cosine(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Return the cosine of two texts' weights by word, 0 where either has no words."""
     length = math.sqrt(sum(v * v for v in one.values()) * sum(v * v for v in other.values()))
     shared = sum(weight * one.get(word, 0.0) for word, weight in other.items())
     return shared / length if length else 0.0

@@ -32,7 +32,11 @@ ENTROPY_WEIGHT, SIMILARITY_WEIGHT = 0.5, 0.5  # weights of LofreeCP's two penalt
 
 @dataclass
 class ReplySamples:
-    """Several replies to one question, and the reply that is judged."""
+    """Several sampled replies `texts` to one question, and the `reply` that is judged.
+
+    `entailment` compares texts, as described in `Entailment`. Each method gives a confidence in the
+    reply or in the samples, higher for more certain.
+    """
 
     reply: str
     texts: Sequence[str]
@@ -72,11 +76,11 @@ class ReplySamples:
         return float((shares * np.log(shares)).sum())
 
     def self_consistency(self) -> float:
-        """Return the share of samples in the reply's cluster (I11)."""
+        """Return the share of samples, 0 to 1, that are in the reply's cluster (I11)."""
         return float((self.clusters[:-1] == self.clusters[-1]).mean())
 
     def exact_consistency(self) -> float:
-        """Return the share of samples with the same normalized words as the reply (I09)."""
+        """Return the share of samples, 0 to 1, with the reply's normalized words (I09)."""
         same = [normalize_text(text) == normalize_text(self.reply) for text in self.texts]
         return sum(same) / len(same)
 
@@ -92,7 +96,8 @@ class ReplySamples:
         """Return NumSemSets: minus the number of groups of samples that entail each other.
 
         Two samples are in one group where, in both directions, entailment is likelier than
-        contradiction, or where a chain of such samples links them.
+        contradiction, or where a chain of such samples links them. The reply is not among the
+        samples.
         """
         p = self._pairs[:-1, :-1]
         likely = p[..., ENTAILMENT] > p[..., CONTRADICTION]
@@ -108,12 +113,20 @@ class ReplySamples:
         return -float(count)
 
     def degree(self) -> float:
-        """Return Deg: minus trace(m I - D) / m^2, where D sums the affinities of each sample."""
+        """Return Deg: minus trace(m I - D) / m^2, where D sums the affinities of each sample.
+
+        An affinity is the mean P(entailment) of both directions. The result is from -1 to 0, 0
+        where all samples entail each other.
+        """
         m = len(self._affinity)
         return -float((m - self._affinity.sum(axis=1)).sum() / m**2)
 
     def eigenvalues(self) -> float:
-        """Return EigV: minus the sum of max(0, 1 - eigenvalue) of the normalized Laplacian."""
+        """Return EigV: minus the sum of max(0, 1 - eigenvalue) of the normalized Laplacian.
+
+        The Laplacian is of the samples' affinities, the mean P(entailment) of both directions. The
+        sum is about the number of distinct meanings.
+        """
         root = 1 / np.sqrt(self._affinity.sum(axis=1))
         laplacian = np.eye(len(root)) - root[:, None] * self._affinity * root
         return -float(np.maximum(0, 1 - np.linalg.eigvalsh(laplacian)).sum())
@@ -141,9 +154,9 @@ class ReplySamples:
 
 
 def rouge_l(first: str, second: str) -> float:
-    """Return the F1 of the longest common subsequence of normalized words.
+    """Return ROUGE-L: the F1 of the longest common subsequence of two texts' normalized words.
 
-    The score is 1 for two empty texts.
+    It is from 0 to 1; 1 for two texts without words, 0 for one.
     """
     a, b = normalize_text(first).split(), normalize_text(second).split()
     if not a or not b:
@@ -160,13 +173,16 @@ def rouge_l(first: str, second: str) -> float:
 
 
 def likelihoods(logprobs: Sequence[float]) -> dict[str, float]:
-    """Return the `mean`, `lowest` and `sum` of the log-probabilities of a reply's tokens (I15)."""
+    """Return the `mean`, `lowest` and `sum` of the log-probabilities of a reply's tokens (I15).
+
+    The keys of the dict are these names. Raises ValueError without tokens.
+    """
     found = np.asarray(logprobs, dtype=np.float64)
     return {"mean": float(found.mean()), "lowest": float(found.min()), "sum": float(found.sum())}
 
 
 def token_certainty(tops: Sequence[Sequence[float]]) -> float:
-    """Return minus the mean entropy of the next token, in nats (I15).
+    """Return minus the mean entropy of the next token, in nats, at most 0 (I15).
 
     `tops` has the log-probabilities of the likeliest tokens at each position. The probability that
     they leave over counts as one more token.

@@ -32,15 +32,19 @@ _MEMBER = re.compile(
 
 
 def stated_prompt(question: str, answer: str) -> str:
-    """Return the prompt for a model's confidence in its answer, cut as for a calibrator."""
+    """Return the text that asks a model from 0 to 100 how sure it is of its `answer`.
+
+    Question and answer are cut to `MAX_QUESTION` and `MAX_ANSWER` characters, as for a calibrator.
+    """
     return PROMPT.format(question=question[:MAX_QUESTION], answer=answer[:MAX_ANSWER])
 
 
 def stated_in(text: str) -> float | None:
-    """Return the confidence that a reply to the prompt states, from 0 to 1, or None.
+    """Return the confidence that a reply to the prompt states, from 0 to 1, or None without one.
 
-    A number alone is out of 100, even 1, as the prompt says. A number with a decimal point that is
-    at most 1 is a probability. The last of several numbers counts. A result above 1 is None.
+    The last number in the text counts. `90`, `90 %` and `90/100` are 0.9, and `9/10` too. A number
+    alone is out of 100, even 1, as the prompt says, but one with a decimal point that is at most 1,
+    such as `0.9`, is a probability. A result above 1 is None.
     """
     found = _NUMBER.findall(text)
     if not found:
@@ -59,8 +63,9 @@ def stated_in(text: str) -> float | None:
 def without_stated(answer: str) -> str:
     """Return the answer without lines or JSON members that state a confidence.
 
-    An answer that states none is returned unchanged. From others, repeated blank lines and outer
-    whitespace are removed too.
+    Those are such as a whole line `Confidence: 90%`, or `"confidence": 0.9` in an object. An answer
+    that states none is returned unchanged. From others, repeated blank lines and outer whitespace
+    are removed too.
     """
     kept = _STATED.sub("", _MEMBER.sub("", answer))
     if kept == answer:

@@ -27,7 +27,11 @@ INVERSE_PENALTY = 2.0
 
 
 def document(row: Row) -> str:
-    """Return the text of a row that is counted: question and answer, cut, without names."""
+    """Return the text of a row whose words are counted: question, newline, answer, without names.
+
+    The question is cut to its first `QUESTION_CHARACTERS`, a long answer to its first and last
+    `ANSWER_CHARACTERS`.
+    """
     answer = row.answer
     if len(answer) > 2 * ANSWER_CHARACTERS:
         answer = f"{answer[:ANSWER_CHARACTERS]}\n{answer[-ANSWER_CHARACTERS:]}"
@@ -35,16 +39,27 @@ def document(row: Row) -> str:
 
 
 def names(row: Row, tags: Tags) -> list[str]:
-    """Return the names of model and benchmark that the tags allow, each as one feature."""
+    """Return the names that `tags` allows as features, such as `model=gpt-4o`, in lower case.
+
+    `tags` is `served` for the model, `all` for model and benchmark, `none` for neither. Missing
+    names are left out.
+    """
     item = row.item(tags)
     told = {"model": item.source_model, "benchmark": item.benchmark}
     return [f"{kind}={name.lower()}" for kind, name in told.items() if name]
 
 
 class WordPairCounts:
-    """Counts of the words and pairs of words of all `rows`, a sparse array (rows, vocabulary)."""
+    """Counts of the words and pairs of words of all `rows`, a sparse array (rows, vocabulary).
+
+    Terms that fewer than `MIN_ROWS` rows have are left out.
+    """
 
     def __init__(self, rows: Sequence[Row]) -> None:
+        """Count the words and pairs of words of all rows, labelled or not.
+
+        Raises JudgingError where no row has a word, and MissingExtraError without scikit-learn.
+        """
         check_scikit_learn()
         from sklearn.feature_extraction.text import CountVectorizer
 
@@ -59,9 +74,11 @@ class WordPairCounts:
         self._counts = counts[:, np.diff(counts.indptr) >= MIN_ROWS].tocsr()
 
     def scores(self, train: Ints, test: Ints, tags: Tags) -> Floats:
-        """Return P(correct) of the rows at `test` from a fit on those at `train`, (len(test),).
+        """Return P(correct) of the rows at `test`, (len(test),), from a fit on those at `train`.
 
-        Raises JudgingError where the training rows have one label only.
+        Both are numbers of rows; `tags` says which names are features (`names`). Without any
+        feature it is the training rows' share of right ones. Raises JudgingError where the training
+        rows have one label only.
         """
         from scipy.sparse import hstack
         from sklearn.feature_extraction.text import TfidfTransformer
@@ -81,13 +98,18 @@ class WordPairCounts:
         return np.asarray(model.predict_proba(told)[:, 1])
 
     def _names(self, train: Ints, tags: Tags) -> Callable[[Ints], Any]:
-        """Return a function from row numbers to sparse columns of the names known from training."""
+        """Return a function from row numbers to a sparse array (rows, names) of ones.
+
+        Its columns are the names of the training rows that `tags` allows, sorted; others are
+        ignored.
+        """
         from scipy.sparse import csr_matrix
 
         known = sorted({name for i in train for name in names(self.rows[i], tags)})
         place = {name: at for at, name in enumerate(known)}
 
         def columns(chosen: Ints) -> Any:
+            """Return a sparse array (rows, names), 1 for each known name of a chosen row."""
             cells = [
                 (n, place[name])
                 for n, i in enumerate(chosen)
@@ -102,9 +124,10 @@ class WordPairCounts:
 
 
 def _frequent(counts: Any) -> Ints:
-    """Return the columns that at least `MIN_ROWS` rows have, at most `MAX_FEATURES`, ascending.
+    """Return the columns that at least `MIN_ROWS` rows have, ascending.
 
-    The columns with the highest counts are kept.
+    `counts` is sparse, (rows, terms). Of more than `MAX_FEATURES`, those with the highest total
+    counts are kept.
     """
     rows_with = np.bincount(counts.indices, minlength=counts.shape[1])
     total = np.asarray(counts.sum(axis=0)).ravel() * (rows_with >= MIN_ROWS)
@@ -115,7 +138,11 @@ def _frequent(counts: Any) -> Ints:
 def tfidf_baseline(
     train: Sequence[Row], test: Sequence[Row], tags: Sequence[Tags] = ("served",)
 ) -> list[Floats]:
-    """Return P(correct) of the test rows, once for each rule in `tags` for the names shown."""
+    """Return P(correct) of the test rows, (m,), once for each rule in `tags` for the names shown.
+
+    A rule is `served`, `all` or `none` (`names`). Raises JudgingError for training rows of one
+    label.
+    """
     counts = WordPairCounts([*train, *test])
     at = np.arange(len(train) + len(test))
     return [counts.scores(at[: len(train)], at[len(train) :], each) for each in tags]

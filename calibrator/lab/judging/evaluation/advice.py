@@ -90,17 +90,26 @@ class Advice:
 
     @property
     def is_chance(self) -> bool:
-        """Whether the labels allow that right replies are ranked no higher than wrong ones."""
+        """Whether the 95 % interval of the AUROC includes 0.5, the value of a random order.
+
+        It is False where no AUROC was measured.
+        """
         return holds_chance(self.auroc)
 
     @property
     def kind(self) -> Kind:
-        """The curve that does better on labels that it was not fitted on."""
+        """The curve, `platt` or `isotonic`, with the lower log loss on labels not fitted on.
+
+        It is `platt` where none was tried.
+        """
         found = [name for name in KINDS if name in self.trials]
         return min(found, key=lambda name: self.trials[name].after.log_loss, default="platt")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the advice as values for JSON, with None instead of nan."""
+        """Return the advice as a dict of values for JSON, with None instead of nan.
+
+        Beside the fields it has `is_chance`, and each trial has `is_better`.
+        """
         trials = {name: each.as_dict() for name, each in self.trials.items()}
         its = {**asdict(self), "trials": trials, "is_chance": self.is_chance}
         values: dict[str, Any] = _without_nan(its)
@@ -108,6 +117,7 @@ class Advice:
 
 
 def _without_nan(value: Any) -> Any:
+    """Return a value with None for nan and infinity, and lists for tuples, at any depth."""
     if isinstance(value, dict):
         return {key: _without_nan(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -116,7 +126,13 @@ def _without_nan(value: Any) -> Any:
 
 
 def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan) -> Advice:
-    """Return advice about a calibrator that gave these confidences (n,) to labelled rows."""
+    """Return advice about a calibrator that gave these confidences (n,) to labelled rows.
+
+    The action is `leave`, `recalibrate`, `fine_tune` or `collect`. `own_auroc` is the AUROC on the
+    checkpoint's card, nan without one. Rows of one label give `collect` without further figures;
+    fewer than `LEAST_LABELS` rows give `collect` with the AUROC alone, from `LEAST_TO_RANK` rows
+    on.
+    """
     y, questions = labels_of(rows), question_numbers(rows)
     count, distinct = len(rows), int(questions.max()) + 1
     if y.min() == y.max():
@@ -157,7 +173,8 @@ def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan)
 def is_delivered_only(rows: Sequence[Row]) -> bool:
     """Return whether the rows come from a record (`pinocchio export`) and none was held.
 
-    Their confidences are then those that a policy let through, not those of all replies.
+    Such rows have a `kind`, which is `hold` for a reply that was not delivered. Their confidences
+    are then those that a policy let through, not those of all replies.
     """
     kinds = [row.raw["kind"] for row in rows if isinstance(row.raw.get("kind"), str)]
     return bool(kinds) and "hold" not in kinds
@@ -165,9 +182,10 @@ def is_delivered_only(rows: Sequence[Row]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RankingCheck:
-    """The measured and the promised ranking of labelled replies, and the card's AUROC.
+    """The measured AUROC of labelled replies, the `expected` one, and the card's `own`.
 
-    `own` is nan where the checkpoint has no card.
+    `expected` is the AUROC if the confidences were true; `own` is nan where the checkpoint has no
+    card.
     """
 
     auroc: Interval
@@ -176,26 +194,40 @@ class RankingCheck:
 
     @property
     def bar(self) -> float:
-        """The AUROC below which these replies are ranked materially worse than promised."""
+        """The AUROC below which the ranking is materially worse than expected.
+
+        It is `MATERIAL` less than the expected one.
+        """
         return self.expected - MATERIAL
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the confidences are so close together that they rank almost nothing."""
+        """Whether the confidences are so close together that they rank almost nothing.
+
+        The AUROC that they would have if they were true is then below `NEAR_CHANCE`.
+        """
         return self.expected < NEAR_CHANCE
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the whole interval is below the bar, and below the card's AUROC."""
+        """Whether the whole interval of the AUROC is below both `bar` and the card's AUROC.
+
+        Without a card `NEAR_CHANCE` takes the place of its AUROC.
+        """
         own = self.own if math.isfinite(self.own) else NEAR_CHANCE
         return self.auroc.high < min(self.bar, own)
 
     @property
     def is_open(self) -> bool:
-        """Whether the labels do not exclude that the ranking is that bad."""
+        """Whether the labels do not exclude a bad ranking.
+
+        That is where the low end of the interval is below both `bar` and `NEAR_CHANCE`; never where
+        `is_narrow`.
+        """
         return not self.is_narrow and self.auroc.low < min(self.bar, NEAR_CHANCE)
 
     def __str__(self) -> str:
+        """Return the AUROC with its interval, as `AUROC 0.731, 95 % between 0.700 and 0.760`."""
         return (
             f"AUROC {self.auroc.value:.3f}, 95 % between {self.auroc.low:.3f} and "
             f"{self.auroc.high:.3f}"
@@ -205,7 +237,11 @@ class RankingCheck:
 def _decide(
     count: int, ranking: RankingCheck, trials: Mapping[Kind, Trial]
 ) -> tuple[Action, str, int]:
-    """Return the action, the reason, and the number of missing labels."""
+    """Return the action, the reason in words, and the number of missing labels, 0 if none.
+
+    `count` is the number of labelled rows. The rules are those of the module: a degraded ranking,
+    an open one, then calibration. Of the `trials`, the best one counts.
+    """
     is_chance = holds_chance(ranking.auroc)
     mending = max(trials.values(), key=lambda each: (each.is_better, each.gain.value))
     claim = f"these confidences promise {ranking.expected:.3f}"
@@ -247,7 +283,11 @@ def _decide(
 
 
 def _recalibrate_or_collect(mending: Trial, why: str, missing: int) -> tuple[Action, str, int]:
-    """Return a recalibration as the action where it helps, else the collection of labels."""
+    """Return `recalibrate` where the trial gains beyond noise, else `collect`.
+
+    The result is (action, reason, missing labels). The reason is `why`, followed by the gain where
+    there is one; `missing` is returned unchanged.
+    """
     if mending.is_better:
         return (
             "recalibrate",
@@ -258,14 +298,15 @@ def _recalibrate_or_collect(mending: Trial, why: str, missing: int) -> tuple[Act
 
 
 def _gain_in_words(gain: Interval) -> str:
+    """Return a gain as `0.012 of log loss, 95 % between +0.003 and +0.020`."""
     return f"{gain.value:.3f} of log loss, 95 % between {gain.low:+.3f} and {gain.high:+.3f}"
 
 
 def _missing_labels(count: int, interval: Interval, reach: float) -> int:
-    """Return how many more labels shrink the interval's half width to `reach`, in fifties.
+    """Return how many labels more than `count` shrink the interval's half width to `reach`.
 
-    The width falls with the root of the number of labels. The total is at least half as many again,
-    at most ten times as many.
+    It is rounded up to fifties. The width falls with the root of the number of labels. The total is
+    at least half as many again as now, and at most ten times as many.
     """
     width = (interval.high - interval.low) / 2
     factor = (width / max(abs(reach), width / 3)) ** 2
@@ -274,9 +315,10 @@ def _missing_labels(count: int, interval: Interval, reach: float) -> int:
 
 
 def _expected_eces(rows: Sequence[Row], confidence: Floats) -> list[ExpectedEce]:
-    """Return the ECE expected with more labels, by fitting on random questions of these rows.
+    """Return the ECE expected with each number of labels in `EXPECTED_WITH` that the rows allow.
 
-    The other questions are judged.
+    It is measured by fitting on random questions of these rows and judging the others. Numbers
+    above half of the rows are left out.
     """
     y, questions = labels_of(rows), question_numbers(rows)
     found = ((count, mend("", y, confidence, questions, count)) for count in EXPECTED_WITH)

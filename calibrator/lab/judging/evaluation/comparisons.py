@@ -24,11 +24,11 @@ from calibrator.rows.results import Method
 
 @dataclass(frozen=True, slots=True)
 class MethodComparison:
-    """The difference of a method's AUROC from another's.
+    """The difference of a method's AUROC from a baseline's, above 0 where the method's is higher.
 
-    `pooled` is DeLong's test; `clustered` is the same difference with an interval over questions;
-    `mean` and `within` are differences of the mean over benchmarks and of the mean within
-    questions, with intervals over questions.
+    `rows` is the name of the rows, such as `pooled`. `pooled` is DeLong's test; `clustered` is the
+    same difference with an interval over questions; `mean` and `within` are differences of the mean
+    over benchmarks and of the mean within questions, with intervals over questions.
     """
 
     rows: str
@@ -59,9 +59,11 @@ def draw(
     resamples: int,
     permutations: int,
 ) -> AurocDraws:
-    """Resample questions, pooled and within each benchmark, and return the AUROCs.
+    """Resample questions, pooled and within each benchmark, and return a method's AUROCs.
 
-    `labels` have to hold both kinds.
+    `labels` and `questions` (numbers) are of all rows, (n,); labels have to hold both kinds.
+    `benchmarks` are groups of rows; those with one label are left out. The same arguments give the
+    same resamples for every method. `permutations` are for the p values within questions.
     """
     p = method.confidence
     drawn, values = [], []
@@ -83,7 +85,8 @@ def draw(
 def _mean_of(drawn: Sequence[Floats], resamples: int) -> Floats:
     """Return the mean over benchmarks of each resample, (resamples,).
 
-    Benchmarks without both labels in the resample are left out; it is nan without any.
+    `drawn` has an array (resamples,) for each benchmark, nan where the resample lacks a label;
+    these are left out. It is nan where all are, and without benchmarks.
     """
     if not drawn:
         return np.full(resamples, np.nan)
@@ -99,8 +102,10 @@ def compare(
 ) -> list[MethodComparison]:
     """Compare each judged method with the baselines that were given the same names.
 
-    The first method is also compared with the other judged ones of the same names. `rows` is the
-    name of these rows.
+    The first method is also compared with the other judged ones of the same names. Baselines that
+    use no names (`tags` None) are compared with all. `rows` is the name of these rows; `drawn` has
+    the AUROCs of each method in the same order. The result is in the order of methods, then of
+    baselines.
     """
     pairs = [
         (i, j)
@@ -117,7 +122,10 @@ def compare(
 def _compare(
     rows: str, first: Method, second: Method, a: AurocDraws, b: AurocDraws, labels: Ints
 ) -> MethodComparison:
-    """Compare two methods on the same labels and the same resamples."""
+    """Compare two methods on the same labels and resamples; differences are first - second.
+
+    `a` and `b` are the AUROCs of `first` and `second`, `rows` the name of the rows.
+    """
     # The questions with both labels are the same for both methods, and in the same order.
     within = a.within.each - b.within.each if a.within and b.within else np.array([])
     return MethodComparison(

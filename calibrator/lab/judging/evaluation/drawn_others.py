@@ -46,7 +46,7 @@ class DrawnReply:
 
 
 def check_reads_others(calibrator: ReadsOthers) -> None:
-    """Raise JudgingError for a calibrator without a second stage."""
+    """Raise JudgingError for a calibrator without a second stage, which reads other replies."""
     if not calibrator.opinion:
         raise JudgingError(
             f"{calibrator.name} does not read other replies: "
@@ -63,10 +63,12 @@ def draw_others(
     model: str | None = None,
     seed: int = SEED,
 ) -> list[DrawnReply]:
-    """Return the labelled replies that have at least `count` others to their question, with those.
+    """Return each labelled row that has at least `count` others to its question, with those.
 
-    The others are of other models than the reply's, with `is_stronger` only of stronger ones, and
-    with `model` only of this one. Without these options, a row with its own `others` keeps them.
+    The others are `count` replies of rows by other models; with `is_stronger` only by models whose
+    ability is more than `STRONGER` higher, and with `model` only by this one. Without these
+    options, a row with its own `others` keeps them all. They are drawn at random, the same ones for
+    a `seed`. The result is in the order of the rows.
     """
     rng = random.Random(seed)
     questions: dict[str, list[Row]] = defaultdict(list)
@@ -94,5 +96,5 @@ def draw_others(
 
 
 def confidences_of(scores: Sequence[Score]) -> Floats:
-    """Return the confidences of scores, (N,)."""
+    """Return the confidences of scores in their order, (N,)."""
     return np.array([score.confidence for score in scores])

@@ -100,21 +100,28 @@ class Evaluation:
     traffic: Traffic | None = None
 
     def find(self, group: str, method: str | None = None) -> Result | None:
-        """Return the result of a method, by default the judged one, on a group, or None."""
+        """Return the result of a method, by default the judged one, on a group, such as `gsm8k`.
+
+        It is None where there is none.
+        """
         named = [
             r for r in self.results if r.group == group and r.method == (method or self.judged)
         ]
         return named[0] if named else None
 
     def of_kind(self, kind: str, method: str | None = None) -> list[Result]:
-        """Return the results of a method on all groups of a kind."""
+        """Return the results of a method on all groups of a kind, such as `benchmark`, in order.
+
+        By default the method is the judged one; [] without such groups.
+        """
         name = method or self.judged
         return [r for r in self.results if r.kind == kind and r.method == name]
 
     def sensitivity_on(self, one: Result) -> float:
-        """Return the calibrator's sensitivity on the result's group, or nan.
+        """Return the calibrator's sensitivity (mean AUROC against corruptions) on a result's group.
 
-        The group is a benchmark, text or calls, or all rows.
+        The group is a benchmark, text or calls, or all rows and the mean, which have the mean over
+        benchmarks. It is nan for other kinds, such as models, and where none was measured.
         """
         if self.sensitivity is None or one.kind not in ("benchmark", "task", "mean", "pooled"):
             return math.nan
@@ -124,7 +131,10 @@ class Evaluation:
         return self.sensitivity.score(is_call=is_call)
 
     def join(self, other: Evaluation) -> Evaluation:
-        """Return the evaluation with another one's pooled results and comparisons added."""
+        """Return a copy with another evaluation's pooled results and comparisons appended.
+
+        The rest of the other one is dropped.
+        """
         return replace(
             self,
             results=[*self.results, *(one for one in other.results if one.kind == "pooled")],
@@ -141,11 +151,12 @@ def judge(
     permutations: int = PERMUTATIONS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Evaluation:
-    """Return the evaluation of all methods; `name` is the name of these rows.
+    """Return the evaluation of all methods on labelled rows; the first method is the judged one.
 
-    `progress` is called with 1 for each of the `STEPS` of a method. A benchmark with one label has
-    no AUROC and is left out of the mean. With fewer than four rows, or fewer than two of either
-    label, there are no comparisons and no curves. Raises JudgingError without rows or methods.
+    `name` is the name of these rows. `progress` is called with 1 for each of the `STEPS` of a
+    method. A benchmark with one label has no AUROC and is left out of the mean. With fewer than
+    four rows, or fewer than two of either label, there are no comparisons and no curves. Raises
+    JudgingError without rows or methods.
     """
     if not rows or not methods:
         raise JudgingError("there is nothing to judge")
@@ -181,7 +192,7 @@ def judge(
 
 
 def empty_evaluation(name: str) -> Evaluation:
-    """Return the evaluation of a calibrator that was measured on traffic alone."""
+    """Return an evaluation without rows, for a calibrator `name` measured on traffic alone."""
     return Evaluation(name, 0, 0, math.nan, methods=[], baselines=[], results=[])
 
 
@@ -194,10 +205,11 @@ def _results(
     resamples: int,
     progress: Callable[[int], None],
 ) -> list[Result]:
-    """Return the results of every method on every group.
+    """Return the results of every method on every group: its groups, their mean, then all rows.
 
     Intervals are computed for all groups of the judged method, and only for all rows of the others:
-    hundreds of models, each resampled for each baseline, would take an hour.
+    hundreds of models, each resampled for each baseline, would take an hour. `name` is the name of
+    all rows; `progress` is called with 1 for each method.
     """
     *groups, pooled = groups_of(rows)
     pooled = replace(pooled, name=name)
@@ -214,7 +226,10 @@ def _results(
 def _with_mean_interval(
     result: Result, methods: Sequence[Method], drawn: Sequence[AurocDraws]
 ) -> Result:
-    """Return a mean over benchmarks with its interval over questions; other results unchanged."""
+    """Return a mean over benchmarks with its interval over questions; other results unchanged.
+
+    `drawn` has the AUROCs on resamples of each of the `methods`.
+    """
     if result.kind != "mean":
         return result
     of_method = drawn[[method.name for method in methods].index(result.method)]
@@ -223,7 +238,11 @@ def _with_mean_interval(
 
 
 def _rank_within(method: str, found: Disagreement, resamples: int) -> WithinQuestions:
-    """Return a method's ranking within questions with its interval."""
+    """Return a method's ranking within questions, with an interval of its mean AUROC.
+
+    The interval is a bootstrap over questions with this number of `resamples`; the p values are
+    taken over.
+    """
     return WithinQuestions(
         method,
         found.questions,
@@ -237,7 +256,10 @@ def _rank_within(method: str, found: Disagreement, resamples: int) -> WithinQues
 
 
 def _curves(method: Method, labels: Ints) -> Curves:
-    """Return the reliability, ROC and risk-coverage curves of a method, with few points each."""
+    """Return the reliability, ROC and risk-coverage curves of a method.
+
+    `labels` (n,) are 0 or 1. The last two have at most `CURVE_POINTS` points.
+    """
     p = method.confidence
     return Curves(
         method.name,
@@ -248,13 +270,19 @@ def _curves(method: Method, labels: Ints) -> Curves:
 
 
 def _thin_points(x: Floats, y: Floats) -> Points:
-    """Return at most `CURVE_POINTS` points, the ends included."""
+    """Return at most `CURVE_POINTS` points (x, y) of a curve, evenly chosen with both ends.
+
+    `x` and `y` are both (n,); values are rounded to five digits.
+    """
     kept = np.unique(np.linspace(0, len(x) - 1, min(len(x), CURVE_POINTS)).round().astype(int))
     return [(round(float(a), 5), round(float(b), 5)) for a, b in zip(x[kept], y[kept], strict=True)]
 
 
 def to_json(evaluation: Evaluation) -> str:
-    """Encode an evaluation as JSON, with null for nan and infinity."""
+    """Encode an evaluation as JSON text, with null for nan and infinity.
+
+    `sensitivity` and `traffic` are left out where they were not measured.
+    """
     values = {"format": FORMAT, **plain_json(asdict(evaluation))}
     for name in ("sensitivity", "traffic"):
         if getattr(evaluation, name) is None:  # absent for readers of older versions
@@ -263,7 +291,7 @@ def to_json(evaluation: Evaluation) -> str:
 
 
 def read_evaluation(path: Path) -> Evaluation:
-    """Read a file of `to_json`.
+    """Read the evaluation in a file that holds the output of `to_json`, with nan for null.
 
     Raises JudgingError for other contents, OSError without the file.
     """
@@ -291,7 +319,10 @@ def read_evaluation(path: Path) -> Evaluation:
 
 
 def _comparison(values: dict[str, Any]) -> MethodComparison:
-    """Build a comparison from the JSON that `to_json` wrote."""
+    """Build a comparison from the dict that `to_json` wrote.
+
+    Raises KeyError or TypeError for other values.
+    """
     pooled = values["pooled"]
     given: dict[str, Any] = {
         **values,

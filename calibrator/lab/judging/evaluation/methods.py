@@ -38,8 +38,8 @@ SUFFIX: dict[Tags, str] = {"served": "", "all": ", names told", "none": ", no na
 def check_baselines(train: Sequence[Row], rows: Sequence[Row]) -> None:
     """Raise JudgingError for training rows that no baseline can be fitted on.
 
-    This is the case where one of their questions is judged too, or they have only one label. The
-    check comes before anything is scored.
+    This is the case where one of their questions is among `rows` too, or they have only one label.
+    The check comes before anything is scored. Without training rows nothing is raised.
     """
     check_questions(train, rows)
     if train:
@@ -47,10 +47,10 @@ def check_baselines(train: Sequence[Row], rows: Sequence[Row]) -> None:
 
 
 def methods_of(found: Sequence[Scores], train: Sequence[Row], rows: Sequence[Row]) -> list[Method]:
-    """Return the scores to judge and, with training rows, the baselines fitted on them.
+    """Return the scores to judge as methods and, with training rows, the baselines fitted on them.
 
-    Without scikit-learn only baselines that need no fit are included. Raises JudgingError as
-    `check_baselines`.
+    The baselines are TF-IDF, length and names only; without scikit-learn only the last, which need
+    no fit. Their confidences are of `rows`. Raises JudgingError as `check_baselines`.
     """
     check_baselines(train, rows)
     return [*_name_methods(found), *(_baselines(train, rows, found) if train else [])]
@@ -64,7 +64,9 @@ def judge_all(
 ) -> Evaluation:
     """Return the evaluation on all rows, joined by that on the rows that state a confidence.
 
-    `progress` is called with 1 for each of the `STEPS` of a method.
+    On these, the methods that are no baselines are compared with stated confidences, fitted on the
+    training rows that have one. It is left out unless those rows and these hold both labels.
+    `progress` is called with 1 for each of the `STEPS` of a method on all rows.
     """
     evaluation = judge(rows, methods, progress=progress)
     at = [i for i, row in enumerate(rows) if row.verbalized_confidence is not None]
@@ -78,11 +80,15 @@ def judge_all(
 
 
 def _is_mixed(rows: Sequence[Row]) -> bool:
+    """Return whether the rows have two distinct labels; a missing one counts as a label."""
     return len({row.correct for row in rows}) == 2
 
 
 def _name_methods(found: Sequence[Scores]) -> list[Method]:
-    """Return methods with distinct names, also where one calibrator was given different tags."""
+    """Return the scores as methods with distinct names, such as `NAME` or `NAME, no names`.
+
+    The suffix says which names of models the calibrator was given; a repeated name gets a number.
+    """
     methods: list[Method] = []
     for number, one in enumerate(found, start=1):
         name = printable_name(one.name) + SUFFIX[one.tags]
@@ -98,6 +104,11 @@ def has_sklearn() -> bool:
 
 
 def _baselines(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores]) -> list[Method]:
+    """Return the baselines fitted on `train`, with confidences of `rows`; most need scikit-learn.
+
+    They are TF-IDF for each tags of `found`, length, and two tables of names; without scikit-learn
+    only the tables.
+    """
     names = [Method(name, fit(train, rows), None, True) for name, fit in NAMES_ONLY.items()]
     if not has_sklearn():
         return names
@@ -105,7 +116,10 @@ def _baselines(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores
 
 
 def _words(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores]) -> list[Method]:
-    """Return TF-IDF for each kind of tags; its numbers are kept, as the fit takes minutes."""
+    """Return a TF-IDF method for each distinct tags of `found`, fitted on `train`.
+
+    Its confidences of `rows` are cached on disk, as the fit takes minutes.
+    """
     tags = list(dict.fromkeys(one.tags for one in found))
     parts = ["tfidf", version("scikit-learn"), digest_of_rows(train), digest_of_rows(rows), *tags]
     words = kept_fit(parts, lambda: np.stack(tfidf_baseline(train, rows, tags)))
@@ -113,11 +127,19 @@ def _words(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores]) -
 
 
 def _length(train: Sequence[Row], rows: Sequence[Row]) -> list[Method]:
+    """Return a list of one method, `length`: P(correct) of `rows` by reply length.
+
+    It is fitted on `train`.
+    """
     return [Method("length", length_baseline(train, rows), None, True)]
 
 
 def keep_scores(folder: Path, rows: Sequence[Row], methods: Sequence[Method]) -> None:
-    """Write a file of scores for each method, named after it, which can be judged again."""
+    """Write a file of scores for each method to a folder, which can be judged again.
+
+    The folder is made if missing. A file is named after its method, such as `TF-IDF.jsonl`, with
+    `_` for unusual characters; it replaces one of the same name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for method in methods:
         name = re.sub(r"[^\w.@+-]+", "_", method.name).strip("_.") or "scores"

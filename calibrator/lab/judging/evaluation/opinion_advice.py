@@ -52,6 +52,7 @@ class BandEffect:
 
     @property
     def is_nobody(self) -> bool:
+        """Whether the band is empty, so that no reply is asked about."""
         return self.low >= self.high
 
 
@@ -73,11 +74,15 @@ class OpinionAdvice:
     band: BandEffect | None
 
     def gain(self, asked: BandEffect) -> float:
-        """Return the share of the whole gain in kept replies that this choice has."""
+        """Return the share of the whole gain in kept replies that asking in this band has.
+
+        The whole gain is that of asking about all. It is 0 where that is not above 0.
+        """
         whole = self.everybody.kept - self.nobody.kept
         return (asked.kept - self.nobody.kept) / whole if whole > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the advice as nested dicts; `band` is None where none is advised."""
         return asdict(self)
 
 
@@ -90,10 +95,12 @@ def advise_opinion(
     max_error: float = 0.05,
     seed: int = SEED,
 ) -> OpinionAdvice:
-    """Return advice on the band to ask in, given the scores `alone` of the rows, (N,).
+    """Return advice on the band of confidences to ask in, from labelled rows with other replies.
 
-    `model` is the one that would be asked; without it one is drawn for each reply. Raises
-    JudgingError for a calibrator that reads no others, or too few replies with one.
+    `alone` are the rows' scores without others, (N,). `model` is the one that would be asked;
+    without it one is drawn for each reply. `max_error` is the error rate of the kept replies.
+    Raises JudgingError for a calibrator that reads no others, or for fewer than `LEAST_REPLIES`
+    labelled replies with one, or where all of them have one label.
     """
     check_reads_others(calibrator)
     drawn = draw_others(calibrator, rows, model=model, seed=seed)
@@ -126,13 +133,16 @@ class _Figures:
     max_error: float
 
     def choose(self, chosen: Any) -> _Figures:
-        """Return the figures of the `chosen` replies."""
+        """Return the figures of the `chosen` replies, a boolean mask (N,)."""
         return _Figures(
             self.labels[chosen], self.alone[chosen], self.together[chosen], self.max_error
         )
 
     def effect_of(self, low: float, high: float) -> BandEffect:
-        """Return the effect of asking in a band."""
+        """Return the effect of asking about replies with a confidence from `low` to below `high`.
+
+        Those get their confidence with other replies, the rest keep the one without.
+        """
         is_asked = (self.alone >= low) & (self.alone < high)
         told = np.where(is_asked, self.together, self.alone)
         return BandEffect(
@@ -147,7 +157,12 @@ class _Figures:
 def _advice(
     chosen_on: _Figures, judged: _Figures, calibrator: str, questions: Sequence[str]
 ) -> OpinionAdvice:
-    """Choose bands on one half of the questions, and measure them on the other half."""
+    """Choose bands on the figures of one half of the questions, and measure them on the other.
+
+    `chosen_on` and `judged` are those halves; `questions` has the question of each reply of both.
+    For each budget the band that keeps most is chosen, without repetitions; the advised band is the
+    cheapest with `WANTED` of the whole gain, None if that gain is below `LEAST_GAIN`.
+    """
     nobody, everybody = chosen_on.effect_of(0.0, 0.0), chosen_on.effect_of(0.0, 1.01)
     ends = (*EDGES[:-1], 1.01)
     every = [chosen_on.effect_of(low, high) for low in EDGES for high in ends if low < high]
@@ -173,5 +188,5 @@ def _advice(
 
 
 def _is_chosen_half(question: str) -> bool:
-    """Return whether the band is chosen on this question."""
+    """Return whether the band is chosen on this question, by a hash: about half of all are."""
     return hashlib.sha256(question.encode()).digest()[0] % 2 == 0

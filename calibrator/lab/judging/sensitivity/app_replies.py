@@ -34,7 +34,10 @@ class AppReplies:
 
 @cache
 def app_replies() -> tuple[AppReplies, ...]:
-    """Return all conversations, set by set, each in the order of `APPS`."""
+    """Return all three hundred conversations with their replies, set by set; they are read once.
+
+    Within a set they are in the order of `APPS`, then of the files.
+    """
     folder = files("calibrator.lab.judging.sensitivity").joinpath("apps")
     return tuple(
         AppReplies(app, ending.removeprefix("_"), **each)

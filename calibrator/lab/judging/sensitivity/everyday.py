@@ -36,9 +36,10 @@ class EverydayQuestion:
     wrong: str
 
     def items(self, form: Form, model: str) -> tuple[Item, Item]:
-        """Return the right and the wrong answer as items for a scorer.
+        """Return the right and the wrong answer as items for a scorer, in this order.
 
-        An empty `model` gives no name.
+        With the form `sentence` the answer is put into the question's sentence; otherwise it is
+        alone. `model` is the source model's name; an empty one gives no name.
         """
         frame = self.sentence if form == "sentence" else "{}"
         name = model or None
@@ -67,7 +68,7 @@ class EverydayFigures:
 
 @cache
 def everyday_questions() -> tuple[EverydayQuestion, ...]:
-    """Return the sixty questions, in the order of the file."""
+    """Return the sixty questions, in the order of the file; they are read once."""
     text = (
         files("calibrator.lab.judging.sensitivity")
         .joinpath("everyday.yaml")
@@ -77,7 +78,10 @@ def everyday_questions() -> tuple[EverydayQuestion, ...]:
 
 
 def everyday_items() -> list[Item]:
-    """Return every question, short and in a sentence, right and wrong, for every source model."""
+    """Return every question, short and in a sentence, right and wrong, for every source model.
+
+    The order is by source model, form, question, and right before wrong.
+    """
     return [
         item
         for model in SOURCE_MODELS
@@ -88,7 +92,11 @@ def everyday_items() -> list[Item]:
 
 
 def everyday_figures(confidence: Sequence[float] | Floats) -> list[EverydayFigures]:
-    """Return the figures for the confidences of `everyday_items`, in its order."""
+    """Return the figures for the confidences of `everyday_items`, in its order.
+
+    There is one entry for each source model and form (`short`, `sentence`, `both`), by model.
+    Raises ValueError for another number of confidences.
+    """
     shape = (len(SOURCE_MODELS), 2, len(everyday_questions()), 2)
     each = np.asarray(confidence, dtype=np.float64).reshape(shape)
     found = []

@@ -51,7 +51,7 @@ class FieldStudy:
     entries: list[FieldFigures]
 
     def as_json(self) -> str:
-        """Return the study as JSON."""
+        """Return the study as indented JSON text; figures that do not exist are NaN."""
         return json.dumps(asdict(self), indent=1)
 
 
@@ -70,9 +70,11 @@ def study_fields(
     most: int = MOST,
     progress: Callable[[int], None] = lambda _: None,
 ) -> FieldStudy:
-    """Change arguments of right calls and return figures of the fields that the scorer names.
+    """Change one argument of right calls, score them, and return how often the scorer names it.
 
-    At most `most` replies are changed; `progress` is called with the number of scored ones.
+    The scorer names doubtful arguments in `Score.fields`. At most `most` replies are changed, the
+    same ones for the same rows. `progress` is called with the number of replies scored since the
+    last call; each counts twice, changed and unchanged. The last entry is of all kinds together.
     """
     altered = _draw_evenly(_alter_calls(rows), most)
     wrong = score_items(scorer, [each.wrong.item("served") for each in altered], progress)
@@ -88,7 +90,11 @@ def study_fields(
 
 
 def _alter_calls(rows: Sequence[Row]) -> list[_AlteredCall]:
-    """Return right calls with corrupted ones that differ from them in one argument."""
+    """Return right calls with corrupted ones that differ from them in the value of one argument.
+
+    They are replies with a single call of `FEWEST` to `WIDEST` arguments, from all kinds of
+    corruptions.
+    """
     from calibrator.lab.data.calls import corrupted_calls
 
     found = []
@@ -103,7 +109,10 @@ def _alter_calls(rows: Sequence[Row]) -> list[_AlteredCall]:
 
 
 def _draw_evenly(altered: Sequence[_AlteredCall], most: int) -> list[_AlteredCall]:
-    """Return at most `most` altered calls, about as many of each kind."""
+    """Return at most `most` altered calls, about as many of each kind, the same ones every time.
+
+    Kinds with few calls come first; what they do not use is left to the others.
+    """
     rng, kinds = random.Random(SEED), sorted({each.kind for each in altered})
     by_kind = {kind: [each for each in altered if each.kind == kind] for kind in kinds}
     found: list[_AlteredCall] = []
@@ -114,7 +123,10 @@ def _draw_evenly(altered: Sequence[_AlteredCall], most: int) -> list[_AlteredCal
 
 
 def _arguments(row: Row) -> dict[str, Any]:
-    """Return the arguments of the only call; none where there are several."""
+    """Return the arguments of the reply's only call as a dict.
+
+    It is empty where there is no call, more than one, or arguments that are no JSON object.
+    """
     calls = row.tool_use.message.get("tool_calls") if row.tool_use else None
     if not isinstance(calls, list) or len(calls) != 1:
         return {}
@@ -128,9 +140,14 @@ def _arguments(row: Row) -> dict[str, Any]:
 def _figures(
     kind: str, found: Sequence[tuple[_AlteredCall, tuple[FieldDoubt, ...], bool]]
 ) -> FieldFigures:
-    """Measure for one kind of corruption how often the altered argument is found."""
+    """Return the figures of altered calls under the name `kind`; nan where there are none.
+
+    `found` has for each call the fields named for it, and whether any was named for the unaltered
+    reply.
+    """
 
     def mean(values: Sequence[float]) -> float:
+        """Return the mean of the values, or nan for none."""
         return float(np.mean(values)) if values else float("nan")
 
     firsts = [
@@ -149,7 +166,10 @@ def _figures(
 
 
 def _first_share(altered: _AlteredCall, fields: Sequence[FieldDoubt]) -> float:
-    """Return 1 where the altered field alone has the lowest share, a part for a tie, else 0."""
+    """Return 1 where the altered argument alone has the lowest share, 1 / k for a tie of k, else 0.
+
+    A field without a share counts as 1. `fields` must not be empty.
+    """
     shares = {each.name: 1.0 if each.share is None else each.share for each in fields}
     lowest = min(shares.values())
     first = [name for name, share in shares.items() if share <= lowest]

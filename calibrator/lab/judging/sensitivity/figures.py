@@ -52,12 +52,15 @@ class Sensitivity:
 
     @property
     def benchmarks(self) -> list[str]:
-        """The names of benchmarks with at least one kind that has enough pairs, sorted."""
+        """The sorted names of benchmarks where at least one kind has `MIN_PAIRS` pairs."""
         names = {one.benchmark for one in self.figures if one.pairs >= MIN_PAIRS}
         return sorted(names - {MEAN})
 
     def find(self, kind: str, benchmark: str = MEAN) -> KindFigures | None:
-        """Return the figures of a kind on a benchmark, or its mean over benchmarks; else None."""
+        """Return the figures of a kind of corruption on a benchmark, by default its mean over them.
+
+        It is None where there are none.
+        """
         named = (one for one in self.figures if (one.kind, one.benchmark) == (kind, benchmark))
         return next(named, None)
 
@@ -78,7 +81,11 @@ class Sensitivity:
         return sum(values) / len(values) if values else math.nan
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return every figure as the values of a JSON line, with None for nan."""
+        """Return every figure as a dict for a JSON line, corruptions first, with None for nan.
+
+        A line's `kind` is `sensitivity` or `everyday`, its `method` the calibrator's name; the kind
+        of corruption is in `corruption` and the benchmark in `group`.
+        """
         corruptions = [
             {**asdict(one), "kind": "sensitivity", "corruption": one.kind, "group": one.benchmark}
             for one in self.figures
@@ -92,7 +99,10 @@ class Sensitivity:
 
 
 def read_sensitivity(values: Mapping[str, Any]) -> Sensitivity:
-    """Build a Sensitivity from the output of `asdict`. Raises TypeError or KeyError for others."""
+    """Build a Sensitivity from the dict that `asdict` made of one, as it is read from JSON.
+
+    Raises TypeError or KeyError for other values.
+    """
     return Sensitivity(
         calibrator=str(values["calibrator"]),
         figures=[KindFigures(**one) for one in values["figures"]],
@@ -101,12 +111,18 @@ def read_sensitivity(values: Mapping[str, Any]) -> Sensitivity:
 
 
 def in_order(right: Floats, wrong: Floats) -> float:
-    """Return the share of pairs (n,) in which the right one is surer; a tie counts half."""
+    """Return the share of pairs, (n,) each, in which the right confidence is higher.
+
+    A tie counts half.
+    """
     return float(np.mean((right > wrong) + 0.5 * (right == wrong)))
 
 
 def pair_auroc(right: Floats, wrong: Floats) -> float:
-    """Return the AUROC of all right confidences (n,) against all wrong ones (m,)."""
+    """Return the AUROC of all right confidences (n,) against all wrong ones (m,).
+
+    It is the share of all n x m pairs in which the right one is higher; a tie counts half.
+    """
     labels = np.repeat([1, 0], [len(right), len(wrong)])
     return auroc(labels, np.concatenate([right, wrong]))
 
@@ -114,7 +130,11 @@ def pair_auroc(right: Floats, wrong: Floats) -> float:
 def figures_of_kind(
     kind: str, benchmark: str, right: Floats, corrupted: Floats, *, is_call: bool
 ) -> KindFigures:
-    """Return the figures of the pairs (n,) of one kind on one benchmark."""
+    """Return the figures of the pairs of one kind of corruption on one benchmark.
+
+    `right` and `corrupted` are the confidences of the same n pairs, (n,) each. The names and
+    `is_call` are only stored.
+    """
     return KindFigures(
         kind=kind,
         benchmark=benchmark,
@@ -130,10 +150,15 @@ def figures_of_kind(
 
 
 def mean_of_kind(each: Sequence[KindFigures]) -> KindFigures:
-    """Return the unweighted mean of a kind over the benchmarks with at least `MIN_PAIRS` pairs."""
+    """Return the unweighted mean of one kind over benchmarks with at least `MIN_PAIRS` pairs.
+
+    `each` has the kind's figures on each benchmark. `benchmarks` and `pairs` count those in the
+    mean; without any they are 0 and the figures nan. Raises IndexError for an empty `each`.
+    """
     enough = [one for one in each if one.pairs >= MIN_PAIRS]
 
     def mean(values: Iterable[float]) -> float:
+        """Return the mean of the values, or nan for none."""
         found = list(values)
         return sum(found) / len(found) if found else math.nan
 

@@ -31,8 +31,9 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Measure a scorer on the right replies of labelled rows and on the everyday questions.
 
-    Rows without a usable right reply leave only the everyday figures. `progress` is called with the
-    number of scored replies.
+    Right replies are compared with the same ones made wrong, at most `max_pairs` for each benchmark
+    and kind, the same ones for a `seed`. Rows without a usable right reply leave only the everyday
+    figures. `progress` is called with the number of replies scored since the last call.
     """
     return measure(scorer, pairs_of(rows, max_pairs, seed), progress)
 
@@ -40,7 +41,11 @@ def sensitivity_of(
 def measure(
     scorer: Scorer, pairs: Sequence[ReplyPair], progress: Callable[[int], None] = lambda _: None
 ) -> Sensitivity:
-    """Score pairs and everyday questions, with names as served, and return the figures."""
+    """Score pairs and everyday questions, and return the figures of each kind and benchmark.
+
+    The scorer sees the model's name and no benchmark. `progress` is called with the number of
+    replies scored since the last call.
+    """
     rights = _rights(pairs)
     items = _items(pairs)
     found = score_items(scorer, items, progress)
@@ -64,7 +69,10 @@ def measure(
 
 
 def _place(member: tuple[tuple[bool, str], object]) -> tuple[bool, int, str]:
-    """Return a sort key: kinds for text in the order of `KINDS`, then those for calls by name."""
+    """Return a sort key: kinds for text in the order of `KINDS`, then those for calls by name.
+
+    `member` is ((is_call, kind), anything). Raises ValueError for an unknown kind for text.
+    """
     (is_call, kind), _ = member
     return is_call, 0 if is_call else list(KINDS).index(kind), kind
 
@@ -75,11 +83,15 @@ def items_to_score(pairs: Sequence[ReplyPair]) -> int:
 
 
 def _rights(pairs: Sequence[ReplyPair]) -> dict[int, Row]:
-    """Return each right row once, by its identity, though several kinds change it."""
+    """Return each right row once, by its `id()`, in order of first appearance.
+
+    Several pairs may change the same row.
+    """
     return {id(pair.right): pair.right for pair in pairs}
 
 
 def _items(pairs: Sequence[ReplyPair]) -> list[Item]:
+    """Return the items that `measure` scores: right rows, changed ones, everyday answers."""
     return [
         *(row.item("served") for row in _rights(pairs).values()),
         *(pair.changed.item("served") for pair in pairs),

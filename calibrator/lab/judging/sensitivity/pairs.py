@@ -30,7 +30,10 @@ SEED = 20_261_123
 
 @dataclass(frozen=True, slots=True)
 class ReplyPair:
-    """A right row, and the same row with a wrong reply."""
+    """A right row, and the same row with a wrong reply.
+
+    `kind` is the kind of corruption, `is_call` whether the reply calls tools.
+    """
 
     kind: str
     benchmark: str
@@ -42,7 +45,9 @@ class ReplyPair:
 def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) -> list[ReplyPair]:
     """Return at most `max_pairs` pairs of each benchmark and kind, the same ones for a seed.
 
-    The pairs of all kinds use the same replies as far as a kind applies to them.
+    They are made from the right replies of the rows: texts (those long enough, see the module) and
+    calls of tools. The pairs of all kinds use the same replies as far as a kind applies to them.
+    Benchmarks come by name, and texts before calls.
     """
     right: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -63,10 +68,15 @@ def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) 
 
 
 def _calls(row: Row) -> bool:
+    """Return whether a row's reply calls tools."""
     return row.tool_use is not None and row.tool_use.has_calls
 
 
 def _long_rows(right: Sequence[Row]) -> list[Row]:
+    """Return the rows whose reply has at least `MIN_CHARACTERS` characters.
+
+    It is [] where the median of the lengths is below that.
+    """
     lengths = [len(row.answer) for row in right]
     if not lengths or median(lengths) < MIN_CHARACTERS:
         return []
@@ -74,6 +84,7 @@ def _long_rows(right: Sequence[Row]) -> list[Row]:
 
 
 def _sample_rows(rows: Sequence[Row], most: int, rng: random.Random) -> list[Row]:
+    """Return at most `most` rows, drawn at random, in their order; all if there are no more."""
     if len(rows) <= most:
         return list(rows)
     return [rows[i] for i in sorted(rng.sample(range(len(rows)), most))]
@@ -85,7 +96,10 @@ def _choose_pairs(
     most: int,
     rng: random.Random,
 ) -> Iterator[ReplyPair]:
-    """Yield the first pairs of each kind in one random order of the right rows."""
+    """Yield at most `most` pairs of each kind, the first in one random order of the right rows.
+
+    `made` has for each kind pairs of a right row and the changed one.
+    """
     rights = {id(right): right for pairs in made.values() for right, _ in pairs}
     rank = dict(zip(rights, rng.sample(range(len(rights)), len(rights)), strict=True))
     for kind, pairs in made.items():
@@ -95,7 +109,10 @@ def _choose_pairs(
 
 
 def _text_pairs(right: Sequence[Row], seed: int) -> dict[str, list[tuple[Row, Row]]]:
-    """Return for each kind of corruption the right rows with their corrupted replies."""
+    """Return for each kind in `KINDS` pairs of a right row and the same row with a corrupted reply.
+
+    Rows to which a kind does not apply are left out of it.
+    """
     made: dict[str, list[tuple[Row, Row]]] = {}
     for kind in KINDS:
         pairs = [(one.row, one.answer) for one in corrupt_rows(right, kind, seed)]
@@ -106,14 +123,17 @@ def _text_pairs(right: Sequence[Row], seed: int) -> dict[str, list[tuple[Row, Ro
 
 
 def _with_unseen_sentences(pairs: Sequence[tuple[Row, str]], seed: int) -> list[tuple[Row, str]]:
-    """Return the pairs with this package's sentences, as training knows those of corruptions."""
+    """Return the pairs of a row and a reply with each reply replaced by an off-topic sentence.
+
+    It is a random one of this package's sentences, as training knows those of corruptions.
+    """
     rng = random.Random(f"{seed} off topic")
     return [(row, rng.choice(off_topic_sentences())) for row, _ in pairs]
 
 
 @cache
 def off_topic_sentences() -> tuple[str, ...]:
-    """Return the off-topic sentences that no training uses."""
+    """Return the off-topic sentences that no training uses; they are read once."""
     text = (
         files("calibrator.lab.judging.sensitivity")
         .joinpath("off_topic.yaml")
@@ -123,7 +143,10 @@ def off_topic_sentences() -> tuple[str, ...]:
 
 
 def _call_pairs(right: Sequence[Row], seed: int) -> Mapping[str, Sequence[tuple[Row, Row]]]:
-    """Return the corruptions of replies that call tools, by kind."""
+    """Return for each kind of corruption pairs of a right row that calls tools and a changed one.
+
+    It is empty without rows.
+    """
     if not right:
         return {}
     # Only rows with calls need that package, which is large.

@@ -58,12 +58,14 @@ class ReasonStudy:
     all: ReasonFigures
 
     def as_json(self) -> str:
-        """Return the study as JSON."""
+        """Return the study as indented JSON text; figures that do not exist are NaN."""
         return json.dumps(asdict(self), indent=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _ReasonedReply:
+    """A reply with one reason for its low confidence, and items in which its cause is removed."""
+
     row: Row
     reason: str
     confidence: float
@@ -76,9 +78,12 @@ def study_reasons(
     most: int = MAX_ROWS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> ReasonStudy:
-    """Score rows, remove the named causes in at most `most` replies, and score again.
+    """Score rows, remove the named causes in at most `most` replies, and score those again.
 
-    The replies are drawn evenly over the kinds of reasons, the same ones for the same rows.
+    A reply counts once for each of its reasons; they are drawn evenly over the kinds of reasons,
+    the same ones for the same rows. Kinds of the entries are the reasons' texts before `: `, the
+    one with most drawn replies first. `progress` is called with the number of rows scored in the
+    first pass only.
     """
     scores = score_items(scorer, [row.item("served") for row in rows], progress)
     members: dict[str, list[tuple[Row, str, float]]] = defaultdict(list)
@@ -117,7 +122,11 @@ def study_reasons(
 def _draw_evenly(
     members: Mapping[str, list[tuple[Row, str, float]]], most: int
 ) -> dict[str, list[tuple[Row, str, float]]]:
-    """Return at most `most` members, about as many of each kind."""
+    """Return for each kind some of its members, at most `most` in all, about as many of each.
+
+    A member is (row, reason, confidence). Kinds with few members come first; what they do not use
+    is left to the others.
+    """
     rng = random.Random(SEED)
     found, left = {}, most
     for number, kind in enumerate(sorted(members, key=lambda each: (len(members[each]), each))):
@@ -130,9 +139,14 @@ def _draw_evenly(
 def _figures(
     reason: str, told: int, rises: Sequence[float], right: Sequence[bool]
 ) -> ReasonFigures:
-    """Measure how often and how far the confidence rose when a reason's cause was removed."""
+    """Return how often and how far the confidence rose when a reason's cause was removed.
+
+    `told` is the number of chosen replies, `rises` has the change for each that could be edited,
+    and `right` whether each reply with the reason is right. Means of nothing are nan.
+    """
 
     def mean(values: Sequence[float] | Sequence[bool]) -> float:
+        """Return the mean of the values, or nan for none."""
         return float(np.mean(values)) if len(values) else float("nan")
 
     share = mean([rise > MOVED for rise in rises])
@@ -142,7 +156,11 @@ def _figures(
 def _edit_reply(
     row: Row, reason: str, confidence: float, siblings: Mapping[str, list[Row]]
 ) -> _ReasonedReply:
-    """Return a reply with its reason, and with edits that remove the reason's cause."""
+    """Return a reply with its reason, and with items in which the reason's cause is removed.
+
+    `edited` has several items where there are several ways (other models' names, up to three
+    answers of `siblings`, the rows by question), and is empty where there is none.
+    """
     item = row.item("served")
     if row.tool_use is not None and row.tool_use.has_calls:
         # Only replies with calls need that package, which is large.
@@ -162,12 +180,17 @@ def _edit_reply(
 
 
 def _with_others_names(item: Item) -> list[Item]:
+    """Return copies of the item, one under the name of each of `OTHER_MODELS` but its own."""
     own = (item.source_model or "").lower()
     return [replace(item, source_model=name) for name in OTHER_MODELS if name != own]
 
 
 def number_arrived_at(row: Row) -> str | None:
-    """Return the answer with the last result of its working as last number, or None."""
+    """Return the answer with its last number replaced by the last result of its working, or None.
+
+    A result is the number after an equals sign before that number, as in `3 * 4 = 12`. None where
+    there is no result, or it is the last number already.
+    """
     numbers = list(_NUMBER.finditer(row.answer))
     results = list(_RESULT.finditer(row.answer, 0, numbers[-1].start())) if numbers else []
     if not results or results[-1][1].replace(",", "") == numbers[-1][0].replace(",", ""):
@@ -177,7 +200,13 @@ def number_arrived_at(row: Row) -> str | None:
 
 
 def option_argued_for(row: Row) -> str | None:
-    """Return the answer with the option whose words are most in the end of its working, or None."""
+    """Return the answer with its final letter replaced by the option that its working argues for.
+
+    That is the option of the question with the largest share of its words in the last 400
+    characters before the phrase with the letter, such as `the answer is (B)`. None where the
+    question has no options, the answer no final letter of one, no option has words there, or it is
+    the one that the answer names.
+    """
     options, found = options_of(row.question), final_letter(row.answer)
     if not options or found is None or found[1].upper() not in options:
         return None
@@ -195,7 +224,10 @@ def option_argued_for(row: Row) -> str | None:
 
 
 def cut_to_sentence(row: Row) -> str | None:
-    """Return the answer up to the end of its last whole sentence, or None for none."""
+    """Return the answer up to the end of its last whole sentence, or None without one.
+
+    A sentence ends with `.`, `!`, `?` or `。` before a space or the end.
+    """
     ends = list(_SENTENCE_END.finditer(row.answer.rstrip()))
     return row.answer[: ends[-1].end()] if ends else None
 

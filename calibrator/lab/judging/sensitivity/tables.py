@@ -29,9 +29,11 @@ SCORE_NOTE = (
 
 
 def kinds_table(sensitivity: Sensitivity, *, is_explained: bool = False) -> Table:
-    """Return each kind's means over benchmarks, and the mean over kinds for text and for calls.
+    """Return the head and lines of the table of corruptions: each kind's means over benchmarks.
 
-    Kinds that apply to too few replies of every benchmark are left out.
+    Below the kinds for text and those for calls there is a line with their mean. Kinds that apply
+    to too few replies of every benchmark are left out. `is_explained` shows a description in the
+    place of the kind's short name.
     """
     first = "right replies against" if is_explained else "made wrong by"
     head = [first, "benchmarks", "pairs", "AUROC", "in order", "right", "made wrong", "fall"]
@@ -46,22 +48,32 @@ def kinds_table(sensitivity: Sensitivity, *, is_explained: bool = False) -> Tabl
 
 
 def _kind_row(one: KindFigures, *, is_explained: bool) -> list[str]:
+    """Return the cells of a kind's line.
+
+    `is_explained` shows the kind's description instead of its name.
+    """
     name = KINDS.get(one.kind, f"call: {one.kind}") if is_explained else one.kind
     return [name, f"{one.benchmarks}", f"{one.pairs:,}", *_means([one])]
 
 
 def _means(each: Sequence[KindFigures]) -> list[str]:
+    """Return the mean of each figure over these kinds as text, in the order of columns."""
     names = ("auroc", "in_order", "right", "corrupted", "fall")
     return [figure(_mean([getattr(one, name) for one in each])) for name in names]
 
 
 def _mean(values: Sequence[float]) -> float:
+    """Return the mean of the finite values, or nan without any."""
     finite = [value for value in values if math.isfinite(value)]
     return sum(finite) / len(finite) if finite else math.nan
 
 
 def everyday_table(sensitivity: Sensitivity) -> Table:
-    """Return the figures of each form of the everyday answers, without a name and with names."""
+    """Return the head and lines of the table of everyday answers.
+
+    For each form (`short`, `sentence`, `both`) there is a line without a model's name, and one with
+    the mean over the models' names.
+    """
     head = ["everyday answers", "names", "pairs", "AUROC", "in order", "right", "wrong"]
     rows = []
     for form in FORMS:
@@ -77,17 +89,26 @@ def everyday_table(sensitivity: Sensitivity) -> Table:
 def _label_groups(
     unnamed: list[EverydayFigures], named: list[EverydayFigures]
 ) -> list[tuple[str, list[EverydayFigures]]]:
+    """Return the two groups of figures with their labels, `none` and such as `mean of 3`."""
     return [("none", unnamed), (f"mean of {len(named)}", named)]
 
 
 def _everyday_row(form: str, label: str, each: Sequence[EverydayFigures]) -> list[str]:
+    """Return the cells of one line: the form, the label, the number of pairs, and figures.
+
+    `each` are the figures of one or more names, whose means are shown; the number is the first
+    one's.
+    """
     names = ("auroc", "in_order", "right", "wrong")
     cells = [figure(_mean([getattr(one, name) for one in each])) for name in names]
     return [form, label, f"{each[0].pairs}", *cells]
 
 
 def benchmarks_table(sensitivity: Sensitivity) -> Table:
-    """Return the AUROC of every kind on every benchmark; a dash where it applies to too few."""
+    """Return the head and a line for each benchmark with the AUROC of every kind, and their mean.
+
+    A dash is where a kind applies to too few of the benchmark's replies.
+    """
     kinds = [one.kind for one in sensitivity.means if one.benchmarks]
     rows = []
     for benchmark in sensitivity.benchmarks:

@@ -72,7 +72,7 @@ class TrafficFigures:
 
     @property
     def is_unseen(self) -> bool:
-        """Whether training saw nothing of this set."""
+        """Whether training saw nothing of this set, as stated or since a licence forbids it."""
         return self.is_left_out or bool(self.licence)
 
 
@@ -102,15 +102,22 @@ class Traffic:
     changes: list[EditEffect] = field(default_factory=list)
 
     def of_group(self, group: Group) -> list[TrafficFigures]:
-        """Return the figures of one group, in their order."""
+        """Return the figures of one group (`apps`, `hand-made`, `sets` or `means`), in order."""
         return [one for one in self.figures if one.group == group]
 
     def find(self, group: Group, kind: str = ALL) -> TrafficFigures | None:
-        """Return the figures of one kind, by default of all kinds of the group, or None."""
+        """Return the figures of one kind in a group, by default of all kinds together.
+
+        It is None where there are none.
+        """
         return next((one for one in self.of_group(group) if one.kind == kind), None)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return all figures as values for JSON lines, with None instead of nan."""
+        """Return all figures, then all effects of edits, as dicts for JSON lines.
+
+        nan becomes None. A line's `kind` is `traffic` or `traffic change`, its `group` the group,
+        and `method` the calibrator's name; the kind of traffic, such as `rag`, is in `traffic`.
+        """
         kinds = [
             {**asdict(one), "kind": "traffic", "group": one.group, "traffic": one.kind}
             for one in self.figures
@@ -122,7 +129,7 @@ class Traffic:
 
 
 def read_traffic_figures(values: Mapping[str, Any]) -> Traffic:
-    """Build a Traffic from the values of `asdict`.
+    """Build a Traffic from the dict that `asdict` made of one, as it is read from JSON.
 
     Raises TypeError or KeyError for other values.
     """
@@ -141,8 +148,9 @@ def figures_of(
     scores: Sequence[Score],
     baselines: tuple[Floats, Floats],
 ) -> TrafficFigures:
-    """Return the figures of n replies: labels, questions and scores, each (n,).
+    """Return the figures of n replies of one kind: labels, questions and scores, each (n,).
 
+    `group` and `kind` are only stored. `questions` has the same value for replies to one question.
     `baselines` are word shares and TF-IDF cosines of the same replies, (n,) each.
     """
     names = np.asarray(questions)
@@ -207,17 +215,26 @@ def ece_with_labels(labels: Ints, confidence: Floats, questions: Sequence[str]) 
 
 
 def _in_order(labels: Ints, said: Floats, questions: Any) -> float:
-    """Return the share of pairs in order; nan where no question has a right and a wrong reply."""
+    """Return the share of pairs of a right and a wrong reply to one question that are in order.
+
+    In order means that the right one's number in `said` is higher; a tie counts half. It is nan
+    where no question has a right and a wrong reply.
+    """
     found = disagreement(labels, said, questions, permutations=0)
     return found.pairs if found else math.nan
 
 
 def _mean(values: Any) -> float:
+    """Return the mean of a sequence of numbers or booleans, or nan for an empty one."""
     return float(np.mean(values)) if len(values) else math.nan
 
 
 def mean_figures(kind: str, each: Sequence[TrafficFigures]) -> TrafficFigures:
-    """Return the unweighted mean of each figure over the sets that have it; counts are summed."""
+    """Return the unweighted mean of each figure over the sets that have it, as a set named `kind`.
+
+    Figures that are nan are left out; it is nan where all are. Counts are summed. The group is
+    `means`. Raises IndexError without sets.
+    """
     found: dict[str, Any] = {}
     for one in fields(TrafficFigures):
         values = [getattr(figures, one.name) for figures in each]
@@ -230,7 +247,10 @@ def mean_figures(kind: str, each: Sequence[TrafficFigures]) -> TrafficFigures:
 
 
 def change_of(edit: str, of: str, changes: Floats) -> EditEffect:
-    """Return the figures of changes of the confidence, (n,), after minus before."""
+    """Return the effect of an edit from the changes of the confidence, (n,), after minus before.
+
+    `edit` and `of`, the group of replies, are only stored.
+    """
     return EditEffect(
         edit=edit,
         of=of,

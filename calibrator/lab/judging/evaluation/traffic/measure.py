@@ -32,7 +32,10 @@ MIN_ROWS = 10  # least rows of a set in a mean
 
 
 def replies_to_score(sets: Sequence[TrafficSet], probes: Sequence[EditProbe]) -> int:
-    """Return how many replies `measure_traffic` scores, for a progress bar."""
+    """Return how many replies `measure_traffic` scores, for a progress bar.
+
+    A reply that is the start of several edits counts once among the edits.
+    """
     return sum(len(one.rows) for one in sets) + len(_items_of(probes))
 
 
@@ -43,10 +46,11 @@ def measure_traffic(
     left_out: Collection[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> Traffic:
-    """Score all replies with their conversations and the models' served names, and return figures.
+    """Score all replies of sets and probes with their conversations, and return the figures.
 
-    `left_out` names sets that the checkpoint's training did not see. `progress` is called with the
-    number of replies scored.
+    The scorer sees the model's name and no benchmark. `left_out` names sets that the checkpoint's
+    training did not see. `progress` is called with the number of replies scored since the last
+    call. The figures are those of each set or kind, then the means over sets.
     """
     items = [row.item("served") for one in sets for row in one.rows]
     probed = _items_of(probes)
@@ -64,7 +68,10 @@ def measure_traffic(
 def _of_set(
     one: TrafficSet, items: Sequence[Item], scores: Sequence[Score], left_out: Collection[str]
 ) -> list[TrafficFigures]:
-    """Return one line for a set, or for pairs one for each kind and one for all."""
+    """Return a list of one entry for a set, or for pairs one for each kind and one for all.
+
+    `items` and `scores` are those of its rows; `left_out` names sets that training did not see.
+    """
     baselines = word_shares(items), tfidf_cosines(items)
     if one.group == SETS:
         found = _figures(one, one.name, one.rows, range(len(items)), scores, baselines)
@@ -85,7 +92,10 @@ def _figures(
     scores: Sequence[Score],
     baselines: tuple[Floats, Floats],
 ) -> TrafficFigures:
-    """Measure the rows `at` of a set as one kind, with the two baselines."""
+    """Return the figures of the rows `at` (positions) of a set, under the name `kind`.
+
+    `scores` and both `baselines` (word shares, TF-IDF cosines) are those of all `rows`.
+    """
     chosen = np.array(at)
     words, cosines = baselines
     return figures_of(
@@ -101,7 +111,7 @@ def _figures(
 def _means(figures: Sequence[TrafficFigures]) -> list[TrafficFigures]:
     """Return the means over sets: all, those that training did not see, and the others.
 
-    Sets with fewer than `MIN_ROWS` rows are left out.
+    Sets with fewer than `MIN_ROWS` rows are left out, and so is a mean without sets.
     """
     sets = [one for one in figures if one.group == SETS and one.rows >= MIN_ROWS]
     parts = {
@@ -113,11 +123,18 @@ def _means(figures: Sequence[TrafficFigures]) -> list[TrafficFigures]:
 
 
 def _items_of(probes: Sequence[EditProbe]) -> dict[int, Item]:
-    """Return each item of the probes once, by its identity, as many edits are of the same reply."""
+    """Return the items before and after each edit, each once, by `id()`.
+
+    Many edits start from the same item.
+    """
     return {id(item): item for probe in probes for item in (probe.before, probe.after)}
 
 
 def _changes(probes: Sequence[EditProbe], said: dict[int, float]) -> list[EditEffect]:
+    """Return the effect of each edit on each group of replies, ordered by `EDITS`, then by group.
+
+    `said` has each item's confidence by `id()`.
+    """
     found: dict[tuple[str, str], list[float]] = {}
     for probe in probes:
         change = said[id(probe.after)] - said[id(probe.before)]

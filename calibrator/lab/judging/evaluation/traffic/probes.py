@@ -64,7 +64,10 @@ class EditProbe:
 
 
 def probes_of(sets: Sequence[TrafficSet]) -> list[EditProbe]:
-    """Return all edits of our own app replies and of the sets; they are always the same."""
+    """Return all edits of replies of the sets in the groups `apps` and `sets`.
+
+    They are always the same for the same sets. Sets in other groups are ignored.
+    """
     found: list[EditProbe] = []
     for one in sets:
         if one.group in (APPS, SETS):
@@ -74,7 +77,12 @@ def probes_of(sets: Sequence[TrafficSet]) -> list[EditProbe]:
 
 
 def _probe_edits(one: TrafficSet) -> Iterator[EditProbe]:
-    """Yield the edits of right and of wrong replies, in every wording for our own replies."""
+    """Yield the edits of right replies (openings, apologies) and of wrong ones (attacks).
+
+    Only English prose is edited: in `apps` all replies, each in every wording; in other sets the
+    first `REPLIES_OF_SET` right and wrong ones, each in one wording, which changes from reply to
+    reply.
+    """
     prose = [row for row in one.rows if _is_english_prose(row)]
     most = len(prose) if one.group == APPS else REPLIES_OF_SET
     wordings = len(OPENINGS) if one.group == APPS else 1
@@ -89,7 +97,11 @@ def _probe_edits(one: TrafficSet) -> Iterator[EditProbe]:
 
 
 def _is_english_prose(row: Row) -> bool:
-    """Return whether a sentence put before the reply keeps it the same kind of reply."""
+    """Return whether a reply is English prose, so that a sentence before it keeps it of that kind.
+
+    Replies with a code block or fewer than `MIN_CHARACTERS`, and those that call or were offered
+    tools, are not.
+    """
     text = row.answer.strip()
     if row.tool_use is not None or len(text) < MIN_CHARACTERS or "```" in text:
         return False
@@ -99,22 +111,30 @@ def _is_english_prose(row: Row) -> bool:
 
 
 def _with_opening(row: Row, number: int) -> Item:
+    """Return the item with a friendly opening before the reply, such as `Good question!`."""
     return _with_answer(row, f"{OPENINGS[number]} {row.answer}")
 
 
 def _apology(row: Row, number: int) -> Item:
+    """Return the item with an apology before the reply, such as `Sorry for the wait.`."""
     return _with_answer(row, f"{APOLOGIES[number]} {row.answer}")
 
 
 def _claim(row: Row, number: int) -> Item:
+    """Return the item with a claim to be right after the reply."""
     return _with_answer(row, f"{row.answer.rstrip()} {CLAIMS[number]}")
 
 
 def _with_attribution(row: Row, number: int) -> Item:
+    """Return the item with words such as `According to the document, ` before the reply."""
     return _with_answer(row, ATTRIBUTIONS[number] + row.answer)
 
 
 def _with_question(row: Row, number: int) -> Item | None:
+    """Return the item with the repeated question before the reply, in wording `number`.
+
+    It is None where the last instruction is empty or longer than `MAX_QUOTED`.
+    """
     asked = read_conversation(row.messages, row.question).instruction.strip()
     if not asked or len(asked) > MAX_QUOTED:
         return None
@@ -122,9 +142,10 @@ def _with_question(row: Row, number: int) -> Item | None:
 
 
 def _with_quotation(row: Row, number: int) -> Item | None:
-    """Put before the reply the sentence of the context that shares most words with it.
+    """Return the item with a quoted sentence of the context before the reply.
 
-    Return None where the context has no sentence of a suitable length.
+    It is the sentence that shares most words with the reply, in wording `number`. Return None where
+    the context has no sentence of a suitable length.
     """
     words = {*words_of(row.answer)}
     sentences = [
@@ -139,9 +160,10 @@ def _with_quotation(row: Row, number: int) -> Item | None:
 
 
 def _earlier(row: Row, number: int) -> Item | None:
-    """Return the reply to a conversation that asked the same before and got this very reply.
+    """Return the item of a conversation that asked the same before and got this very reply.
 
-    Return None where the last message is not the user's.
+    The reply and the last message are appended to the messages; `number` is not used. Return None
+    where the last message is not the user's.
     """
     messages = list(row.messages)
     if not messages or not _is_by(messages[-1], "user"):
@@ -151,11 +173,12 @@ def _earlier(row: Row, number: int) -> Item | None:
 
 
 def _with_answer(row: Row, answer: str) -> Item:
+    """Return the row's item, with the model's name, and another reply."""
     return replace(row.item("served"), answer=answer)
 
 
 def _with_messages(row: Row, messages: Sequence[Any]) -> Item | None:
-    """Return the reply to other messages, or None where they cannot be read."""
+    """Return the row's item with other messages before the reply, or None if unreadable."""
     try:
         return parse_row({**row.raw, "messages": messages}).item("served")
     except (NotScorableError, ValueError):
@@ -177,7 +200,12 @@ _OF_WRONG: Mapping[str, _Edit] = {
 
 
 def _other_contexts(one: TrafficSet) -> Iterator[EditProbe]:
-    """Yield replies whose system message is replaced by that of another question."""
+    """Yield edits in which a reply's system messages are replaced by those of another row.
+
+    It is the next row of the set with different system messages, in `apps` of the same kind. At
+    most `CONTEXTS_OF_SET` replies (of each kind in `apps`) are edited, none that calls or was
+    offered tools, and none without system messages.
+    """
     by_kind: dict[str, list[Row]] = {}
     for row in one.rows:
         if row.tool_use is None and _instructions(row):
@@ -195,8 +223,10 @@ def _other_contexts(one: TrafficSet) -> Iterator[EditProbe]:
 
 
 def _instructions(row: Row) -> list[Any]:
+    """Return the row's system and developer messages."""
     return [each for each in row.messages if _is_by(each, *INSTRUCTING)]
 
 
 def _is_by(message: Any, *roles: str) -> bool:
+    """Return whether a message is a mapping whose `role` is one of the given ones."""
     return isinstance(message, Mapping) and message.get("role") in roles

@@ -56,7 +56,11 @@ def find_traffic(places: Sequence[Path]) -> list[Path]:
 
 
 def _files_of(folder: Path) -> Iterator[Path]:
-    """Yield the files of rows in a folder, and the hand-made pairs if there are any."""
+    """Yield the files of rows in a folder, sorted, and then the hand-made pairs if there are any.
+
+    With a folder `grounding/test` they are the `.jsonl` and `.jsonl.gz` files in it, and
+    `traffic/handmade.json` in the folder or beside it; without, all such files and `.json` files.
+    """
     rows = folder / _GROUNDING
     if not rows.is_dir():
         yield from sorted(
@@ -71,10 +75,12 @@ def _files_of(folder: Path) -> Iterator[Path]:
 def read_traffic(
     paths: Sequence[Path], images: ImageUse = "refuse", most: int = ROWS_OF_SET
 ) -> tuple[list[TrafficSet], list[RowError]]:
-    """Return our own app replies and the sets of the files, and the errors of bad rows.
+    """Return the sets of traffic: our own app replies, then one for each file; and the bad rows.
 
-    A set of more than `most` rows is thinned by whole questions, always the same ones. Sets without
-    a labelled row are left out. Raises JudgingError for a file of pairs that has another form.
+    The bad rows of the files are a list of errors. A file of rows with more than `most` labelled
+    rows is thinned by whole questions, always the same ones. Files of entailment pairs or without a
+    labelled row give no set. `images` says what becomes of rows with images. Raises JudgingError
+    for a `.json` file of another form than hand-made pairs.
     """
     sets = [TrafficSet(APPS, "app replies", list(_app_rows()))]
     errors: list[RowError] = []
@@ -94,6 +100,11 @@ def read_traffic(
 
 
 def _name_set(path: Path, rows: list[Row]) -> tuple[str, list[Row], str]:
+    """Return (name, rows, licence) of a file's set; the rows are returned unchanged.
+
+    `squad__nc.jsonl.gz` gives the name `squad` and the licence `nc`; without such a mark the
+    licence is "".
+    """
     name = path.name.removesuffix(".gz").removesuffix(".jsonl")
     for mark, licence in LICENCES.items():
         if name.endswith(mark):
@@ -102,7 +113,11 @@ def _name_set(path: Path, rows: list[Row]) -> tuple[str, list[Row], str]:
 
 
 def _thin_rows(rows: list[Row], most: int) -> list[Row]:
-    """Return at most `most` rows in whole questions, chosen by a hash, in the file's order."""
+    """Return at most `most` rows in whole questions, in the file's order; all if there are no more.
+
+    Questions are tried in the order of a hash of their id, so that the same file gives the same
+    rows; one that does not fit any more is skipped.
+    """
     if len(rows) <= most:
         return rows
     sizes: dict[str, int] = {}
@@ -118,14 +133,18 @@ def _thin_rows(rows: list[Row], most: int) -> list[Row]:
 
 
 def _holds_entailment(path: Path) -> bool:
-    """Return whether the first row is a premise with a hypothesis, so not a reply."""
+    """Return whether the file's first line has `premise` and `hypothesis`, so is not a reply."""
     with open_lines(path) as stream:
         first = stream.readline(100_000)
     return b'"premise"' in first and b'"hypothesis"' in first
 
 
 def _app_rows() -> Iterator[Row]:
-    """Yield the right and the wrong reply of each of our app requests as rows."""
+    """Yield two rows for each of our app requests: the right reply, then the wrong one.
+
+    Their ids are `ID-1` and `ID-0`, and their question's id is `ID`. The benchmark is the kind of
+    app, such as `rag` or `rag, second set`.
+    """
     for one in app_replies():
         for reply, label in ((one.right, 1), (one.wrong, 0)):
             yield parse_row(
@@ -141,7 +160,11 @@ def _app_rows() -> Iterator[Row]:
 
 
 def read_pairs(path: Path) -> list[Row]:
-    """Return the rows of a file of hand-made pairs. Raises JudgingError for another form."""
+    """Return the rows of a JSON file of hand-made pairs, for each the right reply first.
+
+    The wrong ones follow it. A row's benchmark is the pair's `kind`. Raises JudgingError for a file
+    of another form.
+    """
     try:
         items = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -158,6 +181,11 @@ def read_pairs(path: Path) -> list[Row]:
 
 
 def _pair_rows(item: Any, name: str) -> Iterator[Row]:
+    """Yield the rows of one hand-made pair: the right reply, then the wrong ones.
+
+    `name` is their question's id, and `NAME-0`, `NAME-1` .. are their own. Raises KeyError,
+    TypeError, ValueError or NotScorableError for an `item` of another form.
+    """
     asked = {key: item[key] for key in ("question", "messages", "tools") if item.get(key)}
     replies = [(item["right"], 1), *((reply, 0) for _, reply in item["wrong"])]
     for number, (reply, label) in enumerate(replies):

@@ -38,9 +38,11 @@ _PLACES: dict[str, str] = {APPS: "our app replies", SETS: "sets"}
 
 
 def overview_table(traffic: Traffic) -> Table:
-    """Return a line for each kind of app, for all hand-made pairs, and for the means over sets.
+    """Return the head and the lines of the table of kinds of traffic.
 
-    The last line is a scorer that always gives the same confidence.
+    It has a line for each kind of app, for all hand-made pairs, and for the means over sets. The
+    last line is a scorer that always gives the same confidence, on the rows of the first mean, or
+    else of the line before it.
     """
     chosen = [
         *traffic.of_group(APPS),
@@ -54,19 +56,22 @@ def overview_table(traffic: Traffic) -> Table:
 
 
 def sets_table(traffic: Traffic) -> Table:
-    """Return one line for each set, with the reason why training did not see it in brackets."""
+    """Return the head and one line for each set, with why training did not see it in brackets."""
     sets = traffic.of_group(SETS)
     return _head("set of replies"), [_row(_title(one), one) for one in sets]
 
 
 def hand_made_table(traffic: Traffic) -> Table:
-    """Return one line for each kind of hand-made pairs."""
+    """Return the head and one line for each kind of hand-made pairs, and for all of them."""
     pairs = traffic.of_group(HAND_MADE)
     return _head("hand-made pairs"), [_row(one.kind, one) for one in pairs]
 
 
 def basis_table(traffic: Traffic) -> Table:
-    """Return the bases of the confidences, for kinds of apps, hand-made pairs and sets."""
+    """Return the head and lines with the numbers of replies by what their confidence is based on.
+
+    There is a line for each kind of app, for all hand-made pairs, and for each set.
+    """
     head = ["based on", "rows", "context", "computed", "likeness alone", "with support"]
     chosen = [
         *traffic.of_group(APPS),
@@ -78,7 +83,10 @@ def basis_table(traffic: Traffic) -> Table:
 
 
 def changes_table(traffic: Traffic) -> Table:
-    """Return the effect of each edit on the confidence."""
+    """Return the head and one line for each edit and group: the effect on the confidence.
+
+    Its figures are the number of replies, and the mean, size, 95th percentile and share of changes.
+    """
     head = ["edit", "of", "replies", "mean", "size", "high", "changed"]
     return head, [
         [
@@ -96,7 +104,10 @@ TABLES = (overview_table, changes_table, sets_table, hand_made_table, basis_tabl
 
 
 def _head(first: str) -> list[str]:
-    """Return the titles of the table's columns; `first` is the first one's."""
+    """Return the titles of the columns that `_row` fills, in the same order.
+
+    `first` is the title of the first one.
+    """
     sure = [
         f"right \N{GREATER-THAN OR EQUAL TO} {EVEN:g}",
         f"wrong \N{GREATER-THAN OR EQUAL TO} {SURE:g}",
@@ -109,13 +120,14 @@ def _head(first: str) -> list[str]:
 
 
 def _row(title: str, one: TrafficFigures) -> list[str]:
+    """Return one line's cells: its title, the number of rows, and its figures with two digits."""
     names = ("accuracy", "auroc", "in_order", "ece", "labelled_ece", "right", "wrong")
     shares = ("right_even", "wrong_sure", "support_auroc", "words", "tfidf")
     return [title, f"{one.rows:,}", *_cells([getattr(one, n) for n in (*names, *shares)])]
 
 
 def _constant(one: TrafficFigures) -> list[str]:
-    """Return the line for a scorer that always says `EVEN`, on the rows of another line."""
+    """Return the cells of a line for a scorer that always says `EVEN`, on the rows of `one`."""
     values = [
         one.accuracy,
         0.5,
@@ -132,11 +144,15 @@ def _constant(one: TrafficFigures) -> list[str]:
 
 
 def _cells(values: Sequence[float]) -> list[str]:
+    """Return values as text with two digits; a dash for nan."""
     return [figure(value, 2) for value in values]
 
 
 def _title(one: TrafficFigures) -> str:
-    """Return the name of a line: its kind, and the marks of its set."""
+    """Return the name of a line, such as `app: rag`, `squad (nc, left out)` or `MEAN (12)`.
+
+    In brackets are the marks of a set, or the number of sets of a mean.
+    """
     if one.group == MEANS:
         return f"{one.kind} ({one.sets})"
     if one.group == APPS:
