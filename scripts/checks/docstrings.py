@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-MOST: Final = 40  # findings that are allowed; it only ever goes down
+MOST: Final = 1  # findings that are allowed; it only ever goes down
 ROOMS: Final = ("pinocchio", "proxy", "policies", "calibrator", "scripts")
 VERBS: Final = frozenset((Path(__file__).parent / "verbs.txt").read_text().split())
-_DESCRIBED: Final = frozenset({"property", "cached_property", "setter", "overload", "fixture"})
+_DESCRIBED: Final = frozenset(
+    {"property", "cached_property", "kept", "setter", "overload", "fixture"}
+)
 
 
 def findings(path: Path) -> Iterator[str]:
