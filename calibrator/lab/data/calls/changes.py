@@ -305,7 +305,10 @@ def wrong_tool(draft: Draft) -> bool:
 def _rename_arguments(
     given: Json, properties: Mapping[str, Any], required: Sequence[str]
 ) -> Json | None:
-    """Return the arguments for another tool; None if it requires more than one other."""
+    """Return the arguments that a tool takes; a dropped one's value fills a missing required one.
+
+    None if the tool requires more than one that is missing, or no value was dropped to fill it.
+    """
     kept = {name: value for name, value in given.items() if name in properties}
     missing = [name for name in required if name not in kept]
     spare = [value for name, value in given.items() if name not in kept]
@@ -405,10 +408,7 @@ def decline_call(draft: Draft) -> bool:
 
 
 def insert_question(draft: Draft, answers: Sequence[str]) -> bool:
-    """Insert an offer to make the call and one of the user's `answers`.
-
-    False for a call that only reads.
-    """
+    """Append an offer to make the call and one of `answers`; False for a call that only reads."""
     if is_read(str(draft.call.get("name"))):
         return False
     draft.messages += [
