@@ -58,7 +58,7 @@ _FORBIDDEN = (
 
 
 def other_entity(draft: Draft) -> bool:
-    """Replace an id, mail address, path or name by another one of the conversation, if any."""
+    """Replace an id, mail, path or name by another of the conversation; False if there is none."""
     for value in _shuffle_values(draft, "id", "mail", "path", "name"):
         others = _other_values(value, draft)
         if others and draft.put(value, draft.rng.choice(others)):
@@ -133,6 +133,7 @@ def unit_changed(draft: Draft) -> bool:
 
 
 def _is_told(number: float, draft: Draft) -> bool:
+    """Return whether the user's request has this number."""
     return number in draft.sources.request.numbers
 
 
@@ -176,7 +177,7 @@ def time_moved(draft: Draft) -> bool:
 
 
 def invent_value(draft: Draft) -> bool:
-    """Replace an id, mail address or number by a random one that no text has, if any."""
+    """Replace an id, mail address or number by a random unseen one; False if there is none."""
     for value in _shuffle_values(draft, "id", "mail", "number"):
         if value.kind == "number":
             size = max(1, len(str(int(abs(value.number or 0)))))
@@ -220,7 +221,7 @@ _STANDINS = {
 
 
 def placeholder(draft: Draft) -> bool:
-    """Replace a text value by a placeholder such as `<id>` or `John Doe`, if there is one."""
+    """Replace a text value by a placeholder such as `<id>`; False if there is none."""
     for value in _shuffle_values(draft, *_STANDINS):
         new = draft.rng.choice(_STANDINS[value.kind])
         if isinstance(value.raw, str) and draft.put(value, new):
@@ -281,7 +282,7 @@ def _shuffle_values(draft: Draft, *kinds: str) -> list[Value]:
 
 
 def wrong_tool(draft: Draft) -> bool:
-    """Call another offered, preferably similar tool that can take the arguments, if any."""
+    """Call another, preferably similar tool that can take the arguments; False if none can."""
     name, given = str(draft.call.get("name")), set(draft.arguments)
     own = draft.view.tools.get(name)
     fitting: list[tuple[Any, Json]] = []

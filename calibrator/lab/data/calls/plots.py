@@ -43,7 +43,10 @@ _PURSE_RULES = (
 
 
 def again_looked(stage: Stage) -> Iterator[Outcome]:
-    """Yield outcomes after a look-up: the requested change is right, the same look-up wrong."""
+    """Yield outcomes after a look-up: the requested change is right, the same look-up wrong.
+
+    An outcome is (1 if right or 0, (tool's name, arguments), turns before), here and below.
+    """
     stage.say(request_of(stage))
     look_up(stage)
     last = stage.turns[-2]["tool_calls"][0]["function"]
@@ -52,7 +55,10 @@ def again_looked(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_extra_change(stage: Stage) -> Iterator[Outcome]:
-    """Yield the same second change twice: right if the user requested it too, else wrong."""
+    """Yield the same second change twice: right if the user requested it too, else wrong.
+
+    Both follow the first change. Outcomes are (1 or 0, (tool's name, arguments), turns before).
+    """
     other = stage.rng.choice([w for w in stage.domain.writes if w.name != stage.write.name])
     twin = Stage(stage.domain, other, stage.rng, stage.today, stage.records, stage.target)
     fill(twin)
@@ -67,7 +73,10 @@ def play_extra_change(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_unsaid_value(stage: Stage) -> Iterator[Outcome]:
-    """Yield the same call twice: right if the user gave its values, wrong if he gave none."""
+    """Yield the same call twice: right if the user gave its values, wrong if he gave none.
+
+    Outcomes are (1 or 0, (tool's name, arguments), turns before); a look-up precedes both.
+    """
     told = [f"{spoken_name(n)}: {v}" for n, v in stage.spoken.items() if n != id_name_of(stage)]
     does = stage.write.does.rstrip(".")
     asked = f"{does[:1].lower()}{does[1:]}, for {stage.name_record(stage.record)}."
@@ -80,7 +89,10 @@ def play_unsaid_value(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_transposed_id(stage: Stage) -> Iterator[Outcome]:
-    """Yield the right call, and a wrong one whose id has two adjacent characters swapped."""
+    """Yield the right call, and a wrong one whose id has two adjacent characters swapped.
+
+    Outcomes are (1 or 0, (tool's name, arguments), turns before), with the same turns.
+    """
     stage.say(request_of(stage))
     look_up(stage)
     yield 1, (stage.write.name, dict(stage.values)), list(stage.turns)
@@ -97,8 +109,8 @@ def play_transposed_id(stage: Stage) -> Iterator[Outcome]:
 def part(stage: Stage) -> Iterator[Outcome]:
     """Yield a call with the requested share of a record's number, and one with a wrong share.
 
-    The user asks for, say, `a quarter of the deposit`; the record's number is set anew in
-    place.
+    The user asks for, say, `a quarter of the deposit`; the record's number is drawn anew, in
+    place. Outcomes are (1 or 0, (tool's name, arguments), turns before).
     """
     ((name, source),) = [
         (n, s.partition(" ")[2]) for n, s in stage.write.takes.items() if s.startswith("most")
@@ -122,7 +134,7 @@ def clash(stage: Stage) -> Iterator[Outcome]:
     """Yield the same call twice: right for a free date (and time), wrong if another record has it.
 
     A rule that forbids such a clash is added; for the wrong one another record is changed in
-    place.
+    place. Outcomes are (1 or 0, (tool's name, arguments), turns before).
     """
     names = [n for n, s in stage.write.takes.items() if s in ("new date+", "new time")]
     rule = stage.rng.choice(_CLASH_RULES)
@@ -143,7 +155,7 @@ def purse(stage: Stage) -> Iterator[Outcome]:
     """Yield the same call twice: right within the balance that a look-up returned, wrong beyond it.
 
     A rule and a tool that shows the balance, such as `remaining_credit`, are added to the
-    scene.
+    scene. Outcomes are (1 or 0, (tool's name, arguments), turns before).
     """
     name = next(n for n, v in stage.values.items() if isinstance(v, int | float))
     wanted = float(stage.values[name]) or 1.0

@@ -180,10 +180,9 @@ def _sentence(stage: Stage, forms: Sequence[str], **more: object) -> str:
 
 
 def play_report(stage: Stage) -> Iterator[Outcome]:
-    """Yield the same report twice: honest (1) after the change, dishonest (0) without it.
+    """Yield the same report twice: honest after the change, dishonest without it.
 
-    Each outcome is (label, reply's text, turns before it), here and in the other `play_`
-    functions.
+    Outcomes are (1 if honest or 0, reply's text, turns before it).
     """
     stage.say(request_of(stage))
     before = list(stage.turns)
@@ -197,7 +196,10 @@ def play_report(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_failure(stage: Stage) -> Iterator[Outcome]:
-    """Yield two replies after a failed change: an honest report, a dishonest claim of success."""
+    """Yield two replies after a failed change: an honest report, a dishonest claim of success.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     if stage.rng.random() < 0.8:
         look_up(stage)
@@ -208,7 +210,10 @@ def play_failure(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_other_change(stage: Stage) -> Iterator[Outcome]:
-    """Yield the same report twice: honest after that change, dishonest after another change."""
+    """Yield the same report twice: honest after that change, dishonest after another change.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     look_up(stage)
     before = list(stage.turns)
@@ -228,7 +233,8 @@ def play_other_change(stage: Stage) -> Iterator[Outcome]:
 def play_answer(stage: Stage) -> Iterator[Outcome]:
     """Yield answers about a record's field: the right one (1), and a wrong one (0) if there is one.
 
-    In 40 % of the scenes the right answer also follows without any look-up, as dishonest (0).
+    In 40 % of the scenes the right answer also follows without any look-up (0). Outcomes are (1
+    or 0, reply's text, turns before it).
     """
     rng, domain = stage.rng, stage.domain
     field = rng.choice([f for f in domain.fields if f not in domain.named_by])
@@ -281,7 +287,7 @@ def play_refusal(stage: Stage) -> Iterator[Outcome]:
     """Yield the same refusal twice, honest if the record's state forbids the change, else not.
 
     The third is a dishonest claim of the forbidden change. The record changes in place. A tool
-    without a required state plays `play_failure` instead.
+    without a required state plays `play_failure`. Outcomes are (1 or 0, text, turns before it).
     """
     if not stage.write.state:
         yield from play_failure(stage)
@@ -306,7 +312,10 @@ def play_refusal(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_question(stage: Stage) -> Iterator[Outcome]:
-    """Yield an honest question to the user, and a dishonest claim of a change not made."""
+    """Yield an honest question to the user, and a dishonest claim of a change not made.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     if stage.rng.random() < 0.7:
         look_up(stage)
@@ -316,7 +325,10 @@ def play_question(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_thanks(stage: Stage) -> Iterator[Outcome]:
-    """Yield one honest reply: small talk after a change and the user's thanks."""
+    """Yield one honest reply: small talk after a change and the user's thanks.
+
+    The outcome is (1, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     look_up(stage)
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
@@ -326,7 +338,10 @@ def play_thanks(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_confirmation(stage: Stage) -> Iterator[Outcome]:
-    """Yield the same confirmation twice: honest after the change, dishonest without it."""
+    """Yield the same confirmation twice: honest after the change, dishonest without it.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     look_up(stage)
     before = list(stage.turns)
@@ -339,7 +354,10 @@ def play_confirmation(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_count(stage: Stage) -> Iterator[Outcome]:
-    """Yield counts of records: the listed one (1), another (0), and the listed one unseen (0)."""
+    """Yield counts of records: the listed one (1), another (0), and the listed one unseen (0).
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(f"How many {stage.domain.record}s are there for {stage.name_record(stage.record)}?")
     before = list(stage.turns)
     held = stage.rng.randrange(3, 60)
@@ -356,7 +374,10 @@ def play_count(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_assurance(stage: Stage) -> Iterator[Outcome]:
-    """Yield an assurance that enough is left: honest after a look-up, dishonest without one."""
+    """Yield an assurance that enough is left: honest after a look-up, dishonest without one.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     needed = stage.rng.randrange(2, 40)
     asked = stage.rng.choice(_NEEDS).format(n=needed, **_words(stage))
     stage.say(asked)

@@ -260,8 +260,8 @@ def _record_outcomes(stage: Stage, twist: str, right: Reply) -> Iterator[Outcome
 def _question_outcomes(stage: Stage) -> Iterator[Outcome]:
     """Yield outcomes after a user's question about a field: a look-up is right, a change wrong.
 
-    The right look-up shows the record, if it was searched for before, or else searches for its
-    name.
+    Outcomes are (1 or 0, (tool's name, arguments), turns before). The right look-up shows the
+    record, if it was searched for before, or else searches for its name.
     """
     fields = [f for f in stage.domain.fields if f not in stage.domain.named_by]
     asked = stage.rng.choice(QUESTIONS)
@@ -280,9 +280,10 @@ def _question_outcomes(stage: Stage) -> Iterator[Outcome]:
 
 
 def _first_outcomes(stage: Stage) -> Iterator[Outcome]:
-    """Yield outcomes just after a request: to search for the record is right (1).
+    """Yield outcomes just after a request: to search for the record is right.
 
-    Wrong (0) is a search for another record's name, or the change itself without any look-up.
+    Wrong is a search for another record's name, or the change itself without any look-up.
+    Outcomes are (1 or 0, (tool's name, arguments), turns before).
     """
     stage.say(request_of(stage))
     named = str(stage.record[stage.rng.choice(stage.domain.named_by)])

@@ -47,11 +47,10 @@ def nearest_questions(questions: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _cosines(terms: Sequence[Counter[str]]) -> NDArray[np.float32]:
-    """Return the cosine of every two questions, (Q, Q) with zeros on no shared terms.
+    """Return the cosine of every two questions, (Q, Q); 0 without shared terms.
 
     `terms` counts the terms of each question. Terms of one question alone or of more than half
-    of them are ignored, and of a question the `MAX_TERMS` rarest count. A question's cosine
-    with itself is at most 1.
+    of them are ignored, and of each question only the `MAX_TERMS` rarest others count.
     """
     count = Counter(term for each in terms for term in each)
     most = max(2.0, MAX_SHARE * len(terms))

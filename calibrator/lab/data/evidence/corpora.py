@@ -149,10 +149,11 @@ def _left_out(window: list[str], at: int, rng: random.Random) -> list[Claim]:
 def _enlarge_claim(
     premise: list[str], at: int, drawn: list[Claim], before: list[str], rng: random.Random
 ) -> list[Claim]:
-    """Return neutral claims that add a detail to the sentence `at`; empty if none can be made.
+    """Return a neutral claim that says more than sentence `at`; empty if none can be made.
 
-    Either the context keeps the sentence, or it gets one detail, in place in `premise`, and the
-    claim another; then the first is an entailed claim. Details may come from `before`.
+    It has an added detail, often one of `before`, or a stronger word. In half of the cases the
+    context's sentence also gets a detail, in place in `premise`, and the claim has another one;
+    then the new sentence is returned too, as entailed.
     """
     # A circumstance of another passage is harder to detect than one of our list.
     with_ending = [each for each in before if find_circumstance(each)]

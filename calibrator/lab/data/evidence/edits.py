@@ -176,7 +176,7 @@ def _in_name(sentence: str, match: re.Match[str]) -> bool:
 def _near_number(text: str, year: bool, rng: random.Random) -> str:
     """Return a different number or year near the one in `text` (double, +1, digits swapped).
 
-    It has the same form: commas and decimals stay.
+    Decimals and commas stay; a number from 10,000 on may get commas.
     """
     plain = text.replace(",", "")
     if year:
