@@ -121,9 +121,10 @@ def task_of(
 ) -> Task:
     """Return the task of one row of a file, with the messages to send and the grader.
 
-    `known` gives the names of its fields, else `path` its benchmark's name. `is_as_it_is` adds
-    no prompt. The id is `BENCHMARK/ID`, or a hash if the row has no id. Raises ValueError with
-    the fault of a bad row, such as a missing right answer.
+    `known` maps the names of its fields; without it the benchmark is the one that the row
+    names, else the file's name. Images are read beside `path`. `is_as_it_is` adds no prompt.
+    The id is `BENCHMARK/ID`, or a hash if the row has no id. Raises ValueError with the fault
+    of a bad row, such as a missing right answer.
     """
     fields: Mapping[str, Any] = known.fields if known else {}
     gold = _texts(_value(raw, fields, "gold"))

@@ -263,6 +263,7 @@ class _FormulaReader:
                 return value
 
     def _read_signed(self) -> FormulaValue:
+        """Read one power with an optional minus sign before it."""
         if self._next() == "-":
             self._take()
             value = self._power()
