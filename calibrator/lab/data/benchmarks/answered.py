@@ -48,9 +48,12 @@ class TaskAnswer:
         return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:20]
 
     def row(self, verdicts: Mapping[str, bool | None]) -> Json | None:
-        """Return the labelled row, or None where a verdict is needed and the first judge has none.
+        """Return the labelled row as a dict; None if a judge's verdict is missing.
 
-        `verdicts` are the judges' by model; the label is the first one's.
+        `verdicts` are the judges' by model, None without one; they count only where no rule
+        decides, and the first is the label. The row has the question or messages,
+        `response`, `model`, `correct` (0 or 1), `gold`, `graded_by` and `why`; `verdicts`
+        are added if judges decided.
         """
         found = self.rule_grade
         graded_by: str = self.task.grader
@@ -85,7 +88,7 @@ class TaskAnswer:
         return row | ({"verdicts": told} if told and self.rule_grade is None else {})
 
     def _response(self) -> Any:
-        """Return the text, or the message's set fields where it has more than text."""
+        """Return the answer's text, or the message's set fields if it has more (tool calls)."""
         beside = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
         if any(self.message.get(name) for name in beside):
             named = {name: self.message.get(name) for name in ("content", *beside)}

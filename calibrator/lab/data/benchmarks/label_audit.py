@@ -31,18 +31,19 @@ class LabelAudit:
 
 
 def draw_rows(rows: Sequence[Mapping[str, Any]], count: int, seed: int) -> list[Json]:
-    """Return `count` random rows in their old order, each with the empty field in front.
+    """Return copies of `count` random rows in their order, each with `label_is_right: null` first.
 
-    All rows are returned where there are fewer.
+    All rows are returned if there are fewer.
     """
     chosen = random.Random(seed).sample(range(len(rows)), min(count, len(rows)))
     return [{ANSWER: None, **rows[at]} for at in sorted(chosen)]
 
 
 def audit(rows: Sequence[Mapping[str, Any]]) -> LabelAudit:
-    """Return the share of wrong labels in an audited sample.
+    """Return the share of wrong labels in an audited sample, with Wilson's interval and counts.
 
-    Raises JudgingError for a row whose field is not true, false or null, or where none is audited.
+    A row's `label_is_right` is true, false, or null if nobody has audited it. Raises
+    JudgingError for another value, or if no row is audited.
     """
     for row in rows:
         if row.get(ANSWER) not in (None, True, False):

@@ -65,7 +65,7 @@ class Benchmark:
 
 @cache
 def known_benchmarks() -> tuple[Benchmark, ...]:
-    """Return all benchmarks, by domain in the paper's order."""
+    """Return all benchmarks of `benchmarks.yaml` in its order: by domain, as in the paper."""
     text = (
         files("calibrator.lab.data.benchmarks")
         .joinpath("benchmarks.yaml")
@@ -75,7 +75,10 @@ def known_benchmarks() -> tuple[Benchmark, ...]:
 
 
 def benchmark_named(name: str) -> Benchmark:
-    """Return the benchmark of a name in any case. Raises InputError with a similar name."""
+    """Return the benchmark of a name in any case.
+
+    Raises InputError for an unknown name, with a similar one if there is any.
+    """
     by_name = {each.name.lower(): each for each in known_benchmarks()}
     if name.lower() in by_name:
         return by_name[name.lower()]

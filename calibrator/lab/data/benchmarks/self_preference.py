@@ -38,10 +38,11 @@ class Preference:
 
 
 def self_preference(rows: Sequence[Mapping[str, Any]]) -> list[Preference]:
-    """Return one entry for each of two judges, the first row's two first ones.
+    """Return two entries: the first judge's preference beside the second's, and the reverse.
 
-    Rows have `verdicts` by judge, as `pinocchio collect --judge A --judge B` writes them. Raises
-    JudgingError where no row has the verdicts of two judges.
+    The judges are the first two in the first row that has two; only rows with both are counted.
+    Rows have `verdicts` by judge, as `pinocchio collect --judge A --judge B` writes them.
+    Raises JudgingError if no row has the verdicts of two judges.
     """
     judged = [row for row in rows if len(row.get("verdicts") or {}) >= 2]
     if not judged:
@@ -52,7 +53,11 @@ def self_preference(rows: Sequence[Mapping[str, Any]]) -> list[Preference]:
 
 
 def _preference(rows: Sequence[Mapping[str, Any]], judge: str, other: str) -> Preference:
-    """Measure how much more often a judge than another accepts replies of the judge's own maker."""
+    """Measure how much more than `other` a judge prefers its own model's replies to others'.
+
+    The preference's 95 % interval comes from resampled questions; all three are nan if the
+    judge has no own reply, or no other.
+    """
     gaps = np.array([row["verdicts"][judge] - row["verdicts"][other] for row in rows], dtype=float)
     own = np.array([_is_own(row["model"], judge) for row in rows])
     value = _gap(gaps, own, np.ones(len(rows)))
@@ -66,11 +71,12 @@ def _preference(rows: Sequence[Mapping[str, Any]], judge: str, other: str) -> Pr
 
 
 def _is_own(model: str | None, judge: str) -> bool:
-    """Return whether both names are the same model, whatever routes precede them."""
+    """Return whether both names are one model in any case, without routes such as `openai/`."""
     return (model or "").rpartition("/")[2].lower() == judge.rpartition("/")[2].lower()
 
 
 def _gap(gaps: Floats, own: Any, weights: Floats) -> float:
+    """Return the weighted mean of `gaps` on own replies minus that on others; nan without one."""
     mine, others = weights * own, weights * ~own
     if not mine.sum() or not others.sum():
         return math.nan
@@ -78,7 +84,10 @@ def _gap(gaps: Floats, own: Any, weights: Floats) -> float:
 
 
 def _resample_gaps(rows: Sequence[Mapping[str, Any]], gaps: Floats, own: Any) -> Floats:
-    """Return the gap on `RESAMPLES` draws of all questions with replacement."""
+    """Return the gap on each of `RESAMPLES` draws of all questions with replacement, (RESAMPLES,).
+
+    A draw without own or without other replies is nan.
+    """
     places: dict[str, list[int]] = defaultdict(list)
     for at, row in enumerate(rows):
         places[str(row["question_id"])].append(at)

@@ -59,10 +59,11 @@ class CollectedSplit:
 def split_collected(
     raw: Sequence[Json], band: tuple[float, float] = BAND, test_share: float = TEST_SHARE
 ) -> CollectedSplit:
-    """Count the rows of each benchmark and split the benchmarks in the band by question.
+    """Split labelled rows by question into train and test rows, with counts and a proof.
 
-    `band` has the lowest and highest accuracy. Raises JudgingError where both sides share a
-    question.
+    All benchmarks are counted; rows of those whose accuracy is outside `band` (lowest, highest)
+    are left out. `test_share` is a share of the questions. Raises JudgingError if both sides
+    share a question.
     """
     groups: dict[str, list[Json]] = defaultdict(list)
     for each in raw:
@@ -78,7 +79,7 @@ def split_collected(
 
 
 def _proof(train: Sequence[Row], test: Sequence[Row]) -> Json:
-    """Return the number of questions and a digest of each side, and the number of shared ones."""
+    """Return each side's number of questions and SHA-256 digest, and the number of shared ones."""
     return {
         "train_questions": len({row.question_id for row in train}),
         "test_questions": len({row.question_id for row in test}),
@@ -89,12 +90,13 @@ def _proof(train: Sequence[Row], test: Sequence[Row]) -> Json:
 
 
 def _digest(questions: Iterable[str]) -> str:
+    """Return the SHA-256 of the different questions in sorted order, as hex."""
     text = "\0".join(sorted(set(questions)))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _count_benchmark(name: str, rows: Sequence[Json], band: tuple[float, float]) -> BenchmarkCounts:
-    """Count the rows of one benchmark, and say whether its accuracy lies in the band."""
+    """Return the counts of one benchmark's rows, and whether its accuracy is within `band`."""
     accuracy = sum(row["correct"] for row in rows) / len(rows)
     reasons = Counter(row["why"] for row in rows)
     return BenchmarkCounts(
@@ -114,7 +116,7 @@ def _count_benchmark(name: str, rows: Sequence[Json], band: tuple[float, float])
 
 
 def _most_frequent(rows: Sequence[Mapping[str, Any]], key: str) -> str:
-    """Return the most frequent value of a field, followed by `..` where there are others."""
+    """Return the most frequent value of a field, as `maths ..` if there are others too."""
     values = Counter(str(row.get(key) or "") for row in rows)
     first = values.most_common(1)[0][0]
     return first if len(values) == 1 else f"{first} .."

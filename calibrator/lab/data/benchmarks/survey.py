@@ -34,9 +34,10 @@ class BenchmarkSurvey:
 
 
 def survey(rows: Sequence[Row]) -> list[BenchmarkSurvey]:
-    """Return an entry for each benchmark, by name, and one named `all` at the end.
+    """Return the counts of each benchmark, sorted by name, and last of all rows, named `all`.
 
-    Rows are labelled.
+    Rows must be labelled, and there must be at least one. Rows without a benchmark are one of
+    their own.
     """
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -48,7 +49,10 @@ def survey(rows: Sequence[Row]) -> list[BenchmarkSurvey]:
 
 
 def _survey_benchmark(name: str, rows: Sequence[Row]) -> BenchmarkSurvey:
-    """Count the rows, questions and models of one benchmark."""
+    """Count the rows, questions, models and rows with images, and measure the accuracy (0 to 1).
+
+    `rows` must not be empty. Domains and formats come with the most frequent first.
+    """
     domains = Counter(row.domain for row in rows if row.domain)
     formats = Counter(str(row.raw["answer_format"]) for row in rows if row.raw.get("answer_format"))
     return BenchmarkSurvey(
@@ -64,9 +68,10 @@ def _survey_benchmark(name: str, rows: Sequence[Row]) -> BenchmarkSurvey:
 
 
 def trained_models(rows: Sequence[Row], known: Collection[str]) -> dict[str, int]:
-    """Return the models of these rows that a calibrator was trained on, with their rows (C11).
+    """Return the models of these rows that are in `known`, with their numbers of rows (C11).
 
-    A transfer result must have none, because its figures would include models seen in training.
+    `known` are the models of the calibrator's training, in any case. A transfer result must
+    have none, because its figures would include models seen in training.
     """
     lower = {name.lower() for name in known}
     found = Counter(row.model for row in rows if row.model and known_name(row.model, lower))

@@ -52,11 +52,11 @@ class Task:
 def load_tasks(
     sources: Sequence[str], *, is_as_it_is: bool = False, most: int | None = None
 ) -> tuple[list[Task], list[RowError]]:
-    """Return the tasks of `FILE` or `BENCHMARK=FILE` and the errors of bad rows.
+    """Return the tasks of files and the errors of their bad rows; each question once.
 
-    Each question is returned once. `most` limits the tasks of each file; they are chosen by the
-    hash of their ids alone. `is_as_it_is` adds no prompt to a question. Raises InputError for a
-    file that cannot be read or has no task.
+    A source is `FILE` or `BENCHMARK=FILE`. `most` limits the tasks of each file; they are
+    chosen by the hash of their ids. `is_as_it_is` adds no prompt to a question. Raises
+    InputError for a file that cannot be read or has no task, and for an unknown benchmark.
     """
     tasks: dict[str, Task] = {}
     bad: list[RowError] = []
@@ -88,7 +88,10 @@ def _draw_key(id: str) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Json | RowError]]:
-    """Yield each row of JSON lines or CSV, or its error, with its line number."""
+    """Yield (line number, row or its error) for JSON lines, or CSV by the file's name.
+
+    Empty lines are skipped. Raises InputError for a file that cannot be read.
+    """
     try:
         if ".csv" in path.suffixes:
             with path.open(encoding="utf-8", newline="") as stream:
@@ -105,6 +108,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Json | RowError]]:
 
 
 def _object(path: Path, number: int, line: bytes) -> Json | RowError:
+    """Parse a line as a JSON object; return a RowError, without raising it, if it is none."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -115,7 +119,13 @@ def _object(path: Path, number: int, line: bytes) -> Json | RowError:
 def task_of(
     raw: Mapping[str, Any], known: Benchmark | None, path: Path, *, is_as_it_is: bool = False
 ) -> Task:
-    """Return the task of one row. Raises ValueError with the fault of a bad row."""
+    """Return the task of one row of a file, with the messages to send and the grader.
+
+    `known` maps the names of its fields; without it the benchmark is the one that the row
+    names, else the file's name. Images are read beside `path`. `is_as_it_is` adds no prompt.
+    The id is `BENCHMARK/ID`, or a hash if the row has no id. Raises ValueError with the fault
+    of a bad row, such as a missing right answer.
+    """
     fields: Mapping[str, Any] = known.fields if known else {}
     gold = _texts(_value(raw, fields, "gold"))
     rubric = "\n".join(_texts(_value(raw, fields, "rubric")))
@@ -152,12 +162,16 @@ def task_of(
 
 
 def _value(raw: Mapping[str, Any], fields: Mapping[str, Any], name: str) -> Any:
+    """Return the row's field under the benchmark's name for it, else under ours; None without."""
     found = raw.get(fields.get(name, name))
     return raw.get(name) if found is None else found
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Return a value, or each of a list, as text; empty for None and empty texts."""
+    """Return a value, or each of a list, as a tuple of texts; others are written as JSON.
+
+    None, `null` and empty texts are left out.
+    """
     listed = value if isinstance(value, list | tuple) else [value]
     plain = [each if isinstance(each, str) else json.dumps(each) for each in listed if each != ""]
     return tuple(each for each in plain if each != "null")
@@ -166,7 +180,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _question_text(
     raw: Mapping[str, Any], fields: Mapping[str, Any], options: Mapping[str, str], prompt: str
 ) -> str:
-    """Join question, options and prompt to the text to send.
+    """Return question, options (`A. ..`) and prompt, joined by empty lines, as the text to send.
 
     Raises ValueError without a question.
     """
@@ -181,9 +195,10 @@ def _question_text(
 def _options(
     raw: Mapping[str, Any], fields: Mapping[str, Any], gold: Sequence[str]
 ) -> dict[str, str]:
-    """Return the options by letter, or none.
+    """Return the options by letter, such as `{"A": "red"}`; empty if the row has none.
 
     Right and wrong options that have fields of their own are shuffled, the same way each time.
+    Raises ValueError for a text that is no list.
     """
     wrong = fields.get("wrong") or "wrong"
     names = wrong if isinstance(wrong, list) else [wrong]
@@ -204,7 +219,10 @@ def _options(
 
 
 def _letters(gold: Sequence[str], options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the letters of the right options, which may be named by letter or by text."""
+    """Return the letters of the right options, which `gold` names by text or by letter, as `(B)`.
+
+    Raises ValueError for one that is no option.
+    """
     by_text = {text.strip(): letter for letter, text in options.items()}
     found = [by_text.get(each.strip(), each.strip().strip("()")) for each in gold]
     if unknown := [each for each in found if each not in options]:
@@ -220,9 +238,10 @@ def _grader(
     *,
     is_choice: bool,
 ) -> GraderName:
-    """Return the grader of a row: the one it names, or the one that fits.
+    """Return a row's grader: the one it names, or the first that fits.
 
-    Raises ValueError for an unknown one.
+    That is `choice` with options, the benchmark's own, `rubric` with a rubric, or the one for
+    the form of `gold`. Raises ValueError for an unknown name.
     """
     named = raw.get("grader")
     if named is not None:
@@ -239,7 +258,11 @@ def _grader(
 
 
 def grader_for(gold: Sequence[str]) -> GraderName:
-    """Return the grader that fits the form of all right answers."""
+    """Return the grader for the form of the right answers: `claim`, `number`, `formula` or `fuzzy`.
+
+    `claim` if all are yes, no, true or false; `number` if all are numbers; `formula` if any
+    looks like one; else, also without answers, `fuzzy`.
+    """
     if gold and all(each.strip().lower() in ("yes", "no", "true", "false") for each in gold):
         return "claim"
     if gold and all(_NUMBER.fullmatch(each.strip()) for each in gold):
@@ -250,6 +273,7 @@ def grader_for(gold: Sequence[str]) -> GraderName:
 
 
 def _content(text: str, images: Sequence[str]) -> Any:
+    """Return a message's content: the text, or parts with the images first if there are any."""
     if not images:
         return text
     shown = [{"type": "image_url", "image_url": {"url": url}} for url in images]
@@ -257,7 +281,11 @@ def _content(text: str, images: Sequence[str]) -> Any:
 
 
 def _image(given: str, path: Path) -> str:
-    """Return an image as a data URL: unchanged, or read from a file beside the questions."""
+    """Return an image as a data URL: as it is, or read from a file beside the questions.
+
+    Raises ValueError for a file outside that folder, of no image type by its name, or
+    unreadable.
+    """
     if given.startswith("data:"):
         return given
     file = (path.parent / given).resolve()

@@ -58,7 +58,7 @@ _FORBIDDEN = (
 
 
 def other_entity(draft: Draft) -> bool:
-    """Put another id, address, path or name of the same kind from the conversation."""
+    """Replace an id, mail, path or name by another of the conversation; False if there is none."""
     for value in _shuffle_values(draft, "id", "mail", "path", "name"):
         others = _other_values(value, draft)
         if others and draft.put(value, draft.rng.choice(others)):
@@ -67,7 +67,10 @@ def other_entity(draft: Draft) -> bool:
 
 
 def _other_values(value: Value, draft: Draft) -> list[Any]:
-    """Return values of the records under the same field, or else texts of the same form."""
+    """Return other values from the records' field that has `value`, sorted, without the call's own.
+
+    If no record has an id or mail address: words of its form, such as `K17` for `B42`.
+    """
     used = {v.text for v in draft.values}
     fields = {
         key
@@ -92,7 +95,10 @@ def _other_values(value: Value, draft: Draft) -> list[Any]:
 
 
 def number_moved(draft: Draft) -> bool:
-    """Change a number by a little, or by a factor."""
+    """Change a number of the call by a step or factor; the new one is not in the request.
+
+    False if the call has no number that can be changed.
+    """
     for value in _shuffle_values(draft, "number"):
         number = value.number or 0.0
         steps = [1, -1, 2, 10, -10] if number.is_integer() else [1.0, -1.0, 0.1 * number, 5.0]
@@ -104,7 +110,7 @@ def number_moved(draft: Draft) -> bool:
 
 
 def told_number(draft: Draft) -> bool:
-    """Put another number of the conversation."""
+    """Replace a number by another one of the request or the results; False if there is none."""
     told = sorted(draft.sources.request.numbers | draft.sources.results.numbers)
     for value in _shuffle_values(draft, "number"):
         near = [n for n in told if n != value.number and 0 < n < 100 * (value.number or 1.0)]
@@ -114,7 +120,7 @@ def told_number(draft: Draft) -> bool:
 
 
 def unit_changed(draft: Draft) -> bool:
-    """Convert a number to another unit, or change its sign."""
+    """Scale a number as a wrong unit or sign would (60, 100, -1, ..); False if there is none."""
     for value in _shuffle_values(draft, "number"):
         number = value.number or 0.0
         factors = (60, 1 / 60, 100, 0.01, 1_000, 0.001, 24, -1)
@@ -127,6 +133,7 @@ def unit_changed(draft: Draft) -> bool:
 
 
 def _is_told(number: float, draft: Draft) -> bool:
+    """Return whether the user's request has this number."""
     return number in draft.sources.request.numbers
 
 
@@ -141,7 +148,7 @@ def _as_number(number: float, raw: Any) -> Any:
 
 
 def date_moved(draft: Draft) -> bool:
-    """Move a date by some days."""
+    """Move an ISO date of the call by up to 30 days; False if there is none."""
     for value in _shuffle_values(draft, "date"):
         text = str(value.raw)
         if (found := _ISO.search(text)) is None:
@@ -156,7 +163,7 @@ def date_moved(draft: Draft) -> bool:
 
 
 def time_moved(draft: Draft) -> bool:
-    """Move a time of day by some hours."""
+    """Move a time such as `14:30` by half an hour to twelve hours; False if there is none."""
     for value in _shuffle_values(draft, "date"):
         text = str(value.raw)
         if (found := _CLOCK.search(text)) is None:
@@ -170,7 +177,7 @@ def time_moved(draft: Draft) -> bool:
 
 
 def invent_value(draft: Draft) -> bool:
-    """Put an id, address or number of the right form that appears nowhere."""
+    """Replace an id, mail address or number by a random unseen one; False if there is none."""
     for value in _shuffle_values(draft, "id", "mail", "number"):
         if value.kind == "number":
             size = max(1, len(str(int(abs(value.number or 0)))))
@@ -183,9 +190,9 @@ def invent_value(draft: Draft) -> bool:
 
 
 def reshuffle(text: str, rng: random.Random) -> str:
-    """Replace digits and capitals by random ones; in a mail address, small letters too.
+    """Return `text` with its digits and capitals redrawn; in a mail address small letters too.
 
-    Keep the domain.
+    The domain after the @ stays: `ann7@x.org` gives `qrw3@x.org`.
     """
     local, at, domain = text.partition("@")
     letters = [
@@ -199,6 +206,7 @@ def reshuffle(text: str, rng: random.Random) -> str:
 
 
 def _all_text(draft: Draft) -> str:
+    """Return the texts of users, results, rules and the agent, joined by line breaks."""
     s = draft.sources
     return "\n".join((s.users.text, s.results.text, s.rules.text, s.own))
 
@@ -213,7 +221,7 @@ _STANDINS = {
 
 
 def placeholder(draft: Draft) -> bool:
-    """Put a placeholder for a value."""
+    """Replace a text value by a placeholder such as `<id>`; False if there is none."""
     for value in _shuffle_values(draft, *_STANDINS):
         new = draft.rng.choice(_STANDINS[value.kind])
         if isinstance(value.raw, str) and draft.put(value, new):
@@ -222,7 +230,7 @@ def placeholder(draft: Draft) -> bool:
 
 
 def swap_arguments(draft: Draft) -> bool:
-    """Swap two arguments of the same type."""
+    """Swap two unequal arguments of one type, preferably of one kind; False without such a pair."""
     names = [v.path for v in draft.values if v.path in draft.arguments and v.kind != "flag"]
     pairs = [
         (a, b)
@@ -245,7 +253,7 @@ def _kind_at(path: str, draft: Draft) -> str:
 
 
 def required_dropped(draft: Draft) -> bool:
-    """Remove a required argument."""
+    """Remove an argument that the tool's schema requires; False if the call has none."""
     tool = draft.view.tools.get(str(draft.call.get("name")))
     given = [n for n in (tool.required if tool else ()) if n in draft.arguments]
     if not given:
@@ -255,7 +263,7 @@ def required_dropped(draft: Draft) -> bool:
 
 
 def request_repeated(draft: Draft) -> bool:
-    """Put the user's own words for a value."""
+    """Replace a text value by the user's request, else (under 21 characters) return False."""
     said = draft.view.request.strip()[:300]
     for value in _shuffle_values(draft, "id", "mail", "name", "path"):
         if isinstance(value.raw, str) and len(said) > 20 and draft.put(value, said):
@@ -264,6 +272,7 @@ def request_repeated(draft: Draft) -> bool:
 
 
 def _shuffle_values(draft: Draft, *kinds: str) -> list[Value]:
+    """Return the call's values of these kinds, such as `id` and `number`, in random order."""
     values = [v for v in draft.values if v.kind in kinds]
     draft.rng.shuffle(values)
     return values
@@ -273,7 +282,7 @@ def _shuffle_values(draft: Draft, *kinds: str) -> list[Value]:
 
 
 def wrong_tool(draft: Draft) -> bool:
-    """Call another offered tool that takes these arguments."""
+    """Call another, preferably similar tool that can take the arguments; False if none can."""
     name, given = str(draft.call.get("name")), set(draft.arguments)
     own = draft.view.tools.get(name)
     fitting: list[tuple[Any, Json]] = []
@@ -297,7 +306,10 @@ def wrong_tool(draft: Draft) -> bool:
 def _rename_arguments(
     given: Json, properties: Mapping[str, Any], required: Sequence[str]
 ) -> Json | None:
-    """Return the arguments as another tool takes them; None if it requires more."""
+    """Return the arguments that a tool takes; a dropped one's value fills a missing required one.
+
+    None if the tool requires more than one that is missing, or no value was dropped to fill it.
+    """
     kept = {name: value for name, value in given.items() if name in properties}
     missing = [name for name in required if name not in kept]
     spare = [value for name, value in given.items() if name not in kept]
@@ -307,7 +319,7 @@ def _rename_arguments(
 
 
 def repeat_call(draft: Draft) -> bool:
-    """Insert the same call with success just before it."""
+    """Insert the same call, with success, before; False for a look-up without earlier results."""
     name = str(draft.call.get("name"))
     results = [c.result for c in draft.view.earlier if c.name == name and c.result]
     said = results[-1] if results else draft.rng.choice(_DONE)
@@ -318,7 +330,7 @@ def repeat_call(draft: Draft) -> bool:
 
 
 def error_ignored(draft: Draft) -> bool:
-    """Insert the same call with a refusal just before it."""
+    """Insert the same call with a refusal just before it; False for a call that only reads."""
     if is_read(str(draft.call.get("name"))):
         return False
     _append_step(draft, draft.rng.choice(_FAILED))
@@ -336,7 +348,11 @@ def _append_step(draft: Draft, result: str) -> None:
 
 
 def look_up_left_out(draft: Draft) -> bool:
-    """Remove the look-up of a value, so that the value appears nowhere."""
+    """Remove the results that show a value, and their calls, so that the value appears nowhere.
+
+    False if every id, mail address and path is in the user's or the rules' text, or in no
+    result.
+    """
     sought = [
         v.text for v in draft.values
         if v.kind in ("id", "mail", "path") and len(v.text) > 2
@@ -379,7 +395,7 @@ def _without_calls(message: Json, dropped: set[Any], text: str) -> Json | None:
 
 
 def put_request(draft: Draft, said: str) -> bool:
-    """Replace the user's last request."""
+    """Replace the content of the user's last message by `said`; False if there is none."""
     for at in range(len(draft.messages) - 1, -1, -1):
         if draft.messages[at].get("role") == "user":
             draft.messages[at] = {**draft.messages[at], "content": said}
@@ -388,15 +404,12 @@ def put_request(draft: Draft, said: str) -> bool:
 
 
 def decline_call(draft: Draft) -> bool:
-    """Insert a question whether to make the call, and the user's no."""
+    """Insert an offer to make the call, and the user's no; False for a call that only reads."""
     return insert_question(draft, _NO)
 
 
 def insert_question(draft: Draft, answers: Sequence[str]) -> bool:
-    """Insert an offer to make the call and one of the user's `answers`.
-
-    False for a call that only reads.
-    """
+    """Append an offer to make the call and one of `answers`; False for a call that only reads."""
     if is_read(str(draft.call.get("name"))):
         return False
     draft.messages += [
@@ -410,12 +423,16 @@ def insert_question(draft: Draft, answers: Sequence[str]) -> bool:
 
 
 def limit_passed(draft: Draft) -> bool:
-    """Add a rule with a limit below a number of the call."""
+    """Add a rule with a limit below a number of the call; False without a positive number."""
     return add_limit(draft, (0.3, 0.5, 0.8))
 
 
 def add_limit(draft: Draft, shares: Sequence[float]) -> bool:
-    """Add a rule with a limit at a share of a number of the call; False if no number suits."""
+    """Add a rule whose limit is a number of the call times one of `shares`.
+
+    Shares above 1 give a limit that the call keeps, others one that it breaks. False if none
+    suits.
+    """
     for value in _shuffle_values(draft, "number"):
         limit = (value.number or 0.0) * draft.rng.choice(shares)
         limit = round(limit) if limit >= 3 else round(limit, 1)
@@ -434,7 +451,7 @@ def add_limit(draft: Draft, shares: Sequence[float]) -> bool:
 
 
 def forbid_tool(draft: Draft) -> bool:
-    """Add a rule that forbids the tool."""
+    """Add a rule that forbids the tool; False for a call that only reads."""
     if is_read(str(draft.call.get("name"))):
         return False
     _add_rule(draft, draft.rng.choice(_FORBIDDEN).format(tool=_tool_in_words(draft)))
@@ -446,7 +463,7 @@ def _tool_in_words(draft: Draft) -> str:
 
 
 def _add_rule(draft: Draft, rule: str) -> None:
-    """Insert a sentence into the system message, or add such a message."""
+    """Insert a sentence into the system message at random, or add one as the first message."""
     first = draft.messages[0] if draft.messages else {}
     if first.get("role") in ("system", "developer") and isinstance(first.get("content"), str):
         lines = re.split(r"(?<=[.!?])\s+", first["content"])

@@ -23,7 +23,11 @@ _UNITS = ("minute", "hour", "day", "week", "piece", "item", "person", "night", "
 
 
 def opposed_value(draft: Draft) -> bool:
-    """Replace a word of a value, which the user said, by its opposite."""
+    """Replace a word of an argument, which the request also has, by its opposite (`on` by `off`).
+
+    Returns False, without a change, if no text of under 60 characters has such a word, or the
+    argument cannot be replaced.
+    """
     request = set(_WORD.findall(draft.view.request.lower()))
     for value in _in_order(draft):
         raw = value.raw if isinstance(value.raw, str) and len(value.raw) < 60 else ""
@@ -36,7 +40,10 @@ def opposed_value(draft: Draft) -> bool:
 
 
 def opposed_tool(draft: Draft) -> bool:
-    """Call, and offer, the tool whose name has the opposite verb."""
+    """Call the tool of the opposite name, `close_gate` for `open_gate`, and add it to the offer.
+
+    Its parameters stay. Returns False if no word of the name has an opposite.
+    """
     name = str(draft.call.get("name"))
     for word in name_words(name):
         others = ANTONYMS.get(word)
@@ -56,7 +63,7 @@ def opposed_tool(draft: Draft) -> bool:
 
 
 def parent_folder(draft: Draft) -> bool:
-    """Replace a path by its folder."""
+    """Replace a path of the call by its parent folder, `a/b` by `a`; False if no path has one."""
     for value in _in_order(draft):
         parent = value.raw.rstrip("/").rpartition("/")[0] if isinstance(value.raw, str) else ""
         if value.kind == "path" and parent and "://" not in parent:
@@ -65,7 +72,11 @@ def parent_folder(draft: Draft) -> bool:
 
 
 def measure_changed(draft: Draft) -> bool:
-    """Change a number whose argument names a unit: twice, half, or a little more."""
+    """Change a number whose argument's name has a unit, such as `minutes`: twice, half, +1 or +15.
+
+    Only the first such number in random order is tried; False if there is none or it stays the
+    same.
+    """
     for value in _in_order(draft):
         words = {word.rstrip("s") for word in name_words(value.path)}
         number = value.number
@@ -77,10 +88,12 @@ def measure_changed(draft: Draft) -> bool:
 
 
 def _in_order(draft: Draft) -> list[Any]:
+    """Return all values of the call in random order."""
     return draft.rng.sample(draft.values, len(draft.values))
 
 
 def _match_case(word: str, like: str) -> str:
+    """Return `word` with a capital if `like` begins with one."""
     return word.capitalize() if like[:1].isupper() else word
 
 
@@ -139,9 +152,10 @@ COMMAND = "command"
 
 
 def commands(count: int, seed: int) -> Iterator[Scene]:
-    """Yield right and wrong commands and queries of `count` scenes.
+    """Yield a right and a wrong shell command or SQL query of each of `count` scenes, with labels.
 
-    The same seed, the same scenes.
+    Both follow the same request; the wrong one affects more, another thing, or changes data.
+    Some scenes have a look-up before. Equal for equal seeds.
     """
     for number in range(count):
         rng = random.Random(f"command {seed} {number}")

@@ -23,10 +23,10 @@ OTHER_REQUEST = "other request"  # a kind beside `KINDS` that needs other replie
 
 
 def corrupted_calls(rows: Sequence[Row], seed: int = 0) -> dict[str, list[tuple[Row, Row]]]:
-    """Return pairs of a right row that calls tools and its copy with one fault, by kind.
+    """Return pairs (right row, copy with one fault) by kind of fault, such as `number moved`.
 
-    Rows that are not labelled as correct, or that call no tool, are skipped; the same seed gives
-    the same pairs.
+    Rows that are not labelled as correct, or that call no tool, are skipped. A kind that fits
+    no row has no entry; the same seed gives the same pairs.
     """
     right = [row for row in rows if row.tool_use and row.tool_use.has_calls and row.correct == 1]
     alike: dict[tuple[str | None, str | None], list[Row]] = {}
@@ -47,7 +47,11 @@ def corrupted_calls(rows: Sequence[Row], seed: int = 0) -> dict[str, list[tuple[
 def _wrong_variants(
     row: Row, others: Sequence[ToolUse], seed: str
 ) -> Iterator[tuple[str, ToolUse]]:
-    """Yield each kind of wrong variant that a right reply allows, with the kind's name."""
+    """Yield (kind, wrong reply) for each kind of fault that can be made in a right row's reply.
+
+    `others` are replies to other questions of the same benchmark and domain, from which a
+    request is taken.
+    """
     assert row.tool_use is not None
     for kind, change in KINDS.items():
         wrong = apply_change(row.tool_use, change, random.Random(f"{kind} {seed}"))
@@ -59,7 +63,11 @@ def _wrong_variants(
 
 
 def other_request(used: ToolUse, others: Sequence[ToolUse], rng: random.Random) -> ToolUse | None:
-    """Return the call after the request of another reply; None if no other request differs."""
+    """Return a copy of the reply whose last user message is another reply's request.
+
+    Up to ten of `others` are drawn; one with the same request or the same first call does not
+    count. Returns None if none differs, or the reply cannot be changed.
+    """
     own = view_of(used)
     for _ in range(min(10, len(others))):
         other = view_of(rng.choice(others))
@@ -70,7 +78,7 @@ def other_request(used: ToolUse, others: Sequence[ToolUse], rng: random.Random) 
 
 
 def with_tool_use(row: Row, used: ToolUse, correct: int) -> Row:
-    """Return the row with another reply and conversation, and another label."""
+    """Return the row with `used` as conversation and reply, also in `raw`, and the label."""
     raw = {
         **row.raw,
         "messages": list(used.messages),

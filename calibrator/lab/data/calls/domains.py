@@ -47,12 +47,22 @@ class Domain:
 
 
 def _read() -> tuple[Domain, ...]:
+    """Load `domains.yaml` and return its domains in the file's order.
+
+    The words PEOPLE and TOWNS in a field's kind are replaced by the file's lists, such as
+    `Ann|Bob`.
+    """
     told = yaml.safe_load((files(__package__) / "domains.yaml").read_text(encoding="utf-8"))
     lists = {"PEOPLE": told["people"].strip(), "TOWNS": told["towns"].strip()}
     return tuple(_domain(each, lists) for each in told["domains"])
 
 
 def _domain(told: dict[str, Any], lists: dict[str, str]) -> Domain:
+    """Build a Domain from its YAML mapping `told`, from which keys are removed.
+
+    `lists` maps `PEOPLE` and `TOWNS` to choices such as `Ann|Bob`, which replace a field's kind
+    that is exactly such a word.
+    """
     fields = {name: lists.get(kind, kind) for name, kind in told.pop("fields").items()}
     writes = tuple(_write(each) for each in told.pop("writes"))
     pairs: dict[str, Any] = {name: tuple(told.pop(name)) for name in ("named_by", "find", "show")}
@@ -60,6 +70,7 @@ def _domain(told: dict[str, Any], lists: dict[str, str]) -> Domain:
 
 
 def _write(told: dict[str, Any]) -> WriteTool:
+    """Build a WriteTool from its YAML mapping; lists become tuples."""
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
     return WriteTool(**values)
 

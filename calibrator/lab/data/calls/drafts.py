@@ -32,12 +32,16 @@ class Draft:
     rng: random.Random
 
     def encode(self) -> ToolUse:
-        """Encode the arguments and return the reply in its present form."""
+        """Write the changed arguments into the call, as JSON, and return the reply as a ToolUse."""
         self.call["arguments"] = json.dumps(self.arguments, ensure_ascii=False)
         return ToolUse(self.messages, self.tools, self.message)
 
     def put(self, value: Value, new: Any) -> bool:
-        """Replace an argument or members of a list by `new`; False for a dict or a missing one."""
+        """Replace the outermost argument at the value's path by `new`, and return whether it could.
+
+        In a list all members equal to the old value are replaced. False for a nested path,
+        a dict, or a list without the value.
+        """
         if value.path not in self.arguments or isinstance(self.arguments[value.path], dict):
             return False
         held = self.arguments[value.path]
@@ -51,7 +55,11 @@ class Draft:
 
 
 def draft_of(used: ToolUse, rng: random.Random) -> Draft | None:
-    """Copy a reply so that one of its calls can be changed; None if no call is readable."""
+    """Return a copy of a reply whose call is decoded, so that it can be changed.
+
+    The call is drawn from those with arguments, else it is the first. Returns None if the reply
+    has no call or the drawn one's arguments are no JSON object.
+    """
     message = copy.deepcopy(dict(used.message)) if isinstance(used.message, Mapping) else {}
     listed = message.get("tool_calls")
     functions = [
@@ -79,7 +87,10 @@ def draft_of(used: ToolUse, rng: random.Random) -> Draft | None:
 def apply_change(
     used: ToolUse, change: Callable[[Draft], bool], rng: random.Random
 ) -> ToolUse | None:
-    """Return a reply after one change; None if the change is impossible."""
+    """Return a copy of the reply after `change`, which edits a draft and returns whether it could.
+
+    Returns None if it could not, or the reply has no readable call or is nested too deeply.
+    """
     try:
         draft = draft_of(used, rng)
         return draft.encode() if draft is not None and change(draft) else None

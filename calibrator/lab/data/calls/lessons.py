@@ -53,10 +53,12 @@ def lessons_of(
     faults: int = 2,
     domains: tuple[Domain, ...] = DOMAINS,
 ) -> list[CallLesson]:
-    """Return all lessons of graded rows and scenes, and variants of these.
+    """Return training examples of calls: from graded rows, from synthetic scenes, and variants.
 
-    Each right graded row has `faults` wrong variants, each right scene one; some right variants
-    look suspicious.
+    Scenes are `scene_count` of `domains` and 20 % as many of shell commands and SQL. Each right
+    graded row gets up to `faults` wrong variants, each right scene up to one; one right variant
+    of each looks suspicious. 15 % of wrong ones are repeated with their values planted in the
+    conversation.
     """
     graded = [lesson for row in rows if (lesson := lesson_of(row)) is not None]
     made = [
@@ -80,7 +82,12 @@ def lessons_of(
 
 
 def lesson_of(row: Row) -> CallLesson | None:
-    """Return a graded row as a lesson; None for one without a label or a call."""
+    """Return a graded row as a training example; None without a label or a call.
+
+    Calls that are written as text are read as calls too. Right rows of the irrelevance
+    benchmark are None. The weight falls for labels of whole turns or runs, and for wrong rows
+    of noisy benchmarks.
+    """
     if row.correct is None:
         return None
     used, origin = row.tool_use, GRADED
@@ -96,9 +103,10 @@ def lesson_of(row: Row) -> CallLesson | None:
 
 
 def written_calls(row: Row) -> ToolUse | None:
-    """Parse the calls of a reply that writes them as text, if the question lists the functions.
+    """Parse the calls that a reply writes as text, such as `f(x=1)`, into a ToolUse.
 
-    Returns None if the reply calls no listed function.
+    The question must end in `Available functions (JSON): ..`; the text before is the user's
+    message. Returns None if it does not, or if the reply calls none of these functions.
     """
     request, sign, _ = row.question.partition("Available functions (JSON):")
     offered = offered_tools(row.question) if sign else {}
@@ -117,7 +125,11 @@ def written_calls(row: Row) -> ToolUse | None:
 
 
 def _change_lessons(lessons: Sequence[CallLesson], seed: int, faults: int) -> Iterator[CallLesson]:
-    """Yield wrong variants of each right lesson, and one that is still right but suspicious."""
+    """Yield variants of each right lesson: up to `faults` wrong ones, and one right but suspicious.
+
+    15 % also yield a wrong one whose call follows the request of another lesson of the same
+    group. Wrong lessons have no variants.
+    """
     right = [lesson for lesson in lessons if lesson.correct == 1]
     alike: dict[str, list[CallLesson]] = {}
     for lesson in right:
@@ -136,7 +148,10 @@ def _change_lessons(lessons: Sequence[CallLesson], seed: int, faults: int) -> It
 
 
 def _plant_lessons(lessons: Sequence[CallLesson], seed: int) -> Iterator[CallLesson]:
-    """Yield some wrong lessons with their calls' values repeated where these have no meaning."""
+    """Yield 15 % of the wrong lessons again, with values of the call written into the conversation.
+
+    They stay wrong: the values are put where they have no meaning, such as `see also K17`.
+    """
     for number, lesson in enumerate(lessons):
         rng = random.Random(f"plant {seed} {number}")
         if lesson.correct == 0 and rng.random() < PLANTED_SHARE:
@@ -148,7 +163,7 @@ def _plant_lessons(lessons: Sequence[CallLesson], seed: int) -> Iterator[CallLes
 def _some_changes(
     lesson: CallLesson, kinds: Mapping[str, Callable[[Draft], bool]], count: int, rng: random.Random
 ) -> Iterator[tuple[str, ToolUse]]:
-    """Yield up to `count` changes of a lesson with their kinds, in random order."""
+    """Yield (kind, changed reply) for up to `count` kinds that apply, tried in random order."""
     order = sorted(kinds)
     rng.shuffle(order)
     for kind in order:

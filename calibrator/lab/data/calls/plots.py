@@ -43,7 +43,10 @@ _PURSE_RULES = (
 
 
 def again_looked(stage: Stage) -> Iterator[Outcome]:
-    """Yield the change that is due, and wrongly the look-up that has just been made."""
+    """Yield outcomes after a look-up: the requested change is right, the same look-up wrong.
+
+    An outcome is (1 if right or 0, (tool's name, arguments), turns before), here and below.
+    """
     stage.say(request_of(stage))
     look_up(stage)
     last = stage.turns[-2]["tool_calls"][0]["function"]
@@ -52,7 +55,10 @@ def again_looked(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_extra_change(stage: Stage) -> Iterator[Outcome]:
-    """Yield a second change, once requested and once not."""
+    """Yield the same second change twice: right if the user requested it too, else wrong.
+
+    Both follow the first change. Outcomes are (1 or 0, (tool's name, arguments), turns before).
+    """
     other = stage.rng.choice([w for w in stage.domain.writes if w.name != stage.write.name])
     twin = Stage(stage.domain, other, stage.rng, stage.today, stage.records, stage.target)
     fill(twin)
@@ -67,7 +73,10 @@ def play_extra_change(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_unsaid_value(stage: Stage) -> Iterator[Outcome]:
-    """Yield a call with a value that the user gave, and one that the user did not give."""
+    """Yield the same call twice: right if the user gave its values, wrong if he gave none.
+
+    Outcomes are (1 or 0, (tool's name, arguments), turns before); a look-up precedes both.
+    """
     told = [f"{spoken_name(n)}: {v}" for n, v in stage.spoken.items() if n != id_name_of(stage)]
     does = stage.write.does.rstrip(".")
     asked = f"{does[:1].lower()}{does[1:]}, for {stage.name_record(stage.record)}."
@@ -80,7 +89,10 @@ def play_unsaid_value(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_transposed_id(stage: Stage) -> Iterator[Outcome]:
-    """Yield the right call, and one with two adjacent characters of the id swapped."""
+    """Yield the right call, and a wrong one whose id has two adjacent characters swapped.
+
+    Outcomes are (1 or 0, (tool's name, arguments), turns before), with the same turns.
+    """
     stage.say(request_of(stage))
     look_up(stage)
     yield 1, (stage.write.name, dict(stage.values)), list(stage.turns)
@@ -95,7 +107,11 @@ def play_transposed_id(stage: Stage) -> Iterator[Outcome]:
 
 
 def part(stage: Stage) -> Iterator[Outcome]:
-    """Yield a call with the requested part of a record's number, and with another part of it."""
+    """Yield a call with the requested share of a record's number, and one with a wrong share.
+
+    The user asks for, say, `a quarter of the deposit`; the record's number is drawn anew, in
+    place. Outcomes are (1 or 0, (tool's name, arguments), turns before).
+    """
     ((name, source),) = [
         (n, s.partition(" ")[2]) for n, s in stage.write.takes.items() if s.startswith("most")
     ]
@@ -115,7 +131,11 @@ def part(stage: Stage) -> Iterator[Outcome]:
 
 
 def clash(stage: Stage) -> Iterator[Outcome]:
-    """Yield a call for a slot that is free, and for one that another record has."""
+    """Yield the same call twice: right for a free date (and time), wrong if another record has it.
+
+    A rule that forbids such a clash is added; for the wrong one another record is changed in
+    place. Outcomes are (1 or 0, (tool's name, arguments), turns before).
+    """
     names = [n for n, s in stage.write.takes.items() if s in ("new date+", "new time")]
     rule = stage.rng.choice(_CLASH_RULES)
     spoken = " and ".join(map(spoken_name, names))
@@ -132,7 +152,11 @@ def clash(stage: Stage) -> Iterator[Outcome]:
 
 
 def purse(stage: Stage) -> Iterator[Outcome]:
-    """Yield a call with a number within the balance that a look-up returned, and beyond it."""
+    """Yield the same call twice: right within the balance that a look-up returned, wrong beyond it.
+
+    A rule and a tool that shows the balance, such as `remaining_credit`, are added to the
+    scene. Outcomes are (1 or 0, (tool's name, arguments), turns before).
+    """
     name = next(n for n, v in stage.values.items() if isinstance(v, int | float))
     wanted = float(stage.values[name]) or 1.0
     tool, does, key = stage.rng.choice(_PURSES)
@@ -163,7 +187,11 @@ PLOTS: dict[str, Callable[[Stage], Iterator[Outcome]]] = {
 
 
 def suits_twist(write: WriteTool, twist: str) -> bool:
-    """Return whether a tool takes the parameters that a twist needs."""
+    """Return whether a changing tool takes the parameters that a twist of `PLOTS` needs.
+
+    `part` needs one number capped by a field, and no free number; `clash` a new date; `purse` a
+    number; `unsaid` a new value. True for all other twists.
+    """
     sources = list(write.takes.values())
     if twist == "part":
         return sum(source.startswith("most") for source in sources) == 1 and not any(

@@ -116,7 +116,11 @@ class Remark:
 
 
 def remarks(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Iterator[Remark]:
-    """Yield the right and wrong replies of `count` scenes; the same seed gives the same scenes."""
+    """Yield labelled text replies, honest and dishonest, of `count` synthetic conversations.
+
+    Each has the conversation, the label (1 honest) and its kind, such as `reported`. The same
+    seed gives the same ones; domains and kinds take turns.
+    """
     for number in range(count):
         rng = random.Random(f"remark {seed} {number}")
         domain = domains[number % len(domains)]
@@ -141,7 +145,10 @@ Outcome = tuple[int, str, list[Json]]
 
 
 def _words(stage: Stage, **more: object) -> Json:
-    """Return the words that fill a sentence about the scene's change, by placeholder."""
+    """Return texts for the placeholders of a sentence about the scene's change, such as `{who}`.
+
+    `more` adds to them or replaces them.
+    """
     does = stage.write.does.rstrip(".").replace(":", ",")
     first, _, rest = does.partition(" ")
     participle = _PARTICIPLES.get(first.lower(), _past_form(first.lower()))
@@ -159,16 +166,24 @@ def _words(stage: Stage, **more: object) -> Json:
 
 
 def _past_form(verb: str) -> str:
+    """Return the regular past form of a verb: `move` gives `moved`."""
     return f"{verb}d" if verb.endswith("e") else f"{verb}ed"
 
 
 def _sentence(stage: Stage, forms: Sequence[str], **more: object) -> str:
+    """Fill one of the templates `forms` about the scene, and return it with a capital first letter.
+
+    `more` are texts for further placeholders.
+    """
     text = stage.rng.choice(forms).format(**_words(stage, **more))
     return text[:1].upper() + text[1:]
 
 
 def play_report(stage: Stage) -> Iterator[Outcome]:
-    """Yield a report of a change, after the change and without it."""
+    """Yield the same report twice: honest after the change, dishonest without it.
+
+    Outcomes are (1 if honest or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     before = list(stage.turns)
     if stage.rng.random() < 0.8:
@@ -181,7 +196,10 @@ def play_report(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_failure(stage: Stage) -> Iterator[Outcome]:
-    """Yield replies after a failed change: one reports the failure, the other claims success."""
+    """Yield two replies after a failed change: an honest report, a dishonest claim of success.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     if stage.rng.random() < 0.8:
         look_up(stage)
@@ -192,7 +210,10 @@ def play_failure(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_other_change(stage: Stage) -> Iterator[Outcome]:
-    """Yield a report of a change, after that change and after another one."""
+    """Yield the same report twice: honest after that change, dishonest after another change.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     look_up(stage)
     before = list(stage.turns)
@@ -210,7 +231,11 @@ def play_other_change(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_answer(stage: Stage) -> Iterator[Outcome]:
-    """Yield answers to a question about a record: right, wrong, and right without a look-up."""
+    """Yield answers about a record's field: the right one (1), and a wrong one (0) if there is one.
+
+    In 40 % of the scenes the right answer also follows without any look-up (0). Outcomes are (1
+    or 0, reply's text, turns before it).
+    """
     rng, domain = stage.rng, stage.domain
     field = rng.choice([f for f in domain.fields if f not in domain.named_by])
     who = stage.name_record(stage.record)
@@ -232,6 +257,7 @@ def play_answer(stage: Stage) -> Iterator[Outcome]:
 
 
 def _value_in_words(stage: Stage, value: object) -> str:
+    """Return a value as a user would say it; 30 % of dates begin with the weekday."""
     day = value if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value) else ""
     if day and stage.rng.random() < 0.3:
         return f"{date.fromisoformat(day):%A}, {in_words(day, stage, False)}"
@@ -239,7 +265,10 @@ def _value_in_words(stage: Stage, value: object) -> str:
 
 
 def _other_value(stage: Stage, field: str) -> object:
-    """Return another record's value, or the value changed a little."""
+    """Return another value for a field: another record's, one moved a little, or another choice.
+
+    The value itself is returned if its kind has no other choice.
+    """
     value = stage.record[field]
     others = [r[field] for r in stage.records if r[field] != value]
     if others and stage.rng.random() < 0.5:
@@ -255,9 +284,10 @@ def _other_value(stage: Stage, field: str) -> object:
 
 
 def play_refusal(stage: Stage) -> Iterator[Outcome]:
-    """Yield a refusal that is true and one that is false, and a claim of the forbidden change.
+    """Yield the same refusal twice, honest if the record's state forbids the change, else not.
 
-    The state of the record forbids the change or allows it.
+    The third is a dishonest claim of the forbidden change. The record changes in place. A tool
+    without a required state plays `play_failure`. Outcomes are (1 or 0, text, turns before it).
     """
     if not stage.write.state:
         yield from play_failure(stage)
@@ -282,7 +312,10 @@ def play_refusal(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_question(stage: Stage) -> Iterator[Outcome]:
-    """Yield a question back, and a claim of a change that was not made."""
+    """Yield an honest question to the user, and a dishonest claim of a change not made.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     if stage.rng.random() < 0.7:
         look_up(stage)
@@ -292,7 +325,10 @@ def play_question(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_thanks(stage: Stage) -> Iterator[Outcome]:
-    """Yield small talk after a change."""
+    """Yield one honest reply: small talk after a change and the user's thanks.
+
+    The outcome is (1, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     look_up(stage)
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
@@ -302,7 +338,10 @@ def play_thanks(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_confirmation(stage: Stage) -> Iterator[Outcome]:
-    """Yield a confirmation of an earlier change, after the change and without it."""
+    """Yield the same confirmation twice: honest after the change, dishonest without it.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(request_of(stage))
     look_up(stage)
     before = list(stage.turns)
@@ -315,7 +354,10 @@ def play_confirmation(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_count(stage: Stage) -> Iterator[Outcome]:
-    """Yield counts of records: the listed number, another number, and one without a look-up."""
+    """Yield counts of records: the listed one (1), another (0), and the listed one unseen (0).
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     stage.say(f"How many {stage.domain.record}s are there for {stage.name_record(stage.record)}?")
     before = list(stage.turns)
     held = stage.rng.randrange(3, 60)
@@ -332,7 +374,10 @@ def play_count(stage: Stage) -> Iterator[Outcome]:
 
 
 def play_assurance(stage: Stage) -> Iterator[Outcome]:
-    """Yield the assurance that enough is available, after a look-up and without one."""
+    """Yield an assurance that enough is left: honest after a look-up, dishonest without one.
+
+    Outcomes are (1 or 0, reply's text, turns before it).
+    """
     needed = stage.rng.randrange(2, 40)
     asked = stage.rng.choice(_NEEDS).format(n=needed, **_words(stage))
     stage.say(asked)
@@ -363,10 +408,11 @@ KINDS: dict[str, Callable[[Stage], Iterator[Outcome]]] = {
 
 
 def real_remarks(rows: Sequence[Row], seed: int) -> list[Remark]:
-    """Return replies of text in rows' conversations, taken as honest, and dishonest variants.
+    """Return text replies of rows' conversations, taken as honest, and dishonest variants of these.
 
-    In a variant the calls since the user's last turn are removed, or their results are errors. Rows
-    in which no call is right are honest if they make none.
+    Replies are the agent's texts before a right call, and right texts without any call in the
+    irrelevance benchmark; at most `MAX_REAL`, drawn at random. In a variant the changes since
+    the user's last message are removed, or their results are errors.
     """
     rng = random.Random(f"real remarks {seed}")
     found: list[Remark] = []
@@ -385,7 +431,10 @@ def real_remarks(rows: Sequence[Row], seed: int) -> list[Remark]:
 
 
 def _text_turns(used: ToolUse) -> Iterator[ToolUse]:
-    """Yield the assistant's turns of text, each with the messages before it."""
+    """Yield each text message of the assistant as a reply, with the messages before it.
+
+    Messages with calls, or whose text was cut by the benchmark, are omitted.
+    """
     messages = [each for each in used.messages if isinstance(each, Mapping)]
     for at, message in enumerate(messages):
         text = message.get("content")
@@ -395,6 +444,10 @@ def _text_turns(used: ToolUse) -> Iterator[ToolUse]:
 
 
 def _replies_without_calls(row: Row) -> Iterator[ToolUse]:
+    """Yield the row's answer as a reply to the request before its list of functions.
+
+    Yields nothing if the question lists no functions or the answer calls one.
+    """
     request, sign, _ = row.question.partition("Available functions (JSON):")
     if not sign or written_calls(row) is not None:
         return
@@ -404,7 +457,11 @@ def _replies_without_calls(row: Row) -> Iterator[ToolUse]:
 
 
 def _unfounded_claims(remark: Remark, rng: random.Random) -> Iterator[Remark]:
-    """Yield a reply that claims a completed act without the act, and after an error."""
+    """Yield two dishonest variants of a claim of a completed act: without the act, and failed.
+
+    Nothing is yielded if the reply claims none, or if since the user's last message no change
+    was called or a call has failed already.
+    """
     messages = list(remark.used.messages)
     users = [at for at, each in enumerate(messages) if each.get("role") == "user"]
     text = remark.used.message.get("content")
@@ -425,11 +482,12 @@ def _unfounded_claims(remark: Remark, rng: random.Random) -> Iterator[Remark]:
 
 
 def _is_act(message: Json) -> bool:
+    """Return whether a message calls a tool that changes something."""
     return any(not is_read(c["function"]["name"]) for c in message.get("tool_calls") or ())
 
 
 def _without_acts(messages: Sequence[Json]) -> list[Json]:
-    """Return the messages without calls that change something and their results."""
+    """Return the messages without the calls of changing tools and without their results."""
     left: list[Json] = []
     is_left_out = False
     for each in messages:

@@ -118,7 +118,10 @@ class Stage:
         self.turns.append({"role": "assistant", "content": text})
 
     def call(self, name: str, arguments: Json, result: str) -> None:
-        """Append an earlier call and its result to the turns."""
+        """Append an earlier call, as an assistant's message, and its result to `turns`.
+
+        Its id is `c1`, `c2`, ..; 15 % of such messages also have a thought as text.
+        """
         self.count += 1
         message = call_message(name, arguments, f"c{self.count}")
         if self.rng.random() < 0.15:
@@ -127,13 +130,13 @@ class Stage:
         self.turns += [message, content]
 
     def name_record(self, record: Json) -> str:
-        """Return the words by which a user names a record."""
+        """Return a record by the fields that people name it by: `Ann / Paris` or `Ann (Paris)`."""
         named = [str(record[name]) for name in self.domain.named_by]
         return " / ".join(named) if self.rng.random() < 0.5 else f"{named[0]} ({named[1]})"
 
 
 def call_message(name: str, arguments: Json, call_id: str = "last") -> Json:
-    """Return an assistant's message that makes one call."""
+    """Return an assistant's message with one call (arguments as JSON text) and no text."""
     function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
     return {
         "role": "assistant",
@@ -146,6 +149,10 @@ def call_message(name: str, arguments: Json, call_id: str = "last") -> Json:
 
 
 def _id(form: str, rng: random.Random) -> str:
+    """Draw an id of a form such as `AA-999`: each 9 becomes a digit, each A a capital letter.
+
+    A form with small letters keeps its A; other characters stay.
+    """
     return "".join(
         rng.choice(string.digits) if c == "9"
         else rng.choice(string.ascii_uppercase) if c == "A" and "A" in form and form.isupper()
@@ -155,7 +162,12 @@ def _id(form: str, rng: random.Random) -> str:
 
 
 def drawn_value(kind: str, today: date, rng: random.Random) -> Any:
-    """Draw a value for a kind of field, such as a date, a count or one of several choices."""
+    """Draw a value for a field's kind; dates are ISO texts.
+
+    `date-` is 1 to 89 days before `today`, `date+` 2 to 59 days after it, `time` such as
+    `09:30`, `remark` a remark, `count 2-9` an integer, `money 2-9` an amount that may have
+    decimals, and `a|b|c` one of these words.
+    """
     if kind == "date-":
         return (today - timedelta(rng.randrange(1, 90))).isoformat()
     if kind == "date+":
@@ -173,7 +185,11 @@ def drawn_value(kind: str, today: date, rng: random.Random) -> Any:
 
 
 def make_stage(domain: Domain, write: WriteTool, rng: random.Random) -> Stage:
-    """Set up a scene: a day, some records, and the one to change, in a state that allows it."""
+    """Return a new scene: a day in 2023 to 2027, at most six records, and the one to change.
+
+    That record is in the state that the changing tool requires. Names and ids are not repeated;
+    the scene has no values, rules or turns yet (see `fill` and `add_rules`).
+    """
     today = date(2023, 1, 2) + timedelta(rng.randrange(1_500))
     records: list[Json] = []
     seen: set[Any] = set()
@@ -191,7 +207,11 @@ def make_stage(domain: Domain, write: WriteTool, rng: random.Random) -> Stage:
 
 
 def fill(stage: Stage, *, is_weekday: bool = False) -> None:
-    """Draw the values of the right call, and set how the user says them."""
+    """Draw the right call's arguments into `stage.values`, their words into `stage.spoken`.
+
+    With `is_weekday` dates are said by weekday, such as `next Friday`. Numbers stay within the
+    tool's limit. A field that caps a number is set to 2 in the record if it was 0.
+    """
     for name, source in stage.write.takes.items():
         word, _, rest = source.partition(" ")
         if source == "id":
@@ -214,6 +234,10 @@ def fill(stage: Stage, *, is_weekday: bool = False) -> None:
 
 
 def _amount_below(stage: Stage, name: str) -> Any:
+    """Draw a number of at most the record's field `name`; a field of 0 is set to 2 in the record.
+
+    An integer from 1 on for an integer, else 25 to 100 % of the number.
+    """
     most = stage.record[name] = stage.record[name] or 2
     if isinstance(most, int):
         return stage.rng.randrange(1, max(2, most + 1))
@@ -221,7 +245,11 @@ def _amount_below(stage: Stage, name: str) -> Any:
 
 
 def in_words(value: Any, stage: Stage, is_weekday: bool) -> str:
-    """Return a value as a user would say it; with `is_weekday` a day by its weekday."""
+    """Return a value in one of the spellings that a user would choose at random.
+
+    `2024-05-03` gives `3 May`, or with `is_weekday` `tomorrow`, `Friday` or `next Friday`;
+    `14:30` gives `2:30 pm`, and 4.5 `€4.50`; another value its `str`.
+    """
     rng = stage.rng
     if isinstance(value, str) and len(value) == 10 and value[4:5] == "-":
         day = date.fromisoformat(value)
@@ -248,6 +276,7 @@ def in_words(value: Any, stage: Stage, is_weekday: bool) -> str:
 
 
 def request_of(stage: Stage, record: Json | None = None) -> str:
+    """Return a user's request for the scene's change, about `record` or the scene's own one."""
     told = {**(record or stage.record), **stage.spoken}
     return stage.rng.choice(stage.write.asks).format(**told)
 
@@ -256,7 +285,11 @@ def request_of(stage: Stage, record: Json | None = None) -> str:
 
 
 def tools_of(stage: Stage) -> list[Json]:
-    """Return the offered tools, shuffled: the domain's, and sometimes two of another domain."""
+    """Return the offered tools as OpenAI definitions in random order.
+
+    They are the domain's tools, those in `stage.others`, and for 40 % of scenes two of another
+    domain.
+    """
     domain, rng = stage.domain, stage.rng
     offered = _tools_of(domain)
     if rng.random() < 0.4:
@@ -268,7 +301,7 @@ def tools_of(stage: Stage) -> list[Json]:
 
 
 def _tools_of(domain: Domain) -> list[Json]:
-    """Return the definitions of a domain's tools: to find, to show, and to change records."""
+    """Return the OpenAI definitions of a domain's tools, which find, show and change records."""
     id_name = next(n for w in domain.writes for n, source in w.takes.items() if source == "id")
     found = [
         _tool(*domain.find, {"query": {"type": "string"}}),
@@ -284,7 +317,11 @@ def _tools_of(domain: Domain) -> list[Json]:
 
 
 def _schema(name: str, source: str, domain: Domain) -> Json:
-    """Return the JSON schema of one parameter, from the way its value is drawn."""
+    """Return a parameter's JSON schema from its source, such as `field NAME`, `new date+` or `id`.
+
+    Choices become an enum, counts integers, money numbers, and anything else a string. `name`
+    is unused.
+    """
     kind = source
     if source.startswith(("most ", "field ")):
         kind = domain.fields[source.partition(" ")[2]]
@@ -301,6 +338,7 @@ def _schema(name: str, source: str, domain: Domain) -> Json:
 
 
 def _tool(name: str, does: str, properties: Json) -> Json:
+    """Return a tool's definition in the OpenAI form; all `properties` are required."""
     parameters = {"type": "object", "properties": properties, "required": [*properties]}
     return {
         "type": "function",
@@ -309,11 +347,16 @@ def _tool(name: str, does: str, properties: Json) -> Json:
 
 
 def id_name_of(stage: Stage) -> str:
+    """Return the name of the changing tool's parameter that takes the record's id."""
     return next(name for name, source in stage.write.takes.items() if source == "id")
 
 
 def _list_records(stage: Stage, records: list[Json]) -> str:
-    """Return records as a tool lists them: JSON in one of three forms, or lines."""
+    """Return records as a tool's result, in one of five forms drawn at random.
+
+    A JSON list, a JSON object with `count` and `items`, a JSON object by id, lines of `key:
+    value`, or lines of values separated by bars.
+    """
     shown = [
         {id_name_of(stage): r["id"], **{k: v for k, v in r.items() if k != "id"}} for r in records
     ]
@@ -330,7 +373,12 @@ def _list_records(stage: Stage, records: list[Json]) -> str:
 
 
 def look_up(stage: Stage, *, is_long: bool = True, is_wide: bool = False) -> None:
-    """Append the look-ups that follow from a name; `is_wide` shows all records."""
+    """Append a search for the record's name to the turns, with the records that it found.
+
+    The result lists all records always if `is_wide`, else in 60 % of the cases; otherwise those
+    with that name. With `is_long` 35 % of the searches are followed by a call that shows the
+    record.
+    """
     rng, domain = stage.rng, stage.domain
     named = str(stage.record[rng.choice(domain.named_by)])
     same = [r for r in stage.records if named in map(str, r.values())]
@@ -345,6 +393,7 @@ def look_up(stage: Stage, *, is_long: bool = True, is_wide: bool = False) -> Non
 
 
 def _write_record(stage: Stage, record: Json) -> str:
+    """Return one record as a tool's result: JSON, or in 30 % of the cases lines of `key: value`."""
     shown = {id_name_of(stage): record["id"], **{k: v for k, v in record.items() if k != "id"}}
     if stage.rng.random() < 0.7:
         return json.dumps(shown, ensure_ascii=False)
@@ -359,7 +408,12 @@ def spoken_name(name: str) -> str:
 
 
 def add_rules(stage: Stage, twist: str) -> None:
-    """Set the rules of a scene: role, date, the rule of the twist, and sometimes others."""
+    """Fill `stage.rules`, the sentences of the system message, in place.
+
+    The agent's role comes first, today's date second or last. Between them, in random order,
+    are the rule that the twist (`state`, `late`, `limit`, `confirm`) needs, other rules of the
+    tool with 30 % each, and up to two about manners.
+    """
     rng, write, today = stage.rng, stage.write, stage.today
     told = {"record": stage.domain.record, "tool": spoken_name(write.name)}
     if write.state and (twist == "state" or rng.random() < 0.3):

@@ -30,9 +30,10 @@ _STANDIN = {"mail": "r.hollis@northwind.test", "other": "K4417-20"}
 
 
 def taken_away(used: ToolUse, reason: str) -> ToolUse | None:
-    """Return the first edit of a reply for which `reasons` no longer names a reason.
+    """Return the reply after the first edit for which `reasons` no longer names `reason`.
 
-    Returns None if no edit removes it.
+    A reason is a text such as `placeholder: email`. Returns None if no edit is known for its
+    kind, or none of the first `MOST_TRIED` removes it.
     """
     kind, name = _split_reason(reason)
     edits = _EDITS.get(kind)
@@ -51,17 +52,20 @@ def _split_reason(reason: str) -> tuple[str, str]:
 
 
 def _copy_parts(used: ToolUse) -> tuple[list[Any], list[Any], Json]:
+    """Return deep copies of the messages, the tools and the reply's message."""
     given = copy.deepcopy((list(used.messages), list(used.tools), dict(used.message)))
     return given[0], given[1], given[2]
 
 
 def _functions(message: Json) -> list[Json]:
+    """Return the `function` objects of a message's calls, each with `name` and `arguments`."""
     listed = message.get("tool_calls")
     held = [each.get("function") for each in listed] if isinstance(listed, list) else []
     return [each for each in held if isinstance(each, dict)]
 
 
 def _arguments(function: Json) -> Json:
+    """Decode a call's arguments; empty if they are no JSON object."""
     try:
         found = json.loads(function.get("arguments") or "{}")
     except (TypeError, ValueError):
@@ -70,7 +74,10 @@ def _arguments(function: Json) -> Json:
 
 
 def _append_sentence(messages: list[Any], sentence: str) -> bool:
-    """Append a sentence to the user's last words; False if there are none."""
+    """Append a sentence to the user's last message in place.
+
+    Returns False if there is no message of a user, or the last one's content is no text.
+    """
     for message in reversed(messages):
         if isinstance(message, dict) and message.get("role") == "user":
             if not isinstance(message.get("content"), str):
@@ -81,7 +88,11 @@ def _append_sentence(messages: list[Any], sentence: str) -> bool:
 
 
 def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
-    """Yield the reply after the user has said the value of the argument at `path`."""
+    """Yield the reply once, after the user has said the value of the argument at `path`.
+
+    `The order id is K17.` is appended to the user's last message. Yields nothing without such a
+    value or message.
+    """
     messages, tools, message = _copy_parts(used)
     view = view_of(used)
     values = [v for c in view.calls for v in c.values if v.path.replace(" ", ".")[:60] == path]
@@ -92,7 +103,11 @@ def _value_said(used: ToolUse, path: str) -> Iterator[ToolUse]:
 
 
 def _placeholder_filled(used: ToolUse, path: str) -> Iterator[ToolUse]:
-    """Yield the reply with a real value instead of a placeholder; the user then has said it."""
+    """Yield the reply with a plausible value for a placeholder, which the user then has said.
+
+    `path` begins with the argument's name. Yields one reply for each call whose argument of
+    that name is a text.
+    """
     messages, tools, message = _copy_parts(used)
     name = path.partition(".")[0]
     for function in _functions(message):
@@ -105,7 +120,10 @@ def _placeholder_filled(used: ToolUse, path: str) -> Iterator[ToolUse]:
 
 
 def _without_earlier(used: ToolUse, _: str) -> Iterator[ToolUse]:
-    """Yield the reply without earlier calls that equal its own, and without their results."""
+    """Yield the reply once, without earlier calls equal to its own, and without their results.
+
+    Messages that have no other call are removed.
+    """
     messages, tools, message = _copy_parts(used)
     own = {(f.get("name"), json.dumps(_arguments(f), sort_keys=True)) for f in _functions(message)}
     gone: set[Any] = set()
@@ -124,13 +142,17 @@ def _without_earlier(used: ToolUse, _: str) -> Iterator[ToolUse]:
 
 
 def _key(call: Any) -> tuple[Any, str]:
+    """Return the name and the arguments, as sorted JSON, of one entry of `tool_calls`."""
     function = call.get("function") if isinstance(call, dict) else None
     function = function if isinstance(function, dict) else {}
     return function.get("name"), json.dumps(_arguments(function), sort_keys=True)
 
 
 def _looked_up(used: ToolUse, _: str) -> Iterator[ToolUse]:
-    """Yield the reply after a look-up of its own arguments, one for each tool that reads."""
+    """Yield the reply after a look-up that returns its own arguments, once for each reading tool.
+
+    The look-up is appended to the messages. Yields nothing if no such tool is offered.
+    """
     for tool in view_of(used).tools:
         if is_read(tool):
             messages, tools, message = _copy_parts(used)
@@ -145,7 +167,10 @@ def _looked_up(used: ToolUse, _: str) -> Iterator[ToolUse]:
 
 
 def _offer_tools(used: ToolUse, _: str) -> Iterator[ToolUse]:
-    """Yield the reply with its unknown tools added to those that were offered."""
+    """Yield the reply once, with the tools that it calls added to the offer if they were unknown.
+
+    Their schemas have the call's arguments, of any type.
+    """
     messages, tools, message = _copy_parts(used)
     known = view_of(used).tools
     for function in _functions(message):
@@ -159,9 +184,13 @@ def _offer_tools(used: ToolUse, _: str) -> Iterator[ToolUse]:
 
 
 def _schema(change: Callable[[Json, Json], None]) -> Callable[[ToolUse, str], Iterator[ToolUse]]:
-    """Return an edit that applies `change` to the schema and the arguments of each called tool."""
+    """Return an edit that yields the reply once, with `change(schema, arguments)` made in place.
+
+    It is made for each call, with the schema of the called tool and the decoded arguments.
+    """
 
     def edit_schema(used: ToolUse, _: str) -> Iterator[ToolUse]:
+        """Yield a copy of the reply in which `change` has edited the schema of each called tool."""
         messages, tools, message = _copy_parts(used)
         for function in _functions(message):
             for tool in tools:
@@ -175,16 +204,19 @@ def _schema(change: Callable[[Json, Json], None]) -> Callable[[ToolUse, str], It
 
 
 def _nothing_required(schema: Json, given: Json) -> None:
+    """Remove from the schema's `required`, in place, the arguments that the call does not have."""
     schema["required"] = [name for name in schema.get("required") or [] if name in given]
 
 
 def _any_type(schema: Json, given: Json) -> None:
+    """Remove in place the `type` of each argument that the call has."""
     for name in given:
         if isinstance(held := (schema.get("properties") or {}).get(name), dict):
             held.pop("type", None)
 
 
 def _as_choice(schema: Json, given: Json) -> None:
+    """Add the call's values in place to the schema's `enum` lists, also those of list items."""
     for name, value in given.items():
         held = (schema.get("properties") or {}).get(name)
         for place in (held, held.get("items")) if isinstance(held, dict) else ():
@@ -193,7 +225,7 @@ def _as_choice(schema: Json, given: Json) -> None:
 
 
 def _without_sentence(used: ToolUse, _: str) -> Iterator[ToolUse]:
-    """Yield the reply once for each sentence of the instructions, without that sentence."""
+    """Yield the reply once for each sentence of the system messages, without that sentence."""
     for at, each in enumerate(used.messages):
         text = each.get("content") if isinstance(each, dict) else None
         if not isinstance(text, str) or each.get("role") not in ("system", "developer"):
@@ -206,7 +238,11 @@ def _without_sentence(used: ToolUse, _: str) -> Iterator[ToolUse]:
 
 
 def _dates_moved(used: ToolUse, _: str) -> Iterator[ToolUse]:
-    """Yield the reply with one of its dates moved by some days, nearest days first."""
+    """Yield copies of the reply with one ISO date of its arguments moved, nearest days first.
+
+    The moves are from one day to a year, in both directions. Dates that the calendar lacks,
+    such as `2024-02-30`, are moved from the 28th, by one day only.
+    """
     places = [
         (number, found)
         for number, function in enumerate(_functions(dict(used.message)))

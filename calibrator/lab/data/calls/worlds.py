@@ -44,7 +44,11 @@ from calibrator.scorer import ToolUse
 
 
 def scenes(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Iterator[Scene]:
-    """Yield the right and wrong replies of `count` scenes; the same seed gives the same scenes."""
+    """Yield labelled replies (Scenes) of `count` synthetic conversations; equal for equal seeds.
+
+    A conversation yields its right and its wrong calls (mostly one of each) with the group
+    `seed/number`. Domains and twists take turns by the conversation's number.
+    """
     for number in range(count):
         rng = random.Random(f"scene {seed} {number}")
         domain = domains[number % len(domains)]
@@ -53,7 +57,12 @@ def scenes(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Iter
 
 
 def _play_scene(domain: Domain, twist: str, rng: random.Random, group: str) -> Iterator[Scene]:
-    """Yield the replies of one scene."""
+    """Build one conversation and yield its right and wrong calls, each as a labelled Scene.
+
+    `twist` is the difficulty, such as `weekday`; it becomes `plain` if no changing tool of the
+    domain suits it. Some conversations begin with small talk, and some calls have a thought as
+    text.
+    """
     fitting = [w for w in domain.writes if _fits(w, twist)]
     if not fitting:
         fitting, twist = list(domain.writes), "plain"
@@ -77,7 +86,11 @@ def _play_scene(domain: Domain, twist: str, rng: random.Random, group: str) -> I
 
 
 def _fits(write: WriteTool, twist: str) -> bool:
-    """Return whether a tool has what a twist of the scene needs."""
+    """Return whether a changing tool has what the twist needs, such as a date for `weekday`.
+
+    `state` and `late` need the rule of that name, `limit` a largest number, `above` a parameter
+    that is capped by a field of the record; the rest is decided by `suits_twist`.
+    """
     if twist in ("state", "late"):
         return getattr(write, twist) is not None
     if twist == "limit":
@@ -90,7 +103,12 @@ def _fits(write: WriteTool, twist: str) -> bool:
 
 
 def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
-    """Yield right and wrong replies, each as its label, the call and the turns before it."""
+    """Yield a scene's right and wrong calls as (1 or 0, (tool's name, arguments), turns before).
+
+    The turns are copies. `stage.turns` grows by the user's request, the look-ups and, for some
+    twists, a correction or a finished first change. For `confirm` and `again` the wrong reply
+    is the right call at another point: without the user's yes, or after it was made already.
+    """
     rng, right = stage.rng, (stage.write.name, stage.values)
     if twist in ("state", "late"):
         yield from _record_outcomes(stage, twist, right)
@@ -148,7 +166,12 @@ def _sibling(stage: Stage) -> Json:
 
 
 def _faulty_call(stage: Stage, twist: str, right: Reply) -> Reply:
-    """Return the right call with the fault that the twist is about."""
+    """Return the wrong (tool's name, arguments) for a twist: `right` with one thing changed.
+
+    `limit` raises a number beyond the tool's limit, `above` one beyond the record's field,
+    `weekday` moves a date by one to three days, `plain` changes tool, value or record; all
+    others, also where these do not fit, take another record's id.
+    """
     rng, (name, values) = stage.rng, right
     wrong = dict(values)
     most = stage.write.most
@@ -173,7 +196,10 @@ def _faulty_call(stage: Stage, twist: str, right: Reply) -> Reply:
 
 
 def _other_call(stage: Stage, right: Reply) -> Reply:
-    """Return another tool for the same record, another record, or another value."""
+    """Return a wrong (tool's name, arguments): another tool, another value, or another record's id.
+
+    The way is drawn at random; where no other value can be drawn the id is replaced.
+    """
     rng, (name, values) = stage.rng, right
     id_name = id_name_of(stage)
     changeable = [n for n in values if n != id_name]
@@ -194,7 +220,10 @@ def _other_call(stage: Stage, right: Reply) -> Reply:
 
 
 def _drawn_alike(stage: Stage, kind: str, value: Any) -> Any:
-    """Draw another value of the same kind; a fraction is scaled instead."""
+    """Draw a value of a kind such as `date+`, `count 1-9` or `field NAME`; it may equal `value`.
+
+    A float is scaled by 0.5, 1.1 or 2, plus 1, instead of drawn.
+    """
     word, _, rest = kind.partition(" ")
     if word in ("most", "field", "choice"):
         kind = stage.domain.fields[rest]
@@ -206,7 +235,12 @@ def _drawn_alike(stage: Stage, kind: str, value: Any) -> Any:
 
 
 def _record_outcomes(stage: Stage, twist: str, right: Reply) -> Iterator[Outcome]:
-    """Yield one call for a record that the rules allow, and for one that they do not."""
+    """Yield the same call twice: right with a record that the rules allow, else wrong.
+
+    For the twist `state` the record's field has the required value or another one; otherwise
+    its date is within the allowed days or before them. Each is (1 or 0, `right`, turns); the
+    record changes in place, and `stage.turns` is restored after each.
+    """
     for correct in (1, 0):
         turns = list(stage.turns)
         if twist == "state" and stage.write.state:
@@ -224,7 +258,11 @@ def _record_outcomes(stage: Stage, twist: str, right: Reply) -> Iterator[Outcome
 
 
 def _question_outcomes(stage: Stage) -> Iterator[Outcome]:
-    """Yield replies to a question: a look-up is right, a change is wrong."""
+    """Yield outcomes after a user's question about a field: a look-up is right, a change wrong.
+
+    Outcomes are (1 or 0, (tool's name, arguments), turns before). The right look-up shows the
+    record, if it was searched for before, or else searches for its name.
+    """
     fields = [f for f in stage.domain.fields if f not in stage.domain.named_by]
     asked = stage.rng.choice(QUESTIONS)
     stage.say(
@@ -242,7 +280,11 @@ def _question_outcomes(stage: Stage) -> Iterator[Outcome]:
 
 
 def _first_outcomes(stage: Stage) -> Iterator[Outcome]:
-    """Yield first steps: a look-up is right; one of another record or a change is wrong."""
+    """Yield outcomes just after a request: to search for the record is right.
+
+    Wrong is a search for another record's name, or the change itself without any look-up.
+    Outcomes are (1 or 0, (tool's name, arguments), turns before).
+    """
     stage.say(request_of(stage))
     named = str(stage.record[stage.rng.choice(stage.domain.named_by)])
     yield 1, (stage.domain.find[0], {"query": named}), list(stage.turns)
@@ -254,9 +296,11 @@ def _first_outcomes(stage: Stage) -> Iterator[Outcome]:
 
 
 def _request_extreme(stage: Stage) -> str:
-    """Choose the record with the most or least of something, and return a request for it.
+    """Choose the record with the highest or lowest number or date, and return a request for it.
 
-    Returns an empty text if the records have no field for it.
+    Such as `Of all bookings take the one with the latest start: move booking, day 3 May.` Sets
+    `stage.target` and draws the call's values afresh. Returns "" if the domain has no count,
+    money or date field with at least three different values.
     """
     fields = [
         name
@@ -281,7 +325,11 @@ def _request_extreme(stage: Stage) -> str:
 
 
 def _near_days(stage: Stage) -> None:
-    """Move the dates of a scene into the next week, where people name them by their weekday."""
+    """Replace each date of the right call by one of the next six days, and its words by a weekday.
+
+    Changes `stage.values` and `stage.spoken` in place, as people say `Friday` only of a near
+    day.
+    """
     for name, value in stage.values.items():
         if isinstance(value, str) and len(value) == 10 and value[4:5] == "-":
             day = stage.today + timedelta(stage.rng.randrange(1, 7))

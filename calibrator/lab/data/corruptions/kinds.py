@@ -58,9 +58,11 @@ class Corruption:
 
 
 def corrupt_rows(rows: Sequence[Row], kind: str, seed: int = 0) -> list[Corruption]:
-    """Return one corruption of each right row of a benchmark to which the kind applies.
+    """Return a wrong reply for each row labelled as correct to which the corruption applies.
 
-    The same rows and seed give the same corruptions. Raises KeyError for an unknown kind.
+    `kind` is one of `KINDS` or `TAUGHT_KINDS`, such as `negation`. Rows whose reply would be
+    unchanged are omitted. The same rows and seed give the same result. Raises KeyError for an
+    unknown kind.
     """
     right = [row for row in rows if row.correct == 1]
     change = _changes(right, kind, seed)
@@ -76,7 +78,10 @@ Change = Callable[[int, random.Random], str | None]  # changes the right row at 
 
 
 def _changes(right: Sequence[Row], kind: str, seed: int) -> Change:
-    """Return the function of a kind that changes the right rows."""
+    """Return a function (position in `right`, random generator) -> wrong reply or None.
+
+    Raises KeyError for an unknown kind.
+    """
     if kind in ("another question", "nearest question"):
         return _reply_elsewhere(right, seed, is_nearest=kind == "nearest question")
     if kind == "entity":
@@ -104,10 +109,11 @@ def _changes(right: Sequence[Row], kind: str, seed: int) -> Change:
 
 
 def _names_of(right: Sequence[Row]) -> tuple[list[str], set[str]]:
-    """Return the names in the replies that may replace others, and the words that are no names.
+    """Return (names in the replies that may replace others, capitalised words that are left alone).
 
-    A capitalised word that also occurs in small letters is no name. A name in more than a tenth of
-    the replies, such as a source or a heading, belongs to their form.
+    Left alone are words that also occur in small letters, and names in more than a tenth of the
+    replies (and more than three), such as a source or a heading. The first `POOL` replies are
+    read.
     """
     replies = [row.answer for row in right[:POOL]]
     found = [dict.fromkeys(names_in(reply)) for reply in replies]
@@ -119,7 +125,11 @@ def _names_of(right: Sequence[Row]) -> tuple[list[str], set[str]]:
 
 
 def _cut_before_the_answer(row: Row, rng: random.Random) -> str | None:
-    """Return the beginning of a reply, or None where it holds the answer already and is right."""
+    """Return the beginning of a reply, or None if that has the right answer already.
+
+    Also None for a reply that is too short to cut. Only right answers with at least
+    `MIN_LETTERS` letters are searched for.
+    """
     kept = cut_off(row.answer, rng)
     if kept is None:
         return None
@@ -133,6 +143,7 @@ def _cut_before_the_answer(row: Row, rng: random.Random) -> str | None:
 
 
 def _gold(row: Row) -> str:
+    """Return the row's right answer; "" if it has none or it is no text."""
     gold = row.raw.get("gold")
     return gold if isinstance(gold, str) else ""
 
@@ -146,7 +157,12 @@ class _Replies:
     nearest: dict[str, str] | None  # the key of the most similar question; None to draw at random
 
     def other_reply(self, own: str, gold: str, rng: random.Random) -> str | None:
-        """Return a right reply to another question that is no right reply to this one, or None."""
+        """Return a right reply to another question that is no right reply to this one, or None.
+
+        `own` is the question's key and `gold` its right answer. A reply of under
+        `SHORT_REPLY` characters to a question with the same right answer does not count.
+        None if no question or no reply is left.
+        """
         if self.nearest is not None:
             other = self.nearest.get(own)
         else:
@@ -165,7 +181,11 @@ class _Replies:
 
 
 def _reply_elsewhere(right: Sequence[Row], seed: int, *, is_nearest: bool) -> Change:
-    """Return the change to a right reply of another question, a random or the most similar one."""
+    """Return a function (position, random generator) -> a right reply to another question, or None.
+
+    The question is the most similar one, or a random one. With fewer than two questions it
+    always returns None; at most `MAX_QUESTIONS` are searched.
+    """
     own = [question_key(row.question) for row in right]
     rows: dict[str, list[Row]] = defaultdict(list)
     for key, row in zip(own, right, strict=True):

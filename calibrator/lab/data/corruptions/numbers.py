@@ -19,7 +19,10 @@ YEARS = range(1000, 2101)  # whole numbers that are mostly years; another size w
 
 
 def last_number_changed(answer: str, rng: random.Random) -> str | None:
-    """Return the reply with another last number of the same form, or None where there is none."""
+    """Return the reply with another last number of the same form: `so 42.` gives `so 43.`.
+
+    None without a number, or if the last one is longer than `MAX_DIGITS` characters.
+    """
     found = None
     for found in _NUMBER.finditer(answer):  # noqa: B007  # the last one is used
         pass
@@ -29,10 +32,11 @@ def last_number_changed(answer: str, rng: random.Random) -> str | None:
 
 
 def result_changed(answer: str, rng: random.Random) -> str | None:
-    """Return the reply with one result of its working changed (`6 * 7 = 42`), or None.
+    """Return the reply with one result of its working changed, such as the 42 in `6 * 7 = 42`.
 
-    A result follows an equals sign with an operation on its left side (an argument of a call has
-    none) and precedes another number. The last number is the end, which is kept.
+    A result follows an equals sign with an operation on its left side (an argument of a call
+    has none) and precedes another number; the reply's last number is kept. None if there is no
+    such result.
     """
     end = 0
     for number in _NUMBER.finditer(answer):
@@ -51,8 +55,8 @@ def result_changed(answer: str, rng: random.Random) -> str | None:
 def arrival_changed(answer: str, rng: random.Random) -> str | None:
     """Return the reply whose working arrives at another number than its unchanged end, or None.
 
-    All earlier occurrences of the last number are changed to one other value. The contradiction is
-    the same as that of a changed end, but on the other side.
+    All earlier occurrences of the last number get one other value. None if the last number does
+    not occur before, or is longer than `MAX_DIGITS` characters.
     """
     found = list(_NUMBER.finditer(answer))
     if len(found) < 2 or len(found[-1][0]) > MAX_DIGITS:
@@ -69,7 +73,10 @@ def arrival_changed(answer: str, rng: random.Random) -> str | None:
 
 
 def _is_computed(answer: str, equals: int) -> bool:
-    """Return whether the text left of an equals sign, in its line, has digits and an operation."""
+    """Return whether the text left of the equals sign at `equals`, in its line, computes something.
+
+    It must have a digit and an operation, as in `6 * 7 =`. False for comparisons such as `<=`.
+    """
     left = re.split(r"[=\n&?]", answer[max(0, equals - LEFT_SIDE) : equals])[-1].strip(" \t*-")
     if left.endswith(("!", "<", ">")):  # a comparison
         return False
@@ -77,7 +84,10 @@ def _is_computed(answer: str, equals: int) -> bool:
 
 
 def move_number(number: str, rng: random.Random) -> str:
-    """Return another number of the same form: a step away, a digit changed, or another size."""
+    """Return another number of the same form: a step away, a digit changed, or another size.
+
+    Years (1000 to 2100) move by at most 40. A minus sign is never added.
+    """
     plain = number.replace(",", "")
     whole, _, fraction = plain.partition(".")
     decimals, value, step = len(fraction), float(plain), 10.0 ** -len(fraction)
@@ -95,7 +105,7 @@ def move_number(number: str, rng: random.Random) -> str:
 
 
 def _write_like(value: float, number: str, decimals: int) -> str:
-    """Return a value in the form of a number, with its separators, decimals and leading zeros."""
+    """Write a value in the form of `number`, with its thousands commas, decimals and zeros."""
     if "," in number:
         return f"{value:,.{decimals}f}"
     has_zeros = number.lstrip("-").startswith("0") and decimals == 0
@@ -103,6 +113,6 @@ def _write_like(value: float, number: str, decimals: int) -> str:
 
 
 def _is_another(written: str, number: str, value: float) -> bool:
-    """Return whether a written number has another value and no new minus sign."""
+    """Return whether a written number differs from `value`, without a new minus sign."""
     is_signed = written.startswith("-") and not number.startswith("-")
     return float(written.replace(",", "")) != value and not is_signed

@@ -18,7 +18,11 @@ KEY_CHARACTERS = 20_000
 
 
 def question_key(question: str) -> str:
-    """Return the words of a question without case and punctuation, which its copies share."""
+    """Return the words of a question in small letters without punctuation, equal for its copies.
+
+    The first `KEY_CHARACTERS` characters are read; they are returned as they are if they have
+    no word.
+    """
     return " ".join(_WORD.findall(question[:KEY_CHARACTERS].lower())) or question[:KEY_CHARACTERS]
 
 
@@ -43,7 +47,11 @@ def nearest_questions(questions: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _cosines(terms: Sequence[Counter[str]]) -> NDArray[np.float32]:
-    """Return the cosine of every two questions, (Q, Q), from terms that at least two have."""
+    """Return the cosine of every two questions, (Q, Q); 0 without shared terms.
+
+    `terms` counts the terms of each question. Terms of one question alone or of more than half
+    of them are ignored, and of each question only the `MAX_TERMS` rarest others count.
+    """
     count = Counter(term for each in terms for term in each)
     most = max(2.0, MAX_SHARE * len(terms))
     postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
@@ -62,5 +70,6 @@ def _cosines(terms: Sequence[Counter[str]]) -> NDArray[np.float32]:
 
 
 def _terms(question: str) -> Counter[str]:
+    """Count the words and pairs of adjacent words in a question's beginning, in small letters."""
     words = _WORD.findall(question[:CHARACTERS].lower())
     return Counter([*words, *map(" ".join, pairwise(words))])

@@ -34,7 +34,11 @@ LOOK_BACK = 4  # characters before a name that show whether it begins a sentence
 
 
 def names_in(text: str) -> list[str]:
-    """Return the names in a text: capitalised words that do not just begin a sentence."""
+    """Return the names in a text, in order, repeats included: capitalised words as `Marie Curie`.
+
+    Common words (`The`, `However`) at a name's start are dropped, and a single word that begins
+    a sentence does not count.
+    """
     found = []
     for each in _NAME.finditer(text):
         words = each[0].split()
@@ -54,10 +58,10 @@ def entity_swapped(
     rng: random.Random,
     ordinary: Collection[str] = (),
 ) -> str | None:
-    """Return the reply with one name replaced by another from `pool`, or None.
+    """Return the reply with one name replaced everywhere by another one of `pool`.
 
-    The name is not in the question, and all its occurrences are replaced. `ordinary` are
-    capitalised words that name nothing and stay.
+    The name is not in the question and not in `ordinary`, capitalised words that name nothing.
+    The new one is not in the reply and mostly has as many words. None if there is no such name.
     """
     names = [name for name in dict.fromkeys(names_in(answer)) if name not in ordinary][:MAX_NAMES]
     own = [name for name in names if name not in question]
@@ -75,7 +79,10 @@ def entity_swapped(
 
 
 def negation_changed(answer: str, rng: random.Random) -> str | None:
-    """Return the reply with a negation dropped, or added where there is none to drop; else None."""
+    """Return the reply with a negation dropped, `is not` to `is`, or else one added to a verb.
+
+    None if it has neither a negation nor a verb to negate, such as `is`, `can` or `has been`.
+    """
     dropped = list(_NOT.finditer(answer))
     if dropped:
         one = rng.choice(dropped)
@@ -89,7 +96,7 @@ def negation_changed(answer: str, rng: random.Random) -> str | None:
 
 
 def cut_off(answer: str, rng: random.Random) -> str | None:
-    """Return the first 33 to 80 % of a reply, or None for one that is too short for a working."""
+    """Return the first 33 to 80 % of the reply's characters; None below `MIN_CUT` characters."""
     if len(answer) < MIN_CUT:
         return None
     return answer[: int(len(answer) * rng.uniform(0.33, 0.8))]

@@ -16,7 +16,10 @@ from calibrator.lab.data.evidence.mixture import made_rows
 
 
 def main() -> None:
-    """Write the rows that the command line asks for, and print the counts of kinds and labels."""
+    """Write synthetic rows as gzipped JSON lines, and print their counts by kind and label.
+
+    The command line gives `--rows`, `--seed` and the file `-o`.
+    """
     parser = argparse.ArgumentParser(description="Write made pairs of a context and a reply.")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--seed", type=int, default=1)

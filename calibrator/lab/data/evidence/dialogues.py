@@ -39,12 +39,16 @@ class Talk:
     lines: list[tuple[str, str]] = field(default_factory=list)
 
     def text(self, value: FactValue, rng: random.Random) -> str:
-        """Write a value in the style of the talk."""
+        """Write a value in the style of the conversation."""
         return write(value, self.style, rng)
 
 
 def draw(spec: str, others: list[FactValue], rng: random.Random) -> FactValue:
-    """Draw a value for a slot that differs from others of its unit."""
+    """Draw a value from a slot's text, such as `person`, `year 1900 1950` or `days 7 14`.
+
+    It differs from those in `others` with its unit, if one of 60 draws does. Raises
+    AssertionError for a slot without values.
+    """
     unit, *rest = spec.split()
     for _ in range(60):
         if unit == "person":
@@ -64,7 +68,11 @@ def draw(spec: str, others: list[FactValue], rng: random.Random) -> FactValue:
 
 
 def random_talk(rng: random.Random) -> Talk:
-    """Draw a talk; about a third of its values are corrected."""
+    """Draw a conversation: a form such as `flight`, values for three or more of its fields.
+
+    35 % of the values also have an earlier, wrong one that is corrected. At least one field is
+    never named (`absent`).
+    """
     form = data("dialogues")[rng.choice(FORMS)]
     slots = list(form["slots"])
     rng.shuffle(slots)
@@ -80,7 +88,10 @@ def random_talk(rng: random.Random) -> Talk:
 
 
 def dialogue_text(talk: Talk, rng: random.Random) -> str:
-    """Return the talk as a dialogue of two people."""
+    """Return the conversation as a dialogue, a line each, such as `Guest: It is for two.`.
+
+    A host asks for each value. A wrong value is corrected right after, or at the end.
+    """
     host, guest = talk.form["roles"]
     acks = data("dialogues")["acks"]
     lines = [(guest, rng.choice(talk.form["open"]))]
@@ -109,7 +120,7 @@ def dialogue_text(talk: Talk, rng: random.Random) -> str:
 
 
 def mail_text(talk: Talk, rng: random.Random) -> str:
-    """Return the talk as a message that names one value after the other."""
+    """Return the conversation as a mail with one value after the other; corrections follow."""
     words = data("names")
     parts = [rng.choice(talk.form["open"])]
     late: list[str] = []
@@ -125,10 +136,16 @@ def mail_text(talk: Talk, rng: random.Random) -> str:
 
 
 def _say(talk: Talk, form: str, value: FactValue, rng: random.Random, **texts: str) -> str:
+    """Fill a template with the value as `$v` and with further `texts`."""
     return fill(form, {"v": talk.text(value, rng), **texts})
 
 
 def _correction(talk: Talk, slot: str, kind: str, rng: random.Random) -> str:
+    """Return a sentence that replaces the slot's old value by the final one.
+
+    `kind` is the list of templates: `corrections` just after the old value, or `late` at the
+    end.
+    """
     old = talk.text(talk.corrected[slot], rng)
     label = talk.form["slots"][slot]["label"]
     form = rng.choice(data("dialogues")[kind])
@@ -139,7 +156,7 @@ def _correction(talk: Talk, slot: str, kind: str, rng: random.Random) -> str:
 
 
 def false_value(talk: Talk, slot: str, rng: random.Random) -> FactValue:
-    """Draw a wrong final value of a slot, such as the one before a correction."""
+    """Draw a wrong final value of a slot: one before a correction, another slot's, or a new one."""
     if slot in talk.corrected and rng.random() < 0.7:
         return talk.corrected[slot]
     value = talk.values[slot]
@@ -152,7 +169,7 @@ def false_value(talk: Talk, slot: str, rng: random.Random) -> FactValue:
 
 
 def claim(talk: Talk, slot: str, value: FactValue, rng: random.Random) -> tuple[str, str]:
-    """Return a question about a slot and a claim that it has this value."""
+    """Return a question about a slot, and a reply that it has this value or the value alone."""
     spec = talk.form["slots"][slot]
     question = f"What is {spec['label']}?"
     style = talk.style if rng.random() < 0.6 else Style.draw(rng, talk.style.currency)
@@ -165,7 +182,11 @@ def claim(talk: Talk, slot: str, value: FactValue, rng: random.Random) -> tuple[
 
 
 def extraction(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
-    """Return a request for JSON and an object: right, wrong, or with one field too many."""
+    """Return a request for some fields as JSON, and a reply with such an object.
+
+    The object fits the label: right values (`entail`; a field never named may be null), one
+    wrong or null (`contradict`), or a value for a field never named (`neutral`).
+    """
     slots = list(talk.values)
     rng.shuffle(slots)
     chosen = slots[: rng.randint(1, len(slots))]
@@ -199,6 +220,7 @@ def extraction(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
 
 
 def _json_value(talk: Talk, value: FactValue, rng: random.Random) -> str | int:
+    """Return a value for JSON: an integer for a number, the word itself, or its text."""
     if value.unit == "number":
         return int(value.number)
     if value.unit == "word":
@@ -207,7 +229,10 @@ def _json_value(talk: Talk, value: FactValue, rng: random.Random) -> str | int:
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Yield the rows about one talk or one protocol."""
+    """Yield the nine rows about one conversation, three of each label; in 20 % about meeting notes.
+
+    All share `premise` and `group`; `question` is empty in 30 % of the rows clear without it.
+    """
     if rng.random() < 0.2:
         yield from _notes_rows(rng, group)
         return
@@ -231,7 +256,11 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def _make_claim(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
-    """Return a question and a claim about one value of the talk, with the given label."""
+    """Return (question, reply) about one value of the conversation, with the given label.
+
+    `neutral` claims a value for a field never named. 12 % of the others say that it was not
+    told, which is right for such a field and wrong for a named one.
+    """
     slot = rng.choice(list(talk.values))
     corrected = list(talk.corrected)
     if corrected and rng.random() < 0.5:
@@ -263,7 +292,7 @@ class MeetingTask:
     until: str
 
     def sentence(self, rng: random.Random) -> str:
-        """Return the task as a sentence."""
+        """Return the task as a sentence, such as `Ann will call the bank by 3 May.`."""
         form = rng.choice(
             (
                 "{o} will {w} by {u}.",
@@ -276,7 +305,10 @@ class MeetingTask:
 
 
 def _notes_rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Yield claims of all three labels about synthetic meeting notes."""
+    """Yield nine rows about drawn meeting notes, three of each label.
+
+    Claims are about tasks or decisions; all share `premise` and `group`.
+    """
     spec = data("dialogues")["notes"]
     people = rng.sample(data("names")["given"], 5)
     whats = rng.sample(spec["tasks"], 6)
@@ -316,7 +348,10 @@ def _notes_text(
     people: list[str],
     rng: random.Random,
 ) -> str:
-    """Write meeting notes: who was present, the proposals with their outcome, and the tasks."""
+    """Return meeting notes as a list: who was present, each proposal's outcome, and the tasks.
+
+    `accepted` says of each proposal whether it was accepted. Half of the notes are shuffled.
+    """
     reasons = data("dialogues")["notes"]["reasons"]
     lines = [f"Present: {', '.join(people)}"]
     for proposal in proposals:
@@ -334,7 +369,10 @@ def _notes_text(
 def _task_claim(
     shown: list[MeetingTask], hidden: list[MeetingTask], label: str, rng: random.Random
 ) -> str:
-    """Write a claim about a listed task, an unlisted one, or one with a wrong owner or date."""
+    """Return a sentence about a listed task, an unlisted one (`neutral`), or a changed one.
+
+    For `contradict` a listed task's owner or date is replaced by another task's.
+    """
     task = rng.choice(shown)
     if label == "entail":
         return task.sentence(rng)
@@ -350,7 +388,7 @@ def _task_claim(
 def _decision(
     proposals: list[str], accepted: dict[str, bool], label: str, rng: random.Random
 ) -> str:
-    """Write a claim about the outcome of a proposal, true, false or about an unlisted one."""
+    """Return a sentence on a proposal's outcome: true, false, or of an unlisted one (`neutral`)."""
     proposal = proposals[2] if label == "neutral" else rng.choice(proposals[:2])
     positive = accepted[proposal] == (label != "contradict")
     forms = (

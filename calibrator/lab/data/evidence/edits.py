@@ -77,7 +77,10 @@ _FIXED_START = ("high school", "light year", "right away", "left hand", "short s
 
 @cache
 def _pairs(name: str) -> dict[str, list[str]]:
-    """Return a list of words/edits.yaml as a mapping from a word or phrase to its replacements."""
+    """Return a list of `words/edits.yaml` as a mapping of a word or phrase to its replacements.
+
+    Antonyms and phrases are mapped in both directions.
+    """
     found: dict[str, list[str]] = {}
     for line in data("edits")[name].splitlines():
         one, other = line.split(" = ") if " = " in line else line.split()
@@ -90,6 +93,7 @@ def _pairs(name: str) -> dict[str, list[str]]:
 
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern that finds the words and phrases of a list, longest first, in any case."""
     words = sorted(_pairs(name), key=len, reverse=True)
     return re.compile(
         r"(?<![\w'-])(" + "|".join(map(re.escape, words)) + r")(?![\w'\u2019-])", re.I
@@ -97,12 +101,17 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def replace_match(sentence: str, found: re.Match[str], text: str, group: int = 0) -> str | None:
+    """Return the sentence with a match, or one of its groups, replaced; None if unchanged."""
     new = sentence[: found.start(group)] + text + sentence[found.end(group) :]
     return None if new == sentence else new
 
 
 def exchange(name: str, sentence: str, rng: random.Random) -> str | None:
-    """Return the sentence with one listed word or phrase replaced by its partner."""
+    """Return the sentence with one word or phrase of the list `name` replaced by its partner.
+
+    `a` and `an` are corrected. None if no listed one is there; names and fixed phrases (`high
+    school`) are left alone.
+    """
     found = [
         match
         for match in _pattern(name).finditer(sentence)
@@ -119,7 +128,7 @@ def exchange(name: str, sentence: str, rng: random.Random) -> str | None:
 
 
 def articles(text: str) -> str:
-    """Return the text with "a" and "an" to fit the next word, if the choice is clear."""
+    """Return the text with `a` and `an` corrected where the next word's letter is a clear case."""
     text = re.sub(r"\b([Aa]) (?=[aeio]\w\w)", r"\1n ", text)
     return re.sub(r"\b([Aa])n (?=[bcdfgjklmnpqrstvwxz]\w\w)", r"\1 ", text)
 
@@ -128,7 +137,11 @@ def articles(text: str) -> str:
 
 
 def change_number(sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Replace a number in digits by another one of the passage, or by a similar one."""
+    """Replace a number in digits by another one of the passage, or by a similar one.
+
+    Years are replaced by years. None if there is no number outside names such as `Apollo 11`,
+    or the new one is in the sentence already.
+    """
     found = [each for each in NUMBER.finditer(sentence) if not _in_name(sentence, each)]
     if not found:
         return None
@@ -147,17 +160,24 @@ def change_number(sentence: str, passage: str, rng: random.Random) -> str | None
 
 
 def is_year(text: str) -> bool:
+    """Return whether a text is a whole number of four digits from 1000 to 2100."""
     return text.isdigit() and len(text) == 4 and 1000 <= int(text) <= 2100
 
 
 def _in_name(sentence: str, match: re.Match[str]) -> bool:
-    """Return whether the number belongs to a name such as "Apollo 11"."""
+    """Return whether the number follows a capitalised word, not the first, as in `Apollo 11`.
+
+    Months do not count, so that `May 11` is no name.
+    """
     before = sentence[: match.start()].split()
     return bool(before) and before[-1][0].isupper() and before[-1] not in MONTHS and len(before) > 1
 
 
 def _near_number(text: str, year: bool, rng: random.Random) -> str:
-    """Return a number or year close to the one in `text`, in the same form."""
+    """Return a different number or year near the one in `text` (double, +1, digits swapped).
+
+    Decimals and commas stay; a number from 10,000 on may get commas.
+    """
     plain = text.replace(",", "")
     if year:
         return str(
@@ -184,7 +204,7 @@ def _near_number(text: str, year: bool, rng: random.Random) -> str:
 
 
 def change_number_word(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Replace a number in words, or an ordinal, by another one."""
+    """Replace a number in words or an ordinal (`third`, `3rd`) by another one; None without one."""
     found = [*NUMBER_WORD.finditer(sentence), *_ORDINAL_WORD.finditer(sentence)]
     found += list(_ORDINAL.finditer(sentence))
     if not found:
@@ -205,7 +225,11 @@ def ordinal(number: int) -> str:
 
 
 def change_calendar(sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Replace a month or a weekday by another one, preferably of the passage."""
+    """Replace a month or weekday by another one, in half of the cases one of the passage.
+
+    None without one; the sentence's first word does not count, since it may be another word
+    (`May`).
+    """
     found = [*_MONTH.finditer(sentence), *_WEEKDAY.finditer(sentence)]
     # "March" and "May" at the start of a sentence may be other words.
     found = [each for each in found if each.start() > 0]
@@ -221,7 +245,10 @@ def change_calendar(sentence: str, passage: str, rng: random.Random) -> str | No
 
 
 def change_name(sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Replace a name by another one of the passage in a similar place."""
+    """Replace a name by another of the passage with as many words and a similar word before it.
+
+    None if the sentence has no name, or the passage no other such name.
+    """
     here = names_in(sentence)
     if not here:
         return None
@@ -264,7 +291,10 @@ def _role(text: str, match: re.Match[str]) -> str:
 
 
 def exchange_names(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Exchange the names before and after a verb with a direction ("A hired B")."""
+    """Exchange the names before and after a directed verb: `Ann hired Bob` gives `Bob hired Ann`.
+
+    None if there is no such pair of different names, and in 20 % of the other cases.
+    """
     verbs = "|".join(map(re.escape, data("edits")["directed"]))
     name = r"([A-Z][\w'\u2019-]+(?: [A-Z][\w'\u2019-]+)*)"
     match = re.search(rf"\b{name} (?:has |had |have )?(?:{verbs}) {name}(?! [a-z]+ed\b)", sentence)
@@ -276,12 +306,15 @@ def exchange_names(sentence: str, _passage: str, rng: random.Random) -> str | No
 
 
 def change_antonym(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Replace a word by its opposite."""
+    """Replace a word by its opposite (`early` by `late`); None if no word has one."""
     return exchange("antonyms", sentence, rng)
 
 
 def change_phrase(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Replace a phrase of quantity or order ("at least") by its opposite."""
+    """Replace a phrase of quantity or order by its opposite, such as `up to 5` by `at least 5`.
+
+    None if the sentence has no such phrase.
+    """
     match = re.search(r"\bboth ([^,.]{2,40}?) and ", sentence)
     if match:
         return replace_match(sentence, match, f"neither {match[1]} nor ")
@@ -292,7 +325,10 @@ def change_phrase(sentence: str, _passage: str, rng: random.Random) -> str | Non
 
 
 def add_negation(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Add a negation to the first verb of the sentence."""
+    """Add a negation to the first verb: `was` gives `was not` or `wasn't`, `found` `did not find`.
+
+    None for a question, a sentence with a negation, or one without a verb that is recognized.
+    """
     if _NEGATIVE.search(sentence) or "?" in sentence:
         return None
     main = re.split(r",? (?:which|who|that|when|where|because|if|although|while) ", sentence)[0]
@@ -316,7 +352,11 @@ def add_negation(sentence: str, _passage: str, rng: random.Random) -> str | None
 
 
 def _is_finite(main: str, past: re.Match[str]) -> bool:
-    """Return whether a past form is the verb of the sentence, not a participle in a phrase."""
+    """Return whether a past form is the verb of the sentence, as in `the team found a ..`.
+
+    False if it may be a participle (`the book found in ..`) by the words beside it, or has none
+    on a side.
+    """
     before = main[: past.start()].split()
     if not before:
         return False
@@ -328,7 +368,10 @@ def _is_finite(main: str, past: re.Match[str]) -> bool:
 
 
 def remove_negation(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Remove the negation of a sentence that has exactly one."""
+    """Remove the only negation of a sentence: `cannot` gives `can`, `never` `always` or `often`.
+
+    None if it has none or several, or one of another kind, such as `without`.
+    """
     if len(_NEGATIVE.findall(sentence)) != 1:
         return None
     for pattern, new in (
@@ -363,12 +406,16 @@ CHANGES: dict[Edit, int] = {
 
 
 def claim_more(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Replace a cautious word by a strong one ("may" by "will")."""
+    """Replace a cautious word by a strong one (`may` by `will`); None if there is none."""
     return exchange("stronger", sentence, rng)
 
 
 def add_detail(sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Add a circumstance at the end: often the ending of another sentence, `passage`."""
+    """Add a circumstance at the end of the sentence, such as `in the spring of 1920`.
+
+    It is often the ending of another sentence, `passage`, else a listed one. None for over 30
+    words, a sentence without a full stop, or one that has the circumstance.
+    """
     if not sentence.endswith(".") or len(sentence.split()) > 30:
         return None
     detail = find_circumstance(passage) if passage and rng.random() < 0.8 else None
@@ -377,9 +424,9 @@ def add_detail(sentence: str, passage: str, rng: random.Random) -> str | None:
 
 
 def find_circumstance(sentence: str) -> str | None:
-    """Return the circumstance at the end of a sentence ("in the spring of 1920").
+    """Return the circumstance at the end of a sentence, such as `in the spring of 1920`.
 
-    None without one.
+    It begins with a preposition and precedes the full stop. None if there is none.
     """
     match = re.search(
         r" ((?:in|at|on|after|during|with|for|by|before|since|until|despite|because of|without)"

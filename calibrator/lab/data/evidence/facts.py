@@ -56,12 +56,15 @@ class House:
         return list(self.words[spec])
 
     def reply_style(self, rng: random.Random) -> Style:
-        """Return a style for a reply: often the style of the house, always its currency."""
+        """Return a style for a reply: the house's own in half of the cases, else a drawn one.
+
+        The currency is always that of the house.
+        """
         return self.style if rng.random() < 0.5 else Style.draw(rng, self.style.currency)
 
 
 def random_house(rng: random.Random) -> House:
-    """Draw a house."""
+    """Draw a fictional company or office: its domain's words, its name and its style of values."""
     words = rng.choice(list(data("domains").values()))
     names = data("names")
     texts = {"place": rng.choice(names["place"]), "family": rng.choice(names["family"])}
@@ -70,12 +73,12 @@ def random_house(rng: random.Random) -> House:
 
 @cache
 def kinds() -> dict[str, dict[str, Any]]:
-    """Return all kinds of facts by name."""
+    """Return the YAML entries of all kinds of facts by name, such as `opening hours`."""
     return {**data("policies"), **data("frames")}
 
 
 def kinds_for(house: House) -> list[str]:
-    """Return the names of the kinds of facts that fit a house."""
+    """Return the names of the kinds of facts that share a tag with the house, or fit all houses."""
     tags = {*house.words["tags"], "all"}
     return [name for name, kind in kinds().items() if tags & set(kind["where"])]
 
@@ -125,17 +128,28 @@ class PolicyFact:
         return f"the {self.kind}{link}{subject}" if link else f"the {self.kind}"
 
     def policy(self, rng: random.Random) -> str:
-        """Return the fact as a sentence of the policy."""
+        """Return the fact, or its negation if `holds` is False, as a sentence of the policy.
+
+        A remark (`tail`) that the policy adds precedes the full stop.
+        """
         forms = self.spec["policy" if self.holds else "policy_no"]
         text = self._write(rng.choice(forms), self.values, self.house.style, rng)
         return with_tail(text, self.tail) if self.tail else text
 
     def question(self, rng: random.Random, form: str = "") -> str:
-        """Return a question that a reply of this form answers and that names the subject."""
+        """Return a question that a reply made from the template `form` answers ("" for any).
+
+        It names the fact's subject, if some question for the form does.
+        """
         asks = self._questions(form) or self._questions("")
         return self._write(rng.choice(asks), self.values, self.house.reply_style(rng), rng)
 
     def _questions(self, form: str) -> list[str]:
+        """Return the templates of questions that fit a reply's template `form`, or all for "".
+
+        Those that name the subject are preferred. An entry `ask@slot` fits forms with that
+        slot.
+        """
         slot = self.spec.get("subject")
         asks = [each.partition("@") for each in self.spec["ask"]]
         fitting = [
@@ -144,11 +158,19 @@ class PolicyFact:
         return [each for each in fitting if not slot or slot in slots_of(each)] or fitting
 
     def right_reply(self, rng: random.Random) -> Reply:
-        """Return a reply that agrees with the fact."""
+        """Return a reply that agrees with the fact, with its question.
+
+        It is a drawn case of a person, an amount beside the fact's limit, or the statement
+        of the fact.
+        """
         return self._case(True, rng) or self._limit(True, rng) or self._statement(self.holds, rng)
 
     def wrong_reply(self, rng: random.Random) -> Reply:
-        """Return a reply that contradicts the fact."""
+        """Return a reply that contradicts the fact, with its question.
+
+        It is a wrong answer to a case or an amount, the fact negated, a listed wrong
+        statement, or the fact with another value.
+        """
         special = self._case(False, rng) or self._limit(False, rng)
         if special:
             return special
@@ -167,16 +189,18 @@ class PolicyFact:
         return self._statement(not self.holds, rng)
 
     def _reply(self, form: str, values: dict[str, FactValue], rng: random.Random) -> Reply:
+        """Fill the template `form` with the values, and return it with a fitting question."""
         style = self.house.reply_style(rng)
         return Reply(self.question(rng, form), self._write(form, values, style, rng))
 
     def reply_about(self, subject: str, rng: random.Random) -> Reply:
-        """Return a reply with the fact about another subject, which the text does not mention."""
+        """Return a reply that states the fact about another subject, not in the text."""
         slot = self.spec["subject"]
         values = {**self.values, slot: FactValue(self.values[slot].unit, subject)}
         return PolicyFact(self.kind, self.house, values, self.holds)._statement(self.holds, rng)
 
     def _statement(self, holds: bool, rng: random.Random) -> Reply:
+        """Return a reply that states the fact, or its negation if `holds` is False."""
         return self._reply(
             rng.choice(self.spec["reply" if holds else "reply_no"]), self.values, rng
         )
@@ -196,10 +220,16 @@ class PolicyFact:
         return None
 
     def _is_changeable(self, slot: str) -> bool:
+        """Return whether a slot has a value, and is neither the subject nor fixed."""
         fixed = [self.spec.get("subject"), *self.spec.get("fixed", [])]
         return slot in self.values and slot not in fixed
 
     def _other_value(self, slot: str, rng: random.Random) -> FactValue | None:
+        """Return a different value for a slot: a word of the house, or an amount or word.
+
+        Amounts come from the same text, the slot's own choices or similar numbers; None if
+        there are none.
+        """
         spec = self.spec["slots"][slot]
         if spec in POOLS:
             others = [word for word in self.house.pool(spec) if word != self.values[slot].raw]
@@ -208,7 +238,11 @@ class PolicyFact:
         return other_value(self.values[slot], spec, near, rng)
 
     def _limit(self, right: bool, rng: random.Random) -> Reply | None:
-        """Return a reply about an amount below or above the fact's limit, sometimes."""
+        """Return a right or wrong reply about an amount below or above the fact's limit.
+
+        It comes with its question. None in 60 % of the cases, without a limit, for a fact
+        that does not hold, or if no amount is below it.
+        """
         if "limit" not in self.spec or not self.holds or rng.random() < 0.6:
             return None
         limit = self.values[self.spec["limit"]]
@@ -228,7 +262,11 @@ class PolicyFact:
         return Reply(ask, self._write(form, values, style, rng))
 
     def _case(self, right: bool, rng: random.Random) -> Reply | None:
-        """Return a reply to a person who meets or lacks the condition, sometimes."""
+        """Return a right or wrong reply to a person who meets or lacks a condition.
+
+        It comes with its question. None in half of the cases, and if the kind has no such
+        cases.
+        """
         if "case" not in self.spec or rng.random() < 0.5:
             return None
         ask, correct, false = rng.choice(self.spec["case"])
@@ -242,7 +280,7 @@ class PolicyFact:
     def _write(
         self, template: str, values: dict[str, FactValue], style: Style, rng: random.Random
     ) -> str:
-        """Fill a template with the values, written in one style, and with the house's words."""
+        """Fill a template with the values in one style and with the house's words for its users."""
         texts = {slot: write(value, style, rng) for slot, value in values.items()}
         texts |= {"user": self.house.user, "users": plural(self.house.user)}
         if "act" in texts:
@@ -251,14 +289,17 @@ class PolicyFact:
 
 
 def with_tail(text: str, tail: str) -> str:
-    """Return a sentence with a remark before its full stop."""
+    """Return a sentence with the text `tail` before its full stop or exclamation mark."""
     text = text.rstrip()
     stop = text[-1] if text[-1] in ".!" else "."
     return (text if text.endswith(".m.") else text.rstrip(".!")) + tail + stop
 
 
 def _amount_below(limit: FactValue, rng: random.Random) -> FactValue | None:
-    """Return an amount well below a limit; None if the limit is too small."""
+    """Return a whole amount from 30 % of a limit up to below it; None if there is none.
+
+    From 20 on amounts are multiples of 5.
+    """
     step = 1 if limit.number < 20 else 5
     amounts = [
         number
@@ -269,12 +310,17 @@ def _amount_below(limit: FactValue, rng: random.Random) -> FactValue | None:
 
 
 def _amount_above(limit: FactValue, rng: random.Random) -> FactValue:
+    """Return an amount that is one to six steps above a limit; a step is 1 below 20, else 5."""
     step = 1 if limit.number < 20 else 5
     return FactValue(limit.unit, limit.number + step * rng.randint(1, 6))
 
 
 def draw_fact(kind: str, house: House, rng: random.Random) -> PolicyFact:
-    """Draw a fact of this kind in this house."""
+    """Draw a fact of this kind, with values for its slots that differ from each other.
+
+    In half of the cases a fact that can be negated does not hold. Raises AssertionError for a
+    slot without values.
+    """
     spec = kinds()[kind]
     values: dict[str, FactValue] = {}
     for slot, slot_spec in spec["slots"].items():
@@ -296,7 +342,11 @@ def draw_fact(kind: str, house: House, rng: random.Random) -> PolicyFact:
 
 
 def draw_facts(house: House, count: int, rng: random.Random) -> list[PolicyFact]:
-    """Draw facts that do not collide; some kinds occur several times, about different subjects."""
+    """Draw up to `count` facts that neither repeat nor contradict each other.
+
+    Some have the kind of the one before and another subject, and 15 % get a remark (`tail`).
+    Each gets the others' values as `near`.
+    """
     facts: list[PolicyFact] = []
     fitting = kinds_for(house)
     for _ in range(count * 20):
@@ -314,7 +364,11 @@ def draw_facts(house: House, count: int, rng: random.Random) -> list[PolicyFact]
 
 
 def fits(fact: PolicyFact, facts: Iterable[PolicyFact]) -> bool:
-    """Return whether a fact neither repeats nor contradicts the others in `facts`."""
+    """Return whether a fact neither repeats nor contradicts the others in `facts`.
+
+    False for the same subject, for kinds that may clash (opening hours and closed day), and for
+    the same act or offer.
+    """
     for other in facts:
         if fact.subject == other.subject:
             return False
@@ -327,7 +381,7 @@ def fits(fact: PolicyFact, facts: Iterable[PolicyFact]) -> bool:
 
 
 def link(facts: Sequence[PolicyFact]) -> None:
-    """Give every fact the values of the others, from which wrong replies are made."""
+    """Set each fact's `near` in place to the values of the others, which wrong replies use."""
     for fact in facts:
         fact.near = [
             value for other in facts if other is not fact for value in other.values.values()

@@ -33,16 +33,16 @@ class SyntheticTable:
     style: Style
 
     def column(self, head: str) -> dict[str, Any]:
-        """Return the column's entry in words/tables.yaml."""
+        """Return a column's entry in `words/tables.yaml`, with its unit or words and range."""
         found: dict[str, Any] = self.spec["columns"][head]
         return found
 
     def noun(self, head: str) -> str:
-        """Return the name of a column in a sentence ("founding year" for "founded")."""
+        """Return a column's name in a sentence: `founding year` for `founded`, else as it is."""
         return str(self.column(head).get("noun", head))
 
     def values(self, head: str) -> list[Cell]:
-        """Return the cells of a column."""
+        """Return the cells of a column in the order of the rows."""
         return [self.cells[name, head] for name in self.names]
 
     @property
@@ -60,7 +60,7 @@ class SyntheticTable:
         return [head for head in self.columns if "words" in self.column(head)]
 
     def write_cell(self, head: str, cell: Cell, rng: random.Random) -> str:
-        """Write a cell with its unit, as in a sentence."""
+        """Write a cell with its column's unit, as in a sentence: `€12`, `5 p.m.`, `300 metres`."""
         unit = self.column(head).get("unit")
         if unit is None or isinstance(cell, str):
             return str(cell)
@@ -72,7 +72,7 @@ class SyntheticTable:
 
 
 def number(amount: float, rng: random.Random) -> str:
-    """Return an amount with or without a comma for thousands."""
+    """Return an amount such as `1200` or `1,200`, a fraction with one decimal."""
     if amount != int(amount):
         return f"{amount:.1f}"
     return f"{amount:,.0f}" if amount >= 1000 and rng.random() < 0.5 else str(int(amount))
@@ -84,7 +84,11 @@ def random_person(rng: random.Random) -> str:
 
 
 def pool_of(source: str | list[str], rng: random.Random) -> list[str]:
-    """Return the words for a column or for the names of rows."""
+    """Return the words for a column or for row names: the list itself, or drawn for a named source.
+
+    `person` and `date` give 40 drawn ones, `weekday` all days, other names a list of
+    `words/names.yaml`.
+    """
     if isinstance(source, list):
         return list(source)
     if source == "person":
@@ -97,7 +101,11 @@ def pool_of(source: str | list[str], rng: random.Random) -> list[str]:
 
 
 def random_table(rng: random.Random) -> tuple[SyntheticTable, SyntheticTable, SyntheticTable]:
-    """Draw a table, one with other columns of its rows, and one with other rows."""
+    """Draw a table of three to eight rows and return it with two others for absent facts.
+
+    The second has the same rows and the other columns, the third other rows and the same
+    columns. They share `cells`, which hold all rows and columns.
+    """
     spec = rng.choice(list(data("tables").values()))
     names = list(dict.fromkeys(rng.sample(pool_of(spec["names"], rng), 10)))
     count = rng.randint(3, 8)
@@ -119,7 +127,7 @@ def random_table(rng: random.Random) -> tuple[SyntheticTable, SyntheticTable, Sy
 
 
 def draw_amount(span: list[float], rng: random.Random) -> float:
-    """Draw an amount from a span of lowest, highest and step."""
+    """Draw an amount from `span`, which is lowest, highest and step, rounded to two decimals."""
     low, high, step = span
     return round(low + step * rng.randint(0, int((high - low) / step)), 2)
 
@@ -128,7 +136,11 @@ def draw_amount(span: list[float], rng: random.Random) -> float:
 
 
 def table_text(table: SyntheticTable, rng: random.Random) -> str:
-    """Return the table as markdown, CSV, records, JSON or sentences."""
+    """Return the table as text, in some cases under a title such as `Data:`.
+
+    The form is drawn: markdown, CSV, records of `head: cell`, JSON, cells between ` ; `, or (12
+    %) sentences.
+    """
     heads = [_header(table, head) for head in table.columns]
     lines = [
         [name, *(_plain_cell(table, head, table.cells[name, head]) for head in table.columns)]
@@ -144,6 +156,7 @@ def table_text(table: SyntheticTable, rng: random.Random) -> str:
 
 
 def _header(table: SyntheticTable, head: str) -> str:
+    """Return a column's heading, with a unit in brackets that cells lack, such as `price (€)`."""
     unit = table.column(head).get("unit", "")
     if unit == "money":
         return f"{head} ({table.style.currency})"
@@ -153,7 +166,7 @@ def _header(table: SyntheticTable, head: str) -> str:
 
 
 def _plain_cell(table: SyntheticTable, head: str, cell: Cell) -> str:
-    """Write a cell without its unit."""
+    """Write a cell without its unit: words, `09:30` for times, or digits without a last zero."""
     if table.column(head).get("unit") == "time" and not isinstance(cell, str):
         return f"{int(cell):02d}:{round(cell % 1 * 60):02d}"
     return (
@@ -166,11 +179,13 @@ def _plain_cell(table: SyntheticTable, head: str, cell: Cell) -> str:
 
 
 def _markdown(lines: list[list[str]]) -> str:
+    """Write the lines as a markdown table; the first is its head."""
     rows = ["| " + " | ".join(line) + " |" for line in lines]
     return "\n".join([rows[0], "|" + " --- |" * len(lines[0]), *rows[1:]])
 
 
 def _csv(lines: list[list[str]]) -> str:
+    """Write the lines as CSV, quoted where needed."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue().strip()
@@ -181,6 +196,7 @@ def _tabs(lines: list[list[str]]) -> str:
 
 
 def _records(lines: list[list[str]]) -> str:
+    """Write each line after the first as `head: cell` lines, separated by empty lines."""
     heads = lines[0]
     return "\n\n".join(
         "\n".join(f"{head}: {cell}" for head, cell in zip(heads, line, strict=True))
@@ -189,6 +205,7 @@ def _records(lines: list[list[str]]) -> str:
 
 
 def _json(lines: list[list[str]]) -> str:
+    """Write the lines after the first as a JSON list of objects by the heads in small letters."""
     heads = [head.lower() for head in lines[0]]
     return json.dumps(
         [dict(zip(heads, line, strict=True)) for line in lines[1:]], ensure_ascii=False, indent=1
@@ -196,6 +213,7 @@ def _json(lines: list[list[str]]) -> str:
 
 
 def _sentences(table: SyntheticTable, rng: random.Random) -> str:
+    """Write a line for each row, with one sentence for each of its cells."""
     return "\n".join(
         " ".join(
             cell_sentence(table, name, head, table.cells[name, head], rng) for head in table.columns
@@ -207,7 +225,7 @@ def _sentences(table: SyntheticTable, rng: random.Random) -> str:
 def cell_sentence(
     table: SyntheticTable, name: str, head: str, cell: Cell, rng: random.Random
 ) -> str:
-    """Return a sentence that states a cell."""
+    """Return a sentence that states `cell` as row `name`'s value in column `head`."""
     forms = list(table.column(head).get("say", []))
     forms += ["The $head of $e is $v."] if not forms or rng.random() < 0.2 else []
     texts = {"e": name, "v": table.write_cell(head, cell, rng), "head": table.noun(head)}

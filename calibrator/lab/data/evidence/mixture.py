@@ -18,7 +18,12 @@ KINDS: dict[Callable[[random.Random, str], Iterator[Row]], int] = {
 
 
 def made_rows(seed: int) -> Iterator[Row]:
-    """Yield rows without end; the same seed gives the same rows."""
+    """Yield rows of all kinds without end, drawn by weight; the same seed gives the same rows.
+
+    A row has `kind`, `group` (`made-SEED-N`, equal for rows about one context), `premise` (the
+    context), `question` (may be empty), `hypothesis` (the reply) and `label`: `entail`,
+    `contradict` or `neutral`.
+    """
     number = 0
     while True:
         rng = random.Random(f"{seed}:{number}")

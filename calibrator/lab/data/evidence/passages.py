@@ -45,18 +45,28 @@ class Story:
     def say(
         self, template: str, rng: random.Random, style: Style | None = None, **changed: FactValue
     ) -> str:
-        """Fill a template with the story's values, some of them changed."""
+        """Fill a template with the story's values, some replaced by `changed`, and return the text.
+
+        `style` spells the values; the story's own style if it is None.
+        """
         values = {**self.values, **changed}
         texts = {slot: write(value, style or self.style, rng) for slot, value in values.items()}
         return fill(choose_words(template, rng), texts)
 
     def reply_style(self, rng: random.Random) -> Style:
-        """Return a style for a reply: often the style of the text, always its currency."""
+        """Return a style for a reply: the text's own in 60 % of the cases, else a drawn one.
+
+        The currency is always that of the text.
+        """
         return self.style if rng.random() < 0.6 else Style.draw(rng, self.style.currency)
 
 
 def random_story(rng: random.Random, kind: str, taken: set[str]) -> Story:
-    """Draw a story of a kind with names that are not yet taken."""
+    """Draw a story of a kind of `words/stories.yaml`, such as `biography`.
+
+    Its names differ from those in `taken`, to which they are added. The first fact is always
+    shown and at least one is left out.
+    """
     spec = data("stories")[kind]
     values: dict[str, FactValue] = {}
     for slot, text in spec["slots"].items():
@@ -74,7 +84,11 @@ def random_story(rng: random.Random, kind: str, taken: set[str]) -> Story:
 def _value(
     text: str, values: dict[str, FactValue], taken: set[str], rng: random.Random
 ) -> FactValue:
-    """Draw the value of a slot by its specification; names that are `taken` are not drawn again."""
+    """Draw a value from a slot's text: `person`, `year 1900 1950`, `after born 20 30`, ..
+
+    `after` is a year that many years after the slot in `values`. Names share no word with those
+    in `taken`, to which they are added. Other values differ from those in `values` if possible.
+    """
     unit, *rest = text.split()
     if unit in NAMES:
         for _ in range(100):
@@ -99,13 +113,18 @@ def _value(
 
 
 def _name(unit: str, rng: random.Random) -> str:
+    """Draw a name of a unit such as `person` (`Ann Smith`) or `place`."""
     if unit == "person":
         return f"{rng.choice(data('names')['given'])} {rng.choice(data('names')['family'])}"
     return str(rng.choice(data("names")[unit]))
 
 
 def story_text(story: Story, rng: random.Random) -> str:
-    """Return the story as prose."""
+    """Return the story as prose: a sentence for each shown fact, and up to two without facts.
+
+    In 40 % of the cases one sentence gets a detail at its end, which is noted in
+    `story.detail`, in place.
+    """
     sentences = [story.say(rng.choice(fact["text"]), rng) for fact in story.shown]
     if rng.random() < 0.4:
         at = rng.randrange(len(sentences))
@@ -123,7 +142,7 @@ Fact = dict[str, Any]
 
 
 def claim(story: Story, fact: Fact, rng: random.Random) -> Answer:
-    """Return a question about a fact and a reply that states the fact."""
+    """Return (question, reply) about a fact; the reply states the fact or its value alone."""
     style = story.reply_style(rng)
     if fact["ask"] and rng.random() < 0.35:
         question, slot = rng.choice(fact["ask"])
@@ -133,7 +152,7 @@ def claim(story: Story, fact: Fact, rng: random.Random) -> Answer:
 
 
 def _question(story: Story, fact: Fact, form: str, rng: random.Random) -> str:
-    """Return a question that a claim of this form answers."""
+    """Return a question that a claim from the template `form` answers, or a general one."""
     fitting = [question for question, slot in fact["ask"] if slot in slots_of(form)]
     if fitting and rng.random() < 0.8:
         return story.say(rng.choice(fitting), rng)
@@ -143,6 +162,7 @@ def _question(story: Story, fact: Fact, form: str, rng: random.Random) -> str:
 
 
 def _short_answer(value: str, rng: random.Random) -> str:
+    """Return a value as an answer of one to four words more, such as `It was 1920.`."""
     text = rng.choice(("{0}", "{0}.", "It was {0}.", "The answer is {0}.")).format(value)
     return tidy(text)
 
@@ -150,7 +170,11 @@ def _short_answer(value: str, rng: random.Random) -> str:
 def false_claim(
     story: Story, fact: Fact, near: list[FactValue], rng: random.Random
 ) -> Answer | None:
-    """Return a claim that contradicts a fact; None if no value can be changed."""
+    """Return (question, reply) that contradicts a fact; None if no value was changed.
+
+    A listed wrong statement of the fact, or one value replaced; the main subject's name stays
+    if others can change. `near` are values of neighbouring texts, which may be used.
+    """
     if "wrong" in fact and rng.random() < 0.5:
         form = rng.choice(fact["wrong"])
         return _question(story, fact, form, rng), story.say(form, rng)
@@ -178,7 +202,11 @@ def false_claim(
 def _other_value(
     story: Story, slot: str, near: list[FactValue], rng: random.Random
 ) -> FactValue | None:
-    """Return another value of the slot: of the same text, of a text beside it, or a new one."""
+    """Return another value for a slot: of the same text, of a text beside it, or a new one.
+
+    For names and years it is one of the same unit, or a new name or a year near. None if there
+    is none.
+    """
     value = story.values[slot]
     spec = story.spec["slots"][slot]
     if value.unit in NAMES or value.unit == "year":
@@ -196,7 +224,10 @@ def _other_value(
 
 
 def state_order(story: Story, right: bool, rng: random.Random) -> Answer | None:
-    """State which of two dated facts came first."""
+    """Return (question, reply) that states which of two dated facts came first, rightly or wrongly.
+
+    None if fewer than two shown facts have dates, or the drawn two have the same.
+    """
     dated = [fact for fact in story.shown if "when" in fact]
     if len(dated) < 2:
         return None
@@ -213,11 +244,15 @@ def state_order(story: Story, right: bool, rng: random.Random) -> Answer | None:
 
 
 def _lower_article(text: str) -> str:
+    """Return the text with a small first letter if it begins with `The` or `A`."""
     return text[0].lower() + text[1:] if text.startswith(("The ", "A ")) else text
 
 
 def state_relation(story: Story, right: bool, rng: random.Random) -> Answer | None:
-    """State a relation of two names the right way or the wrong way round."""
+    """Return (question, reply) on two names' relation, right (`A hired B`) or the wrong way round.
+
+    None if the shown facts name no pair with such a relation.
+    """
     pairs = []
     for pair in story.spec.get("pairs", []):
         forms = pair.split("|")
@@ -232,7 +267,11 @@ def state_relation(story: Story, right: bool, rng: random.Random) -> Answer | No
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Yield the rows about one text, or about several together."""
+    """Yield the rows about a text of one to four stories: up to two replies of each label.
+
+    All share `premise` (the text) and `group`. `question` is empty in 30 % of the rows whose
+    reply is clear without it; a reply that cannot be made is skipped.
+    """
     stories = _stories(rng)
     premise = _join_texts([story_text(story, rng) for story in stories], rng)
     for label, makers in MAKERS.items():
@@ -257,7 +296,7 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def _stories(rng: random.Random) -> list[Story]:
-    """Draw one to four stories that share a style; some are of the same kind."""
+    """Draw one to four stories with one style and different names; two may be of the same kind."""
     kinds = list(data("stories"))
     count = rng.choice((1, 1, 1, 2, 3, 4))
     chosen = rng.sample(kinds, count)
@@ -272,6 +311,7 @@ def _stories(rng: random.Random) -> list[Story]:
 
 
 def _join_texts(texts: list[str], rng: random.Random) -> str:
+    """Join texts by empty lines, mostly with numbers such as `[1]`; one alone stays as it is."""
     if len(texts) == 1:
         return texts[0]
     mark = rng.choice(
@@ -284,32 +324,36 @@ Maker = Callable[[Story, list[FactValue], random.Random], Answer | None]
 
 
 def right_claim(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
-    """Return a claim of the text."""
+    """Return (question, reply) with a claim that the text makes."""
     return claim(story, rng.choice(story.shown), rng)
 
 
 def right_twice(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
-    """Return two claims of the text."""
+    """Return (question, reply) with two claims that the text makes."""
     texts = [_sentence(story, fact, rng) for fact in rng.sample(story.shown, 2)]
     return "What does the text say?", " ".join(texts)
 
 
 def _sentence(story: Story, fact: Fact, rng: random.Random) -> str:
+    """Return a sentence that states a fact of the story, in a style for replies."""
     return story.say(rng.choice(fact["claim"]), rng, story.reply_style(rng))
 
 
 def right_order(story: Story, _near: list[FactValue], rng: random.Random) -> Answer | None:
-    """Return a right claim about an order or a relation."""
+    """Return (question, reply) with a right claim about an order or relation; None without one."""
     return state_order(story, True, rng) or state_relation(story, True, rng)
 
 
 def unknown_right(story: Story, _near: list[FactValue], rng: random.Random) -> Answer | None:
-    """Return "the text does not say" to a question that it leaves open."""
+    """Return a question that the text leaves open, and the right answer that it does not say.
+
+    None if no question is known about the facts that were left out.
+    """
     return _answer_unknown(story, story.left_out, rng)
 
 
 def wrong_claim(story: Story, near: list[FactValue], rng: random.Random) -> Answer | None:
-    """Return a claim that contradicts the text."""
+    """Return (question, reply) with a claim that contradicts the text; None if none can be made."""
     for fact in rng.sample(story.shown, len(story.shown)):
         found = false_claim(story, fact, near, rng)
         if found is not None:
@@ -318,7 +362,10 @@ def wrong_claim(story: Story, near: list[FactValue], rng: random.Random) -> Answ
 
 
 def wrong_beside_right(story: Story, near: list[FactValue], rng: random.Random) -> Answer | None:
-    """Return a right claim and a wrong one."""
+    """Return (question, reply) with a wrong claim and a right one, in random order.
+
+    None if no wrong claim can be made or it has fewer than five words.
+    """
     found = wrong_claim(story, near, rng)
     if found is None or len(found[1].split()) < 5:
         return None
@@ -328,29 +375,32 @@ def wrong_beside_right(story: Story, near: list[FactValue], rng: random.Random) 
 
 
 def wrong_order(story: Story, _near: list[FactValue], rng: random.Random) -> Answer | None:
-    """Return a wrong claim about an order or a relation."""
+    """Return (question, reply) with a wrong claim about an order or relation; None without one."""
     return state_order(story, False, rng) or state_relation(story, False, rng)
 
 
 def unknown_wrong(story: Story, _near: list[FactValue], rng: random.Random) -> Answer | None:
-    """Return "the text does not say" to a question that it answers."""
+    """Return a question that the text answers, and the wrong answer that it does not say.
+
+    None if no question is known about its facts.
+    """
     return _answer_unknown(story, story.shown, rng)
 
 
 def absent_claim(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
-    """Return a claim about a fact that the text leaves out."""
+    """Return (question, reply) with a claim about a fact that the text leaves out."""
     return claim(story, rng.choice(story.left_out), rng)
 
 
 def absent_beside_right(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
-    """Return a claim of the text and one that it does not make."""
+    """Return (question, reply) with a claim of the text and one that it does not make."""
     facts = [rng.choice(story.shown), rng.choice(story.left_out)]
     rng.shuffle(facts)
     return "What does the text say?", " ".join(_sentence(story, fact, rng) for fact in facts)
 
 
 def added_detail(story: Story, _near: list[FactValue], rng: random.Random) -> Answer:
-    """Return a claim of the text with a detail that it does not give."""
+    """Return (question, reply) with a sentence of the text and a detail that is not in it."""
     sentence, stated = story.detail
     if not sentence or rng.random() < 0.5:
         sentence = _sentence(story, rng.choice(story.shown), rng)[:-1]
@@ -359,21 +409,21 @@ def added_detail(story: Story, _near: list[FactValue], rng: random.Random) -> An
 
 
 def stated_detail(story: Story, _near: list[FactValue], _rng: random.Random) -> Answer | None:
-    """Return a sentence of the text with the detail that it gives."""
+    """Return (question, reply) with the sentence that has a detail, in full; None without one."""
     sentence, stated = story.detail
     return ("What does the text say?", f"{sentence} {stated}.") if sentence else None
 
 
 def without_detail(story: Story, _near: list[FactValue], _rng: random.Random) -> Answer | None:
-    """Return a sentence of the text without the detail that it gives."""
+    """Return (question, reply) with the sentence that has a detail, without the detail, or None."""
     sentence, _ = story.detail
     return ("What does the text say?", f"{sentence}.") if sentence else None
 
 
 def _answer_unknown(story: Story, facts: list[Fact], rng: random.Random) -> Answer | None:
-    """Return a question about a fact, and an answer that the text does not say it.
+    """Return a question about one of `facts`, and an answer such as `The text does not say.`.
 
-    None without facts.
+    None if no question about them is known.
     """
     asks = [ask for fact in facts for ask in fact["ask"]]
     if not asks:

@@ -15,7 +15,11 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 18, 22)
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Yield the rows about one policy, as many of each label."""
+    """Yield the rows about one drawn policy: two or three replies of each label.
+
+    All have the policy's text as `premise` and the same `group`. A label has fewer where no
+    reply can be made; `question` is empty in 20 % of those that are clear without it.
+    """
     house = random_house(rng)
     facts = draw_facts(house, rng.choice(SIZES), rng)
     premise = policy_text(house, facts, rng)
@@ -37,7 +41,7 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def dress(reply: str, rng: random.Random) -> str:
-    """Add an opening and a closing to some replies, whatever their label."""
+    """Return the reply, in 30 % of the cases after an opening and in 25 % before a closing."""
     words = data("names")
     opening = rng.choice(words["opening"]) + " " if rng.random() < 0.3 else ""
     closing = " " + rng.choice(words["closing"]) if rng.random() < 0.25 else ""
@@ -48,7 +52,11 @@ def dress(reply: str, rng: random.Random) -> str:
 
 
 def policy_text(house: House, facts: list[PolicyFact], rng: random.Random) -> str:
-    """Return the facts as a policy: prose, a list, sections or questions with answers."""
+    """Return the facts as a policy's text, with some sentences that state no fact.
+
+    The form is drawn: prose, a list, sections with headings, or questions with answers (without
+    those sentences).
+    """
     words = data("names")
     sentences = [fact.policy(rng) for fact in facts]
     for template in rng.sample(words["filler"], rng.randrange(0, 2 + len(facts) // 3)):
@@ -63,7 +71,7 @@ def policy_text(house: House, facts: list[PolicyFact], rng: random.Random) -> st
 
 
 def _filler(template: str, house: House, rng: random.Random) -> str:
-    """Fill a sentence that states no fact with names, years and counts."""
+    """Return a template's text with drawn names, years and counts; such sentences state no fact."""
     words = data("names")
     texts = {
         "name": house.name,
@@ -79,6 +87,7 @@ def _filler(template: str, house: House, rng: random.Random) -> str:
 
 
 def _prose(sentences: list[str], _facts: list[PolicyFact], rng: random.Random) -> str:
+    """Join the sentences into paragraphs of mostly three to seven, separated by empty lines."""
     parts: list[list[str]] = [[]]
     for sentence in sentences:
         if len(parts[-1]) >= rng.randint(3, 7):
@@ -88,6 +97,7 @@ def _prose(sentences: list[str], _facts: list[PolicyFact], rng: random.Random) -
 
 
 def _bullets(sentences: list[str], _facts: list[PolicyFact], rng: random.Random) -> str:
+    """Write the sentences one a line, each after a bullet or its number."""
     mark = rng.choice(("- ", "* ", "• ", "numbers"))
     lines = [
         (f"{number}. " if mark == "numbers" else mark) + sentence
@@ -97,7 +107,7 @@ def _bullets(sentences: list[str], _facts: list[PolicyFact], rng: random.Random)
 
 
 def _sections(sentences: list[str], _facts: list[PolicyFact], rng: random.Random) -> str:
-    """Join the sentences in sections of two to four, each under a heading."""
+    """Join the sentences in sections of two to four, each under a heading of one format."""
     headings = rng.sample(data("names")["heading"], 6)
     size = rng.randint(2, 4)
     parts = [sentences[at : at + size] for at in range(0, len(sentences), size)]
@@ -108,5 +118,6 @@ def _sections(sentences: list[str], _facts: list[PolicyFact], rng: random.Random
 
 
 def _answers(sentences: list[str], facts: list[PolicyFact], rng: random.Random) -> str:
+    """Write each fact as `Q: ..` and `A: ..`; without facts join the sentences by blanks."""
     lines = [f"Q: {fact.question(rng)}\nA: {fact.policy(rng)}" for fact in facts]
     return "\n\n".join(lines) or " ".join(sentences)

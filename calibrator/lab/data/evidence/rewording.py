@@ -38,12 +38,15 @@ _DROPPED = [
 
 
 def use_synonym(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Replace a word by a synonym."""
+    """Replace a word by a synonym; None if no word has one."""
     return exchange("synonyms", sentence, rng)
 
 
 def rewrite_number(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Write a number in another way: 1,000 and 1000, twelve and 12, % and percent."""
+    """Write a number in another way: `1,000` and `1000`, `twelve` and `12`, `5%` and `5 percent`.
+
+    None if there is no such number; years stay.
+    """
     ways = [
         (r"\b\d{1,3}(?:,\d{3})+\b", ""),
         (r"(?<![\w.,])([1-9]\d?)(\d{3})(?= [a-z])(?![\w.,]\d)", r"\1,\2"),
@@ -68,7 +71,10 @@ def rewrite_number(sentence: str, _passage: str, rng: random.Random) -> str | No
 
 
 def _is_plain_count(sentence: str, match: re.Match[str]) -> bool:
-    """Return whether a number counts things: 2 to 20, not part of a name, a date or a unit."""
+    """Return whether a number is 2 to 20 and counts things, as in `they saw 5 ships`.
+
+    False beside names, months, signs and the sentence's ends.
+    """
     before, after = sentence[: match.start()].split(), sentence[match.end() :].split()
     return (
         2 <= int(match[0]) <= 20
@@ -81,7 +87,10 @@ def _is_plain_count(sentence: str, match: re.Match[str]) -> bool:
 
 
 def rewrite_date(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Write a date or a time of day in another way: 3 May and May 3, 17:00 and 5 p.m."""
+    """Write a date or time in another way: `3 May` and `May 3`, `17:00` and `5 p.m.`.
+
+    None without one, and for a date at the end of a span, such as `1 to 3 May`.
+    """
     match = _DATE.search(sentence)
     if match and sentence[: match.start()].endswith((" to ", "-", "\u2013", " and ")):
         return None
@@ -107,7 +116,7 @@ def rewrite_date(sentence: str, _passage: str, rng: random.Random) -> str | None
 
 
 def contract(sentence: str, _passage: str, _rng: random.Random) -> str | None:
-    """Write "is not" as "isn't", or the other way round."""
+    """Write `is not` as `isn't`, `cannot` as `can't`, .., or the other way; None without one."""
     for pattern, new in (
         (r"\b(is|was|are|were|has|have|had|does|did|do|could|would|should) not\b", r"\1n't"),
         (r"\b(is|was|are|were|has|have|had|does|did|do|could|would|should)n't\b", r"\1 not"),
@@ -123,7 +132,10 @@ def contract(sentence: str, _passage: str, _rng: random.Random) -> str | None:
 
 
 def shorten(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Drop a parenthesis, an opening phrase or a clause between commas."""
+    """Drop a parenthesis, an opening phrase or a clause between commas.
+
+    None if there is none, or under five words would be left.
+    """
     for pattern in rng.sample(_DROPPED, len(_DROPPED)):
         edited = pattern.sub("", sentence, count=1)
         if edited != sentence and len(edited.split()) >= 5:

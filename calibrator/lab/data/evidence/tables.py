@@ -31,7 +31,7 @@ class Statement:
 
 
 def _ask_cell(table: SyntheticTable, name: str, head: str, rng: random.Random) -> str:
-    """Write a question about the cell of row `name` in column `head`."""
+    """Return a question about the cell of row `name` in column `head`."""
     return fill(
         choose_words(
             rng.choice(
@@ -48,7 +48,11 @@ def _ask_cell(table: SyntheticTable, name: str, head: str, rng: random.Random) -
 
 
 def cell(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
-    """State a cell; if wrong, with the value of another row, another column or a similar one."""
+    """State one cell, rightly or with a wrong value; None if no other value exists.
+
+    A wrong value is of another row, of another column with the unit, or a similar one. 20 %
+    state the value alone.
+    """
     name, head = rng.choice(table.names), rng.choice(table.columns)
     value = table.cells[name, head]
     if not right:
@@ -67,7 +71,11 @@ def cell(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | 
 
 
 def _near_cells(table: SyntheticTable, head: str, value: Cell, rng: random.Random) -> list[Cell]:
-    """Return other cells that could be confused with a value of the column."""
+    """Return values that could be confused with `value`: five other words, or similar numbers.
+
+    The numbers are those of other columns with the same unit, one step up or down, and the
+    double.
+    """
     column = table.column(head)
     if isinstance(value, str):
         words: list[Cell] = [word for word in pool_of(column["words"], rng) if word != value]
@@ -89,7 +97,10 @@ def _near_cells(table: SyntheticTable, head: str, value: Cell, rng: random.Rando
 
 
 def extreme(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
-    """State which row has the highest or lowest value of a column."""
+    """State which row has the highest or lowest number of a column; if wrong, name another row.
+
+    None without a column of numbers, if several rows share the extreme, or all do.
+    """
     if not table.number_columns:
         return None
     head = rng.choice(table.number_columns)
@@ -125,7 +136,10 @@ def extreme(table: SyntheticTable, right: bool, rng: random.Random) -> Statement
 
 
 def comparison(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
-    """Compare two rows, sometimes with the difference."""
+    """Compare two rows in a number; if wrong, the direction or the stated difference is wrong.
+
+    None without a column of numbers, or if the two are equal.
+    """
     if not table.number_columns:
         return None
     head = rng.choice(table.number_columns)
@@ -153,7 +167,10 @@ def comparison(table: SyntheticTable, right: bool, rng: random.Random) -> Statem
 
 
 def count(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
-    """State how many rows meet a condition."""
+    """State how many rows exceed a number or have a word; if wrong, another count.
+
+    None if the table has neither numbers nor words, or the drawn numbers are all equal.
+    """
     rows = table.spec["rows"]
     if table.number_columns and rng.random() < 0.6:
         head = rng.choice(table.number_columns)
@@ -186,11 +203,15 @@ def count(table: SyntheticTable, right: bool, rng: random.Random) -> Statement |
 
 
 def _write_count(number: int, rng: random.Random) -> str:
+    """Return a count in digits, or in 60 % of the cases as a word (`no` for 0)."""
     return ("no", *NUMBERS[1:])[number] if rng.random() < 0.6 else str(number)
 
 
 def total(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
-    """State the sum over two rows or over the whole column."""
+    """State the sum of a column over two rows or all; if wrong, one cell, the double or a near sum.
+
+    None without a column whose numbers can be added, such as money (years or percents cannot).
+    """
     heads = [
         h
         for h in table.number_columns
@@ -221,7 +242,10 @@ def total(table: SyntheticTable, right: bool, rng: random.Random) -> Statement |
 
 
 def membership(table: SyntheticTable, right: bool, rng: random.Random) -> Statement | None:
-    """State the names of the rows that have a word in a column; if wrong, with another row."""
+    """State which rows have a word in a column; if wrong, the last of them is another row.
+
+    None if the table has no column of words, or all rows have the word.
+    """
     if not table.word_columns:
         return None
     head = rng.choice(table.word_columns)
@@ -261,7 +285,10 @@ UNKNOWN = (
 def absent_cell(
     other_columns: SyntheticTable, other_rows: SyntheticTable, rng: random.Random
 ) -> Statement | None:
-    """State something about columns or rows that the table does not have."""
+    """State a fact of other columns or other rows, which the shown table does not have.
+
+    `other_columns` and `other_rows` are tables with these; None if no statement can be made.
+    """
     if rng.random() < 0.4:
         return cell(other_rows, True, rng)
     maker = rng.choices(list(MAKERS), list(MAKERS.values()))[0]
@@ -271,7 +298,10 @@ def absent_cell(
 def absent_beside_present(
     table: SyntheticTable, other: SyntheticTable, rng: random.Random
 ) -> Statement | None:
-    """Compare a row of the table with one that the table does not have."""
+    """Compare a row of the table with one of `other`, which the table does not have.
+
+    None without a column of numbers, or if the two numbers are equal.
+    """
     names = [rng.choice(table.names), rng.choice(other.names)]
     rng.shuffle(names)
     both = replace(table, names=names)
@@ -279,7 +309,12 @@ def absent_beside_present(
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Yield the rows about one table."""
+    """Yield the rows about one drawn table: mostly three entailed, three contradicted, two neutral.
+
+    One more is an answer that the table does not say it, right or wrong; 40 % get a third
+    neutral one. All share `premise` and `group`. `question` is empty in 30 % of the rows clear
+    without it.
+    """
     table, other_columns, other_rows = random_table(rng)
     premise = table_text(table, rng)
     drawn: list[tuple[str, Statement | None]] = []
@@ -310,5 +345,5 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def _answer_unknown(asked: Statement | None, rng: random.Random) -> Statement | None:
-    """Return the statement's question with an answer of `UNKNOWN`."""
+    """Return the statement's question with an answer that no such data is there; None for None."""
     return Statement(asked.question, rng.choice(UNKNOWN)) if asked else None

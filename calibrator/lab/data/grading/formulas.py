@@ -78,7 +78,7 @@ class FormulaValue:
 
 
 def same_formula(one: str, other: str) -> bool:
-    """Return whether two formulas are equal; the order of a set's parts does not matter."""
+    """Return whether two formulas have one value, or if unreadable one text; False for empty."""
     first, second = strip_layout(one), strip_layout(other)
     if not first or not second:
         return False
@@ -91,7 +91,10 @@ def same_formula(one: str, other: str) -> bool:
 
 
 def strip_layout(text: str) -> str:
-    """Return a formula without layout, without its unit, and without the left side of `x =`."""
+    """Return a formula without layout, without its unit, and without the left side of `x =`.
+
+    Only the first `MAX_CHARACTERS` characters are kept.
+    """
     plain = text.strip()[:MAX_CHARACTERS]
     for sign, written in _PLAIN_SIGNS.items():
         plain = plain.replace(sign, written)
@@ -110,7 +113,11 @@ def _letters(text: str) -> str:
 
 
 def read(text: str) -> FormulaValue:
-    """Return the value of a bare formula. Raises UnreadableError."""
+    """Return the value of a formula without layout.
+
+    Raises UnreadableError for unknown notation; ArithmeticError or ValueError if it has no
+    value.
+    """
     reader = _FormulaReader(_tokens(text))
     value = reader.read_list()
     reader.end()
@@ -118,7 +125,7 @@ def read(text: str) -> FormulaValue:
 
 
 def _tokens(text: str) -> list[str]:
-    """Split a formula into numbers, commands with their backslash, and signs."""
+    r"""Split a formula into numbers, commands with their backslash (`\frac`), and signs."""
     found = []
     at = 0
     while at < len(text) and text[at:].strip():
@@ -135,7 +142,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _is_same(one: FormulaValue, other: FormulaValue) -> bool:
-    """Return whether two values are equal at all points, part by part."""
+    """Return whether two values are equal at all points; parts of sets and lists in any order."""
     if one.kind != other.kind:
         return False
     if not one.kind:
@@ -156,7 +163,7 @@ def _is_same(one: FormulaValue, other: FormulaValue) -> bool:
 
 
 def _is_close(one: complex, other: complex, share: float) -> bool:
-    """Return whether two numbers differ by at most a share of the larger."""
+    """Return whether two numbers are equal, or finite and within a share of the larger."""
     if one == other:
         return True
     if not (cmath.isfinite(one) and cmath.isfinite(other)):
@@ -165,6 +172,7 @@ def _is_close(one: complex, other: complex, share: float) -> bool:
 
 
 def _number(value: complex, *, is_rounded: bool = False) -> FormulaValue:
+    """Return a constant as a value: the same number at each point."""
     return FormulaValue((value,) * len(POINTS), is_rounded=is_rounded)
 
 
@@ -184,6 +192,11 @@ class _FormulaReader:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _take(self, wanted: str = "") -> str:
+        """Take the next token and return it.
+
+        Raises UnreadableError at the end, or if it is not `wanted` (where that is not
+        empty).
+        """
         found = self._next()
         if not found or (wanted and found != wanted):
             raise UnreadableError(found or "it ends too early")
@@ -191,7 +204,10 @@ class _FormulaReader:
         return found
 
     def read_list(self) -> FormulaValue:
-        r"""Read parts between commas; both signs of `\pm` are two parts."""
+        r"""Read the parts between `,`, `;` or `\cup`: one alone, or several as a list.
+
+        Both signs of `\pm` are two parts. Raises UnreadableError for more than `MAX_PARTS`.
+        """
         parts = self._read_sum()
         while self._next() in (",", ";", "\\cup"):
             sign = self._take()
@@ -205,7 +221,7 @@ class _FormulaReader:
         return parts[0] if len(parts) == 1 else FormulaValue(parts=tuple(parts), kind="list")
 
     def _read_sum(self) -> list[FormulaValue]:
-        r"""Read a sum as one part, or as the two parts of a `\pm`."""
+        r"""Read a sum as a list of one value, or of the two values of a `\pm`."""
         value = self._product() if self._next() != "\\pm" else None
         while self._next() in ("+", "-", "\\pm"):
             sign = self._take()
@@ -223,7 +239,7 @@ class _FormulaReader:
         return [value]
 
     def _product(self) -> FormulaValue:
-        """Read factors, written side by side or with signs between them."""
+        r"""Read factors, side by side or with signs; `2 \frac{1}{2}` is 2.5."""
         if self._next() in ("+", "-"):
             negative = self._take() == "-"
             value = self._product()
@@ -247,6 +263,7 @@ class _FormulaReader:
                 return value
 
     def _read_signed(self) -> FormulaValue:
+        """Read one power with an optional minus sign before it."""
         if self._next() == "-":
             self._take()
             value = self._power()
@@ -254,7 +271,7 @@ class _FormulaReader:
         return self._power()
 
     def _begins_factor(self) -> bool:
-        """Return whether the next token begins a factor without a sign before it."""
+        """Return whether a letter, number, command or bracket follows without a sign."""
         following = self._next()
         ends = ("", "cup", "pm", "}", "|", "end")
         return bool(following) and (
@@ -264,10 +281,11 @@ class _FormulaReader:
         )
 
     def _is_mixed(self) -> bool:
+        r"""Return whether a fraction follows a whole number, as in `2 \frac{1}{2}`."""
         return self._next() == "\\frac" and self._tokens[self._at - 1].isdigit()
 
     def _power(self) -> FormulaValue:
-        """Read one term with its exponents and factorials."""
+        """Read one term with its exponents (`^`, `**`) and factorials, and return its value."""
         value = self._read_single()
         while self._next() in ("^", "**", "!"):
             if self._take() == "!":
@@ -291,7 +309,7 @@ class _FormulaReader:
             self._depth -= 1
 
     def _read_alone(self, token: str) -> FormulaValue:
-        """Read a number, brackets, a command or a letter that begins with `token`."""
+        """Read the number, bracket, command or letter that begins with the token."""
         if token[0].isdigit() or token[0] == ".":
             return _number(float(token), is_rounded="." in token)
         if token in _OPENING:
@@ -311,7 +329,10 @@ class _FormulaReader:
         raise UnreadableError(token)
 
     def _variable(self, name: str) -> FormulaValue:
-        """Return a letter's value at each point, which differs for each letter and index."""
+        """Read the letter's index, if one follows, and return its value at each point.
+
+        It is a number that mostly differs for each name, such as `x` and `x_1`.
+        """
         if self._next() == "_":
             self._take()
             inner = self._take()
@@ -324,7 +345,11 @@ class _FormulaReader:
         return FormulaValue(tuple(complex(point + shift) for point in POINTS))
 
     def _read_brackets(self, opening: str) -> FormulaValue:
-        """Read the rest of a bracket: one value, or the parts of a point or an interval."""
+        """Read the rest of a bracket: one value, or the parts of a point or an interval.
+
+        The `kind` of several parts is their brackets, such as `(]`. Raises UnreadableError
+        if one value is closed by another bracket.
+        """
         inner = self.read_list()
         closing = self._take()
         if closing not in (")", "]", "}"):
@@ -338,12 +363,17 @@ class _FormulaReader:
         return inner
 
     def _read_until(self, closing: str, kind: str) -> FormulaValue:
+        """Read parts up to the token `closing` as a value of this kind, such as `set`."""
         inner = self.read_list()
         self._take(closing)
         return FormulaValue(parts=inner.parts if inner.kind == "list" else (inner,), kind=kind)
 
     def _command(self, name: str) -> FormulaValue:
-        """Read what follows a LaTeX command. Raises UnreadableError for an unknown one."""
+        r"""Read what follows the LaTeX command `name`, and return its value.
+
+        An unknown one is a variable. Raises UnreadableError for a misplaced sign such as
+        `\times`.
+        """
         if name == "frac":
             above, below = self._argument(), self._argument()
             return _apply(lambda a, b: a / b, above, below)
@@ -365,6 +395,7 @@ class _FormulaReader:
         return self._variable(name)
 
     def _root(self) -> FormulaValue:
+        """Read the degree of a root in square brackets; 2 without any."""
         if self._next() != "[":
             return _number(2)
         self._take()
@@ -381,7 +412,7 @@ class _FormulaReader:
         return self._read_single()
 
     def _function(self, name: str) -> FormulaValue:
-        """Read a function's argument, with a base (of a logarithm) or an exponent before it."""
+        """Read a function's argument, after an optional base and exponent, and apply it."""
         base: FormulaValue | None = None
         exponent: FormulaValue | None = None
         while self._next() in ("_", "^"):
@@ -425,6 +456,10 @@ class _FormulaReader:
 def _apply(
     operation: Callable[[complex, complex], complex], one: FormulaValue, other: FormulaValue
 ) -> FormulaValue:
+    """Return the operation's result on two numbers at each point; rounded if either is.
+
+    Raises UnreadableError for values with parts.
+    """
     if one.kind or other.kind:
         raise UnreadableError("brackets with several parts are no number")
     pairs = zip(one.numbers, other.numbers, strict=True)
@@ -433,6 +468,7 @@ def _apply(
 
 
 def _power_of(base: complex, exponent: complex) -> complex:
+    """Return base to the exponent; an odd root of a negative number is real."""
     if base.real < 0 and base.imag == 0 and exponent.imag == 0:  # an odd root is real
         inverse = 1 / exponent.real if exponent.real else 0.0
         if abs(inverse - round(inverse)) < CLOSE and round(inverse) % 2 == 1:
@@ -441,6 +477,7 @@ def _power_of(base: complex, exponent: complex) -> complex:
 
 
 def _factorial(value: complex) -> complex:
+    """Return the factorial; raises UnreadableError but for whole numbers from 0 to 170."""
     whole = round(value.real)
     if value.imag or abs(whole - value.real) > CLOSE or not 0 <= whole <= 170:
         raise UnreadableError("no factorial")
@@ -448,6 +485,7 @@ def _factorial(value: complex) -> complex:
 
 
 def _binomial(above: complex, below: complex) -> complex:
+    """Return the binomial; raises UnreadableError unless 0 <= below <= above <= 1000."""
     first, second = round(above.real), round(below.real)
     if not 0 <= second <= first <= 1_000:
         raise UnreadableError("no binomial")

@@ -57,9 +57,11 @@ class Grade:
 
 
 def grade(grader: GraderName, reply: str, gold: Sequence[str]) -> Grade:
-    """Return the label of a reply; `gold` has all right answers.
+    """Return the label of a reply by a rule such as `number`, with its reason and the answer found.
 
-    Raises ValueError for a grader that is no rule, and where there is no right answer.
+    `gold` has all right answers; one that is the same suffices. Empty replies, refusals and
+    replies without an answer are incorrect. Raises ValueError for `rubric`, and if `gold` is
+    empty.
     """
     if grader not in RULES:
         raise ValueError(f"{grader!r} is no rule; rules are {', '.join(RULES)}")
@@ -78,15 +80,15 @@ def grade(grader: GraderName, reply: str, gold: Sequence[str]) -> Grade:
 
 
 def is_refusal(reply: str) -> bool:
-    """Return whether a short reply begins as refusals do; its later text does not count."""
+    """Return whether a reply of up to `SHORT_WORDS` words begins as refusals do (`I cannot ..`)."""
     return bool(_REFUSAL.match(reply)) and len(reply.split()) <= SHORT_WORDS
 
 
 def stated_answer(reply: str) -> str | None:
-    """Return the answer that the reply states, or None.
+    """Return the answer that the reply's end states, or None if it states none.
 
-    It may be in a box, a line `Answer: ..`, a field, or a sentence. The first of these forms that
-    occurs counts, and of several the last one.
+    The first of these forms that occurs counts, its last occurrence: a LaTeX box, a line
+    `Answer: ..` or `#### ..`, a JSON field `answer`, a sentence `the answer is ..`.
     """
     end = reply[-LOOK:]
     boxes = list(_BOXED.finditer(end))
@@ -101,6 +103,7 @@ def stated_answer(reply: str) -> str | None:
 
 
 def _text_in_braces(text: str, start: int) -> str:
+    """Return the text from `start` to the brace that closes it, or to the end without one."""
     depth = 1
     for at in range(start, len(text)):
         depth += (text[at] == "{") - (text[at] == "}")
@@ -117,6 +120,7 @@ def _last_line(reply: str) -> str:
 
 
 def _any_text(reply: str, stated: str | None) -> str | None:
+    """Return the stated answer, else a short reply of one line, else the reply's last line."""
     if stated is not None:
         return stated
     is_short = len(reply.split()) <= SHORT_WORDS and "\n" not in reply.strip()
@@ -124,7 +128,11 @@ def _any_text(reply: str, stated: str | None) -> str | None:
 
 
 def _letter(reply: str, stated: str | None) -> str | None:
-    """Return the letter of the option that a reply chooses, or None."""
+    """Return the letter of the option that a reply chooses, such as `B`, or None.
+
+    It is read from the stated answer, else from a short reply's start, else from the reply's
+    end.
+    """
     for text in (stated, reply.strip() if len(reply.strip()) <= 200 else None):
         found = _LETTER.match(_strip_text_commands(text)) if text else None
         if found:
@@ -141,6 +149,11 @@ def _strip_text_commands(text: str) -> str:
 
 
 def _claim(reply: str, stated: str | None) -> str | None:
+    """Return `yes`, `no`, `true` or `false`, or None if the reply says none of them.
+
+    It is the first one in the stated answer, else in the first 20 characters, else in the last
+    line.
+    """
     for text in (stated, reply.strip()[:20], _last_line(reply)):
         found = _CLAIM.findall(text or "")
         if found:
@@ -149,7 +162,7 @@ def _claim(reply: str, stated: str | None) -> str | None:
 
 
 def _number(reply: str, stated: str | None) -> str | None:
-    """Return the stated answer, else the last number of the reply, or None."""
+    """Return the stated answer, else the last number of the reply as text, or None."""
     if stated is not None:
         return stated
     found = _NUMBER.findall(reply[-LOOK:])
@@ -167,6 +180,7 @@ def normalize_words(text: str) -> str:
 
 
 def _is_exact(answer: str, gold: str) -> bool:
+    """Return whether both have the same normalized words; if `gold` has none, the same text."""
     return (
         normalize_words(answer) == normalize_words(gold)
         if normalize_words(gold)
@@ -175,11 +189,13 @@ def _is_exact(answer: str, gold: str) -> bool:
 
 
 def _is_letter(answer: str, gold: str) -> bool:
+    """Return whether `gold` begins with the answer's letter, as `B`, `(B)` or `option B` do."""
     found = _LETTER.match(_strip_text_commands(gold).upper())
     return found is not None and found[1] == answer
 
 
 def _is_claim(answer: str, gold: str) -> bool:
+    """Return whether both mean the same: yes, true and 1, or no, false and 0."""
     said, right = _CLAIMS.get(answer), _CLAIMS.get(normalize_words(gold))
     return right is not None and said == right
 
@@ -187,7 +203,7 @@ def _is_claim(answer: str, gold: str) -> bool:
 def _is_number(answer: str, gold: str) -> bool:
     """Return whether both have the same value, also rounded to three figures or more.
 
-    The number of a sentence is its last one.
+    The number of a sentence is its last one; a bare answer with several numbers is False.
     """
     if same_formula(answer, gold):
         return True
@@ -199,7 +215,7 @@ def _is_number(answer: str, gold: str) -> bool:
 
 
 def _is_rounded(one: str, other: str) -> bool:
-    """Return whether one decimal is the other, rounded, with at least three figures."""
+    """Return whether one decimal is the other, rounded to three figures or more."""
     short, long = sorted((one.replace(",", ""), other.replace(",", "")), key=_decimals)
     figures = len(short.lstrip("-\u22120.").replace(".", ""))
     try:
@@ -213,6 +229,7 @@ def _decimals(number: str) -> int:
 
 
 def _is_formula(answer: str, gold: str) -> bool:
+    """Return whether the answer, or the last formula between dollar signs in it, equals `gold`."""
     if same_formula(answer, gold):
         return True
     inner = re.findall(r"\$([^$]+)\$", answer)
@@ -220,9 +237,10 @@ def _is_formula(answer: str, gold: str) -> bool:
 
 
 def _is_fuzzy(answer: str, gold: str) -> bool:
-    """Return whether nearly all words are the same, or the answer has the right one as a phrase.
+    """Return whether the answer has `gold` as a phrase or nearly the same words (F1 of 0.8).
 
-    All numbers of the right answer have to be in the answer.
+    All numbers of `gold` have to be in the answer. If `gold` has no words the texts must be
+    equal.
     """
     said, right = normalize_words(answer).split(), normalize_words(gold).split()
     if not right:

@@ -36,7 +36,11 @@ AGAIN: Final = "Answer with one line only: `Verdict: correct` or `Verdict: incor
 def rubric_messages(
     question: str, reply: str, gold: Sequence[str] = (), rubric: str = "", *, is_again: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the messages that ask a model for a verdict; `is_again` asks for the verdict alone."""
+    """Return a system and a user message that ask a model whether a reply is correct.
+
+    `gold` are reference answers and `rubric` more points, both optional. Long questions and
+    replies lose their middle. `is_again` also demands the verdict line alone.
+    """
     mark = hashlib.sha256(f"{question}\0{reply}".encode()).hexdigest()[:12]
     parts = [f"<question {mark}>\n{_both_ends(question, MAX_QUESTION)}\n</question {mark}>"]
     if gold:
@@ -77,6 +81,7 @@ def verdict_in(text: str) -> bool | None:
 
 
 def _both_ends(text: str, most: int) -> str:
+    """Return the text, with a note for its middle if it has more than `most` characters."""
     if len(text) <= most:
         return text
     half = most // 2

@@ -25,7 +25,7 @@ class Tally:
     right: int = 0
 
     def count(self, row: ScoredLine) -> None:
-        """Count a row."""
+        """Count a row, and if it has a label also this and whether it is right."""
         self.rows += 1
         if row.correct is not None:
             self.labelled += 1
@@ -47,7 +47,11 @@ class Filter:
     kept: Tally = field(default_factory=Tally)
 
     def keep(self, paths: Sequence[Path]) -> Iterator[ScoredLine]:
-        """Yield the rows that are kept, in their own order, and count all rows."""
+        """Yield the rows that are kept, in the files' order, and count seen and kept rows.
+
+        Rows at the threshold are kept until there are `at_it` of them; all of them if that
+        is None.
+        """
         left = self.at_it
         for row in scored_lines(paths):
             self.seen.count(row)
@@ -62,9 +66,10 @@ class Filter:
 
 
 def of_share(paths: Sequence[Path], share: float) -> Filter:
-    """Return a filter that keeps this share of the rows, the surest ones; of equal ones the first.
+    """Return a filter that keeps a share (0 to 1) of the rows, those of highest confidence.
 
-    Raises JudgingError where there is no row.
+    At least one row is kept; of equal ones the first. The files are read once for it. Raises
+    JudgingError if there is no row.
     """
     confidences = np.frombuffer(array("d", (row.confidence for row in scored_lines(paths))))
     if not len(confidences):

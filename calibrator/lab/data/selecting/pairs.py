@@ -53,7 +53,11 @@ class PairSelection:
     _found: dict[str, Extremes] = field(default_factory=dict)
 
     def make_pairs(self, paths: Sequence[Path]) -> Iterator[Json]:
-        """Yield each pair as soon as both of its replies were read."""
+        """Yield a pair for each question whose confidences differ by `gap` or more.
+
+        The files are read twice; a pair comes as soon as both replies were read again. The
+        selection's counts are updated in place. See `pair_of` for its form.
+        """
         for row in scored_lines(paths):
             self._look_at(row)
         wanted: dict[Place, str] = {}
@@ -75,7 +79,7 @@ class PairSelection:
             yield pair_of(question_of, chosen.raw, rejected.raw)
 
     def _look_at(self, row: ScoredLine) -> None:
-        """Note a reply if it is the surest or the least sure one so far, and count its label."""
+        """Record a reply's place if its confidence is an extreme; count its label."""
         question, place = _question(row.raw), (row.file, row.line)
         found = self._found.get(question)
         if found is None:
@@ -90,7 +94,11 @@ class PairSelection:
             found.wrong += not row.correct
 
     def _count(self, chosen: ScoredLine, rejected: ScoredLine, found: Extremes) -> None:
-        """Count a pair, and if both replies have labels what these say."""
+        """Count a pair, and if both have labels whether these differ and favour `chosen`.
+
+        `found` has the question's labels, from which the number expected by chance is
+        added.
+        """
         self.pairs += 1
         if chosen.correct is None or rejected.correct is None:
             return
@@ -101,11 +109,16 @@ class PairSelection:
 
 
 def _question(raw: Mapping[str, Any]) -> str:
+    """Return the text that identifies a row's question: its `question_id`, text or messages."""
     return str(raw.get("question_id") or raw.get("question") or raw.get("messages"))
 
 
 def pair_of(question: str, chosen: Json, rejected: Json) -> Json:
-    """Return a pair for preference trainers: texts, or messages where the question has some."""
+    """Return a pair for preference trainers: `prompt`, `chosen`, `rejected` and their origin.
+
+    If the chosen row has `messages`, the prompt is these and the replies are lists of one
+    message; else all are texts. Confidences and models of both follow.
+    """
     talked = isinstance(chosen.get("messages"), list)
     return {
         "question_id": question,
@@ -120,6 +133,7 @@ def pair_of(question: str, chosen: Json, rejected: Json) -> Json:
 
 
 def _reply(raw: Json, *, is_message: bool) -> Any:
+    """Return the row's response; with `is_message` as a list of one message of the assistant."""
     response = raw.get("response")
     if not is_message:
         return response

@@ -33,7 +33,11 @@ class ScoredLine:
 
 
 def scored_lines(paths: Sequence[Path]) -> Iterator[ScoredLine]:
-    """Yield each row of the files. Raises RowError for one without a valid confidence."""
+    """Yield each row of the files, in order; empty lines are skipped.
+
+    Raises RowError for a line that cannot be read, is no JSON, or has no valid confidence or
+    label.
+    """
     for number, path in enumerate(paths):
         for line, text in read_lines(path):
             if isinstance(text, RowError):
@@ -43,9 +47,10 @@ def scored_lines(paths: Sequence[Path]) -> Iterator[ScoredLine]:
 
 
 def _row(source: str, line: int, text: bytes) -> Json:
-    """Parse a line that `pinocchio score` wrote.
+    """Parse a line that `pinocchio score` wrote, and return its object.
 
-    Raises RowError for one without a valid confidence.
+    Raises RowError if it is no JSON object, if `confidence` is no number from 0 to 1, or if
+    `correct` is not 0, 1 or null.
     """
     try:
         raw = json.loads(text)

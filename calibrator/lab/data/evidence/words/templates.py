@@ -35,7 +35,7 @@ _STAYS = {"see", "dye"}
 
 @cache
 def data(name: str) -> Any:
-    """Return a parsed file of the folder `words`, by its name without the ending."""
+    """Load the YAML file `words/NAME.yaml` and return its content; it is read once."""
     return yaml.safe_load((files(__package__) / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
@@ -54,9 +54,13 @@ def slots_of(template: str) -> set[str]:
 
 
 def fill(template: str, texts: Mapping[str, str]) -> str:
-    """Fill the slots of a template. Raises KeyError for a slot without a text."""
+    """Replace the slots of a template (`$x`, `${x}`) by `texts`, and return the tidied text.
+
+    `$X` gives the text with a capital. Raises KeyError for a slot without a text.
+    """
 
     def text(found: re.Match[str]) -> str:
+        """Return the text of a matched slot, with a capital if the slot's name has one."""
         name = found[1] or found[2]
         value = texts[name.lower()]
         return capital(value) if name[0].isupper() else value
@@ -65,7 +69,10 @@ def fill(template: str, texts: Mapping[str, str]) -> str:
 
 
 def tidy(text: str) -> str:
-    """Return the text with single spaces, without a doubled full stop, starting with a capital."""
+    """Return the text with single spaces, and with a capital at its start and after `!` and `?`.
+
+    Blanks before commas and doubled stops after `a.m.` or `p.m.` are removed.
+    """
     text = " ".join(text.split()).replace(" ,", ",")
     text = re.sub(r"(?<=[ap]\.m)\.\.+", ".", text)
     text = re.sub(r"(?<=[!?] )[a-z]", lambda found: found[0].upper(), text)
@@ -78,14 +85,14 @@ def capital(text: str) -> str:
 
 
 def gerund(act: str) -> str:
-    """Return an act in the -ing form: "bring a dog" gives "bringing a dog"."""
+    """Return an act in the -ing form, also after `and`: `bring a dog` gives `bringing a dog`."""
     verb, _, rest = act.partition(" ")
     parts = re.sub(r" and ([a-z-]+)(?= )", lambda found: " and " + _ing(found[1]), " " + rest)
     return (_ing(verb) + parts).strip()
 
 
 def _ing(verb: str) -> str:
-    """Return the present participle of a verb."""
+    """Return the present participle of a verb: `bring` gives `bringing`, `cut` `cutting`."""
     if "-" in verb:
         return "-".join([*verb.split("-")[:-1], _ing(verb.split("-")[-1])])
     if verb.endswith("c"):
@@ -102,7 +109,7 @@ def _ing(verb: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a regular noun."""
+    """Return the plural of a regular noun: `fee` gives `fees`, `policy` gives `policies`."""
     if noun.endswith("y") and noun[-2] not in _VOWELS:
         return noun[:-1] + "ies"
     return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")

@@ -61,7 +61,7 @@ class Style:
 
     @classmethod
     def draw(cls, rng: random.Random, currency: str = "") -> Style:
-        """Draw a style, with the currency of the context if it is given."""
+        """Draw a style of spelling; its currency is `currency`, such as `€`, or drawn for ""."""
         return cls(
             currency or rng.choice(list(CURRENCIES)),
             rng.choice((0, 0, 0, 1, 2)),
@@ -73,9 +73,10 @@ class Style:
 
 
 def parse_slot(spec: str, rng: random.Random) -> FactValue | None:
-    """Draw a value from a slot such as "days 7 14" or "word cash|cards".
+    """Draw a value from a slot's text, such as `days 7 14` or `word cash|cards`.
 
-    Returns None for a slot that names a pool of the house.
+    `weekday`, `month` and `date` (`3 May`) need no choices. Returns None for any other unit
+    without choices, which names words of the house, such as `goods`.
     """
     unit, _, rest = spec.partition(" ")
     if unit == "word":
@@ -90,7 +91,7 @@ def parse_slot(spec: str, rng: random.Random) -> FactValue | None:
 
 
 def number_words(number: float) -> str:
-    """Return a number from 0 to 99 in words, others in digits."""
+    """Return a whole number from 0 to 99 in words, such as `forty-two`, and others in digits."""
     if number != int(number) or not 0 <= number < 100:
         return digits(number)
     whole = int(number)
@@ -101,12 +102,12 @@ def number_words(number: float) -> str:
 
 
 def digits(number: float) -> str:
-    """Return a number in digits, with cents only where there are some."""
+    """Return a number in digits: `12` if it is whole, else `12.50`."""
     return f"{number:.2f}" if number != int(number) else str(int(number))
 
 
 def write(value: FactValue, style: Style, rng: random.Random) -> str:
-    """Write the value in a style."""
+    """Write a value in a style: `€12`, `5 p.m.`, `3 May`, `two weeks`; words stay."""
     if isinstance(value.raw, str):
         return _date(value.raw, style) if value.unit == "date" else value.raw
     if value.unit == "money":
@@ -128,13 +129,14 @@ def write(value: FactValue, style: Style, rng: random.Random) -> str:
 
 
 def _count(number: float, style: Style, rng: random.Random) -> str:
+    """Write a number in words or digits at random by the style, some with a comma (1,000)."""
     if rng.random() < style.words:
         return number_words(number)
     return f"{number:,.0f}" if number >= 1000 and rng.random() < 0.5 else digits(number)
 
 
 def _duration(value: FactValue, style: Style, rng: random.Random) -> str:
-    """Write a duration, now and then in a larger unit if it has a whole number of these."""
+    """Write a duration such as `14 days`, in 25 % of the cases as `2 weeks` if that is whole."""
     number, unit = value.number, value.unit
     larger = {
         "days": (7, "weeks"),
@@ -150,7 +152,7 @@ def _duration(value: FactValue, style: Style, rng: random.Random) -> str:
 
 
 def clock_time(hour: float, style: int) -> str:
-    """Return an hour of the day (17.5) as "17:30", "5:30 p.m." or "5.30 pm"."""
+    """Return an hour of the day (17.5) as `17:30` (style 0), `5:30 p.m.` (1) or `5.30 pm` (2)."""
     whole, minute = int(hour) % 24, round((hour % 1) * 60)
     if style == 0:
         return f"{whole:02d}:{minute:02d}"
@@ -162,6 +164,7 @@ def clock_time(hour: float, style: int) -> str:
 
 
 def _date(raw: str, style: Style) -> str:
+    """Write a date such as `3 May` as that, `May 3` or `3rd of May`, by the style."""
     day, month = raw.split()
     ending = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd"}.get(int(day), "th")
     return (f"{day} {month}", f"{month} {day}", f"{day}{ending} of {month}")[style.dates]
@@ -170,7 +173,12 @@ def _date(raw: str, style: Style) -> str:
 def other_value(
     value: FactValue, spec: str, near: list[FactValue], rng: random.Random
 ) -> FactValue | None:
-    """Return another value for the slot: of the same text, of the slot's list, or a similar one."""
+    """Return a different value for the slot with the text `spec`, such as `days 7 14`.
+
+    It is one of `near` (values of the same text) with the same unit, one drawn from the slot,
+    or a similar number; now and then a duration keeps its number and changes its unit. None if
+    there is none.
+    """
     same_unit = [other for other in near if other.unit == value.unit and is_different(value, other)]
     if value.unit == "word" or (value.unit in ("good", "act", "offer", "paper", "group", "staff")):
         same_unit = []
@@ -193,7 +201,7 @@ def other_value(
 
 
 def is_different(one: FactValue, other: FactValue) -> bool:
-    """Return whether two values are different amounts (14 days and 2 weeks are the same)."""
+    """Return whether two values differ; durations within 4 % (14 days, 2 weeks) do not."""
     if one.unit in UNITS and other.unit in UNITS:
         first, second = one.number * UNITS[one.unit], other.number * UNITS[other.unit]
         return abs(first - second) > 0.04 * max(first, second)
@@ -201,7 +209,7 @@ def is_different(one: FactValue, other: FactValue) -> bool:
 
 
 def _similar_numbers(value: FactValue) -> list[float]:
-    """Return other numbers that could be confused with a value's, by its unit."""
+    """Return numbers easily confused with a value's, by its unit: doubled, 12 hours later."""
     number = value.number
     if value.unit == "time":
         return [(number + 12) % 24, number + 1, number - 1, number + 0.5]
