@@ -158,8 +158,7 @@ def _load_table(folder: Path, entry: Entry, asked: ReportRequest) -> ReportTable
 
 
 def _empty(entry: Entry, command: str, state: Any, note: str) -> ReportTable:
-    """Return a table that has only the paper's lines; `state` and `note` say why ours are missing.
-    """
+    """Return a table with only the paper's lines; `state` and `note` say why ours are missing."""
     lines = paper_lines(entry.id)
     columns = columns_of(lines)
     return ReportTable(entry.id, entry.title, entry.rows, command, columns, lines, (), note, state)
@@ -202,8 +201,7 @@ def _write(folder: Path, tables: Sequence[ReportTable], scored: ScoredRows) -> N
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write the text to the file atomically, through a partial file; missing folders are created.
-    """
+    """Write the text to the file atomically, through a partial file; create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(text, encoding="utf-8")

@@ -86,8 +86,7 @@ def compare_elicitations(
 
 
 def _states(calibrator: LlmCalibrator, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
-    """Return the rows' last hidden states (n, width) and the log-odds of the labels' tokens (n,).
-    """
+    """Return the rows' last hidden states (n, width) and the labels' log-odds (n,)."""
     return last_states(calibrator, [row.item() for row in rows], BUDGET)
 
 

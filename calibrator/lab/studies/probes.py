@@ -54,6 +54,7 @@ def inject_hedges(answer: str) -> str:
 
 def _answer(change: Callable[[str], str]) -> Callable[[Row], Item]:
     """Return a function that makes a row's item as served, with its answer changed by `change`."""
+
     def change_item(row: Row) -> Item:
         item = row.item("served")
         return replace(item, answer=change(item.answer))
@@ -86,8 +87,7 @@ _BOUNDS = {_budget_label(n): n for n in BUDGETS}
 
 
 def sample(rows: Sequence[Row], count: int) -> list[Row]:
-    """Return at most `count` rows, always the same ones, in their order; all if there are no more.
-    """
+    """Return at most `count` rows, always the same ones, in their order."""
     if len(rows) <= count:
         return list(rows)
     return [rows[i] for i in sorted(random.Random(SEED).sample(range(len(rows)), count))]

@@ -65,8 +65,7 @@ TOGETHER = ("BFCL", "MMLU")
 
 
 def family(model: str | None) -> str | None:
-    """Return the maker of a model by its name, such as `openai` for `gpt-4o`, or None for others.
-    """
+    """Return the maker of a model by its name, such as `openai` for `gpt-4o`; None for others."""
     name = (model or "").lower()
     return next((maker for maker, names in FAMILIES.items() if re.match(names, name)), None)
 
@@ -109,8 +108,7 @@ class StudyEntry:
 
     @property
     def gap(self) -> float:
-        """`inside` less `auroc`: the loss on the part left out; nan where nothing else was judged.
-        """
+        """`inside` less `auroc`: the loss on the part left out; nan where only that was judged."""
         return self.inside - self.auroc
 
 

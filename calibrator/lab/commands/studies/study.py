@@ -293,7 +293,9 @@ def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
 def _elicitations(
     train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str
 ) -> Study:
-    """Return a study of ways to read a language model's certainty; `most` bounds the training rows.
+    """Return a study of ways to read a language model's certainty.
+
+    `most` bounds the training rows; all are used without it.
     """
     from calibrator.lab.studies.elicitations import compare_elicitations
     from calibrator.lab.studies.probes import sample
@@ -381,8 +383,7 @@ def _print(study: Study) -> None:
 
 
 def _print_together(together: PooledRanking) -> None:
-    """Print two lines: all judged rows ranked by the fits that did not see them, and by one on all.
-    """
+    """Print the ranking of all judged rows, by the fits that did not see them and by one on all."""
     both = ("left out", together.left_out), ("reference", together.reference)
     print_table(
         ["all of it together", "rows", "AUROC", "mean over benchmarks", "within questions"],

@@ -38,8 +38,7 @@ _NOTE = (
 
 
 def _add(made: TableContent, one: MendedFigures, label: str, row: str) -> None:
-    """Add a line with one group's figures before and after recalibration; `row` is such as `N03`.
-    """
+    """Add a line with one group's figures, before and after recalibration; `row` is like `N03`."""
     values = {column.key: getattr(one, column.key) for column in _MENDED}
     made.add(label, row, **values)
 

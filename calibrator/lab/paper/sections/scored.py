@@ -97,7 +97,9 @@ class ScoredRows:
         return self._served[tags]
 
     def score(self, title: str, items: Sequence[Item]) -> Floats:
-        """Return P(correct) of other items, such as changed rows, (n,); `title` heads the progress.
+        """Return P(correct) of other items, such as changed rows, (n,).
+
+        `title` heads the progress bar.
         """
         with self.watch(title, len(items)) as bar:
             found = score_items(self.scorer, items, bar.advance)
@@ -113,7 +115,9 @@ class ScoredRows:
 
     @cached_property
     def length(self) -> Method:
-        """The length baseline (I04), fitted on one half of the rows, with confidences of the other.
+        """The length baseline (I04), fitted on one half of the rows.
+
+        Its confidences are those of the other half, which is judged.
         """
         fitted, judged = self.halves
         found = length_baseline(self.rows_at(fitted), self.rows_at(judged))

@@ -73,8 +73,7 @@ def readers_without(
 
 
 def _config_of(run: Path) -> TrainConfig:
-    """Return the run's configuration from `train.json`, as far as its second stage depends on it.
-    """
+    """Return the run's configuration, from `train.json`, as its second stage depends on it."""
     saved = json.loads((run / "train.json").read_text())
     opinion = saved["opinion"] | {"counts": tuple(saved["opinion"]["counts"])}
     return TrainConfig(

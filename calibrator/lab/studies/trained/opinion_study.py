@@ -168,7 +168,9 @@ def _entries(
 
 
 def _figures(rows: Sequence[Row], confidence: Floats) -> OpinionFigures:
-    """Return the figures of the rows' confidences (n,): pooled, over benchmarks, within questions.
+    """Return the figures of the rows' confidences, (n,).
+
+    They are pooled, over benchmarks, and within questions.
     """
     labels, questions = labels_of(rows), question_numbers(rows)
     method = Method("", confidence)

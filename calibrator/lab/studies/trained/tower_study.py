@@ -144,7 +144,11 @@ class TowerStudy:
         self.questions = np.unique(asked, return_inverse=True)[1]
 
     def all_at_once(self, config: TowerConfig, leave_out: bool) -> None:
-        """Judge known questions, families and benchmarks by towers that saw none of them."""
+        """Judge towers on known questions, and on what `leave_out` leaves out of their training.
+
+        That is some model families and benchmarks. One fit saw none of the judged rows. A line is
+        printed for each kind of rows and method; kinds without rows are skipped.
+        """
         of_family = np.array([name.startswith(FAMILIES) for name in self.models]) & leave_out
         of_benchmark = np.isin(self.benchmarks, BENCHMARKS) & leave_out
         known, held = ~of_family & ~of_benchmark, self.share < HELD_SHARE
