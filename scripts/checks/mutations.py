@@ -44,7 +44,10 @@ class Mutant:
     what: str
 
     def is_killed_by(self, tests: Sequence[str]) -> bool:
-        """Whether one of these tests fails with the change; a hang counts."""
+        """Return whether one of these tests, such as `tests/a.py::test_b`, fails with the change.
+
+        They run in a copy of the tree. A test that hangs counts, and so does an error on import.
+        """
         with tempfile.TemporaryDirectory() as scratch:
             for top in TOPS:
                 shutil.copytree(
@@ -64,7 +67,10 @@ class Mutant:
 def tests_run(
     folder: Path, tests: Sequence[str], timeout_s: float
 ) -> subprocess.CompletedProcess[str] | None:
-    """Run tests in a copy of the tree up to the first failure; return None after `timeout_s`."""
+    """Run tests in a copy of the tree, up to the first failure, and return the ended process.
+
+    Return None if they take longer than `timeout_s` seconds.
+    """
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-rfE"]
     there = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -94,7 +100,10 @@ def killed_of(root: Path, row: Row) -> Mutant | None:
 
 
 def mutants_of(root: Path, place: str, row: str) -> Iterator[Mutant]:
-    """At most `MOST` changes of what a file has for a row, spread over it."""
+    """Yield at most `MOST` changes of the code that a file has for a row, spread over it.
+
+    `place` is the file's path below `root`, `row` is such as `H04`.
+    """
     tree = ast.parse((root / place).read_text(encoding="utf-8"))
     targets = list(_targets(tree, row))
     step = max(1, len(targets) // MOST)
@@ -106,11 +115,12 @@ def mutants_of(root: Path, place: str, row: str) -> Iterator[Mutant]:
 
 
 def _names(root: Path, place: str, row: str) -> bool:
-    """Whether a definition of a file names the row, and not the file alone."""
+    """Return whether a class or function of a file names the row in its docstring."""
     return bool(_named(ast.parse((root / place).read_text(encoding="utf-8")), row))
 
 
 def _named(tree: ast.Module, row: str) -> list[ast.AST]:
+    """Return the classes and functions whose docstring names the row, such as `H04`."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return [
         node
@@ -120,7 +130,10 @@ def _named(tree: ast.Module, row: str) -> list[ast.AST]:
 
 
 def _targets(tree: ast.Module, row: str) -> Iterator[int]:
-    """Places, in the order of `ast.walk`, of what can be changed in the row's definitions."""
+    """Yield the positions, in the order of `ast.walk`, of nodes that can be changed for the row.
+
+    These are in the definitions that name the row, or anywhere if none does.
+    """
     named = _named(tree, row)
     within = {id(node) for one in named or [tree] for node in ast.walk(one)}
     for number, node in enumerate(ast.walk(tree)):
@@ -129,6 +142,7 @@ def _targets(tree: ast.Module, row: str) -> Iterator[int]:
 
 
 def is_changeable(node: ast.AST) -> bool:
+    """Return whether `change` can break the node: some operators, a returned value, or a number."""
     if isinstance(node, ast.Compare):
         return type(node.ops[0]) in _TURNED
     if isinstance(node, ast.BinOp | ast.BoolOp):
@@ -143,7 +157,7 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def change(node: ast.AST) -> str:
-    """Break the node in place; return a description of the change."""
+    """Break the node in place; return a description such as `line 3: another operator`."""
     line = getattr(node, "lineno", 0)
     if isinstance(node, ast.Compare):
         node.ops[0] = _TURNED[type(node.ops[0])]  # type: ignore[call-overload]
@@ -161,6 +175,10 @@ def change(node: ast.AST) -> str:
 
 
 def main() -> None:
+    """Print for each given row whether its tests see a change; exit with 1 if one does not.
+
+    Rows that are not covered are skipped.
+    """
     wanted, has_survivor = set(sys.argv[1:]), False
     for row in rows():
         if row.id in wanted and row.is_covered:

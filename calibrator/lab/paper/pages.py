@@ -42,8 +42,8 @@ def svg_file(svg: str) -> str:
 def drawings_of(tables: Sequence[ReportTable]) -> Iterator[tuple[str, str]]:
     """Yield (file name, SVG text) of the overview and then of each drawing of the tables.
 
-    Names are `U01-overview.svg` and `ROW-TABLE-NUMBER.svg`, such as `U03-main-1.svg`, where the
-    number counts from 1 within a table.
+    Names are `U01-overview.svg` and `ROW-TABLE-NUMBER.svg`, where ROW is the checklist's row, TABLE
+    the table's id, and the number counts from 1 within a table.
     """
     yield "U01-overview.svg", svg_file(pipeline(_STEPS))
     for table in tables:
@@ -60,8 +60,8 @@ def _cells(table: ReportTable) -> tuple[list[str], list[list[str]]]:
     """Return a table's head (one text for each column) and its rows of cells, all as text.
 
     The cells are the label, one for each column ("" where a line has no such value), and the row of
-    the checklist such as `K04`. If any line of the table is suspect, a last cell has the doubt's
-    key (its text before the colon), or "".
+    the checklist (a letter and a number). If any line of the table is suspect, a last cell has the
+    doubt's key (its text before the colon), or "".
     """
     doubts = any(line.doubt for line in table.lines)
     head = ["", *(one.title for one in table.columns), "row", *(["suspect"] if doubts else [])]
@@ -168,8 +168,7 @@ def _escape_cell(cell: str) -> str:
 def as_json(tables: Sequence[ReportTable], facts: Mapping[str, Any]) -> str:
     """Return the report as indented JSON: `facts`, and `tables` with all their values.
 
-    Of a table's drawings only the rows of the checklist are kept, such as `["U03"]`. The text ends
-    with a newline.
+    Of a table's drawings only the rows of the checklist are kept. The text ends with a newline.
     """
     values = [asdict(one) | {"drawings": [d.row for d in one.drawings]} for one in tables]
     return json.dumps(plain_json({**facts, "tables": values}), indent=1, ensure_ascii=False) + "\n"

@@ -97,7 +97,7 @@ class TableContent:
     note: str = ""
 
     def add(self, label: str, row: str, **values: Value) -> None:
-        """Append one of our lines: its label, its checklist row such as `K04`, and its values.
+        """Append one of our lines: its label, its row of the checklist, and its values.
 
         The keys of `values` are those of the columns.
         """

@@ -68,6 +68,7 @@ class Fits:
     """A trainer on parts of the lessons; the weights of the parts come from the fit on all."""
 
     def __init__(self, rows: Sequence[Row], config: CallConfig, seed: int) -> None:
+        """Make the lessons of the rows, and fit the trees and their weights on all of them."""
         self.config, self.seed = config, seed
         lessons = lessons_of(rows, seed, scene_count=config.scenes, faults=config.faults)
         self.material: Material = material_of(lessons, seed)

@@ -85,6 +85,11 @@ class FaultLessons:
         own: dict[str, Array],
         config: InspectorConfig,
     ) -> None:
+        """Make all lessons of the rows with their features, and fit every check on them.
+
+        `own` are the arrays of the checkpoint's inspector by name; of these only the tables of word
+        pieces are kept.
+        """
         assert scorer.parts.inspector is not None
         self.config = config
         checks = tuple(f"{check.name}." for check in CHECKS)

@@ -128,6 +128,10 @@ class TowerStudy:
         judged: Sequence[Row] = (),
         floor: bool = False,
     ) -> None:
+        """Read all rows into features, `rows` before `judged`; nothing is fitted yet.
+
+        `forest` adds a forest beside the towers, `floor` counts words for TF-IDF.
+        """
         fitted, rows = len(rows), [*rows, *judged]
         self.rows, self.seed, self.forest = rows, seed, forest
         self.read = read_rows_for_tower(rows)
