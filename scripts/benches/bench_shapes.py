@@ -100,7 +100,10 @@ def qwen3_vl(text: dict[str, int], vision: dict[str, Any], *, is_tied: bool) -> 
 
 
 def config_of(shape: Shape) -> Any:
-    """Return the configuration of a shape: small, 0.8B, 2B or 8B."""
+    """Return transformers' configuration of a shape, "small", "0.8B", "2B" or "8B".
+
+    The first two are of Qwen3.5, the others of Qwen3-VL.
+    """
     if shape == "small":
         return qwen3_5(THINNER, SHALLOWER)
     if shape == "0.8B":
@@ -139,7 +142,10 @@ def config_of(shape: Shape) -> Any:
 
 
 def build(shape: Shape, device: str, dtype: torch.dtype) -> Any:
-    """Return a model of random weights, always the same ones, made on its device for inference."""
+    """Return a model of a shape with random weights, made on its device for inference.
+
+    The seed is set, so the weights are always the same.
+    """
     config = config_of(shape)
     kind = (
         transformers.Qwen3_5ForConditionalGeneration
@@ -158,6 +164,7 @@ def build(shape: Shape, device: str, dtype: torch.dtype) -> Any:
 
 
 def placeholder() -> Pixels:
+    """Return the placeholder image as black patches."""
     patches = np.zeros((IMAGE_GRID[1] * IMAGE_GRID[2], 3 * 2 * 16 * 16), np.float32)
     return Pixels(patches, IMAGE_GRID, IMAGE_TOKENS)
 

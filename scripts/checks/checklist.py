@@ -167,7 +167,10 @@ def named_in_tests_all() -> Mapping[str, list[str]]:
 
 
 def page(found: Sequence[Row]) -> str:
-    """Return the checklist as Markdown: covered rows with links, then others with the reason."""
+    """Return the checklist as Markdown: covered rows with links, then others with the reason.
+
+    `found` are all rows; a row is covered if it has code, a test and no reason.
+    """
     covered = [row for row in found if row.is_covered]
     lines = [
         HEAD,

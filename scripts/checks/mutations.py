@@ -157,7 +157,11 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def change(node: ast.AST) -> str:
-    """Break the node in place; return a description such as `line 3: another operator`."""
+    """Break the node in place; return a description such as `line 3: another operator`.
+
+    A comparison is negated, an operator exchanged, a returned value dropped, a number raised by
+    one. The node must be one that `is_changeable` accepts.
+    """
     line = getattr(node, "lineno", 0)
     if isinstance(node, ast.Compare):
         node.ops[0] = _TURNED[type(node.ops[0])]  # type: ignore[call-overload]

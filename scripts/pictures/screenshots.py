@@ -205,7 +205,7 @@ def ask(row: DemoRow) -> None:
 
 
 def take(browser: Browser, folder: Path) -> None:
-    """Sign in and write each picture of `SHOTS` as a PNG file into the folder."""
+    """Sign in and write each picture of `SHOTS` as a PNG file into the folder; print its size."""
     for name, place, width, height, scheme in SHOTS:
         viewport = {"width": width, "height": height}
         context = browser.new_context(viewport=viewport, color_scheme=scheme)  # type: ignore[arg-type]

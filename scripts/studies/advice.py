@@ -58,6 +58,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", type=Path, help="Labelled rows with a confidence.")
@@ -66,7 +67,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _is_degraded(rows: Rows, own: float) -> bool:
-    """Return whether `advise` would call the ranking of these rows degraded.
+    """Return whether `advise` would say that these rows are ranked worse than promised.
 
     `own` is the least AUROC of the calibrator's card. Return False if all labels are equal.
     """

@@ -69,6 +69,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", type=Path, help="Labelled rows with a confidence.")

@@ -139,7 +139,10 @@ def drawn(found: Readings, labels: int, draws: int) -> Iterator[tuple[list[int],
 
 
 def methods_of(found: Readings) -> tuple[Method, Method, Method]:
-    """Return the methods shipped, recalibrated and tuned, for the replies in `found`."""
+    """Return the methods shipped, recalibrated and tuned, for the replies in `found`.
+
+    Each takes positions to learn from and to judge, and returns P(correct) of the latter.
+    """
 
     def recalibrated(known: list[int], other: list[int]) -> Floats:
         """Return P(correct) of `other` by Platt scaling fitted on `known`; both are positions."""
@@ -154,7 +157,10 @@ def methods_of(found: Readings) -> tuple[Method, Method, Method]:
 
 
 def words_of(rows: Sequence[Row]) -> Method:
-    """Return the method of TF-IDF with logistic regression on the rows' texts."""
+    """Return the method of TF-IDF with logistic regression on the rows' texts.
+
+    It takes positions to learn from and to judge, and returns P(correct) of the latter.
+    """
 
     def words(known: list[int], other: list[int]) -> Floats:
         """Return P(correct) of `other` by word pairs fitted on `known`, both as positions."""

@@ -86,6 +86,7 @@ def _line(fit: Sequence[LabelledSignals], labels: int, judged: Sequence[Labelled
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--labels", type=int, nargs="+", default=[200, 500, 1_000])

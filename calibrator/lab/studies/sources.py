@@ -59,10 +59,11 @@ def run_sources(
 
 
 def _models(train: Sequence[Row], test: Sequence[Row], count: int) -> tuple[list[str], list[str]]:
-    """Return (the `count` models to train on, most capable first, the other models to judge).
+    """Return (`count` models to train on, the most capable first, other models to judge).
 
-    Both need `MIN_JUDGED` test rows, right and wrong ones; sources are those with the most training
-    rows. Capable means a high share of right test rows. Raises JudgingError for fewer than `count`.
+    Both need `MIN_JUDGED` test rows, right and wrong ones; those to train on have the most training
+    rows. Capable means a high share of right test rows; the others are sorted by name. Raises
+    JudgingError for fewer than `count`.
     """
     learnt = Counter(row.model for row in train if row.model)
     labels: dict[str, list[int]] = {}

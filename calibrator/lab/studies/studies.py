@@ -209,7 +209,7 @@ def plan(
 
 
 def _keys(name: StudyName, row: Row) -> tuple[str, ...]:
-    """Return the groups by which a row can be left out, such as its model for the study `models`.
+    """Return the groups by which a row can be left out, such as `("gpt-4o",)` for `models`.
 
     A benchmark that shares its questions with others comes first as their family, then by its own
     name. The result is () for a row that the study never leaves out.
@@ -256,8 +256,8 @@ def _left_out(counts: Counter[str], name: StudyName) -> dict[str, set[str]]:
 def _sizes(train: Sequence[Row], test: Sequence[Row]) -> Iterator[Fold]:
     """Yield folds with growing parts of the training rows, and a last one with all.
 
-    Parts have the sizes of `SIZES` and grow question by question, in a random order; each fold is
-    judged on all test rows.
+    Parts have the sizes of `SIZES` and are filled question by question, in a random order that is
+    always the same. Each fold is judged on all test rows.
     """
     questions = question_numbers(train)
     order = np.random.default_rng(SEED).permutation(int(questions.max()) + 1)
@@ -323,7 +323,7 @@ def _rank_pooled(rows: Sequence[Row], apart: Floats, whole: Floats) -> PooledRan
 def _fit_fold(
     name: StudyName, fit: Fit, fold: Fold, rows: Sequence[Row], trained: int
 ) -> tuple[Floats, float]:
-    """Return (confidences of a fold's judged rows, AUROC on the other test rows).
+    """Fit a fold; return (confidences of its judged rows, AUROC on the other test rows).
 
     `trained` is the number of training rows, which come first in `rows`. The AUROC is nan where the
     study does not judge other rows or there are none.

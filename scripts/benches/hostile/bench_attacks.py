@@ -100,6 +100,7 @@ async def slow_heads(attacker: Attacker) -> None:
     """Open thousands of connections, and send a byte of a head each second, forever."""
 
     async def one() -> None:
+        """Send one head byte by byte, then close the connection."""
         _, writer = await attacker.opened()
         try:
             for byte in _LINE + b"a" * 10_000:
@@ -112,7 +113,10 @@ async def slow_heads(attacker: Attacker) -> None:
 
 
 async def large_heads(attacker: Attacker) -> None:
-    """Send heads of nearly the accepted size and number of fields, and beyond, forever."""
+    """Send heads of nearly the accepted size and number of fields, and beyond, forever.
+
+    Each has a connection of its own; some have long, ever new targets.
+    """
     fields = b"".join(b"x-%d: %b\r\n" % (n, b"a" * 300) for n in range(190))
     whole = (
         b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n" + fields + b"\r\n"
@@ -122,6 +126,7 @@ async def large_heads(attacker: Attacker) -> None:
     turn = 0
 
     async def one() -> None:
+        """Send the next of three heads on a new connection."""
         nonlocal turn
         turn += 1
         unlike = targets % (b"%d&" % turn + b"a" * 60_000)
@@ -134,6 +139,7 @@ async def connections(attacker: Attacker) -> None:
     """Open as many silent connections as possible, and again when they are closed, forever."""
 
     async def one() -> None:
+        """Open a connection, and wait until the server closes it."""
         reader, writer = await attacker.opened()
         try:
             await reader.read()
@@ -154,6 +160,7 @@ async def slow_bodies(attacker: Attacker) -> None:
     head = _LINE + b"content-length: 60000000\r\n\r\n"
 
     async def one() -> None:
+        """Send one endless body, until the connection breaks."""
         _, writer = await attacker.opened()
         try:
             await attacker.write(writer, head + b"[" * 1_000)
@@ -210,7 +217,10 @@ async def many_values(attacker: Attacker) -> None:
 
 
 async def odd_bodies(attacker: Attacker) -> None:
-    """Send deep bodies, many messages or calls, and long names of models and members, forever."""
+    """Send unusual bodies in turns, forever.
+
+    They are deep, or have many messages, calls or members, long texts, numbers or names.
+    """
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
              for n in range(3_000)]  # fmt: skip
     bodies = [

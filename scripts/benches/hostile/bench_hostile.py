@@ -354,7 +354,10 @@ def measured(names: list[str], plan: Plan, scratch: Path) -> list[Measured]:
 
 
 def shown_as_table(found: list[Measured]) -> str:
-    """Return the attacks as a table, in which `BROKEN` marks those over the budget."""
+    """Return the medians of the attacks as a table, as text.
+
+    A last column says whether the budget was `kept` or `BROKEN`.
+    """
     head = [
         "p99 ms alone",
         "attacked",

@@ -115,7 +115,10 @@ def peer(name: str, place: Place) -> Launch:
 
 
 def _litellm(place: Place) -> Launch:
-    """Return the launch of LiteLLM's proxy, installed where needed."""
+    """Return the launch of LiteLLM's proxy, installed where needed.
+
+    Its configuration is written to the scratch folder. Raises MissingPeerError.
+    """
     home, port = install("litellm", place.peers), free_port()
     to_upstream = {"api_base": f"{place.upstream_url}/v1", "api_key": "bench"}
     route = {"model_name": "*", "litellm_params": {"model": "openai/*", **to_upstream}}
@@ -137,7 +140,10 @@ def _litellm(place: Place) -> Launch:
 
 
 def _portkey(place: Place) -> Launch:
-    """Return the launch of Portkey's gateway, installed where needed."""
+    """Return the launch of Portkey's gateway, installed where needed.
+
+    Headers of the requests name the upstream. Raises MissingPeerError.
+    """
     home, port = install("portkey", place.peers), free_port()
     server = home / "node_modules/@portkey-ai/gateway/build/start-server.js"
     loopback = ["--require", str(home / "loopback.cjs")]
@@ -160,7 +166,7 @@ def _httpx(place: Place) -> Launch:
 
 
 def _sglang_router(place: Place) -> Launch:
-    """Return the launch of sglang-router, installed where needed."""
+    """Return the launch of sglang-router, installed where needed. Raises MissingPeerError."""
     home, port = install("sglang-router", place.peers), free_port()
     options = {
         "host": "127.0.0.1",
@@ -196,7 +202,10 @@ http {{
 
 
 def _nginx(place: Place) -> Launch:
-    """Return the launch of nginx, with a configuration in the scratch folder."""
+    """Return the launch of nginx, installed where needed, with a configuration in the scratch.
+
+    Raises MissingPeerError.
+    """
     program, port = install(NGINX, place.peers), free_port()
     folder = place.scratch / "nginx"
     folder.mkdir(exist_ok=True)

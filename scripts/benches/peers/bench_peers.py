@@ -239,7 +239,11 @@ def own_table(bench: Bench) -> str:
 
 
 def remarks(bench: Bench) -> Iterator[str]:
-    """Yield sentences on how reliable the figures are, and on missing ones."""
+    """Yield sentences on how reliable the figures are, and on missing ones.
+
+    They name other work on the machine, measurements that the load limited, replies without a
+    score, the notes, and records that are missing.
+    """
     board = bench.board
     shares = list(board.busy.values())
     if shares:

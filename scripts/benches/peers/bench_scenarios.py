@@ -252,7 +252,7 @@ def stream_round(bench: Bench, target: Target, number: int) -> None:
     """Measure streams of one target for the board: CPU, first deltas and throughput.
 
     The deltas of a spaced stream are 1 ms apart; throughput is of streams in one write. A target
-    that buffers streams gets a note.
+    that buffers streams gets a note. Does nothing for `ours-info`.
     """
     plan, board, name = bench.plan, bench.board, target.name
     if name == INFO:
@@ -285,7 +285,10 @@ def stream_round(bench: Bench, target: Target, number: int) -> None:
 
 
 def size_round(bench: Bench, target: Target, number: int) -> None:
-    """Measure the cost of a long conversation and of a large reply, for ours alone."""
+    """Measure the cost of a long conversation and of a large reply, for the board.
+
+    Does nothing unless the target is `ours`.
+    """
     plan = bench.plan
     if target.name != OBSERVE:
         return

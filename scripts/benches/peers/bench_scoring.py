@@ -101,5 +101,8 @@ def _overloading(
 
 
 def _is_scored(status: str) -> bool:
-    """Return whether a status, such as `scored` or `skipped/busy`, means that there is a score."""
+    """Return whether a status means that there is a score.
+
+    It does for `scored` and `truncated/..`, but not for `skipped/queue_full`.
+    """
     return status.partition("/")[0] in SCORED

@@ -153,7 +153,10 @@ def wait_until_it_answers(
 
 
 def verify(target: Target) -> None:
-    """Raise LoadError unless the target relays upstream's completion and streams unchanged."""
+    """Ask the target, and raise LoadError if it changes upstream's completion or streams.
+
+    Other errors of the connection are raised too.
+    """
     job = target.job()
     head, body = ask(job.port, job.request)
     job.check(head, body)

@@ -87,8 +87,8 @@ class ScoredRows:
     def confidence(self, tags: Tags = "served") -> Floats:
         """Return P(correct) of every row, (n,); scored once for each value of `tags`, then kept.
 
-        `tags` says which names the calibrator sees: "served" (as a request gives them), "all" or
-        "none".
+        `tags` says which names the calibrator sees: "served" (the model alone), "all" (also the
+        benchmark), or "none". Progress is shown while it scores.
         """
         if tags not in self._served:
             with self.watch(f"scoring, names {tags}", len(self.rows)) as bar:

@@ -111,7 +111,8 @@ def _add_mean_over_models(made: TableContent, models: Sequence[Mapping[str, Valu
 def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
     """Return the values of one line of the workflows' table, keyed like its columns.
 
-    They are of error detection, gates at 10 and 5 % wrong, reviews until 95 % are right, and tiers.
+    They are of error detection, gates at 10 and 5 % wrong, reviews until 95 % are right, and tiers
+    (green is the surest, red the least sure).
     """
     found, review, routed = error_detection(rows), reviews_for(rows), tiers(rows)
     is_easy = sum(not row.is_correct for row in rows) <= 0.05 * len(rows)
@@ -246,8 +247,8 @@ def _add_selection(rows: Sequence[Outcome], made: TableContent) -> None:
 def thresholds_table(scored: ScoredRows) -> TableContent:
     """Return Q02, Q03: gates at several thresholds, and harm, on healthcare rows and on all rows.
 
-    Healthcare rows are left out if they are too few. A line of harm counts errors above .8 and
-    below .5, and the reviews for an error.
+    Healthcare rows are left out if they are too few. A line of harm counts the errors, those above
+    .8 and below .5, and the reviews for each error found when the least sure are reviewed first.
     """
     made = TableContent(
         (
