@@ -123,6 +123,7 @@ def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
     texts = Texts(scorer)
 
     def ms(pieces: int) -> float:
+        """Return the median milliseconds of one score of texts of this many pieces."""
         items = iter([texts.item(pieces) for _ in range(WARM_UP + repeats)])
         return median_ms(lambda: scorer.score_batch([next(items)]), repeats, at_most_s)
 

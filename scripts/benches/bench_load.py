@@ -105,14 +105,17 @@ class Run(ABC):
         await self.loop.create_connection(lambda: Connection(self), "127.0.0.1", self.job.port)
 
     def reconnect(self) -> None:
+        """Count a closed connection, and open another in its place."""
         self.sample.reconnects += 1
         self.loop.create_task(self.connect())
 
     def fail(self, error: Exception) -> None:
+        """End the run with this error, unless it has ended."""
         if not self.ended.done():
             self.ended.set_exception(error)
 
     def end(self) -> None:
+        """End the run, unless it has ended."""
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -302,6 +305,7 @@ class Paced(Run):
             self.open -= 1
 
     def _end_if_done(self) -> None:
+        """End the run once no connection is open."""
         if self.open == 0:
             self.end()
 
@@ -332,6 +336,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def closed_loop(job: Job, concurrency: int, for_s: float) -> Sample:
+    """Ask with `concurrency` clients for `for_s` seconds, again and again; return the sample.
+
+    Raises LoadError for a wrong reply or a broken connection.
+    """
     return await ClosedLoop(job).run(concurrency, for_s)
 
 

@@ -35,6 +35,7 @@ class Cores:
 
     @property
     def all(self) -> frozenset[int]:
+        """All cores of the bench."""
         return self.target | self.load | self.upstream | self.spare
 
     def __str__(self) -> str:
@@ -189,6 +190,7 @@ class Others:
 
 
 def _ours_s(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of this process and of the processes given, so far."""
     return time.process_time() + sum(map(cpu_s, pids))
 
 

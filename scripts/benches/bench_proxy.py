@@ -211,6 +211,7 @@ CPU is that of the server asked; for direct it is upstream's own.
 
 
 def ratio(value: float, base: float) -> float:
+    """Return `value / base`, nan unless the base is positive."""
     return value / base if base > 0 else math.nan
 
 

@@ -179,6 +179,7 @@ def random_rows(vocabulary: int, count: int, choices: int = 1, tokens: int = 620
     start = [5, 6, 3, *[IDS["image_token_id"]] * IMAGE_TOKENS, 4]
 
     def text(most: float) -> list[int]:
+        """Return random token ids, about `most` of them."""
         return rng.choices(range(SPECIAL, vocabulary), k=int(most * rng.uniform(2 / 3, 4 / 3)))
 
     for _ in range(count // choices):

@@ -7,6 +7,7 @@ import sys
 
 
 def say(line: str) -> None:
+    """Print a line to standard error at once."""
     print(line, file=sys.stderr, flush=True)
 
 

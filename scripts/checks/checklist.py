@@ -49,6 +49,7 @@ class Row:
 
     @property
     def is_covered(self) -> bool:
+        """Whether the row has code and tests, and no reason for missing ones."""
         return bool(self.code and self.tests) and not self.why
 
 

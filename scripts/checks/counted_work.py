@@ -106,6 +106,7 @@ class CountedWork:
         bytecodes = self.work.bytecodes
 
         def count(frame: FrameType, event: str, __: Any) -> Any:
+            """Count a bytecode; Python calls this for each event of a traced frame."""
             if event == "opcode":
                 bytecodes[at] += 1
             return count

@@ -83,11 +83,13 @@ class Trace:
         self._run: dict[int, set[str]] = {}  # by thread, the files that ran
 
     def begin(self) -> None:
+        """Forget what was traced, and trace from now on."""
         self.out, self.back = Way(), Way()
         self._run = {}
         self._now = self.out
 
     def end(self) -> None:
+        """Stop tracing."""
         self._now = None
 
     def run(self) -> list[str]:

@@ -86,6 +86,7 @@ def measured(proxy: LiveProxy, counted: CountedWork, body: dict[str, Any]) -> Fi
     """
 
     def ask(times: int) -> None:
+        """Post the body this many times, and check the confidence of each reply."""
         for _ in range(times):
             reply = proxy.http.post("/v1/chat/completions", json=body)
             assert b'"confidence":0.7' in reply.content

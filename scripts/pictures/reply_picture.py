@@ -86,6 +86,7 @@ def drawn(said: list[str], reply: httpx.Response) -> Console:
         console.print(line, no_wrap=True, crop=True)
 
     def ask(command: str) -> None:
+        """Print a shell prompt with the command."""
         console.print(Text.assemble(("$ ", "green"), command), no_wrap=True)
 
     ask("scripts/serve")

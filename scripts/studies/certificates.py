@@ -113,6 +113,7 @@ def _beta(a: float, b: float) -> Draw:
     """
 
     def draw(rng: np.random.Generator, count: int) -> tuple[Floats, Bools]:
+        """Return (confidences, whether wrong) of `count` replies, (n,) each."""
         confidence = rng.beta(a, b, count)
         return confidence, rng.random(count) >= confidence
 

@@ -62,6 +62,7 @@ class Cascade:
     steps: list[Step]
 
     def as_json(self) -> str:
+        """Return the cascade as indented JSON."""
         return json.dumps(asdict(self), indent=1)
 
 

@@ -91,6 +91,7 @@ def _states(calibrator: LlmCalibrator, rows: Sequence[Row]) -> tuple[Tensor, Ten
 
 
 def _targets(rows: Sequence[Row]) -> Tensor:
+    """Return the rows' labels as floats, (n,)."""
     return torch.tensor(labels_of(rows), dtype=torch.float32)
 
 

@@ -61,6 +61,7 @@ class EmbeddedFit:
         say: Callable[[str], None] = print,
         trained: int = 0,
     ) -> None:
+        """Keep the arguments; nothing is read or trained yet."""
         self.rows, self.folder, self.config, self.say = rows, folder, config, say
         self.trained = trained
 

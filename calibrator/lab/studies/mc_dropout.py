@@ -59,11 +59,13 @@ class McDropout:
     def __init__(
         self, calibrator: LlmCalibrator, adapted: PeftModel, passes: int = PASSES, seed: int = 0
     ) -> None:
+        """Keep the dropouts of `adapted`, the model inside the calibrator, to be switched on."""
         self._calibrator, self._passes, self._seed = calibrator, passes, seed
         self._dropouts = _adapter_dropouts(adapted)
 
     @property
     def name(self) -> str:
+        """The checkpoint's name with the number of passes, such as `NAME~mc-dropout-5`."""
         return f"{self._calibrator.name}~mc-dropout-{self._passes}"
 
     @property

@@ -63,6 +63,7 @@ def _answer(change: Callable[[str], str]) -> Callable[[Row], Item]:
 
 
 def _cut_after(characters: int) -> Callable[[str], str]:
+    """Return a function that returns the first `characters` of a text."""
     return lambda answer: answer[:characters]
 
 

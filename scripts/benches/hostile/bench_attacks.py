@@ -82,6 +82,7 @@ async def over(work: Callable[[], Awaitable[object]], at_once: int) -> None:
     """Repeat the work forever, `at_once` at a time, ignoring broken connections."""
 
     async def again() -> None:
+        """Repeat the work forever."""
         while True:
             with suppress(OSError):
                 await work()
@@ -189,6 +190,7 @@ def chat(messages: str, more: str = "") -> bytes:
 
 
 def _asked(text: str = "hi") -> str:
+    """Return the JSON of a conversation with this one message of the user."""
     return json.dumps([{"role": "user", "content": text}])
 
 
@@ -260,6 +262,7 @@ def asking(model: str) -> Callable[[Attacker], Awaitable[None]]:
     """
 
     async def attack(attacker: Attacker) -> None:
+        """Ask for the model, plain and streamed in turns, forever."""
         for_it = json.dumps({"model": model, "messages": [{"role": "user", "content": "hi"}]})
         streamed = for_it[:-1] + ', "stream": true}'
         await _in_turns(attacker, [posted(each.encode()) for each in (for_it, streamed)], ASKING)

@@ -139,6 +139,7 @@ class Others:
         self._idle.append((reader, writer))
 
     def close(self) -> None:
+        """Close the idle connections."""
         for _, writer in self._idle:
             writer.close()
 

@@ -98,6 +98,7 @@ def _nginx() -> Path:
 
 
 def _nginx_path() -> str | None:
+    """Return the path of the installed nginx, or None."""
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 

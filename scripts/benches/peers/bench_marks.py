@@ -181,8 +181,10 @@ def limits_table(board: Board, cores: Cores) -> str:
 
 
 def _limit(limit: Limit) -> str:
+    """Return the limit as text, such as `75`, or `at least 500` for a minimum."""
     return f"at least {shown(limit.limit)}" if limit.is_least else shown(limit.limit)
 
 
 def _factor(value: float | None) -> str:
+    """Return a factor as text with three digits, or `-` for None and nan."""
     return "-" if value is None or math.isnan(value) else f"{value:.3g}"

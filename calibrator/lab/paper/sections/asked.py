@@ -44,9 +44,10 @@ BUDGETS = (5, 10, 20, 40)  # numbers of samples (M02)
 
 
 def asked_table(scored: ScoredRows) -> TableContent:
-    """Return J06, J08, M01, M02, M07: baselines that ask models, each beside the calibrator.
+    """Return the table for J06, J08, M01, M02, M07: baselines that ask models.
 
-    Each is judged on the rows that hold its data. Raises LacksError if too few rows have any.
+    The calibrator stands beside each. Each is judged on the rows that hold its data. Raises
+    LacksError if too few rows have any.
     """
     made = TableContent(_COLUMNS)
     _judges(scored, made)

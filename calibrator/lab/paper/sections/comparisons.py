@@ -100,7 +100,7 @@ def _on_stated(scored: ScoredRows) -> tuple[ScoredRows, Ints, list[Method]]:
 
 
 def main_table(scored: ScoredRows) -> TableContent:
-    """Return J04, J09, J14: calibrator, length and names on the judged half of the questions.
+    """Return the table for J04, J09, J14: calibrator, length and names on the judged half.
 
     A last line has the calibrator on all rows, and a drawing the ROC curves (U03).
     """
@@ -122,10 +122,11 @@ def main_table(scored: ScoredRows) -> TableContent:
 
 
 def stated_table(scored: ScoredRows) -> TableContent:
-    """Return J01 to J05: models' stated confidences, and the calibrator on replies without them.
+    """Return the table for J01 to J05: stated confidences beside the calibrator.
 
-    Drawings are two reliability diagrams (U02: the calibrator and the first baseline) and the ROC
-    curves (U03). Raises LacksError if too few rows state a confidence.
+    The calibrator reads the same replies without them. Drawings are two reliability diagrams (U02:
+    the calibrator and the first baseline) and the ROC curves (U03). Raises LacksError if too few
+    rows state a confidence.
     """
     stated, judged, methods = _on_stated(scored)
     labels, made = stated.labels[judged], TableContent(COLUMNS)
@@ -149,7 +150,7 @@ def stated_table(scored: ScoredRows) -> TableContent:
 
 
 def significance_table(scored: ScoredRows) -> TableContent:
-    """Return H05, H06, J15: how much higher the calibrator's AUROC is than that of each baseline.
+    """Return the table for H05, H06, J15: the calibrator's lead in AUROC over each baseline.
 
     Each line has DeLong's interval and p, and an interval over questions by paired resamples.
     Baselines of stated confidence are left out if too few rows state one. A drawing shows the

@@ -11,10 +11,10 @@ LISTED = 10  # ids of the worst errors of each kind
 
 
 def failures_table(scored: ScoredRows) -> TableContent:
-    """Return S01, S02, S04: hard errors by benchmark, the most first, and of all rows.
+    """Return the table for S01, S02, S04: hard errors by benchmark, and of all rows.
 
-    A hard error is a wrong reply with a confidence above .9 or a right one below .1. The note lists
-    the ids of the `LISTED` worst of each kind.
+    The benchmark with the most comes first. A hard error is a wrong reply with a confidence above
+    .9 or a right one below .1. The note lists the ids of the `LISTED` worst of each kind.
     """
     made = TableContent(
         (
@@ -56,11 +56,11 @@ def _add(made: TableContent, one: Failures, label: str, row: str) -> None:
 
 
 def denied_table(scored: ScoredRows) -> TableContent:
-    """Return O02: of the replies that state 100 %, how many get a low confidence, and are wrong.
+    """Return the table for O02: replies that state 100 % but get a low confidence.
 
-    It has a line for each limit (.01, .05, .1, .2); `share` is None if no reply is below it. The
-    calibrator reads replies without their statement. Raises LacksError if too few rows state a
-    confidence.
+    Columns are how many state it, get less than a limit, and are wrong. It has a line for each
+    limit (.01, .05, .1, .2); `share` is None if no reply is below it. The calibrator reads replies
+    without their statement. Raises LacksError if too few rows state a confidence.
     """
     made = TableContent(
         (

@@ -47,10 +47,10 @@ def _ranking_figures(scored: ScoredRows, at: Ints) -> dict[str, Value]:
 
 
 def models_table(scored: ScoredRows) -> TableContent:
-    """Return J10: a line for each of the largest models with its length baseline, and means (H16).
+    """Return the table for J10: each of the largest models with its length baseline.
 
-    The means are over all models with enough replies, not only those listed. Raises LacksError if
-    no model has `FEWEST` replies, right and wrong ones.
+    A last two lines have means (H16). The means are over all models with enough replies, not only
+    those listed. Raises LacksError if no model has `FEWEST` replies, right and wrong ones.
     """
     made = TableContent(_RANKED)
     groups = scored.groups(lambda row: row.model)
@@ -78,11 +78,12 @@ def _add_means(made: TableContent, what: str, found: Sequence[dict[str, Value]])
 
 
 def transfer_table(scored: ScoredRows) -> TableContent:
-    """Return K01: each maker's models, with the share of rows whose models training has seen.
+    """Return the table for K01: each maker's models, with figures of their replies.
 
-    The share is None for a calibrator that knows no models by name. Otherwise a line has the rows
-    of unseen models, if there are `FEWEST` with both labels. Means over makers follow. Raises
-    LacksError if no maker has enough rows.
+    One column is the share of rows whose models training has seen. The share is None for a
+    calibrator that knows no models by name. Otherwise a line has the rows of unseen models, if
+    there are `FEWEST` with both labels. Means over makers follow. Raises LacksError if no maker has
+    enough rows.
     """
     made = TableContent((*_RANKED, Column("seen", "of models in training", "share")))
     known = {name.lower() for name in scored.trained_models}
@@ -111,10 +112,10 @@ def transfer_table(scored: ScoredRows) -> TableContent:
 
 
 def benchmarks_table(scored: ScoredRows) -> TableContent:
-    """Return J12 and H14: each benchmark, their mean, and Spearman's rho of accuracy and AUROC.
+    """Return the table for J12 and H14: each benchmark and their mean.
 
-    Benchmarks without an AUROC are left out, the highest AUROC is first; `d` is Cohen's d. The
-    table is empty if none is left.
+    A last line has Spearman's rho of accuracy and AUROC over them. Benchmarks without an AUROC are
+    left out, the highest AUROC is first; `d` is Cohen's d. The table is empty if none is left.
     """
     made = TableContent(
         (
@@ -151,7 +152,7 @@ def benchmarks_table(scored: ScoredRows) -> TableContent:
 
 
 def tiers_table(scored: ScoredRows) -> TableContent:
-    """Return J13: lines for easy, medium and hard benchmarks, as far as there are any, and for all.
+    """Return the table for J13: easy, medium and hard benchmarks, as there are any, and all.
 
     Tiers are set by a benchmark's share of right replies. A line has its benchmarks, rows, share
     right and AUROC.
@@ -176,10 +177,11 @@ def tiers_table(scored: ScoredRows) -> TableContent:
 
 
 def data_table(scored: ScoredRows) -> TableContent:
-    """Return C07 to C10: for each benchmark its counts of rows, questions, models and images.
+    """Return the table for C07 to C10: what rows each benchmark has.
 
-    Further columns are its share of right replies, whether that is between 20 and 80 % ("yes" or
-    "no"), and up to three domains.
+    Columns are its counts of rows, questions, models and rows with images. Further columns are its
+    share of right replies, whether that is between 20 and 80 % ("yes" or "no"), and up to three
+    domains.
     """
     made = TableContent(
         (

@@ -55,7 +55,7 @@ def _lines(study: Study, made: TableContent, row: str = "") -> TableContent:
 
 
 def probes_table(scored: ScoredRows) -> TableContent:
-    """Return B11, K10 to K13: the same rows scored with something changed that is read.
+    """Return the table for B11, K10 to K13: rows scored with something changed in them.
 
     Changed are names, question, words of doubt, or the length of the reply. At most
     `scored.extent.probed` rows are used, always the same ones.
@@ -69,9 +69,10 @@ def probes_table(scored: ScoredRows) -> TableContent:
 
 
 def swap_table(scored: ScoredRows) -> TableContent:
-    """Return L04: answers scored under the names of other models that replied to the same question.
+    """Return the table for L04: answers scored under the names of other models.
 
-    Raises JudgingError if no question has a right and a wrong reply of two models.
+    These replied to the same question. Raises JudgingError if no question has a right and a wrong
+    reply of two models.
     """
     most = scored.extent.swapped
     with scored.watch("swapping answers", len(answer_pairs(scored.rows, most))) as bar:
@@ -82,10 +83,11 @@ def swap_table(scored: ScoredRows) -> TableContent:
 
 
 def disagreement_table(scored: ScoredRows) -> TableContent:
-    """Return L01 to L03: one line on how replies to questions with right and wrong ones are ranked.
+    """Return the table for L01 to L03: how replies to one question are ranked.
 
-    It has the mean AUROC within questions, the share of pairs in order, the pooled AUROC, and p by
-    permutations. Raises LacksError if no question has both.
+    It has one line, on the questions with right and wrong replies. It has the mean AUROC within
+    questions, the share of pairs in order, the pooled AUROC, and p by permutations. Raises
+    LacksError if no question has both.
     """
     made = TableContent(
         (

@@ -44,9 +44,10 @@ def _add(made: TableContent, one: MendedFigures, label: str, row: str) -> None:
 
 
 def recalibrated_models_table(scored: ScoredRows) -> TableContent:
-    """Return N02, N03: recalibration of the largest models, their mean, and that of all rows.
+    """Return the table for N02, N03: recalibration of each of the largest models.
 
-    The mean is over all models with enough rows. Raises LacksError if no group has enough.
+    Then come their mean and that of all rows pooled. The mean is over all models with enough rows.
+    Raises LacksError if no group has enough.
     """
     made = TableContent(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by model", len(scored.groups(lambda row: row.model))) as bar:
@@ -70,9 +71,10 @@ def _add_pooled(made: TableContent, scored: ScoredRows, found: Sequence[MendedFi
 
 
 def recalibrated_domains_table(scored: ScoredRows) -> TableContent:
-    """Return N05: recalibration of the largest domains, their mean, and that of all rows.
+    """Return the table for N05: recalibration of each of the largest domains.
 
-    Training saw these domains; K06 leaves them out. Raises LacksError if no domain has enough rows.
+    Then come their mean and that of all rows pooled. Training saw these domains; K06 leaves them
+    out. Raises LacksError if no domain has enough rows.
     """
     made = TableContent(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by domain", len(scored.groups(lambda row: row.domain))) as bar:
@@ -93,10 +95,11 @@ _CURVES = (
 
 
 def temperature_table(scored: ScoredRows) -> TableContent:
-    """Return K15, N04: temperature, Platt and isotonic fitted on one half, judged on the other.
+    """Return the table for K15, N04: temperature, Platt and isotonic curves compared.
 
-    A first line has the confidences unchanged. `factor` is the curve's slope on the logit, 1
-    unchanged and None for isotonic.
+    They are fitted on one half of the questions and judged on the other. A first line has the
+    confidences unchanged. `factor` is the curve's slope on the logit, 1 unchanged and None for
+    isotonic.
     """
     made = TableContent(_CURVES)
     fitted, judged = scored.halves
@@ -127,7 +130,7 @@ def _add_curve(
 
 
 def stated_beside_table(scored: ScoredRows) -> TableContent:
-    """Return N06: Platt on the calibrator's number alone, and with the stated confidence beside it.
+    """Return the table for N06: Platt on the calibrator's number, and with the stated one.
 
     Both are fitted on half of the questions that state one and judged on the other; a first line
     has the number unchanged. `factor` is the weight of the calibrator's logit. Raises LacksError if

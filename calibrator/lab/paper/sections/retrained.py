@@ -97,7 +97,7 @@ def _left_out(scored: ScoredRows, name: StudyName, row: str) -> TableContent:
 
 
 def families_table(scored: ScoredRows) -> TableContent:
-    """Return K04: each maker's models left out of training, and judged.
+    """Return the table for K04: each maker's models left out of training, and judged.
 
     Raises LacksError without training rows.
     """
@@ -105,7 +105,7 @@ def families_table(scored: ScoredRows) -> TableContent:
 
 
 def folds_table(scored: ScoredRows) -> TableContent:
-    """Return K05: five benchmarks left out of training at a time, and judged.
+    """Return the table for K05: five benchmarks left out of training at a time, and judged.
 
     The same fit is also judged on the rows of the other benchmarks. Raises LacksError without
     training rows.
@@ -114,18 +114,19 @@ def folds_table(scored: ScoredRows) -> TableContent:
 
 
 def domains_table(scored: ScoredRows) -> TableContent:
-    """Return K06, N05: each domain left out, with its ECE before and after a hundred labels.
+    """Return the table for K06, N05: each domain left out of training, and judged.
 
-    Raises LacksError without training rows.
+    Columns have the ECE before and after a hundred labels. Raises LacksError without training rows.
     """
     return _left_out(scored, "domains", "K06")
 
 
 def size_table(scored: ScoredRows) -> TableContent:
-    """Return K08, U07: the AUROC by number of training rows, also as a share of the last one's.
+    """Return the table for K08, U07: the AUROC by number of training rows.
 
-    A drawing shows the curve. With three sizes or more the note has the slope for a factor of ten
-    and R2 of a line on log10 of the rows. Raises LacksError without training rows.
+    A column has it as a share of the last one's. A drawing shows the curve. With three sizes or
+    more the note has the slope for a factor of ten and R2 of a line on log10 of the rows. Raises
+    LacksError without training rows.
     """
     made, study = (
         TableContent((*_LEFT_OUT[:5], Column("share", "of the last"))),
@@ -167,16 +168,16 @@ def _sources(scored: ScoredRows, name: SourcesName, row: str) -> TableContent:
 
 
 def growing_sources_table(scored: ScoredRows) -> TableContent:
-    """Return K02: replies of more and more models in training, judged on other models.
+    """Return the table for K02: replies of more and more models in training.
 
-    Raises LacksError without training rows.
+    They are judged on other models. Raises LacksError without training rows.
     """
     return _sources(scored, "growing-sources", "K02")
 
 
 def single_sources_table(scored: ScoredRows) -> TableContent:
-    """Return K03: one model's replies in training, judged on the others', beside all three.
+    """Return the table for K03: one model's replies in training, judged on two others'.
 
-    Raises LacksError without training rows.
+    A last fit has the replies of all three. Raises LacksError without training rows.
     """
     return _sources(scored, "single-sources", "K03")

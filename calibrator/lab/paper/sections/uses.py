@@ -56,10 +56,10 @@ def groups_of_models(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def workflows_table(scored: ScoredRows) -> TableContent:
-    """Return O01, O03 to O06: error detection, gates, reviews and tiers on all rows and by model.
+    """Return the table for O01, O03 to O06: error detection, gates, reviews and tiers.
 
-    With two models or more a line has their mean. Drawings are for all rows (U04) and the `PANELS`
-    largest models (U05).
+    It has a line for all rows and one for each of the largest models. With two models or more a
+    line has their mean. Drawings are for all rows (U04) and the `PANELS` largest models (U05).
     """
     made = TableContent(
         (
@@ -154,10 +154,11 @@ def _panels(rows: Sequence[Outcome], row: str, where: str) -> list[Drawing]:
 
 
 def selection_table(scored: ScoredRows) -> TableContent:
-    """Return P01 to P03: preference pairs, the surest of three models, and the surest share kept.
+    """Return the table for P01 to P03: preference pairs, choice of models, choice of replies.
 
-    Each line compares a share of right ones with that of another choice, such as pairs by lot. P01
-    and P02 are left out where the rows allow none.
+    The choices are the surest of three models and the surest share kept. Each line compares a share
+    of right ones with that of another choice, such as pairs by lot. P01 and P02 are left out where
+    the rows allow none.
     """
     made = TableContent(
         (
@@ -245,10 +246,11 @@ def _add_selection(rows: Sequence[Outcome], made: TableContent) -> None:
 
 
 def thresholds_table(scored: ScoredRows) -> TableContent:
-    """Return Q02, Q03: gates at several thresholds, and harm, on healthcare rows and on all rows.
+    """Return the table for Q02, Q03: gates at several thresholds, and harm.
 
-    Healthcare rows are left out if they are too few. A line of harm counts the errors, those above
-    .8 and below .5, and the reviews for each error found when the least sure are reviewed first.
+    It is made of healthcare rows and of all rows. Healthcare rows are left out if they are too few.
+    A line of harm counts the errors, those above .8 and below .5, and the reviews for each error
+    found when the least sure are reviewed first.
     """
     made = TableContent(
         (
@@ -276,10 +278,10 @@ def thresholds_table(scored: ScoredRows) -> TableContent:
 
 
 def reviews_table(scored: ScoredRows) -> TableContent:
-    """Return Q06: errors caught and missed by reviewing the least sure 10 to 50 % of replies.
+    """Return the table for Q06: errors found by reviewing the least sure 10 to 50 %.
 
-    It is made of finance rows, if there are enough, and of all rows. `catch` is None without
-    errors.
+    Columns are the errors caught and missed. It is made of finance rows, if there are enough, and
+    of all rows. `catch` is None without errors.
     """
     made = TableContent(
         (
@@ -300,7 +302,7 @@ def reviews_table(scored: ScoredRows) -> TableContent:
 
 
 def costs_table(scored: ScoredRows) -> TableContent:
-    """Return Q01, Q04, Q05, Q07, Q08: tiers and their costs at the paper's prices.
+    """Return the table for Q01, Q04, Q05, Q07, Q08: tiers and their costs at the paper's prices.
 
     It has healthcare rows at a telehealth service's prices and finance rows at a robo-advisor's;
     all rows take the place of such rows if these are too few.

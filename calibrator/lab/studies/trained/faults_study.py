@@ -49,10 +49,12 @@ class HeldOut:
 
     @property
     def left_out(self) -> tuple[str, ...]:
+        """The kinds left out together: the judged one, then its neighbours."""
         return (self.kind, *self.neighbours)
 
     @property
     def label(self) -> str:
+        """The name of the entry, such as `echo, without echo + arrival`."""
         return f"{self.kind}, without {' + '.join(self.left_out)}"
 
 

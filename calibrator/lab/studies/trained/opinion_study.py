@@ -69,6 +69,7 @@ class OpinionStudy:
     entries: list[OpinionEntry]
 
     def as_json(self) -> str:
+        """Return the study as indented JSON."""
         return json.dumps(asdict(self), indent=1)
 
 
