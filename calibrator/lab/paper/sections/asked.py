@@ -46,7 +46,7 @@ BUDGETS = (5, 10, 20, 40)  # numbers of samples (M02)
 def asked_table(scored: ScoredRows) -> TableContent:
     """Return the table for J06, J08, M01, M02, M07: baselines that ask models.
 
-    The calibrator stands beside each. Each is judged on the rows that hold its data. Raises
+    Each is judged on the rows that hold its data, and so is the calibrator beside it. Raises
     LacksError if too few rows have any.
     """
     made = TableContent(_COLUMNS)

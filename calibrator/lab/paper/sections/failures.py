@@ -58,9 +58,9 @@ def _add(made: TableContent, one: Failures, label: str, row: str) -> None:
 def denied_table(scored: ScoredRows) -> TableContent:
     """Return the table for O02: replies that state 100 % but get a low confidence.
 
-    Columns are how many state it, get less than a limit, and are wrong. It has a line for each
-    limit (.01, .05, .1, .2); `share` is None if no reply is below it. The calibrator reads replies
-    without their statement. Raises LacksError if too few rows state a confidence.
+    It has a line for each limit (.01, .05, .1, .2): how many state it, get less than the limit, and
+    are wrong; `share` is None if none gets less. The calibrator reads replies without their
+    statement. Raises LacksError if too few rows state a confidence.
     """
     made = TableContent(
         (

@@ -49,8 +49,8 @@ def _ranking_figures(scored: ScoredRows, at: Ints) -> dict[str, Value]:
 def models_table(scored: ScoredRows) -> TableContent:
     """Return the table for J10: each of the largest models with its length baseline.
 
-    A last two lines have means (H16). The means are over all models with enough replies, not only
-    those listed. Raises LacksError if no model has `FEWEST` replies, right and wrong ones.
+    The last two lines have means (H16) over all models with enough replies, not only those listed.
+    Raises LacksError if no model has `FEWEST` replies, right and wrong ones.
     """
     made = TableContent(_RANKED)
     groups = scored.groups(lambda row: row.model)
@@ -152,10 +152,10 @@ def benchmarks_table(scored: ScoredRows) -> TableContent:
 
 
 def tiers_table(scored: ScoredRows) -> TableContent:
-    """Return the table for J13: easy, medium and hard benchmarks, as there are any, and all.
+    """Return the table for J13: easy, medium and hard benchmarks, and all rows.
 
-    Tiers are set by a benchmark's share of right replies. A line has its benchmarks, rows, share
-    right and AUROC.
+    A tier is set by a benchmark's share of right replies, and left out if it has none. A line has
+    its benchmarks, rows, share right and AUROC.
     """
     made = TableContent(
         (
