@@ -17,7 +17,7 @@ BENCHMARK = MODEL = "demo"
 
 
 def demo_rows() -> Iterator[dict[str, Any]]:
-    """Yield every labelled answer of the demo as a row with messages, tools and a message."""
+    """Yield every labelled answer of the demo as a row, such as `pinocchio evaluate` reads."""
     from proxy.upstreams.demo.demo import rows
 
     for row in rows():
@@ -35,6 +35,7 @@ def demo_rows() -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
+    """Write the rows to the file named on the command line, and print their number."""
     if len(sys.argv) != 2:
         sys.exit("usage: python scripts/demo_rows.py FILE.jsonl")
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in demo_rows()]

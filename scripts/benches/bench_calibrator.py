@@ -66,17 +66,20 @@ class Texts:
         self._rng = random.Random(0)
 
     def item(self, pieces: int) -> Item:
-        """Return an item with a question of a quarter of the pieces."""
+        """Return a question of a quarter of the word pieces, with a reply of the others."""
         chosen = self._rng.choices(self._words, k=pieces)
         return Item(" ".join(chosen[: pieces // 4]), " ".join(chosen[pieces // 4 :]))
 
     def short(self) -> Item:
-        """Return a question for a fact and its reply, of a dozen word pieces each."""
+        """Return a question for a fact and its reply, of about a dozen word pieces each."""
         chosen = self._rng.choices(self._words, k=20)
         return Item(f"Which {' '.join(chosen[:10])}?", " ".join(chosen[10:]) + ".")
 
     def call(self, characters: int) -> Item:
-        """Return a call whose arguments occur in one of the look-ups before it."""
+        """Return a tool call after at least `characters` of look-ups.
+
+        One of these has the call's arguments.
+        """
         records = []
         while sum(map(len, records)) < characters:
             words = self._rng.choices(self._words, k=12)
@@ -96,7 +99,10 @@ class Texts:
 
 
 def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> float:
-    """Return the median of `repeats` times, or of as many as fit into `at_most_s`."""
+    """Return the median milliseconds of `repeats` calls of `act`, after two to warm up.
+
+    It stops early after `at_most_s` seconds.
+    """
     times: list[float] = []
     deadline = time.perf_counter() + at_most_s
     for number in range(WARM_UP + repeats):
@@ -109,11 +115,15 @@ def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> floa
 
 
 def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
-    """Return the median milliseconds of one score by word pieces, each for a new text."""
+    """Return the median milliseconds of one score, keyed by its word pieces as text, like `"128"`.
+
+    Each is of `repeats` new texts, or of as many as fit into `at_most_s` seconds.
+    """
     scorer = load_embedded(FOLDER)
     texts = Texts(scorer)
 
     def ms(pieces: int) -> float:
+        """Return the median milliseconds of one score of texts of this many pieces."""
         items = iter([texts.item(pieces) for _ in range(WARM_UP + repeats)])
         return median_ms(lambda: scorer.score_batch([next(items)]), repeats, at_most_s)
 
@@ -121,7 +131,7 @@ def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
 
 
 def call_ms(repeats: int, at_most_s: float) -> float:
-    """Return the median milliseconds of one call's score, each after a new conversation."""
+    """Return the median milliseconds of one call's score, each after a new long conversation."""
     scorer = load_embedded(FOLDER)
     texts = Texts(scorer)
     items = iter([texts.call(CALL_CHARACTERS) for _ in range(WARM_UP + repeats)])
@@ -129,7 +139,7 @@ def call_ms(repeats: int, at_most_s: float) -> float:
 
 
 def short_ms(repeats: int, at_most_s: float, together: int) -> float:
-    """Return the median milliseconds of one short factual reply, among `together` in a batch."""
+    """Return the median milliseconds of each short factual reply, `together` in a batch."""
     scorer = load_embedded(FOLDER)
     texts = Texts(scorer)
     batches = iter([[texts.short() for _ in range(together)] for _ in range(WARM_UP + repeats)])
@@ -137,7 +147,10 @@ def short_ms(repeats: int, at_most_s: float, together: int) -> float:
 
 
 def scores_per_s(at_least_s: float) -> float:
-    """Return the scores a second, in batches of ten rows, one of each tenth."""
+    """Return the scores a second, in batches of ten rows, one of each tenth of usual lengths.
+
+    It measures for `at_least_s` seconds; making the texts does not count.
+    """
     scorer = load_embedded(FOLDER)
     texts = Texts(scorer)
     scorer.score_batch([texts.item(pieces) for pieces in TENTHS])
@@ -151,13 +164,16 @@ def scores_per_s(at_least_s: float) -> float:
 
 
 def first_score_s(times: int) -> float:
-    """Return the median seconds to the first score, over fresh interpreters."""
+    """Return the median seconds from the import to the first score, in `times` new interpreters."""
     command = [sys.executable, "-c", FIRST_SCORE]
     return statistics.median(float(subprocess.check_output(command)) for _ in range(times))
 
 
 def proxy_mb() -> float:
-    """Return the memory in MB of `pinocchio serve` with one worker that has scored a reply."""
+    """Return the memory in MB of `pinocchio serve` with one worker that has scored a reply.
+
+    Raises RuntimeError if the reply has no score.
+    """
     asked = {"model": "bench", "messages": [{"role": "user", "content": QUESTION}]}
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -172,7 +188,7 @@ def proxy_mb() -> float:
 
 
 def score_table(ours: dict[str, float]) -> str:
-    """Return a table of the results of `score_ms`."""
+    """Return a table, as text, of the results of `score_ms` beside the goals."""
     rows = [
         ["one score, ms", *(f"{pieces} pieces" for pieces in ours)],
         ["as it serves", *map(shown, ours.values())],
@@ -182,6 +198,7 @@ def score_table(ours: dict[str, float]) -> str:
 
 
 def main() -> None:
+    """Measure and print all figures beside their goals, as tables or as JSON."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(
         prog="scripts/bench calibrator", description=__doc__.splitlines()[0]

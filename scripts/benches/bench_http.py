@@ -45,6 +45,7 @@ class Reader:
         self.reset()
 
     def reset(self) -> None:
+        """Forget the message that was read, to read the next one."""
         self.head = b""
         self.body = bytearray()
         self._waiting = b""
@@ -71,6 +72,10 @@ class Reader:
         return len(self.body) == self._length
 
     def _read_head(self, head: bytes) -> None:
+        """Keep the head, and read from it how long the body is.
+
+        Raises ValueError for a reply without length and chunks.
+        """
         self.head, self._has_head, self._waiting = head, True, b""
         self._is_chunked = b"\r\ntransfer-encoding: chunked" in head
         at = head.find(b"\r\ncontent-length:")
@@ -80,6 +85,10 @@ class Reader:
             raise ValueError(f"a reply whose end cannot be told: {head!r}")
 
     def _feed_chunks(self, data: bytes) -> bool:
+        """Add complete chunks to the body, and return whether the last one has come.
+
+        Raises ValueError for bytes after it.
+        """
         data = self._waiting + data
         at = 0
         while (end := data.find(b"\r\n", at)) >= 0:
@@ -97,6 +106,7 @@ class Reader:
 
 
 def chunk(data: bytes) -> bytes:
+    """Return the data as one chunk of a chunked body; b"" gives the last chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -110,7 +120,7 @@ def conversation(messages: int) -> list[dict[str, str]]:
 
 
 def other_words(text: str, number: int) -> str:
-    """Return a text in another order and with some words replaced, one text for each number.
+    """Return the text's words in another order and some replaced, one text for each number.
 
     So a scorer's cache of a question's words does not help with the next.
     """
@@ -129,7 +139,11 @@ def request(
     headers: tuple[tuple[str, str], ...] = (),
     variant: int | None = None,
 ) -> bytes:
-    """Return a request, head and body; every target gets the same except for `headers`."""
+    """Return the bytes of a request, head and body; targets differ only in `headers`.
+
+    `variant` gives a conversation in other words for each number. For the path of embeddings the
+    body has an `input` and no messages.
+    """
     turns = conversation(messages)
     if variant is not None:
         turns = [{**turn, "content": other_words(turn["content"], variant)} for turn in turns]
@@ -162,12 +176,14 @@ HEADERS = (
 
 
 def json_reply(payload: object) -> bytes:
+    """Return the bytes of a reply with this JSON and upstream's usual headers."""
     body = json.dumps(payload).encode()
     head = b"HTTP/1.1 200 OK\r\n" + HEADERS % b"application/json"
     return head + b"content-length: %d\r\n\r\n" % len(body) + body
 
 
 def completion(content: str) -> dict[str, object]:
+    """Return a chat completion whose only choice has this content."""
     message = {"role": "assistant", "content": content, "refusal": None}
     usage = {"prompt_tokens": 323, "completion_tokens": 150, "total_tokens": 473}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
@@ -182,6 +198,7 @@ def completion(content: str) -> dict[str, object]:
 
 
 def embedding() -> dict[str, object]:
+    """Return a reply with one embedding of 128 numbers."""
     vector = [round(0.001 * i, 3) for i in range(128)]
     return {
         "object": "list",
@@ -192,6 +209,7 @@ def embedding() -> dict[str, object]:
 
 
 def event(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
+    """Return one event of a stream, with this delta and finish reason."""
     data = {
         "id": "chatcmpl-bench",
         "object": "chat.completion.chunk",
@@ -203,7 +221,7 @@ def event(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
 
 
 def events() -> list[bytes]:
-    """Return 60 deltas, the chunk that finishes, and `[DONE]`."""
+    """Return the events of a stream: 60 deltas, the chunk that finishes, and `[DONE]`."""
     deltas = [event({"role": "assistant", "content": WORDS[0]})]
     deltas += [event({"content": word}) for word in WORDS[1:]]
     return [*deltas, event({}, "stop"), b"data: [DONE]\n\n"]

@@ -61,7 +61,7 @@ class Result:
 
 
 def timed(act: Callable[[], Any], device: str) -> float:
-    """Return the seconds of the work.
+    """Run the work and return its seconds.
 
     On a GPU it is the time until all of it is done; on the CPU it is the process's CPU time for
     each thread, so that busy neighbours do not count.
@@ -77,7 +77,7 @@ def timed(act: Callable[[], Any], device: str) -> float:
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """Return the operations a second of a large matrix product, the best of several."""
+    """Return the floating-point operations a second of a large matrix product, best of twelve."""
     size = MATRIX[device]
     one = torch.randn(size, size, device=device).to(dtype)
     times = [timed(lambda: one @ one, device) for _ in range(12)]
@@ -86,7 +86,10 @@ def matrix_rate(device: str, dtype: torch.dtype) -> float:
 
 @torch.inference_mode()
 def plain_logits(model: Any, row: ModelRow) -> torch.Tensor:
-    """Return the logits of one row in the plain way: every position, all words, the image again."""
+    """Return the two labels' logits for one row, (2,), in the plain way, in fp32 on the CPU.
+
+    That is every position, all words, and the image again.
+    """
     ids = torch.tensor([row.ids], device=model.device)
     (image,) = row.images
     output = model(
@@ -101,6 +104,7 @@ def plain_logits(model: Any, row: ModelRow) -> torch.Tensor:
 
 
 def probability(logits: torch.Tensor) -> torch.Tensor:
+    """Return P(correct) from logits (.., 2), whose last axis is wrong, right."""
     return (logits[..., 1] - logits[..., 0]).sigmoid()
 
 
@@ -111,6 +115,10 @@ def layer_weights(model: Any) -> int:
 
 
 def computed_tokens(scorer: LabelModel, rows: Sequence[ModelRow]) -> int:
+    """Return the number of tokens that the scorer computes for the rows.
+
+    Shared and known beginnings count once or not at all.
+    """
     total = 0
     for batch in scorer.batches(rows, range(len(rows))):
         total += batch.shared - batch.start
@@ -121,7 +129,10 @@ def computed_tokens(scorer: LabelModel, rows: Sequence[ModelRow]) -> int:
 def measure(
     shape: Shape, scorer: LabelModel, plain_model: Any, rate: float, choices: int, plan: Plan
 ) -> Result:
-    """Measure ours and the plain loop in turns, and return medians of the rounds."""
+    """Measure ours and the plain loop in turns, and return medians of the rounds.
+
+    `rate` is the machine's rate of `matrix_rate`, `choices` the answers to each question.
+    """
     model, rows = scorer.model, plan.rows
     device = model.device.type
     prompts = random_rows(model.config.text_config.vocab_size, rows, choices)
@@ -160,7 +171,11 @@ def measure(
 def results(
     shapes: Sequence[Shape], dtype: torch.dtype, plan: Plan
 ) -> tuple[dict[str, Any], list[Result]]:
-    """Return the machine and its rate, and a result for each shape and number of answers."""
+    """Return (facts on the machine, a result for each shape and number of answers).
+
+    The facts hold the rate of a matrix product. For each shape two models are built: ours and the
+    plain loop's.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rate = matrix_rate(device, dtype)
     machine = torch.cuda.get_device_name() if device == "cuda" else f"{os.cpu_count()} CPUs"
@@ -184,6 +199,7 @@ def results(
 
 
 def main() -> None:
+    """Measure the shapes, or with `--proxy` completions; print a table or JSON."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(
         prog="scripts/bench scoring", description=__doc__.splitlines()[0]

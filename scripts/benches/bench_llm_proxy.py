@@ -48,7 +48,10 @@ class Load:
 
 
 def write_checkpoint(shape: Shape, folder: Path) -> int:
-    """Write a checkpoint of random weights, and return the tokens of one of the bench's prompts."""
+    """Write a checkpoint of random weights into the folder.
+
+    Return the number of tokens of one of the bench's prompts, without its image.
+    """
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     from calibrator.checkpoints.llm_config import preset
@@ -74,15 +77,16 @@ def write_checkpoint(shape: Shape, folder: Path) -> int:
 
 
 def question(rng: random.Random) -> str:
-    """Return a question in words that the small tokenizer was made from."""
+    """Return a question of 200 characters in words that the small tokenizer was made from."""
     words = "what is the sum of an answer that looks correct based on two facts and your source"
     return " ".join(rng.choices(words.split(), k=200))[:QUESTION_CHARACTERS]
 
 
 async def ask(server: Server, clients: int, count: int, is_scored: bool, seed: int) -> list[float]:
-    """Return the added milliseconds of each of `count` completions.
+    """Ask for `count` completions with `clients` at once; return the milliseconds added to each.
 
-    Raises RuntimeError for another answer.
+    They are the proxy's own figures. Raises RuntimeError for an answer with another status than
+    200, or whose score is there or missing against `is_scored`.
     """
     rng = random.Random(seed)
     added: list[float] = []
@@ -92,6 +96,7 @@ async def ask(server: Server, clients: int, count: int, is_scored: bool, seed: i
     async with aiohttp.ClientSession(connector=connector) as session:
 
         async def work() -> None:
+            """Ask one after another until all numbers are taken."""
             for _ in numbers:
                 messages = [{"role": "user", "content": question(rng)}]
                 async with session.post(url, json={"model": "b", "messages": messages}) as reply:
@@ -107,6 +112,7 @@ async def ask(server: Server, clients: int, count: int, is_scored: bool, seed: i
 
 
 def measure(server: Server, shape: Shape, clients: int, count: int, is_scored: bool) -> Load:
+    """Ask for `count` completions after a warm-up, and return the figures."""
     asyncio.run(ask(server, clients, clients, is_scored, seed=0))
     started = time.perf_counter()
     added = asyncio.run(ask(server, clients, count, is_scored, seed=clients))
@@ -123,7 +129,10 @@ def measure(server: Server, shape: Shape, clients: int, count: int, is_scored: b
 
 
 def through_proxy(shapes: Sequence[Shape], *, is_quick: bool, as_json: bool) -> None:
-    """Measure and print all shapes; each shape's weights are on disk while it runs."""
+    """Measure all shapes with scoring off and on, and print the figures as a table or JSON.
+
+    Each shape's weights are on disk while it runs.
+    """
     has_gpu = torch.cuda.is_available()
     least = (200 if has_gpu else 20) if is_quick else (2_000 if has_gpu else 100)
     found: list[Load] = []

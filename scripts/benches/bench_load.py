@@ -48,7 +48,11 @@ class Job:
     others: tuple[bytes, ...] = ()  # requests sent in turns with `request`
 
     def check(self, head: bytes, body: bytes | bytearray) -> None:
-        """Raise LoadError for a reply that is not this job's answer."""
+        """Raise LoadError for a reply that is not this job's answer.
+
+        It must have the status 200 (`head` is in lower case), end completely if it is a stream, and
+        hold `must_hold` near its end.
+        """
         is_whole = not self.is_stream or body.rstrip().endswith(DONE)
         has_it = body.find(self.must_hold, max(0, len(body) - TAIL)) >= 0
         if not head.startswith(b"http/1.1 200") or not is_whole or not has_it:
@@ -97,22 +101,26 @@ class Run(ABC):
         """Handle the loss of a connection without a request under way."""
 
     async def connect(self) -> None:
+        """Open one more connection, which asks `ready` for its first task."""
         await self.loop.create_connection(lambda: Connection(self), "127.0.0.1", self.job.port)
 
     def reconnect(self) -> None:
+        """Count a closed connection, and open another in its place."""
         self.sample.reconnects += 1
         self.loop.create_task(self.connect())
 
     def fail(self, error: Exception) -> None:
+        """End the run with this error, unless it has ended."""
         if not self.ended.done():
             self.ended.set_exception(error)
 
     def end(self) -> None:
+        """End the run, unless it has ended."""
         if not self.ended.done():
             self.ended.set_result(None)
 
     def take(self, connection: Connection) -> None:
-        """Check a complete reply and count its times."""
+        """Check a connection's complete reply and add its times to the sample. Raises LoadError."""
         now, sample, reader = time.monotonic_ns(), self.sample, connection.reader
         self.job.check(reader.head, reader.body)
         sample.times_ms.append((now - connection.sent_ns) / 1e6)
@@ -131,16 +139,22 @@ class Connection(asyncio.Protocol):
         self.sent_ns = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport and ask the run for a task."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is not derived from it
         self.run.ready(self)
 
     def send(self) -> None:
+        """Send the next request and remember the time."""
         self.is_waiting = True
         self.first_ns = self.stamp_ns = 0
         self.sent_ns = time.monotonic_ns()
         self.transport.write(next(self.run.requests))
 
     def data_received(self, data: bytes) -> None:
+        """Read data; with a whole reply, check it and ask the run for the next task.
+
+        A wrong reply ends the run with its error. A connection that the server closes is replaced.
+        """
         now = time.monotonic_ns() if self.run.job.is_stamped else 0
         try:
             is_whole = self.reader.feed(data)
@@ -163,6 +177,7 @@ class Connection(asyncio.Protocol):
             self.run.ready(self)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """End the run with a LoadError if a request is under way; otherwise tell the run."""
         if self.is_waiting:
             self.run.fail(LoadError(f"the connection broke under a request: {error}"))
         else:
@@ -173,6 +188,11 @@ class ClosedLoop(Run):
     """A fixed number of clients, each asking again as soon as it is answered."""
 
     async def run(self, concurrency: int, for_s: float) -> Sample:
+        """Ask with `concurrency` clients for `for_s` seconds; return the sample.
+
+        Requests under way at the end are waited for. Raises LoadError, or TimeoutError after
+        `GRACE_S` more seconds.
+        """
         self.open = concurrency
         started = time.monotonic()
         self.deadline_s = started + for_s
@@ -187,6 +207,10 @@ class ClosedLoop(Run):
         """Ignore the loss, as each connection always has a request under way."""
 
     def ready(self, connection: Connection) -> None:
+        """Send the next request, or close the connection after the deadline.
+
+        The run ends with its last connection.
+        """
         if time.monotonic() < self.deadline_s and not self.ended.done():
             connection.send()
             return
@@ -210,6 +234,10 @@ class Paced(Run):
         self.is_stopped = False
 
     async def run(self) -> Sample:
+        """Ask at the rate until `stop` was called and all replies have come; return the sample.
+
+        Raises LoadError for a wrong reply or a broken connection.
+        """
         started = time.monotonic()
         for _ in range(self.at_first - 1):
             self._ask()
@@ -219,6 +247,7 @@ class Paced(Run):
         return self.sample
 
     def stop(self) -> None:
+        """Send no more requests, and close the idle connections."""
         self.is_stopped = True
         for connection in self.idle:
             connection.transport.close()
@@ -227,6 +256,10 @@ class Paced(Run):
         self._end_if_done()
 
     def _tick(self, due_s: float) -> None:
+        """Send the request due at `due_s`, on the loop's clock, and schedule the next one.
+
+        Late requests are not made up for. Does nothing after the end.
+        """
         if self.is_stopped or self.ended.done():
             return
         self._ask()
@@ -234,6 +267,10 @@ class Paced(Run):
         self.loop.call_at(next_s, self._tick, next_s)
 
     def _ask(self) -> None:
+        """Send a request on an idle connection, or on a new one.
+
+        Skips it if `most` are open already.
+        """
         if self.idle:
             self.idle.pop().send()
         elif self.open < self.most:
@@ -241,6 +278,7 @@ class Paced(Run):
             self.loop.create_task(self.connect())
 
     def ready(self, connection: Connection) -> None:
+        """Send on a new connection and keep an answered one as idle; close it after `stop`."""
         if self.is_stopped:
             connection.transport.close()
             self.open -= 1
@@ -251,23 +289,32 @@ class Paced(Run):
             self.idle.append(connection)
 
     def take(self, connection: Connection) -> None:
+        """Check a reply and add its times to the sample, and count the status of its score.
+
+        A status with a reason is counted as `STATUS/REASON`. Raises LoadError.
+        """
         super().take(connection)
         head = connection.reader.head
         found = [pattern.search(head) for pattern in (_STATUS, _REASON)]
         self.sample.statuses["/".join(f[1].decode() for f in found if f)] += 1
 
     def lost(self, connection: Connection) -> None:
+        """Forget an idle connection that was closed."""
         if connection in self.idle:
             self.idle.remove(connection)
             self.open -= 1
 
     def _end_if_done(self) -> None:
+        """End the run once no connection is open."""
         if self.open == 0:
             self.end()
 
 
 def ask(port: int, request: bytes, timeout_s: float = 30) -> tuple[bytes, bytes]:
-    """Return head and body of one reply, blocking. Raises OSError or ValueError without one."""
+    """Send one request and return the reply's (head, body); this blocks.
+
+    Raises OSError or ValueError without a whole reply.
+    """
     reader = Reader()
     with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
         connection.sendall(request)
@@ -278,7 +325,7 @@ def ask(port: int, request: bytes, timeout_s: float = 30) -> tuple[bytes, bytes]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a load on uvloop, without garbage collection during it."""
+    """Run a load on a new uvloop loop, without garbage collection; return its result."""
     gc.collect()
     gc.disable()
     try:
@@ -289,15 +336,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def closed_loop(job: Job, concurrency: int, for_s: float) -> Sample:
+    """Ask with `concurrency` clients for `for_s` seconds, again and again; return the sample.
+
+    Raises LoadError for a wrong reply or a broken connection.
+    """
     return await ClosedLoop(job).run(concurrency, for_s)
 
 
 async def beside(
     work: Callable[[], Coroutine[Any, Any, Sample]], paced: Paced, first_s: float
 ) -> tuple[Sample, Sample]:
-    """Return the work's sample and that of the paced load beside it, which began earlier.
+    """Run some work beside a paced load; return (the work's sample, the load's).
 
-    The paced load starts `first_s` seconds before the work.
+    The load starts `first_s` seconds before the work and stops after it. Raises LoadError, or
+    TimeoutError if the load's last replies take too long.
     """
     pacing = asyncio.create_task(paced.run())
     await asyncio.sleep(first_s)

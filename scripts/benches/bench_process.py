@@ -35,6 +35,7 @@ class Cores:
 
     @property
     def all(self) -> frozenset[int]:
+        """All cores of the bench."""
         return self.target | self.load | self.upstream | self.spare
 
     def __str__(self) -> str:
@@ -44,7 +45,11 @@ class Cores:
 
 
 def share_cores() -> Cores:
-    """Return one core for the target and others for the load, as far as there are any."""
+    """Return one core for the target and others for load, upstream and scoring, if there are any.
+
+    All are empty where the system cannot pin processes. Below four cores load and upstream share
+    one.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return Cores(frozenset(), frozenset(), frozenset(), frozenset())
     available = sorted(os.sched_getaffinity(0))
@@ -72,7 +77,8 @@ def launched(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process until the block ends, and end it with its children.
 
-    It leads a session of its own.
+    It leads a session of its own, is bound to `cores` if there are any, and has `env` added to this
+    environment.
     """
     process = subprocess.Popen(
         command,
@@ -95,7 +101,7 @@ def kept_awake(cores: Iterable[int]) -> Iterator[list[int]]:
 
     Each runs an empty loop at the lowest priority (SCHED_IDLE), which gives way at once. A virtual
     core that sleeps takes a tenth of a millisecond to wake, and longer on a busy host. Every target
-    would have that in its latency several times a request.
+    would have that in its latency several times a request. Without SCHED_IDLE nothing is run.
     """
     on = [frozenset({core}) for core in cores] if hasattr(os, "SCHED_IDLE") else []
     # They stay in this session, as Linux gives each session its share of a core at any priority.
@@ -112,6 +118,7 @@ def kept_awake(cores: Iterable[int]) -> Iterator[list[int]]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process with its children and wait; after 10 s it is killed."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -125,7 +132,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def tree(pid: int) -> list[int]:
-    """Return the process and all below it."""
+    """Return the ids of the process and of all its descendants, its own first."""
     found = [pid]
     for parent in found:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
@@ -137,9 +144,9 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process, its threads and children.
+    """Return the CPU seconds of a process, its threads and descendants, so far.
 
-    Nan where they are unreadable.
+    The result is nan where they are unreadable.
     """
     try:
         return sum(time.clock_gettime((~each << 3) | PROCESS_CLOCK) for each in tree(pid))
@@ -148,7 +155,10 @@ def cpu_s(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Return the resident memory in MB of a process and its children, shared pages in each."""
+    """Return the resident memory in MB of a process and its descendants, nan if unreadable.
+
+    Shared pages count in each.
+    """
     try:
         pages = [Path(f"/proc/{each}/statm").read_text().split()[1] for each in tree(pid)]
     except OSError:
@@ -168,6 +178,7 @@ class Others:
 
     @classmethod
     def watch(cls, cores: frozenset[int], pids: Iterable[int]) -> Others:
+        """Begin to watch the use of the cores by others than this process and `pids`."""
         own = tuple(pids)
         return cls(cores, own, _busy_s(cores), _ours_s(own), time.monotonic())
 
@@ -179,11 +190,15 @@ class Others:
 
 
 def _ours_s(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of this process and of the processes given, so far."""
     return time.process_time() + sum(map(cpu_s, pids))
 
 
 def _busy_s(cores: frozenset[int]) -> float:
-    """Return the seconds that the cores were not idle, stolen time included."""
+    """Return the seconds since boot that the cores were not idle, stolen time included.
+
+    The result is nan where the system does not say.
+    """
     try:
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
     except OSError:
@@ -198,6 +213,7 @@ def _busy_s(cores: frozenset[int]) -> float:
 
 
 def free_port() -> int:
+    """Return a port of loopback that is free at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
     return port

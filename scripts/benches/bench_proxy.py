@@ -77,7 +77,10 @@ LABELS = {
 
 @contextmanager
 def running(checkpoint: str, folder: Path) -> Iterator[dict[str, Server]]:
-    """Start the four servers, and yield them by name."""
+    """Start the four servers, and yield them by name until the block ends.
+
+    The names are `direct`, `httpx`, `off` and `on`.
+    """
     with ExitStack() as stack:
         direct = stack.enter_context(start([str(SERVERS), "upstream"]))
         yield {
@@ -89,7 +92,11 @@ def running(checkpoint: str, folder: Path) -> Iterator[dict[str, Server]]:
 
 
 async def measure(server: Server, concurrency: int, plan: Plan, must_score: bool) -> Figures:
-    """Send the requests over open connections, each worker one at a time, and return figures."""
+    """Ask a server with `concurrency` workers after a warm-up, and return the figures.
+
+    Each worker sends one request at a time over an open connection. Raises RuntimeError for an
+    unexpected answer.
+    """
     url = server.url + "/chat/completions"
     connector = aiohttp.TCPConnector(limit=concurrency)
     async with aiohttp.ClientSession(connector=connector, headers=HEADERS) as session:
@@ -107,6 +114,7 @@ async def measure(server: Server, concurrency: int, plan: Plan, must_score: bool
 
 
 def p95(times: list[float]) -> float:
+    """Return the 95th percentile, or nan for fewer than 20 times."""
     return statistics.quantiles(times, n=20)[-1] if len(times) >= FEWEST_FOR_P95 else math.nan
 
 
@@ -118,12 +126,17 @@ async def _load(
     at_most_s: float,
     must_score: bool,
 ) -> list[float]:
-    """Return the milliseconds of each request. Raises RuntimeError for an unexpected answer."""
+    """Send up to `count` requests for at most `at_most_s` seconds; return their milliseconds.
+
+    Raises RuntimeError for another status than 200, or whose score is there or missing against
+    `must_score`.
+    """
     times: list[float] = []
     numbers = iter(range(count))
     deadline = time.perf_counter() + at_most_s
 
     async def work() -> None:
+        """Send one request after another until the count or the time is used up."""
         for _ in numbers:
             started = time.perf_counter()
             async with session.post(url, data=REQUEST) as reply:
@@ -143,6 +156,10 @@ async def _load(
 
 
 def run_round(servers: dict[str, Server], concurrency: int, plan: Plan) -> dict[str, Figures]:
+    """Measure all servers once, and return figures by name.
+
+    All but the direct way have the latency added to it.
+    """
     found = {
         name: asyncio.run(measure(server, concurrency, plan, must_score=name == ON))
         for name, server in servers.items()
@@ -161,7 +178,7 @@ def run_round(servers: dict[str, Server], concurrency: int, plan: Plan) -> dict[
 
 
 def run_rounds(servers: dict[str, Server], plan: Plan) -> dict[int, dict[str, Figures]]:
-    """Return medians over the rounds: concurrency -> way -> figures."""
+    """Measure all rounds; return medians over them as `{concurrency: {name: figures}}`."""
     rounds = []
     for number in range(1, plan.rounds + 1):
         say(f"round {number} of {plan.rounds} ...")
@@ -173,6 +190,7 @@ def run_rounds(servers: dict[str, Server], plan: Plan) -> dict[int, dict[str, Fi
 
 
 def _median(figures: list[Figures]) -> Figures:
+    """Return figures with the median of each value."""
     return Figures(
         *(statistics.median(values) for values in zip(*map(_values, figures), strict=True))
     )
@@ -193,15 +211,17 @@ CPU is that of the server asked; for direct it is upstream's own.
 
 
 def ratio(value: float, base: float) -> float:
+    """Return `value / base`, nan unless the base is positive."""
     return value / base if base > 0 else math.nan
 
 
 def without_nan(figures: Figures) -> dict[str, float | None]:
-    """Return the figures with None for nan, which JSON does not have."""
+    """Return the figures by name, with None for nan, which JSON does not have."""
     return {name: None if math.isnan(v) else v for name, v in asdict(figures).items()}
 
 
 def http_table(concurrency: int, found: dict[str, Figures]) -> str:
+    """Return the figures at one concurrency as a table, with ratios such as `on/direct`."""
     ways = (DIRECT, HTTPX, OFF, ON)
     pairs = [(way, base) for way in (OFF, ON) for base in (DIRECT, HTTPX)]
     rows = [[f"concurrency {concurrency}", *ways, *(f"{way}/{base}" for way, base in pairs)]]
@@ -215,6 +235,7 @@ def http_table(concurrency: int, found: dict[str, Figures]) -> str:
 
 
 def main() -> None:
+    """Measure the four ways and one score; print tables or JSON."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer requests, under a minute")

@@ -43,7 +43,10 @@ class Server:
 
 @contextmanager
 def start(arguments: Sequence[str], within_s: float = 120) -> Iterator[Server]:
-    """Run `python ARGUMENTS..` until the block ends. Raises RuntimeError if it does not start."""
+    """Run `python ARGUMENTS..` until the block ends; yield it with the URL that it printed.
+
+    Raises RuntimeError if it prints none, or is not ready within `within_s` seconds.
+    """
     command = [sys.executable, *arguments]
     with (
         tempfile.TemporaryFile("w+b") as log,
@@ -60,7 +63,10 @@ def start(arguments: Sequence[str], within_s: float = 120) -> Iterator[Server]:
 
 
 def _is_ready(url: str, within_s: float) -> bool:
-    """Return whether `/readyz` answers 200 in time, as a proxy does with a loaded calibrator."""
+    """Return whether `/readyz` answers 200 in time, as a proxy does with a loaded calibrator.
+
+    `url` may end with `/v1`.
+    """
     deadline = time.monotonic() + within_s
     with httpx.Client(trust_env=False) as client:
         while time.monotonic() < deadline:
@@ -74,7 +80,7 @@ def _is_ready(url: str, within_s: float) -> bool:
 
 
 async def upstream(scope: Any, receive: Any, send: Any) -> None:
-    """Answer everything with the same bytes, as a bare ASGI application."""
+    """Answer every request with the same completion, as a bare ASGI application."""
     while (await receive()).get("more_body"):
         pass
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_BODY))]
@@ -86,9 +92,9 @@ _BODY = json.dumps(completion(ANSWER)).encode()
 
 
 def pass_through(url: str) -> Any:
-    """Return a relay as one writes it in ten minutes: no scores, no policies.
+    """Return a relay to the upstream at `url`, as one writes it in ten minutes.
 
-    Streams pass through.
+    It is an ASGI application without scores and policies; streams pass through.
     """
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
@@ -99,6 +105,7 @@ def pass_through(url: str) -> Any:
     client = httpx.AsyncClient(trust_env=False, timeout=60)  # with its default limits
 
     async def relay(request: Request) -> Response:
+        """Return upstream's reply to the same request, with its status and media type."""
         kept = {k: v for k, v in request.headers.items() if k not in ("host", "content-length")}
         target = url + request.url.path.removeprefix("/v1")
         asked = client.build_request("POST", target, content=await request.body(), headers=kept)
@@ -126,7 +133,10 @@ def pass_through(url: str) -> Any:
 def proxy_config(
     upstream_url: str, calibrator: dict[str, object], database: Path
 ) -> dict[str, object]:
-    """Return a configuration with one upstream for everything."""
+    """Return a proxy's configuration with one upstream for everything.
+
+    `calibrator` is its section of that name, `database` the SQLite file for records.
+    """
     return {
         "upstreams": {"bench": {"base_url": upstream_url}},
         "models": [{"match": "*", "upstream": "bench"}],
@@ -139,7 +149,11 @@ def proxy_config(
 def start_proxy(
     upstream_url: str, checkpoint: str, folder: Path, device: str = "cpu", within_s: float = 120
 ) -> Iterator[Server]:
-    """Run `pinocchio serve` with its default policy in front of the upstream, and yield it."""
+    """Run `pinocchio serve` in front of the upstream until the block ends, and yield it.
+
+    `checkpoint` is a calibrator, or `none`; `folder` gets the configuration and the records. Raises
+    RuntimeError if it is not ready within `within_s` seconds.
+    """
     path = folder / f"{'off' if checkpoint == 'none' else 'on'}.yaml"
     calibrator = {"checkpoint": checkpoint, "device": device, "timeout_s": 60.0}
     config = proxy_config(upstream_url, calibrator, folder / "bench.db")
@@ -151,6 +165,7 @@ def start_proxy(
 
 
 def _serve(app: Any, port: int = 0) -> None:
+    """Print the URL and serve an ASGI application on a port of loopback, 0 for a free one."""
     listening = socket.create_server(("127.0.0.1", port), backlog=2_048)
     print(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", flush=True)
     settings = uvicorn.Config(app, log_level="warning", access_log=False, http="httptools")

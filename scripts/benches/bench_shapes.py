@@ -69,6 +69,10 @@ def qwen3_5(thinner: int = 1, shallower: int = 1) -> Any:
 
 
 def qwen3_vl(text: dict[str, int], vision: dict[str, Any], *, is_tied: bool) -> Any:
+    """Return a configuration of Qwen3-VL with these values of its text and vision parts.
+
+    `is_tied` ties the output layer to the embeddings.
+    """
     return transformers.Qwen3VLConfig(
         text_config={
             "vocab_size": 151_936,
@@ -96,6 +100,10 @@ def qwen3_vl(text: dict[str, int], vision: dict[str, Any], *, is_tied: bool) -> 
 
 
 def config_of(shape: Shape) -> Any:
+    """Return transformers' configuration of a shape, "small", "0.8B", "2B" or "8B".
+
+    The first two are of Qwen3.5, the others of Qwen3-VL.
+    """
     if shape == "small":
         return qwen3_5(THINNER, SHALLOWER)
     if shape == "0.8B":
@@ -134,7 +142,10 @@ def config_of(shape: Shape) -> Any:
 
 
 def build(shape: Shape, device: str, dtype: torch.dtype) -> Any:
-    """Return a model of random weights, made on its device."""
+    """Return a model of a shape with random weights, made on its device for inference.
+
+    The seed is set, so the weights are always the same.
+    """
     config = config_of(shape)
     kind = (
         transformers.Qwen3_5ForConditionalGeneration
@@ -153,20 +164,22 @@ def build(shape: Shape, device: str, dtype: torch.dtype) -> Any:
 
 
 def placeholder() -> Pixels:
+    """Return the placeholder image as black patches."""
     patches = np.zeros((IMAGE_GRID[1] * IMAGE_GRID[2], 3 * 2 * 16 * 16), np.float32)
     return Pixels(patches, IMAGE_GRID, IMAGE_TOKENS)
 
 
 def random_rows(vocabulary: int, count: int, choices: int = 1, tokens: int = 620) -> list[ModelRow]:
-    """Return prompts of about `tokens` tokens of text behind a placeholder.
+    """Return `count` prompts of about `tokens` tokens of random text behind a placeholder image.
 
-    There are `choices` prompts of each question. As in the paper, a question has up to 1,500
-    characters and an answer up to 800; lengths vary by a third around the mean.
+    There are `choices` prompts of each question, one for each answer. As in the paper, a question
+    has up to 1,500 characters and an answer up to 800; lengths vary by a third around the mean.
     """
     rng, image, rows = random.Random(0), placeholder(), []
     start = [5, 6, 3, *[IDS["image_token_id"]] * IMAGE_TOKENS, 4]
 
     def text(most: float) -> list[int]:
+        """Return random token ids, about `most` of them."""
         return rng.choices(range(SPECIAL, vocabulary), k=int(most * rng.uniform(2 / 3, 4 / 3)))
 
     for _ in range(count // choices):

@@ -7,11 +7,12 @@ import sys
 
 
 def say(line: str) -> None:
+    """Print a line to standard error at once."""
     print(line, file=sys.stderr, flush=True)
 
 
 def table(rows: list[list[str]]) -> str:
-    """Return aligned columns, the first to the left, numbers to the right."""
+    """Return the rows as lines of text in aligned columns, the first to the left, others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -25,6 +26,7 @@ def table(rows: list[list[str]]) -> str:
 
 
 def shown(value: float) -> str:
+    """Return a number as text: `-` for nan, `1,234` for whole or large ones, else two decimals."""
     if math.isnan(value):
         return "-"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"

@@ -20,7 +20,11 @@ _ENTRY = re.compile(r"^[A-Za-z0-9][^\n]*(?:\n    [^\n]*)*\n", re.MULTILINE)
 
 
 def differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
-    """Return a sentence for each package that is not as pinned."""
+    """Return a sentence for each installed package that is not pinned, or has another version.
+
+    Both map a normalised name to a version, such as `{"pyyaml": "6.0"}`. Local parts of versions,
+    such as `+cpu`, are ignored, and our own package and the installers are left out.
+    """
     return [
         f"{name} {version} is installed, and constraints.txt "
         + (f"pins {pinned[name]}" if name in pinned else "does not pin it")
@@ -30,22 +34,33 @@ def differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
 
 
 def pins(text: str) -> dict[str, str]:
-    """Return the version of each package, by its normalised name."""
+    """Return the version of each line `NAME==VERSION` of a text, by its normalised name.
+
+    Local parts of versions, such as `+cpu`, are cut off.
+    """
     found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, re.MULTILINE)
     return {_normal(name): version.partition("+")[0] for name, version in found}
 
 
 def _normal(name: str) -> str:
+    """Return the normalised name of a package, such as `ruamel-yaml` for `ruamel.yaml`."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def entries(text: str) -> dict[str, str]:
-    """Return the lines of each package in a file of hashes, by its normalised name."""
+    """Return the text of each package in a file of hashes, by its normalised name.
+
+    A text is the line `NAME==VERSION` with the indented lines below it.
+    """
     return {name: entry for entry in _ENTRY.findall(text) for name in pins(entry)}
 
 
 def mistakes(pinned: dict[str, str], file: str, text: str) -> list[str]:
-    """Return a sentence for each package in a file of hashes with another version or no hash."""
+    """Return a sentence for each package in a file of hashes with another version or no hash.
+
+    `file` is the file's name for the sentences, `text` its content. Packages that `pinned` lacks
+    may have any version.
+    """
     found = []
     for name, entry in entries(text).items():
         version = pins(entry)[name]
@@ -57,11 +72,15 @@ def mistakes(pinned: dict[str, str], file: str, text: str) -> list[str]:
 
 
 def lacking(pinned: dict[str, str], *texts: str) -> set[str]:
-    """Return the pinned packages that are in none of the files of hashes."""
+    """Return the names of the pinned packages that none of the texts of files of hashes has."""
     return pinned.keys() - {name for text in texts for name in entries(text)}
 
 
 def main() -> int:
+    """Print all differences to standard error; return 0 if there is none, else 1.
+
+    `pip check` must also succeed.
+    """
     pinned = pins((ROOT / "constraints.txt").read_text())
     installed = {_normal(each.metadata["Name"]): each.version for each in distributions()}
     found = differences(pinned, installed)

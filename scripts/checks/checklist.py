@@ -49,11 +49,15 @@ class Row:
 
     @property
     def is_covered(self) -> bool:
+        """Whether the row has code and tests, and no reason for missing ones."""
         return bool(self.code and self.tests) and not self.why
 
 
 def rows_named(text: str) -> set[str]:
-    """Return the rows that a text names; `K10-K13` and `K10 to K13` name four."""
+    """Return the rows that a text names, such as `{"K10"}`.
+
+    `K10-K13` and `K10 to K13` name four.
+    """
     found = set()
     for letter, first, other, last in _ID.findall(text):
         end = int(last) if last and letter == other else int(first)
@@ -65,7 +69,10 @@ def rows_named(text: str) -> set[str]:
 
 @cache
 def _documented(path: Path) -> tuple[tuple[str, str], ...]:
-    """Return each definition's name with its docstring; a module's name is empty."""
+    """Return (name, docstring) of the module and of each class and function of a file, in order.
+
+    The module's name is ""; a missing docstring is "".
+    """
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     found = []
@@ -78,7 +85,10 @@ def _documented(path: Path) -> tuple[tuple[str, str], ...]:
 
 
 def named_in_code() -> Mapping[str, list[str]]:
-    """Return files of the product by row, those named in a definition's docstring first."""
+    """Return for each row that the product names the files that do, such as `proxy/app.py`.
+
+    Those that name it in the docstring of a class or function come first.
+    """
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -96,7 +106,7 @@ def named_in_code() -> Mapping[str, list[str]]:
 
 
 def named_in_tests() -> Mapping[str, list[str]]:
-    """Return tests by row, as pytest names them."""
+    """Return for each row the tests whose docstring names it, such as `tests/test_a.py::test_b`."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         place = path.relative_to(ROOT).as_posix()
@@ -108,7 +118,10 @@ def named_in_tests() -> Mapping[str, list[str]]:
 
 
 def rows() -> list[Row]:
-    """Return all rows with their links, those of the data file first."""
+    """Return all rows of `checklist.yaml` in its order, with their links.
+
+    Files and tests that it names come before those that are found by their docstrings.
+    """
     data: dict[str, dict[str, Any]] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
     code, tests = named_in_code(), named_in_tests()
     return [
@@ -125,7 +138,10 @@ def rows() -> list[Row]:
 
 
 def missing_links(found: Sequence[Row]) -> list[str]:
-    """Return sentences about rows without links or a reason, and about broken links."""
+    """Return a sentence for each row that lacks links and a reason, and for each broken link.
+
+    A row needs code and a test. A broken link is a file or test that does not exist.
+    """
     told = []
     known = {test for tests in named_in_tests_all().values() for test in tests}
     for row in found:
@@ -142,7 +158,7 @@ def missing_links(found: Sequence[Row]) -> list[str]:
 
 
 def named_in_tests_all() -> Mapping[str, list[str]]:
-    """Return all tests, by file."""
+    """Return all tests by the path of their file, each as `FILE::NAME`."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         place = path.relative_to(ROOT).as_posix()
@@ -152,7 +168,10 @@ def named_in_tests_all() -> Mapping[str, list[str]]:
 
 
 def page(found: Sequence[Row]) -> str:
-    """Return the whole page."""
+    """Return the checklist as Markdown: covered rows with links, then others with the reason.
+
+    `found` are all rows; a row is covered if it has code, a test and no reason.
+    """
     covered = [row for row in found if row.is_covered]
     lines = [
         HEAD,
@@ -170,11 +189,13 @@ def page(found: Sequence[Row]) -> str:
 
 
 def _links(places: Sequence[str]) -> str:
+    """Return the first `SHOWN` places as Markdown code, with `and N more` for the rest."""
     shown = [f"`{place}`" for place in places[:SHOWN]]
     return ", ".join(shown) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
 
 
 def main() -> None:
+    """Print the checklist and, to standard error, what is missing; exit with 1 if anything is."""
     found = rows()
     print(page(found), end="")
     missing = missing_links(found)

@@ -47,7 +47,10 @@ class Work:
     calls: Counter[tuple[str, CodeType]] = field(default_factory=Counter)
 
     def by_room(self, counts: Counter[tuple[str, CodeType]], requests: int) -> dict[str, float]:
-        """Return the counts of each room, divided by the number of requests."""
+        """Return the counts of each room of `NAMES`, divided by the number of requests.
+
+        `counts` is `bytecodes` or `calls`; a room without any has 0.
+        """
         found = dict.fromkeys(NAMES, 0.0)
         for (room, _), count in counts.items():
             found[room] += count / requests
@@ -65,7 +68,10 @@ class CountedWork:
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
-        """Trace threads that begin inside the block, so that they can be watched."""
+        """Trace the threads that begin inside the block, so that one of them can be watched.
+
+        The earlier trace function is set again afterwards.
+        """
         before = threading.gettrace()
         threading.settrace(self.trace)
         try:
@@ -75,7 +81,7 @@ class CountedWork:
 
     @contextmanager
     def counting(self) -> Iterator[Work]:
-        """Count the work inside the block, from zero."""
+        """Count the work of the watched thread inside the block, from zero; yield the counts."""
         self.work, self._is_counting = Work(), True
         try:
             yield self.work
@@ -83,7 +89,11 @@ class CountedWork:
             self._is_counting = False
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Count the call of a frame and trace it; a frame that is not counted is not traced."""
+        """Count the call of a new frame, and return the function that counts its bytecodes.
+
+        Return None, so that the frame is not traced, outside `counting` and on other threads than
+        `watched`. Python calls this for each call.
+        """
         if not self._is_counting or threading.get_ident() != self.watched:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -92,9 +102,11 @@ class CountedWork:
         return self._counter(at)
 
     def _counter(self, at: tuple[str, CodeType]) -> Callable[[FrameType, str, Any], Any]:
+        """Return a trace function that counts bytecodes under `at`, a room and its code."""
         bytecodes = self.work.bytecodes
 
         def count(frame: FrameType, event: str, __: Any) -> Any:
+            """Count a bytecode; Python calls this for each event of a traced frame."""
             if event == "opcode":
                 bytecodes[at] += 1
             return count
@@ -102,7 +114,7 @@ class CountedWork:
         return count
 
     def _room_of(self, frame: FrameType) -> str:
-        """Return the room of the innermost frame whose code has one."""
+        """Return the room of the innermost frame whose code has one, or `other`."""
         at: FrameType | None = frame
         while at is not None:
             code = at.f_code
@@ -115,6 +127,10 @@ class CountedWork:
 
 
 def _place_of(code: CodeType) -> str | None:
+    """Return the first room of `ROOMS` that lists the code's file or function.
+
+    The result is None for code outside this project or in no room.
+    """
     name = code.co_filename
     if not name.startswith(ROOT):
         return None

@@ -20,6 +20,10 @@ WITHOUT_HASHES = {"torch"}
 
 
 def main() -> None:
+    """Write the files of hashes `LOCKS` from uv's two results, as the module says.
+
+    A package that `requirements.lock` has is in no other file.
+    """
     whole = entries(Path(sys.argv[1]).read_text())
     serving = entries((ROOT / LOCKS[0]).read_text())
     pinned = pins((ROOT / "constraints.txt").read_text())

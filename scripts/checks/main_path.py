@@ -48,12 +48,16 @@ class Way:
         self._passed: dict[str, None] = {}
 
     def note(self, frame: FrameType) -> None:
+        """Count an entry or resumption of the frame; note its file if it reads from a socket."""
         self._calls[frame] = self._calls.get(frame, 0) + 1
         if frame.f_code.co_name in FROM_SOCKETS:
             self._passed[place_of(frame)] = None
 
     def note_stack(self, frame: FrameType | None) -> None:
-        """Note the files of frames that hand over to a socket, the outermost first."""
+        """Note the files of a frame that hands over to a socket and of its callers.
+
+        The outermost comes first.
+        """
         stack = []
         while frame is not None:
             stack.append(place_of(frame))
@@ -61,7 +65,10 @@ class Way:
         self._passed |= dict.fromkeys(place for place in reversed(stack) if place)
 
     def files(self) -> list[str]:
-        """Return the files of frames that were resumed after waiting, or that handed over."""
+        """Return the files of `proxy/` that handed over, and those whose frames were resumed.
+
+        Each is there once.
+        """
         waited = {place_of(frame): None for frame, count in self._calls.items() if count > 1}
         return [*(self._passed | waited)]
 
@@ -76,15 +83,17 @@ class Trace:
         self._run: dict[int, set[str]] = {}  # by thread, the files that ran
 
     def begin(self) -> None:
+        """Forget what was traced, and trace from now on."""
         self.out, self.back = Way(), Way()
         self._run = {}
         self._now = self.out
 
     def end(self) -> None:
+        """Stop tracing."""
         self._now = None
 
     def run(self) -> list[str]:
-        """Return all files that ran on the event loop and the scorer's thread, sorted.
+        """Return all files that ran on the event loop and the scorer's thread, as sorted paths.
 
         Another thread writes the record; its files do not count.
         """
@@ -95,6 +104,11 @@ class Trace:
         return sorted(found)
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        """Note the frame; Python calls this for each call and return, on every thread.
+
+        Does nothing before `begin` or after `end`. The way changes from `out` to `back` when the
+        request was written to upstream.
+        """
         if self._now is None:
             return
         thread, name = threading.get_ident(), frame.f_code.co_filename
@@ -115,12 +129,13 @@ class Trace:
 
 
 def place_of(frame: FrameType) -> str:
-    """Return the file, from `proxy/` on, or "" for other code."""
+    """Return the frame's file below `proxy/`, such as `app.py`; "" for other code."""
     name = frame.f_code.co_filename
     return name[len(ROOM) :] if name.startswith(ROOM) else ""
 
 
 def main() -> int:
+    """Print the files of each way and all that run; return 1 if these exceed the options."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, nargs=2, metavar=("OUT", "BACK"))
     parser.add_argument("--most-run", type=int, metavar="FILES")
@@ -143,7 +158,11 @@ def main() -> int:
 
 
 def traced(scorer: Scorer | None) -> Iterator[tuple[bool, Trace]]:
-    """Yield the trace of a whole and of a streamed reply, which a quick fake scores without one."""
+    """Yield (whether it is streamed, its trace) for a whole reply, then for a streamed one.
+
+    A proxy and an upstream run meanwhile, and are warmed up before. Without a scorer a quick fake
+    scores. The same trace object is yielded twice, so read it before going on.
+    """
     trace = Trace()
     threading.setprofile(trace)
     with tempfile.TemporaryDirectory() as folder, FaultyUpstream() as upstream:
@@ -163,7 +182,7 @@ def traced(scorer: Scorer | None) -> Iterator[tuple[bool, Trace]]:
 
 
 def show(title: str, files: list[str]) -> None:
-    """Print files, one a line, below a title with their number."""
+    """Print the title with the number of files, and the files, one a line."""
     print(f"{title}: {len(files)} files")
     print(*(f"    {place}" for place in files), sep="\n")
 

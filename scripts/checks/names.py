@@ -26,14 +26,18 @@ NOUNS: Final = frozenset((_HERE / "nouns.txt").read_text().split())
 
 
 def participles(path: Path) -> Iterator[str]:
-    """Yield a line for each function or class of a file that a participle alone names."""
+    """Yield `FILE:LINE: NAME` for each function or class that a participle alone names."""
     for node in _definitions(ast.parse(path.read_text(encoding="utf-8"))):
         if is_participle(node.name):
             yield f"{path}:{node.lineno}: {node.name}"
 
 
 def is_participle(name: str) -> bool:
-    """Return whether a name is one word, and that word a participle."""
+    """Return whether a name is one word, and that word a participle, such as `_scored` or `told`.
+
+    Names of several words, such as `is_scored`, and dunder names are none; `nouns.txt` has
+    exceptions.
+    """
     word = name.strip("_")
     if name.endswith("__") or "_" in word or re.search(r".[A-Z0-9]", word):
         return False
@@ -42,7 +46,10 @@ def is_participle(name: str) -> bool:
 
 
 def twice(package: Path) -> Iterator[str]:
-    """Yield a line for each name that more than one class at module level of a package has."""
+    """Yield `NAME: FILE:LINE, ..` for each name that two or more classes of a package have.
+
+    Classes inside others or in functions do not count.
+    """
     places: dict[str, list[str]] = {}
     for path in sorted(package.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -57,7 +64,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _definitions(tree: ast.AST) -> Iterator[Definition]:
-    """Yield the functions and classes of a module, and those of its classes."""
+    """Yield the functions and classes of a module, and those of its classes.
+
+    Nested functions are left out.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, Definition):
             yield node
@@ -66,7 +76,7 @@ def _definitions(tree: ast.AST) -> Iterator[Definition]:
 
 
 def main() -> None:
-    """Print the findings of all packages, or of those given."""
+    """Print the findings of the packages given, or of all; exit with 1 for too many."""
     folders = [Path(folder) for folder in sys.argv[1:] or ROOMS]
     named = [
         line

@@ -48,6 +48,7 @@ Figures = Mapping[str, Mapping[str, float]]
 
 
 def conversation() -> dict[str, Any]:
+    """Return the body of a request with 11 messages; the fake scorer gives its reply 0.7."""
     turns = [
         {"role": "assistant" if number % 2 else "user", "content": f"Turn {number}. {TURN}"}
         for number in range(10)
@@ -56,10 +57,11 @@ def conversation() -> dict[str, Any]:
 
 
 def streamed() -> dict[str, Any]:
-    """Return a question whose answer comes in 60 deltas."""
+    """Return the body of a streamed request, whose answer comes in 60 deltas."""
     head = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
     def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        """Return one chunk of the stream with this delta and finish reason."""
         return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
     deltas = [chunk({"content": f"word{number} "}) for number in range(DELTAS - 1)]
@@ -68,7 +70,7 @@ def streamed() -> dict[str, Any]:
 
 
 def system_calls(thread: int) -> tuple[int, int]:
-    """Return the reads and writes of a thread so far, 0 where the system does not count them."""
+    """Return the (reads, writes) of a thread so far; (0, 0) if the system does not count them."""
     with suppress(OSError):
         lines = Path(f"/proc/self/task/{thread}/io").read_text().splitlines()
         told = dict(line.split(": ") for line in lines)
@@ -77,9 +79,14 @@ def system_calls(thread: int) -> tuple[int, int]:
 
 
 def measured(proxy: LiveProxy, counted: CountedWork, body: dict[str, Any]) -> Figures:
-    """Return the counts for one request by room; `system` has reads and writes."""
+    """Return the counts of one request by room, as `{room: {"bytecodes": .., "calls": ..}}`.
+
+    The key `system` has `reads` and `writes` of the event loop's thread. `body` is posted 20 times
+    after a warm-up, and each reply must have the confidence 0.7.
+    """
 
     def ask(times: int) -> None:
+        """Post the body this many times, and check the confidence of each reply."""
         for _ in range(times):
             reply = proxy.http.post("/v1/chat/completions", json=body)
             assert b'"confidence":0.7' in reply.content
@@ -100,6 +107,7 @@ def measured(proxy: LiveProxy, counted: CountedWork, body: dict[str, Any]) -> Fi
 
 
 def table(title: str, figures: Figures) -> str:
+    """Return the counts of all rooms as lines of text below the title, with shares and a sum."""
     lines = [f"{title:<28}{'bytecodes':>10}{'calls':>8}"]
     rooms = {room: figures[room] for room in NAMES}
     total = {name: sum(each[name] for each in rooms.values()) for name in ("bytecodes", "calls")}
@@ -113,6 +121,7 @@ def table(title: str, figures: Figures) -> str:
 
 
 def main() -> None:
+    """Print the counts of a whole reply and of a stream, as tables or as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

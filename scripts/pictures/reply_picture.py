@@ -32,15 +32,17 @@ LEFT_OUT = (
 
 
 def free_port() -> int:
+    """Return a port of loopback that is free at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
 
 
 def greeting_and_reply() -> tuple[list[str], httpx.Response]:
-    """Return the lines of `pinocchio serve` until it is ready, and its answer.
+    """Run `pinocchio serve` and ask it; return its lines until it is ready, and one reply.
 
-    It listens on free ports, shown as the README's: another proxy of this machine may have those.
+    Of nine replies it is the one with the median overhead. It listens on free ports, shown as the
+    README's: another proxy of this machine may have those.
     """
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
@@ -73,15 +75,18 @@ def greeting_and_reply() -> tuple[list[str], httpx.Response]:
 
 
 def drawn(said: list[str], reply: httpx.Response) -> Console:
+    """Return a console that recorded the picture: the server's lines, the request and the reply."""
     console = Console(record=True, width=WIDTH, file=StringIO(), highlight=False)
 
     def tell(text: str, style: str = "", marked: str = "") -> None:
+        """Print one line in a style, cut to the width, with the words `marked` in yellow."""
         line = Text(text, style=style)
         if marked:
             line.highlight_words([marked], "bold yellow")
         console.print(line, no_wrap=True, crop=True)
 
     def ask(command: str) -> None:
+        """Print a shell prompt with the command."""
         console.print(Text.assemble(("$ ", "green"), command), no_wrap=True)
 
     ask("scripts/serve")
@@ -100,6 +105,7 @@ def drawn(said: list[str], reply: httpx.Response) -> Console:
     message, found = completion["choices"][0]["message"], completion["pinocchio"]
 
     def shown(*names: str) -> str:
+        """Return these values of the reply's `pinocchio` object as JSON, without the braces."""
         return json.dumps({name: found[name] for name in names})[1:-1]
 
     tell("")
@@ -115,6 +121,7 @@ def drawn(said: list[str], reply: httpx.Response) -> Console:
 
 
 def main() -> None:
+    """Write the picture as SVG to the file named on the command line, or to `.github/reply.svg`."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".github" / "reply.svg"
     drawn(*greeting_and_reply()).save_svg(str(path), title="one reply")
     print(path.name)

@@ -78,7 +78,11 @@ SHOTS = (  # name, address, width, height, colours
 
 
 def past(store: str, folder: Path) -> None:
-    """Write a week of exchanges of a slightly overconfident calibrator, some with a verdict."""
+    """Write a week of invented exchanges of a slightly overconfident calibrator into the store.
+
+    Some delivered replies get a verdict. `folder` has the policy, and `store` is a URL such as
+    `sqlite:///a.db`.
+    """
     rng = random.Random(11)
     policy = load_policy(folder / "pharmacy.yaml")
     engine, now = open_engine(store), time.time()
@@ -127,7 +131,10 @@ def past(store: str, folder: Path) -> None:
 
 
 def _audit(request_id: str, at: float, confidence: float) -> dict[str, Any]:
-    """Return a delivered reply that was drawn and labelled, as a row."""
+    """Return a delivered reply that was drawn for review and released, as a row of held replies.
+
+    `at` is its time in seconds of the epoch.
+    """
     held = HeldReply(
         id=f"audit_{request_id}",
         key_hash="made-up",
@@ -151,7 +158,11 @@ def _audit(request_id: str, at: float, confidence: float) -> dict[str, Any]:
 
 @contextmanager
 def serving(folder: Path, store: str) -> Iterator[None]:
-    """Run `pinocchio serve` until the pictures are made."""
+    """Run `pinocchio serve` with the demo upstream, the policy and the store until the block ends.
+
+    It waits up to 30 s until the server is ready; its configuration and log are written to
+    `folder`.
+    """
     (folder / "proxy.yaml").write_text(
         f"upstreams: {{demo: {{demo: true}}}}\nmodels: [{{match: '*', upstream: demo}}]\n"
         f"policies: pharmacy.yaml\nstore: {store}\n"
@@ -180,6 +191,7 @@ def serving(folder: Path, store: str) -> Iterator[None]:
 
 
 def ask(row: DemoRow) -> None:
+    """Ask the running proxy the question of a demo row, with its tools; ignore the reply."""
     body: dict[str, Any] = {
         "model": "gpt-5.6-mini",
         "messages": [{"role": "user", "content": row.question}],
@@ -193,6 +205,7 @@ def ask(row: DemoRow) -> None:
 
 
 def take(browser: Browser, folder: Path) -> None:
+    """Sign in and write each picture of `SHOTS` as a PNG file into the folder; print its size."""
     for name, place, width, height, scheme in SHOTS:
         viewport = {"width": width, "height": height}
         context = browser.new_context(viewport=viewport, color_scheme=scheme)  # type: ignore[arg-type]
@@ -209,6 +222,10 @@ def take(browser: Browser, folder: Path) -> None:
 
 
 def open_page(page: Page, place: str) -> None:
+    """Open an address of the console, or the review of a question in `OPENED`, such as `tool`.
+
+    For `tool` the editor is opened too.
+    """
     if place.startswith("/"):
         page.goto(f"http://127.0.0.1:{ADMIN_PORT}{place}")
         return
@@ -220,6 +237,10 @@ def open_page(page: Page, place: str) -> None:
 
 
 def main() -> None:
+    """Write all pictures into the folder named on the command line, or `.github/images`.
+
+    Exits with a message if no Chromium is installed.
+    """
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".github" / "images")
     folder.mkdir(parents=True, exist_ok=True)
     path = next(filter(None, map(shutil.which, BROWSERS)), None)

@@ -42,7 +42,7 @@ DELIVERED, NOISE, RESAMPLES = 0.5, 2.5, 300
 
 
 def main() -> None:
-    """Print a line for each kind of deployment: the share told to fine-tune, by labels."""
+    """Print a table with the share told to fine-tune, by kind of deployment and labels."""
     arguments = _arguments()
     card = json.loads((ROOT / "calibrator/checkpoints/embedded/calibrator.json").read_text())
     own = min(each["auroc"] for each in card["quality"].values())
@@ -58,6 +58,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", type=Path, help="Labelled rows with a confidence.")
@@ -66,6 +67,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _is_degraded(rows: Rows, own: float) -> bool:
+    """Return whether `advise` would say that these rows are ranked worse than promised.
+
+    `own` is the least AUROC of the calibrator's card. Return False if all labels are equal.
+    """
     confidence, is_right, question = rows
     if is_right.all() or not is_right.any():
         return False  # `advise` asks for labels of both kinds
@@ -74,6 +79,10 @@ def _is_degraded(rows: Rows, own: float) -> bool:
 
 
 def _deployments(files: list[Path]) -> Iterator[tuple[str, Draw]]:
+    """Yield the name of each deployment and a function that draws its rows.
+
+    Healthy ones come first: simulated, then the files; two bad ones follow.
+    """
     for name, (a, b) in MIXES.items():
         yield f"healthy, {name}, all", _simulated(a, b)
         yield f"healthy, {name}, delivered", _simulated(a, b, lowest=DELIVERED)
@@ -86,9 +95,14 @@ def _deployments(files: list[Path]) -> Iterator[tuple[str, Draw]]:
 def _simulated(
     a: float, b: float, lowest: float = 0.0, noise: float = 0.0, is_shuffled: bool = False
 ) -> Draw:
-    """Return draws of true probabilities from a Beta distribution, with noise or shuffled."""
+    """Return a function that draws rows whose true probabilities have a Beta(a, b) distribution.
+
+    It draws `count` rows in pairs. Probabilities below `lowest` are left out; the confidences get
+    normal noise of deviation `noise` on the log-odds, or are shuffled.
+    """
 
     def draw(rng: np.random.Generator, count: int) -> Rows:
+        """Return (confidences, whether right, question numbers) of up to `count` replies."""
         truth = rng.beta(a, b, 20 * count)
         truth = truth[truth >= lowest][: count // 2]
         is_right = rng.random(len(truth)) < truth
@@ -101,7 +115,10 @@ def _simulated(
 
 
 def _of_file(file: Path) -> Draw:
-    """Return draws of whole questions of a file, with replacement, until there are enough rows."""
+    """Return a function that draws whole questions of a file, with replacement, for `count` rows.
+
+    The rows need a `confidence`.
+    """
     rows, _ = load_labelled([file])
     scores = np.array([row.raw["confidence"] for row in rows], dtype=np.float64)
     is_right = np.array([bool(row.correct) for row in rows])
@@ -111,6 +128,7 @@ def _of_file(file: Path) -> Draw:
     starts = np.cumsum(sizes) - sizes
 
     def draw(rng: np.random.Generator, count: int) -> Rows:
+        """Return (confidences, whether right, question numbers) of `count` rows."""
         drawn = rng.integers(len(sizes), size=count)
         places = [order[starts[each] : starts[each] + sizes[each]] for each in drawn]
         question = np.repeat(np.arange(count), sizes[drawn])[:count]

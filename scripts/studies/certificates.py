@@ -69,6 +69,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", type=Path, help="Labelled rows with a confidence.")
@@ -80,7 +81,7 @@ def _arguments() -> argparse.Namespace:
 def _outcomes(
     draw: Draw, labels: int, max_error: float, arguments: argparse.Namespace
 ) -> list[float | None]:
-    """Return the threshold that each draw of labels proved, None where it proved none."""
+    """Return for each draw of `labels` replies the threshold that it proved, or None for none."""
     rng = np.random.default_rng(DRAW_SEED)
     found = []
     for _ in range(arguments.draws):
@@ -94,7 +95,10 @@ def _outcomes(
 
 
 def _truth(draw: Draw) -> tuple[Floats, Floats]:
-    """Return coverage and error rate of the population at each threshold of the grid."""
+    """Return (coverage, error rate) of the population at each threshold of the grid, (n,) each.
+
+    The error rate is 0 where nothing is accepted.
+    """
     confidence, wrong = draw(np.random.default_rng(TRUTH_SEED), POPULATION)
     order = np.argsort(-confidence)
     accepted = np.searchsorted(-confidence[order], -np.array(GRID), side="right")
@@ -103,9 +107,13 @@ def _truth(draw: Draw) -> tuple[Floats, Floats]:
 
 
 def _beta(a: float, b: float) -> Draw:
-    """Return confidences of a Beta distribution that are the true probabilities."""
+    """Return a function that draws replies whose confidences are the true probabilities.
+
+    They have a Beta(a, b) distribution.
+    """
 
     def draw(rng: np.random.Generator, count: int) -> tuple[Floats, Bools]:
+        """Return (confidences, whether wrong) of `count` replies, (n,) each."""
         confidence = rng.beta(a, b, count)
         return confidence, rng.random(count) >= confidence
 
@@ -113,13 +121,16 @@ def _beta(a: float, b: float) -> Draw:
 
 
 def _squeezed(rng: np.random.Generator, count: int) -> tuple[Floats, Bools]:
-    """Draw uncalibrated confidences that rank well and are all below 0.5."""
+    """Draw (confidences, whether wrong) that rank well, are uncalibrated and all below 0.5."""
     truth = rng.beta(0.7, 0.6, count)
     return truth / 2, rng.random(count) >= truth
 
 
 def _of_files(files: Sequence[Path]) -> Draw:
-    """Return draws from the rows of files: a question, then one of its replies."""
+    """Return a function that draws rows of files: a question, then one of its replies.
+
+    Ends the script with a message if a row has no confidence.
+    """
     from calibrator.rows.selection import load_labelled
 
     rows, _ = load_labelled(files)
@@ -133,6 +144,7 @@ def _of_files(files: Sequence[Path]) -> Draw:
     starts = np.cumsum(counts) - counts
 
     def draw(rng: np.random.Generator, count: int) -> tuple[Floats, Bools]:
+        """Return (confidences, whether wrong) of `count` replies, drawn with replacement."""
         question = rng.integers(len(counts), size=count)
         place = order[starts[question] + (rng.random(count) * counts[question]).astype(int)]
         return scores[place], is_wrong[place]

@@ -41,6 +41,10 @@ Method = Callable[[list[int], list[int]], Floats]
 
 
 def main() -> None:
+    """Print AUROC and ECE of each method for each set, and a summary.
+
+    Sets with fewer than `LEAST_ROWS` rows are left out.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("data", type=Path)
     parser.add_argument("sets", nargs="*")
@@ -62,7 +66,10 @@ def main() -> None:
 
 
 def told(found: Floats) -> None:
-    """Print means over all sets (sets, methods, 2), and how often the aims are reached."""
+    """Print the means over all sets, and how often the aims are reached.
+
+    `found` has the figures, (sets, methods, 2), the last axis being AUROC, ECE.
+    """
     print("| mean | " + " | ".join(f"{x:.3f}" for x in found.mean(axis=0).ravel()) + " |")
     near = (found[:, 2, 0] >= found[:, 3, 0] - NEAR).sum()
     good = [f"{name} {(found[:, at, 1] <= GOOD_ECE).sum()}" for at, name in enumerate(METHODS)]
@@ -71,12 +78,17 @@ def told(found: Floats) -> None:
 
 
 def names_in(data: Path) -> list[str]:
+    """Return the names of the sets in `test/`, sorted, without those that begin with `pairs_`."""
     names = (path.name.removesuffix(".jsonl.gz") for path in (data / "test").glob("*.jsonl.gz"))
     return sorted(name for name in names if not name.startswith("pairs_"))
 
 
 def rows_of(data: Path, name: str) -> list[Row]:
-    """Return whole questions in random order, those of the test file first."""
+    """Return whole questions of a set in a random order that is always the same.
+
+    There are about `MOST_ROWS` rows at most. Those of the file in `test/` come first, then those in
+    `train/`.
+    """
     rng = random.Random(7)
     found: list[Row] = []
     for part in ("test", "train"):
@@ -94,7 +106,10 @@ def rows_of(data: Path, name: str) -> list[Row]:
 
 
 def judged(rows: Sequence[Row], start: TunableCheckpoint, labels: int, draws: int) -> Floats:
-    """Return the mean AUROC and ECE of each method over draws, (methods, 2)."""
+    """Return the mean AUROC and ECE of each method over the draws, (methods, 2).
+
+    Each draw learns from `labels` rows.
+    """
     found = start.read_rows(rows)
     methods = (*methods_of(found), words_of(rows))
     figures = []
@@ -106,7 +121,10 @@ def judged(rows: Sequence[Row], start: TunableCheckpoint, labels: int, draws: in
 
 
 def drawn(found: Readings, labels: int, draws: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the positions to learn from and those to judge; both have right and wrong replies."""
+    """Yield (rows to learn from, rows to judge), as positions, for each draw of whole questions.
+
+    At least `labels` rows are learnt from. A draw is left out if a part has one label only.
+    """
     for seed in range(draws):
         order = sorted(set(found.questions))
         random.Random(seed).shuffle(order)
@@ -121,18 +139,31 @@ def drawn(found: Readings, labels: int, draws: int) -> Iterator[tuple[list[int],
 
 
 def methods_of(found: Readings) -> tuple[Method, Method, Method]:
+    """Return the methods shipped, recalibrated and tuned, for the replies in `found`.
+
+    Each takes positions to learn from and to judge, and returns P(correct) of the latter.
+    """
+
     def recalibrated(known: list[int], other: list[int]) -> Floats:
+        """Return P(correct) of `other` by Platt scaling fitted on `known`; both are positions."""
         curve = fit_trusting_platt(found.correct[known], found.read.confidence[known])
         return np.asarray(curve.apply_all(found.read.confidence[other]))
 
     def tuned(known: list[int], other: list[int]) -> Floats:
+        """Return P(correct) of `other` by the last layer fitted on `known`, both as positions."""
         return fit_tuned(found.take(known)).confidence(found.read.take(other))
 
     return (lambda _, other: found.read.confidence[other]), recalibrated, tuned
 
 
 def words_of(rows: Sequence[Row]) -> Method:
+    """Return the method of TF-IDF with logistic regression on the rows' texts.
+
+    It takes positions to learn from and to judge, and returns P(correct) of the latter.
+    """
+
     def words(known: list[int], other: list[int]) -> Floats:
+        """Return P(correct) of `other` by word pairs fitted on `known`, both as positions."""
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
 

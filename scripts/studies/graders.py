@@ -23,6 +23,11 @@ from calibrator.rows.selection import load_labelled  # noqa: E402
 
 
 def main() -> None:
+    """Print for each file how often the grader's label is the row's, and `--show` disagreements.
+
+    Rows without `gold`, or that the grader cannot grade, are left out; a file without others has no
+    line.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

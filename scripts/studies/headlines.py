@@ -20,7 +20,10 @@ HEADLINES = ("main",)
 
 
 def headlines(report: Path) -> str:
-    """Return the chosen tables as Markdown, without drawings; paths are `$DATA` and `report/`."""
+    """Return the tables of `HEADLINES` from a report's folder as Markdown, without drawings.
+
+    A sentence on the rows comes first; in commands paths are `$DATA` and `report/`.
+    """
     facts = json.loads((report / "report.json").read_text(encoding="utf-8"))
     parts = [
         f"\n`{facts['calibrator']}` on {facts['rows']:,} replies to {facts['questions']:,} "
@@ -45,9 +48,9 @@ def headlines(report: Path) -> str:
 
 
 def with_tables(page: str, tables: str) -> str:
-    """Return the page with these tables between its comments.
+    """Return the page's text with these tables between its two comments, in place of earlier ones.
 
-    Raises ValueError without comments.
+    Raises ValueError if the page has no such comments.
     """
     before, _, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -57,6 +60,7 @@ def with_tables(page: str, tables: str) -> str:
 
 
 def main() -> None:
+    """Write the tables of the report named on the command line into `docs/study.md`."""
     if len(sys.argv) != 2:
         sys.exit("usage: python -m scripts.studies.headlines REPORT")
     text = with_tables(PAGE.read_text(encoding="utf-8"), headlines(Path(sys.argv[1])))

@@ -37,6 +37,7 @@ FITTED, SIDE, NOISE, DRAWS = 0.25, 1.2, 1.5, 5
 
 
 def main() -> None:
+    """Print how a simulated judge changes the figures, by number of labels, with and without it."""
     arguments = _arguments()
     rows, _ = load_labelled(arguments.files)
     random.Random(0).shuffle(rows)
@@ -62,6 +63,11 @@ def main() -> None:
 
 
 def _line(fit: Sequence[LabelledSignals], labels: int, judged: Sequence[LabelledSignals]) -> str:
+    """Return a table line: number of judged replies, share right, and figures before > after.
+
+    Weights are fitted on `labels` replies of `fit`; the latter figures are means over `DRAWS`
+    draws.
+    """
     right = np.array([int(each.is_correct) for each in judged])
     before, after = confidences(judged), []
     for draw in range(DRAWS):
@@ -69,6 +75,7 @@ def _line(fit: Sequence[LabelledSignals], labels: int, judged: Sequence[Labelled
         after.append(weigh_replies(fit_signals([fit[at] for at in chosen]), judged))
 
     def both(measure: object) -> str:
+        """Return `before > after` of a metric of labels and confidences, such as `auroc`."""
         assert callable(measure)
         mean = np.mean([measure(right, each) for each in after])
         return f"{measure(right, before):.3f} > {mean:.3f}"
@@ -79,6 +86,7 @@ def _line(fit: Sequence[LabelledSignals], labels: int, judged: Sequence[Labelled
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--labels", type=int, nargs="+", default=[200, 500, 1_000])

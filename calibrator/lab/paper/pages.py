@@ -29,14 +29,22 @@ _WORDS = {
 
 
 def svg_file(svg: str) -> str:
-    """Return a drawing as a stand-alone SVG file with its own style."""
+    """Return an inline `<svg ..>` drawing as the text of a stand-alone SVG file.
+
+    The SVG namespace and a `<style>` element with the report's style sheet are added, and the text
+    ends with a newline.
+    """
     head = '<svg xmlns="http://www.w3.org/2000/svg"'
     style = f"<style>{style_sheet()}</style>"
     return svg.replace("<svg", head, 1).replace(">", f">{style}", 1) + "\n"
 
 
 def drawings_of(tables: Sequence[ReportTable]) -> Iterator[tuple[str, str]]:
-    """Yield the file name and the text of each drawing."""
+    """Yield (file name, SVG text) of the overview and then of each drawing of the tables.
+
+    Names are `U01-overview.svg` and `ROW-TABLE-NUMBER.svg`, where ROW is the checklist's row, TABLE
+    the table's id, and the number counts from 1 within a table.
+    """
     yield "U01-overview.svg", svg_file(pipeline(_STEPS))
     for table in tables:
         for number, one in enumerate(table.drawings, start=1):
@@ -44,11 +52,17 @@ def drawings_of(tables: Sequence[ReportTable]) -> Iterator[tuple[str, str]]:
 
 
 def _label(line: TableLine) -> str:
+    """Return the line's label, with `the paper: ` before it if the line has the paper's numbers."""
     return f"{PAPER if line.is_paper else ''}{line.label}"
 
 
 def _cells(table: ReportTable) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows as text; a suspect number of the paper has its doubt's number."""
+    """Return a table's head (one text for each column) and its rows of cells, all as text.
+
+    The cells are the label, one for each column ("" where a line has no such value), and the row of
+    the checklist (a letter and a number). If any line of the table is suspect, a last cell has the
+    doubt's key (its text before the colon), or "".
+    """
     doubts = any(line.doubt for line in table.lines)
     head = ["", *(one.title for one in table.columns), "row", *(["suspect"] if doubts else [])]
     rows = [
@@ -67,16 +81,22 @@ def _cells(table: ReportTable) -> tuple[list[str], list[list[str]]]:
 
 
 def _doubts(table: ReportTable) -> list[str]:
+    """Return the texts of the doubts about the paper's numbers in a table, each once, in order."""
     return list(dict.fromkeys(line.doubt for line in table.lines if line.doubt))
 
 
 def _sentence(table: ReportTable) -> str:
-    """Return the reason why there is no table, or its note."""
+    """Return the table's note; for a table that was not made, `Not made: ..` with the reason."""
     return f"{_WORDS[table.state]}{table.note}" if table.state in _WORDS else table.note
 
 
 def as_html(tables: Sequence[ReportTable], facts: Mapping[str, Any]) -> str:
-    """Return the report as one self-contained page."""
+    """Return the report as the text of one HTML page without external files.
+
+    It has an overview figure, links to the tables, a section for each table, and the rows of the
+    checklist that are not covered. `facts` are the values that `run._write` collects: `calibrator`,
+    `rows`, `questions`, `is_quick`, and `not_here`, which maps such a row to the reason.
+    """
     links = "".join(
         f'<li><a href="#{escape(one.id, quote=True)}">{escape(one.title)}</a>'
         f"{'' if one.state == 'made' else ' (not made)'}</li>"
@@ -93,7 +113,10 @@ def as_html(tables: Sequence[ReportTable], facts: Mapping[str, Any]) -> str:
 
 
 def _html_of(table: ReportTable) -> str:
-    """Return the HTML section of a table: lines, figures, suspect numbers, and its command."""
+    """Return a table's HTML section: cells, figures, suspect numbers, and its command.
+
+    Parts that the table does not have are left out.
+    """
     body = cells_table(_cells(table)) if table.lines else ""
     drawn = [
         frame_figure(one.svg, f"{one.caption} ({one.row})", one.names) for one in table.drawings
@@ -109,14 +132,21 @@ def _html_of(table: ReportTable) -> str:
 
 
 def as_markdown(tables: Sequence[ReportTable], facts: Mapping[str, Any]) -> str:
-    """Return the report as Markdown, with links to the files of its drawings."""
+    """Return the report as Markdown: title, facts, all tables, and the rows that are not covered.
+
+    Drawings are links to the files that `drawings_of` names, in `figures/`. `facts` are as for
+    `as_html`.
+    """
     lacking = [f"- {row}: {why}" for row, why in facts["not_here"].items()]
     last = ["\n## Checklist items not covered\n", *lacking, ""]
     return "\n".join([f"# {TITLE}\n", _facts(facts), *map(markdown_of, tables), *last])
 
 
 def markdown_of(table: ReportTable) -> str:
-    """Return one table as Markdown with its note, doubts, drawings and command."""
+    """Return one table as Markdown: title, note, cells, doubts, drawings, and its rows and command.
+
+    Parts that the table does not have are left out. Drawings are links into `figures/`.
+    """
     head, rows = _cells(table)
     parts = [f"\n## {table.title}\n", _sentence(table)]
     if rows:
@@ -131,17 +161,25 @@ def markdown_of(table: ReportTable) -> str:
 
 
 def _escape_cell(cell: str) -> str:
+    """Return the text with backslash, `|` and `<` escaped for a cell of a Markdown table."""
     return cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 def as_json(tables: Sequence[ReportTable], facts: Mapping[str, Any]) -> str:
-    """Return the report as JSON, without the drawings."""
+    """Return the report as indented JSON: `facts`, and `tables` with all their values.
+
+    Of a table's drawings only the rows of the checklist are kept. The text ends with a newline.
+    """
     values = [asdict(one) | {"drawings": [d.row for d in one.drawings]} for one in tables]
     return json.dumps(plain_json({**facts, "tables": values}), indent=1, ensure_ascii=False) + "\n"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
-    """Return the sentences that say what the report was made from."""
+    """Return the report's opening sentences: calibrator, numbers of replies and questions, source.
+
+    They say that lines of the paper are of other data. Where `facts["is_quick"]` is set, a last
+    sentence says that few resamples were used.
+    """
     quick = " Made with --quick, by few resamples: a trial, not for publication."
     return (
         f"{facts['calibrator']} on {facts['rows']:,} labelled replies to {facts['questions']:,} "

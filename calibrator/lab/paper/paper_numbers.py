@@ -15,13 +15,21 @@ _BESIDE = ("row", "label", "doubt")
 
 @cache
 def _read() -> dict[str, Any]:
+    """Return the content of `numbers.yaml`, read once: the keys `doubts` and `tables`.
+
+    `doubts` maps a key to its text, and `tables` a table's id to a list of lines.
+    """
     text = files("calibrator.lab.paper").joinpath("numbers.yaml").read_text(encoding="utf-8")
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 
 
 def paper_lines(table: str) -> list[TableLine]:
-    """Return the paper's lines of a table; each suspect one has its doubt in full."""
+    """Return the paper's lines of the table with this id, such as `main`; [] if it has none.
+
+    The `doubt` of a suspect line is `KEY: text`, and "" otherwise. All other keys of a line are its
+    values.
+    """
     doubts = _read()["doubts"]
     return [
         TableLine(

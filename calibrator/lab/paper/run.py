@@ -44,7 +44,11 @@ class ReportRequest:
 
     @property
     def entries(self) -> list[Entry]:
-        """The tables to make now. Raises JudgingError for an unknown name."""
+        """The catalogue's tables to make now: those named in `only`, or all, in this order.
+
+        Tables that train are left out unless `is_retrained`. Raises JudgingError for an unknown
+        name in `only`.
+        """
         known = {one.id: one for one in CATALOGUE}
         if unknown := [name for name in self.only if name not in known]:
             raise JudgingError(f"no table is called {unknown[0]!r}; there are {', '.join(known)}")
@@ -60,8 +64,10 @@ def make_report(
 ) -> list[ReportTable]:
     """Make the missing tables of the report in `folder`, write all files, and return all tables.
 
-    `say` gets a sentence for each table that is made. Raises OutputError for a folder that holds
-    something else.
+    Tables of an earlier run are kept if rows, calibrator and code are the same, except those that
+    lacked something. The list has every table of the catalogue; those not made say why in `state`
+    and `note`. `say` gets a sentence for each table that is made. Raises JudgingError for an
+    unknown table, OutputError for a folder that holds something else.
     """
     wanted = asked.entries
     _adopt(folder, _identity(scored), say)
@@ -79,7 +85,11 @@ def make_report(
 
 
 def _identity(scored: ScoredRows) -> dict[str, Any]:
-    """Return all values that the tables depend on; a changed one makes the tables again."""
+    """Return the values that the tables depend on, as JSON values; a change remakes all tables.
+
+    These are digests of the rows, training rows, code and the paper's numbers, and the calibrator,
+    device, extent and kind of fit.
+    """
     numbers = files("calibrator.lab.paper").joinpath("numbers.yaml").read_bytes()
     return {
         "rows": digest_of_rows(scored.rows),
@@ -93,9 +103,10 @@ def _identity(scored: ScoredRows) -> dict[str, Any]:
 
 
 def _adopt(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Prepare the folder for this report; remove tables of other rows or other code.
+    """Create the report's folder with its mark `run.json`, which holds the `identity`.
 
-    Raises OutputError for a file, or a folder of something else.
+    Where the mark of an earlier report differs, its tables are deleted and `say` gets a sentence.
+    Raises OutputError if `folder` is a file or holds files without a mark.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"cannot write to {folder}: it is a file; name a folder")
@@ -111,7 +122,11 @@ def _adopt(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -
 
 
 def _make_table(entry: Entry, scored: ScoredRows, asked: ReportRequest) -> ReportTable:
-    """Make a table, or an empty one that says what is lacking. Errors on enough rows are raised."""
+    """Make a table; where the rows do not suffice, return one in state "lacking" with the reason.
+
+    A made one also has the paper's lines. Such a reason is any JudgingError, and for fewer than
+    `FEWEST` rows also an arithmetic, lookup or value error; on enough rows these errors are raised.
+    """
     command = _command(entry, asked)
     try:
         made = entry.make(scored)
@@ -129,7 +144,11 @@ def _make_table(entry: Entry, scored: ScoredRows, asked: ReportRequest) -> Repor
 
 
 def _load_table(folder: Path, entry: Entry, asked: ReportRequest) -> ReportTable:
-    """Return a table from the folder, or an empty one with the reason."""
+    """Return a table from its file in the folder, or one without our lines if there is no file.
+
+    The latter's state is "training" for a table that trains, else "lacking". Raises OutputError for
+    an unreadable file.
+    """
     path = folder / "tables" / f"{entry.id}.json"
     if path.exists():
         return _read(path)
@@ -139,16 +158,22 @@ def _load_table(folder: Path, entry: Entry, asked: ReportRequest) -> ReportTable
 
 
 def _empty(entry: Entry, command: str, state: Any, note: str) -> ReportTable:
+    """Return a table with only the paper's lines; `state` and `note` say why ours are missing."""
     lines = paper_lines(entry.id)
     columns = columns_of(lines)
     return ReportTable(entry.id, entry.title, entry.rows, command, columns, lines, (), note, state)
 
 
 def _command(entry: Entry, asked: ReportRequest) -> str:
+    """Return the command that makes this table alone: the report's with `--only ID`.
+
+    `--retrain` is added for a table that trains.
+    """
     return f"{asked.command} --only {entry.id}{' --retrain' if entry.is_trained else ''}"
 
 
 def _read(path: Path) -> ReportTable:
+    """Read a table from its JSON file. Raises OutputError if the file holds anything else."""
     try:
         return table_of(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError) as error:
@@ -156,7 +181,10 @@ def _read(path: Path) -> ReportTable:
 
 
 def _write(folder: Path, tables: Sequence[ReportTable], scored: ScoredRows) -> None:
-    """Write the report as HTML, Markdown and JSON, and its figures as SVG files."""
+    """Write `index.html`, `report.md`, `report.json` and the SVG files in `figures/`.
+
+    Earlier files of these names are replaced.
+    """
     questions = int(scored.questions.max()) + 1
     facts = {
         "calibrator": scored.scorer.name,
@@ -173,7 +201,7 @@ def _write(folder: Path, tables: Sequence[ReportTable], scored: ScoredRows) -> N
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file atomically."""
+    """Write the text to the file atomically, through a partial file; create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(text, encoding="utf-8")
@@ -181,6 +209,10 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _note_time(folder: Path, name: str, seconds: float) -> None:
+    """Record in the folder's `times.json` the seconds that a table took, rounded to tenths.
+
+    Times of other tables are kept; an unreadable file is replaced.
+    """
     path, known = folder / "times.json", dict[str, float]()
     with suppress(OSError, ValueError):
         known = json.loads(path.read_text(encoding="utf-8"))

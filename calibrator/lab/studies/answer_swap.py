@@ -29,10 +29,11 @@ OWN, SWAPPED, ALL = "the model's own answer", "another model's answer", "all pai
 def answer_pairs(
     rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED
 ) -> list[tuple[Row, Row]]:
-    """Return (answer, slot) pairs: a reply, and the row whose name it is scored under.
+    """Return (answer, slot) pairs: a reply, and the row whose model's name it is scored under.
 
-    Whole questions are taken in a random order, except those that would exceed `max_pairs`. Replies
-    without a model's name are left out, and a model has one slot for each question.
+    Both answer the same question, which has right and wrong replies. Whole questions are taken in a
+    random order, except those that would exceed `max_pairs` or have one model only. Replies without
+    a model's name or a label are left out; a model has one slot for each question.
     """
     by_question: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -55,10 +56,11 @@ def answer_swap(
     max_pairs: int = MAX_PAIRS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Study:
-    """Score every pair and return the AUROC of the answers' labels: own, swapped, and all.
+    """Score every pair; return a study with three entries: own names, other names, all pairs.
 
-    The reference is the same answers under their own models' names. Raises JudgingError where no
-    question has right and wrong replies by two models.
+    Labels are those of the answers; the reference is the same answers under their own models'
+    names. `progress` gets the number of items just scored. Raises JudgingError where no question
+    has right and wrong replies by two models.
     """
     pairs = answer_pairs(rows, max_pairs)
     if not pairs:

@@ -62,6 +62,7 @@ class Cascade:
     steps: list[Step]
 
     def as_json(self) -> str:
+        """Return the cascade as indented JSON."""
         return json.dumps(asdict(self), indent=1)
 
 
@@ -72,11 +73,12 @@ def study_cascade(
     cheap: str | None = None,
     strong: str | None = None,
 ) -> Cascade:
-    """Judge a cascade on the questions that both models answered, by the scores `alone`, (N,).
+    """Judge a cascade of a cheap and a strong model on the questions that both answered.
 
-    Models that are not named are the two with the most questions in common of which one is right
-    clearly more often. Raises JudgingError for a calibrator that reads no others, or too few
-    questions.
+    `alone` are the rows' scores without others, (N,). Without both names the models are the two
+    with the most questions in common of which one is right clearly more often. The last step asks
+    the strong model always. Raises JudgingError for a calibrator that reads no others, if no two
+    models qualify, or for too few questions.
     """
     check_reads_others(calibrator)
     answered = _answers(rows)
@@ -120,7 +122,10 @@ def _side(
     alone: Sequence[Score],
     pairs: Sequence[tuple[int, int]],
 ) -> _ModelSide:
-    """Score one model's replies, alone and knowing the other model's reply."""
+    """Return one model's replies, (N,), scored alone and with the other model's reply beside each.
+
+    `pairs` has the row numbers of this model's reply and of the other's, for each question.
+    """
     items = [_item_beside(rows[at], rows[other]) for at, other in pairs]
     own = [alone[at] for at, _ in pairs]
     knowing = calibrator.with_others(items, own)
@@ -129,13 +134,17 @@ def _side(
 
 
 def _item_beside(row: Row, other: Row) -> Item:
+    """Return the row's item as served, with the reply of `other` as the only other reply."""
     return replace(
         row.item("served"), others=(OtherReply(other.answer, other.model, other.tool_use),)
     )
 
 
 def _step(first: _ModelSide, second: _ModelSide, threshold: float) -> Step:
-    """Measure a cascade that asks the second model below a threshold and keeps the surer reply."""
+    """Return the effect of asking the second model below a threshold and keeping the surer reply.
+
+    A threshold above 1 asks always.
+    """
     is_asked = first.alone < threshold
     is_replaced = is_asked & (second.alone > first.alone)
     is_replaced_knowing = is_asked & (second.knowing > first.knowing)
@@ -155,7 +164,7 @@ def _step(first: _ModelSide, second: _ModelSide, threshold: float) -> Step:
 
 
 def _answers(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """Return the index of each model's first labelled reply, by question and model."""
+    """Return the row number of each model's first labelled reply: by question, then by model."""
     found: dict[str, dict[str, int]] = {}
     for at, row in enumerate(rows):
         if row.correct is not None and row.model:
@@ -169,7 +178,11 @@ def _pair(
     cheap: str | None,
     strong: str | None,
 ) -> tuple[str, str]:
-    """Choose the two models, of those given, that answered the most common questions."""
+    """Return (cheap, strong): the two models that answered the most common questions.
+
+    A name that is not None is kept. The strong one must be right more often by `LEAST_GAP` on those
+    questions. Raises JudgingError if there are no two such models.
+    """
     common: Counter[tuple[str, str]] = Counter()
     right: Counter[tuple[str, str]] = Counter()
     for models in answered.values():

@@ -40,10 +40,13 @@ def compare_elicitations(
     device: str = "auto",
     say: Callable[[str], None] = lambda _: None,
 ) -> Study:
-    """Return a study with an entry for each way; `reference` is the AUROC of the labels' tokens.
+    """Score the test rows in each way and return a study with an entry for each way.
 
-    Raises JudgingError for questions on both sides, or a calibrator that is no language model,
-    CheckpointError for one without an adapter.
+    Ways are the labels' tokens, plain and with a temperature, MC dropout, probes on the last state,
+    and the entropy of the next token. Probes and temperature are fitted on the training rows.
+    `reference` is the AUROC of the labels' tokens. Raises JudgingError for questions on both sides,
+    too few training questions, or a calibrator that is no language model, CheckpointError for one
+    without an adapter.
     """
     check_questions(train, test)
     folder = resolve_checkpoint(checkpoint)
@@ -83,16 +86,21 @@ def compare_elicitations(
 
 
 def _states(calibrator: LlmCalibrator, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
+    """Return the rows' last hidden states (n, width) and the labels' log-odds (n,)."""
     return last_states(calibrator, [row.item() for row in rows], BUDGET)
 
 
 def _targets(rows: Sequence[Row]) -> Tensor:
+    """Return the rows' labels as floats, (n,)."""
     return torch.tensor(labels_of(rows), dtype=torch.float32)
 
 
 @torch.no_grad()
 def _certainty(calibrator: LlmCalibrator, states: Tensor) -> Floats:
-    """Return 1 - the entropy of the next token over that of a uniform one, whatever the token."""
+    """Return for each state a certainty from 0 to 1, (n,): 1 less the next token's entropy.
+
+    The entropy is divided by that of a uniform token; it does not depend on which token is likely.
+    """
     model = calibrator.model.model
     head = model.get_output_embeddings()
     found = []

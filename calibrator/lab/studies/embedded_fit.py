@@ -29,7 +29,7 @@ PARTS = ("abilities", "inspector", "calls")
 
 
 def as_shipped() -> TrainConfig:
-    """Return the training configuration of the shipped calibrator.
+    """Return the training configuration of the shipped calibrator, without data.
 
     It has tower, forest, abilities, inspector, knowledge and trees for calls, but no second stage,
     which reads other replies, as rows of a study have none.
@@ -61,10 +61,16 @@ class EmbeddedFit:
         say: Callable[[str], None] = print,
         trained: int = 0,
     ) -> None:
+        """Keep the arguments; nothing is read or trained yet."""
         self.rows, self.folder, self.config, self.say = rows, folder, config, say
         self.trained = trained
 
     def __call__(self, train: Ints, judged: Ints) -> Floats:
+        """Train on the rows numbered `train`; return P(correct) of those numbered `judged`, (n,).
+
+        They are scored as served. An interrupted or finished training on the same rows in the
+        folder is resumed or reused. Parts that too few rows allow are left out.
+        """
         data = self._write([self.rows[i] for i in train])
         config = replace(self.config, data=(str(data),))
         place = data.parent / ("shared" if self.trained else "run")
@@ -75,11 +81,15 @@ class EmbeddedFit:
 
     @cached_property
     def _shared_reading(self) -> SharedReading:
+        """What all fits share, read from the first `trained` rows."""
         config = replace(self.config, data=(str(self._write(self.rows[: self.trained])),))
         return SharedReading(config, load_tokenizer(base_folder()), self.say)
 
     def _write(self, rows: Sequence[Row]) -> Path:
-        """Write the rows into a folder named by their hash, if absent, and return the file."""
+        """Write the rows to `rows.jsonl` in a folder named by their hash; return the file.
+
+        A file that exists is left unchanged.
+        """
         text = "".join(json.dumps(row.raw) + "\n" for row in rows)
         place = self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
         place.mkdir(parents=True, exist_ok=True)

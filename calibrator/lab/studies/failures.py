@@ -60,11 +60,16 @@ class FailureStudy:
     unsure_right: list[str]
 
     def as_json(self) -> str:
+        """Return the study as indented JSON."""
         return json.dumps(plain_json(asdict(self)), indent=1)
 
 
 def study_failures(rows: Sequence[Row], confidence: Floats, method: str) -> FailureStudy:
-    """Count the hard errors of confidences (N,) of the rows. Raises JudgingError without rows."""
+    """Count the hard errors of confidences (N,) of the rows, by benchmark and of all.
+
+    A hard error is a wrong reply above .9 or a right one below .1; the ids of the `NAMED` worst of
+    each kind are kept. `method` names the calibrator. Raises JudgingError without rows.
+    """
     if not rows:
         raise JudgingError("there is no row to look at")
     labels = labels_of(rows)
@@ -89,7 +94,10 @@ def study_failures(rows: Sequence[Row], confidence: Floats, method: str) -> Fail
 
 
 def _failures(name: str, labels: Ints, confidence: Floats) -> Failures:
-    """Count the hard errors of one group: sure and wrong, or unsure and right."""
+    """Count the hard errors of one group of replies, with labels and confidences (n,).
+
+    Shares of the right or of the wrong replies are nan where there are none.
+    """
     right, wrong = confidence[labels == 1], confidence[labels == 0]
     return Failures(
         name,
@@ -105,5 +113,6 @@ def _failures(name: str, labels: Ints, confidence: Floats) -> Failures:
 
 
 def _worst_ids(rows: Sequence[Row], found: np.ndarray, order: Floats) -> list[str]:
+    """Return the ids of at most `NAMED` rows where `found` (N,) is true, lowest `order` first."""
     at = np.flatnonzero(found)
     return [str(rows[i].id) for i in at[np.argsort(order[at], kind="stable")][:NAMED]]

@@ -34,9 +34,10 @@ DROPOUT: Final = 0.1  # for an adapter that was trained without dropout
 def load_unmerged(
     config: LlmConfig, folder: Path, device: str = "auto"
 ) -> tuple[LlmCalibrator, PeftModel]:
-    """Load a checkpoint that is read from its labels, in fp32, with the adapter beside the base.
+    """Load a language model's checkpoint in fp32 with the adapter unmerged, beside the base.
 
-    Raises CheckpointError or HubError, also for a checkpoint that has no adapter.
+    Returns the calibrator, which reads P(correct) from the labels' tokens, and the adapted model
+    inside it. Raises CheckpointError or HubError, also for a checkpoint that has no adapter.
     """
     if config.adapter is None:
         raise CheckpointError(f"{config.name} has no adapter of its own; it was merged")
@@ -58,11 +59,13 @@ class McDropout:
     def __init__(
         self, calibrator: LlmCalibrator, adapted: PeftModel, passes: int = PASSES, seed: int = 0
     ) -> None:
+        """Keep the dropouts of `adapted`, the model inside the calibrator, to be switched on."""
         self._calibrator, self._passes, self._seed = calibrator, passes, seed
         self._dropouts = _adapter_dropouts(adapted)
 
     @property
     def name(self) -> str:
+        """The checkpoint's name with the number of passes, such as `NAME~mc-dropout-5`."""
         return f"{self._calibrator.name}~mc-dropout-{self._passes}"
 
     @property
@@ -70,8 +73,9 @@ class McDropout:
         return self._calibrator.reads_images
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Return the mean P(correct) of all passes.
+        """Return the mean P(correct) of several passes with dropout on, as a score for each item.
 
+        The seed is set first, so the same items get the same scores; dropout is off afterwards.
         Raises what the checkpoint's own scorer raises.
         """
         torch.manual_seed(self._seed)
@@ -90,7 +94,10 @@ class McDropout:
 
 
 def _adapter_dropouts(adapted: PeftModel) -> list[nn.Dropout]:
-    """Return the dropout before each adapter; an adapter without one gets `DROPOUT`."""
+    """Return the dropout module before each adapter, switched off.
+
+    An adapter without one gets one with rate `DROPOUT`, in place.
+    """
     found = []
     for module in adapted.modules():
         dropouts = getattr(module, "lora_dropout", None)

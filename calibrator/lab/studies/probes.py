@@ -35,12 +35,15 @@ _SENTENCE = re.compile(r"(?:(?<=^)|(?<=[.!?]\s))(?=\S)")
 
 
 def strip_hedges(answer: str) -> str:
-    """Return the answer without its words of doubt."""
+    """Return the answer without its words of doubt, such as `maybe` or `I think that`."""
     return _HEDGE.sub("", answer)
 
 
 def inject_hedges(answer: str) -> str:
-    """Return the answer with a word of doubt before its first sentence and every third after."""
+    """Return the answer with a word of doubt before its first sentence and every third one after.
+
+    The words take turns, such as `Maybe, ` and `I think, `; the sentences themselves are unchanged.
+    """
     starts = [match.start() for match in _SENTENCE.finditer(answer)][::3]
     parts = [answer[: starts[0]] if starts else answer]
     for number, (at, end) in enumerate(itertools.pairwise([*starts, len(answer)])):
@@ -50,6 +53,8 @@ def inject_hedges(answer: str) -> str:
 
 
 def _answer(change: Callable[[str], str]) -> Callable[[Row], Item]:
+    """Return a function that makes a row's item as served, with its answer changed by `change`."""
+
     def change_item(row: Row) -> Item:
         item = row.item("served")
         return replace(item, answer=change(item.answer))
@@ -58,6 +63,7 @@ def _answer(change: Callable[[str], str]) -> Callable[[Row], Item]:
 
 
 def _cut_after(characters: int) -> Callable[[str], str]:
+    """Return a function that returns the first `characters` of a text."""
     return lambda answer: answer[:characters]
 
 
@@ -91,7 +97,10 @@ def sample(rows: Sequence[Row], count: int) -> list[Row]:
 def probe(
     scorer: Scorer, rows: Sequence[Row], progress: Callable[[int], None] = lambda _: None
 ) -> Study:
-    """Return a study with every probe on the same rows, compared with the rows as served."""
+    """Score the rows once for each probe of `PROBES`, and return these as a study's entries.
+
+    The reference is the confidences as served. `progress` gets the number of rows just scored.
+    """
     entries = []
     reference: Floats | None = None
     for label, change in PROBES.items():

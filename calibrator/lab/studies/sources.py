@@ -33,11 +33,12 @@ def run_sources(
     test: Sequence[Row],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Study:
-    """Fit each pool of models and judge it.
+    """Fit each pool of models and judge it; return the study.
 
-    In K02 it is judged on models outside all pools, in K03 on each source that it was not fitted
-    on, beside the fit on all three. Raises JudgingError where too few models have replies, or a
-    question is in both `train` and `test`.
+    In `growing-sources` (K02) pools are the 4, 5 and 7 most capable models, judged on models
+    outside all pools; in `single-sources` (K03) each of three models alone, judged on the other
+    two, and all three. `progress` gets the number of pools done and the total. Raises JudgingError
+    where too few models have replies, or a question is in both `train` and `test`.
     """
     check_questions(train, test)
     sources, targets = _models(train, test, max(POOLS) if name == "growing-sources" else SINGLE)
@@ -58,7 +59,12 @@ def run_sources(
 
 
 def _models(train: Sequence[Row], test: Sequence[Row], count: int) -> tuple[list[str], list[str]]:
-    """Return the sources, most capable first, and the other models that can be judged."""
+    """Return (`count` models to train on, the most capable first, other models to judge).
+
+    Both need `MIN_JUDGED` test rows, right and wrong ones; those to train on have the most training
+    rows. Capable means a high share of right test rows; the others are sorted by name. Raises
+    JudgingError for fewer than `count`.
+    """
     learnt = Counter(row.model for row in train if row.model)
     labels: dict[str, list[int]] = {}
     for row in test:
@@ -83,7 +89,12 @@ def _pool(
     pool: Sequence[str],
     targets: Sequence[str],
 ) -> list[StudyEntry]:
-    """Fit on the replies of some models, and judge those of each target model."""
+    """Fit on the replies of the models in `pool`; return an entry for each target, and their mean.
+
+    `rows` are `trained` training rows, then test rows. The mean's entry has the mean AUROC, without
+    an interval, and the other figures of all judged rows together. Raises JudgingError without
+    targets.
+    """
     if not targets:
         raise JudgingError("every model is a source; none is left to judge")
     fitted = np.array([i for i in range(trained) if rows[i].model in pool], dtype=np.int64)

@@ -65,12 +65,13 @@ TOGETHER = ("BFCL", "MMLU")
 
 
 def family(model: str | None) -> str | None:
-    """Return the maker of a model according to its name, or None for others."""
+    """Return the maker of a model by its name, such as `openai` for `gpt-4o`; None for others."""
     name = (model or "").lower()
     return next((maker for maker, names in FAMILIES.items() if re.match(names, name)), None)
 
 
 def benchmark_family(benchmark: str | None) -> str | None:
+    """Return `BFCL` or `MMLU` for benchmarks such as `MMLU-Pro`; others, also None, unchanged."""
     return next((b for b in TOGETHER if (benchmark or "").startswith(f"{b}-")), benchmark)
 
 
@@ -107,7 +108,7 @@ class StudyEntry:
 
     @property
     def gap(self) -> float:
-        """The loss of AUROC on the part left out; nan where nothing else was judged."""
+        """`inside` less `auroc`: the loss on the part left out; nan where only that was judged."""
         return self.inside - self.auroc
 
 
@@ -132,7 +133,10 @@ class Study:
     together: PooledRanking | None = None  # where each judged row was left out once
 
     def mean(self, figure: str = "auroc") -> float:
-        """Return the unweighted mean of a figure over the entries that have it (H16)."""
+        """Return the unweighted mean of a figure, such as `ece`, over entries that have it (H16).
+
+        The result is nan where no entry has a finite value.
+        """
         values = [value for one in self.entries if math.isfinite(value := getattr(one, figure))]
         return sum(values) / len(values) if values else math.nan
 
@@ -145,7 +149,13 @@ def entry_of(
     reference: Floats | None = None,
     resamples: int = RESAMPLES,
 ) -> StudyEntry:
-    """Return the figures of one fold's rows, with an interval over questions."""
+    """Return the figures of one fold's judged rows, for confidences (n,), as a study's entry.
+
+    `trained` is the number of training rows. `low` and `high` are an interval over questions.
+    `reference` (n,) are other confidences of the same rows; without them `reference` and `shift`
+    are nan. `within` is nan if no question has right and wrong replies, `ece_mended` if there are
+    too few rows.
+    """
     y, questions = labels_of(rows), question_numbers(rows)
     interval = auroc_interval(y, confidence, questions, resamples)
     mixed = disagreement(y, confidence, questions, permutations=0)
@@ -169,11 +179,11 @@ def entry_of(
 def plan(
     name: StudyName, train: Sequence[Row], test: Sequence[Row], only: Collection[str] = ()
 ) -> list[Fold]:
-    """Return the folds of a study, or `only` those with these labels.
+    """Return the folds of a study: all, or those whose labels are in `only`.
 
-    Labels joined by `+` are left out together. Rows are numbered through `train`, then `test`.
-    Raises JudgingError where there is nothing to leave out, for an unknown label, or where a
-    question is in both `train` and `test`.
+    Labels joined by `+`, such as `openai+meta`, are left out together. Rows are numbered through
+    `train`, then `test`. Raises JudgingError where there is nothing to leave out, for an unknown
+    label, or where a question is in both `train` and `test`.
     """
     check_questions(train, test)
     if name == "size":
@@ -199,7 +209,7 @@ def plan(
 
 
 def _keys(name: StudyName, row: Row) -> tuple[str, ...]:
-    """Return the groups by which a row can be left out.
+    """Return the groups by which a row can be left out, such as `("gpt-4o",)` for `models`.
 
     A benchmark that shares its questions with others comes first as their family, then by its own
     name. The result is () for a row that the study never leaves out.
@@ -215,9 +225,10 @@ def _keys(name: StudyName, row: Row) -> tuple[str, ...]:
 
 
 def _together_in(label: str, known: Mapping[str, set[str]], labels: Sequence[str]) -> set[str]:
-    """Return the groups of a label, or of several joined by `+`.
+    """Return the groups of a label, or of several labels joined by `+`.
 
-    Raises JudgingError for an unknown label.
+    `known` has the groups of each label, `labels` those to name in the error. Raises JudgingError
+    for an unknown label.
     """
     if label in known:
         return known[label]
@@ -230,7 +241,8 @@ def _together_in(label: str, known: Mapping[str, set[str]], labels: Sequence[str
 def _left_out(counts: Counter[str], name: StudyName) -> dict[str, set[str]]:
     """Return the groups that each fold leaves out, by its label.
 
-    These are single groups, or for K05 four times five benchmarks.
+    These are the single groups with `MIN_JUDGED` rows, or for K05 up to four folds of up to five
+    benchmarks, by lot. `counts` are the test rows of each group.
     """
     large = sorted(name for name, rows in counts.items() if rows >= MIN_JUDGED)
     if name != "benchmark-folds":
@@ -242,7 +254,11 @@ def _left_out(counts: Counter[str], name: StudyName) -> dict[str, set[str]]:
 
 
 def _sizes(train: Sequence[Row], test: Sequence[Row]) -> Iterator[Fold]:
-    """Yield folds with growing parts of the training rows, by random questions, and with all."""
+    """Yield folds with growing parts of the training rows, and a last one with all.
+
+    Parts have the sizes of `SIZES` and are filled question by question, in a random order that is
+    always the same. Each fold is judged on all test rows.
+    """
     questions = question_numbers(train)
     order = np.random.default_rng(SEED).permutation(int(questions.max()) + 1)
     by_question = np.argsort(order[questions], kind="stable")
@@ -262,10 +278,11 @@ def run(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     only: Collection[str] = (),
 ) -> Study:
-    """Fit and judge every fold, beside a fit on everything where a part is left out.
+    """Fit and judge every fold, beside one fit on everything as the reference; return the study.
 
-    `progress` is called with the number of fits done and the total. `only` names folds by their
-    labels.
+    The study `size` leaves nothing out and has no reference. `method` is the name to print, `say`
+    gets a sentence for each fold, `progress` the number of fits done and the total. `only` names
+    folds by their labels. Raises JudgingError as `plan` does.
     """
     rows, folds = [*train, *test], plan(name, train, test, only)
     fits = len(folds) + (name != "size")
@@ -289,7 +306,11 @@ def run(
 
 
 def _rank_pooled(rows: Sequence[Row], apart: Floats, whole: Floats) -> PooledRanking:
-    """Return the ranking of all judged rows, by the folds' confidences and by the fit on all."""
+    """Return the rankings of all judged rows, by the folds' confidences and by the fit on all.
+
+    `apart` and `whole` are their confidences, (n,) as `rows`; rows with nan in `apart` were not
+    judged.
+    """
     at = np.flatnonzero(~np.isnan(apart))
     judged = [rows[i] for i in at.tolist()]
     names = [row.benchmark or "" for row in judged], [row.question_id for row in judged]
@@ -302,9 +323,10 @@ def _rank_pooled(rows: Sequence[Row], apart: Floats, whole: Floats) -> PooledRan
 def _fit_fold(
     name: StudyName, fit: Fit, fold: Fold, rows: Sequence[Row], trained: int
 ) -> tuple[Floats, float]:
-    """Return the confidences of a fold's judged rows, and its AUROC on the other test rows.
+    """Fit a fold; return (confidences of its judged rows, AUROC on the other test rows).
 
-    The AUROC is nan where the study does not judge these.
+    `trained` is the number of training rows, which come first in `rows`. The AUROC is nan where the
+    study does not judge other rows or there are none.
     """
     if name not in JUDGED_INSIDE:
         return fit(fold.train, fold.judged), math.nan
@@ -316,12 +338,16 @@ def _fit_fold(
 
 
 def study_json(study: Study) -> str:
+    """Return a study as indented JSON with its mean AUROC, which `read_study` reads."""
     values = {"format": FORMAT, **plain_json(asdict(study)), "mean": plain_json(study.mean())}
     return json.dumps(values, indent=1, allow_nan=False)
 
 
 def read_study(path: Path) -> Study:
-    """Read a file of `study_json`. Raises JudgingError for anything else."""
+    """Read a study from a file that holds JSON of `study_json`; the file may lack `together`.
+
+    Raises JudgingError if the file holds anything else; OSError where it cannot be read.
+    """
     try:
         values: dict[str, Any] = numbers(json.loads(path.read_text(encoding="utf-8")))
         if values["format"] != FORMAT:
@@ -339,7 +365,10 @@ def read_study(path: Path) -> Study:
 
 
 def shared_rows(name: str, train: Sequence[Row]) -> int:
-    """Return how many rows the fits of a study may read together, or 0 where they should not."""
+    """Return how many training rows the fits of a study may read together: all of `train`, or 0.
+
+    It is 0 for the study `size` and for those that leave nothing out, such as `single-sources`.
+    """
     return len(train) if name in get_args(StudyName) and name != "size" else 0
 
 
@@ -353,11 +382,12 @@ def fit_of(
     is_renewed: bool = False,
     trained: int = 0,
 ) -> Fit:
-    """Return a fit by TF-IDF with logistic regression, or of the calibrator as shipped.
+    """Return a function that fits on some of the rows and returns P(correct) of others.
 
-    The calibrator's runs go to `folder`. The first `trained` of the rows are read once for all its
-    fits, or with 0 for each. Rows are numbered as in `plan`; earlier fits on the same rows are
-    reused.
+    It takes two arrays of row numbers as `plan` gives them: to train on, to score. `method` is
+    "tfidf", with logistic regression, or else the calibrator is trained as shipped, and its runs go
+    to `folder`. The first `trained` of the rows are read once for all its fits; with 0 each fit
+    reads its own. Earlier results for the same rows are reused unless `is_renewed`.
     """
     if method == "tfidf":
         from calibrator.lab.judging.baselines.tfidf import WordPairCounts  # needs scikit-learn
@@ -366,6 +396,7 @@ def fit_of(
         counts = WordPairCounts(rows)
 
         def words(train: Ints, judged: Ints) -> Floats:
+            """Return P(correct) of the `judged` rows by TF-IDF fitted on the rows `train`."""
             return counts.scores(train, judged, "served")
 
         return kept_folds(words, rows, method, device, is_renewed=is_renewed)

@@ -36,6 +36,7 @@ class Bucket:
         self._free_at = time.monotonic()
 
     async def take(self, size: int) -> None:
+        """Wait until `size` more bytes may be sent."""
         now = time.monotonic()
         self._free_at = max(self._free_at, now - PIECE / self._per_s) + size / self._per_s
         await asyncio.sleep(max(0.0, self._free_at - now))
@@ -49,10 +50,12 @@ class Attacker:
         self.bucket = Bucket()
 
     async def opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection, whose packets count as bytes sent, and return its two streams."""
         await self.bucket.take(CONNECTION_BYTES)
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        """Write the data in pieces, at the allowed rate."""
         for at in range(0, len(data), PIECE):
             piece = data[at : at + PIECE]
             await self.bucket.take(len(piece))
@@ -60,7 +63,7 @@ class Attacker:
             await writer.drain()
 
     async def send(self, data: bytes, patience_s: float = 20) -> bytes:
-        """Send the data, and return the answer until the connection ends.
+        """Send the data on a new connection, and return the answer until the connection ends.
 
         Return b"" after `patience_s` seconds, or where the connection breaks.
         """
@@ -79,6 +82,7 @@ async def over(work: Callable[[], Awaitable[object]], at_once: int) -> None:
     """Repeat the work forever, `at_once` at a time, ignoring broken connections."""
 
     async def again() -> None:
+        """Repeat the work forever."""
         while True:
             with suppress(OSError):
                 await work()
@@ -94,9 +98,10 @@ _LINE = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 
 
 async def slow_heads(attacker: Attacker) -> None:
-    """Open thousands of connections, and send a byte of a head each second."""
+    """Open thousands of connections, and send a byte of a head each second, forever."""
 
     async def one() -> None:
+        """Send one head byte by byte, then close the connection."""
         _, writer = await attacker.opened()
         try:
             for byte in _LINE + b"a" * 10_000:
@@ -109,7 +114,10 @@ async def slow_heads(attacker: Attacker) -> None:
 
 
 async def large_heads(attacker: Attacker) -> None:
-    """Send heads of nearly the accepted size and number of fields, and beyond."""
+    """Send heads of nearly the accepted size and number of fields, and beyond, forever.
+
+    Each has a connection of its own; some have long, ever new targets.
+    """
     fields = b"".join(b"x-%d: %b\r\n" % (n, b"a" * 300) for n in range(190))
     whole = (
         b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n" + fields + b"\r\n"
@@ -119,6 +127,7 @@ async def large_heads(attacker: Attacker) -> None:
     turn = 0
 
     async def one() -> None:
+        """Send the next of three heads on a new connection."""
         nonlocal turn
         turn += 1
         unlike = targets % (b"%d&" % turn + b"a" * 60_000)
@@ -128,9 +137,10 @@ async def large_heads(attacker: Attacker) -> None:
 
 
 async def connections(attacker: Attacker) -> None:
-    """Open as many silent connections as possible, and again when they are closed."""
+    """Open as many silent connections as possible, and again when they are closed, forever."""
 
     async def one() -> None:
+        """Open a connection, and wait until the server closes it."""
         reader, writer = await attacker.opened()
         try:
             await reader.read()
@@ -141,16 +151,17 @@ async def connections(attacker: Attacker) -> None:
 
 
 async def requests(attacker: Attacker) -> None:
-    """Send small requests that are refused, each on a connection of its own."""
+    """Send small requests that are refused, each on a connection of its own, forever."""
     request = b"GET /nothing HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
     await over(lambda: attacker.send(request), 50)
 
 
 async def slow_bodies(attacker: Attacker) -> None:
-    """Send bodies of 60 MB that never end, over 50 connections that share the rate."""
+    """Send bodies of 60 MB that never end, over 50 connections that share the rate, forever."""
     head = _LINE + b"content-length: 60000000\r\n\r\n"
 
     async def one() -> None:
+        """Send one endless body, until the connection breaks."""
         _, writer = await attacker.opened()
         try:
             await attacker.write(writer, head + b"[" * 1_000)
@@ -166,19 +177,25 @@ async def slow_bodies(attacker: Attacker) -> None:
 
 
 def posted(body: bytes, fields: bytes = b"") -> bytes:
+    """Return a request with this body; `fields` are further lines of the head, each with CRLF."""
     return _LINE + b"connection: close\r\n%bcontent-length: %d\r\n\r\n" % (fields, len(body)) + body
 
 
 def chat(messages: str, more: str = "") -> bytes:
+    """Return the body of a chat request; `messages` is JSON, `more` JSON text for its end.
+
+    An example of `more` is `, "x": 1`.
+    """
     return f'{{"model": "bench", "messages": {messages}{more}}}'.encode()
 
 
 def _asked(text: str = "hi") -> str:
+    """Return the JSON of a conversation with this one message of the user."""
     return json.dumps([{"role": "user", "content": text}])
 
 
 async def bombs(attacker: Attacker) -> None:
-    """Send a few hundred bytes of Brotli each, with as many values as allowed, or far more."""
+    """Send Brotli of a few hundred bytes, with as many values as allowed or far more, forever."""
     field = b"content-encoding: br\r\n"
     allowed = chat(_asked(), ', "x": [' + "[]," * 80_000 + "0]")
     beyond = chat(_asked(), ', "x": [' + "[]," * 20_000_000 + "0]")
@@ -194,7 +211,7 @@ async def bombs(attacker: Attacker) -> None:
 
 
 async def many_values(attacker: Attacker) -> None:
-    """Send arrays with nearly as many values as are read, and with more."""
+    """Send arrays with nearly as many values as are read, and with more, forever."""
     bodies = [
         posted(chat(_asked(), f', "x": [{"[]," * count}0]')) for count in (900_000, 2_000_000)
     ]
@@ -202,7 +219,10 @@ async def many_values(attacker: Attacker) -> None:
 
 
 async def odd_bodies(attacker: Attacker) -> None:
-    """Send deep bodies, many messages, many calls, and long names of models and members."""
+    """Send unusual bodies in turns, forever.
+
+    They are deep, or have many messages, calls or members, long texts, numbers or names.
+    """
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
              for n in range(3_000)]  # fmt: skip
     bodies = [
@@ -221,6 +241,7 @@ async def odd_bodies(attacker: Attacker) -> None:
 
 
 async def _in_turns(attacker: Attacker, bodies: list[bytes], at_once: int) -> None:
+    """Send the requests in turns forever, `at_once` at a time."""
     turn = 0
 
     async def one() -> None:
@@ -235,7 +256,13 @@ async def _in_turns(attacker: Attacker, bodies: list[bytes], at_once: int) -> No
 
 
 def asking(model: str) -> Callable[[Attacker], Awaitable[None]]:
+    """Return an attack that asks for a model of the hostile upstream, forever.
+
+    Plain and streamed requests take turns.
+    """
+
     async def attack(attacker: Attacker) -> None:
+        """Ask for the model, plain and streamed in turns, forever."""
         for_it = json.dumps({"model": model, "messages": [{"role": "user", "content": "hi"}]})
         streamed = for_it[:-1] + ', "stream": true}'
         await _in_turns(attacker, [posted(each.encode()) for each in (for_it, streamed)], ASKING)
@@ -264,6 +291,7 @@ ATTACKS: Final[dict[str, Callable[[Attacker], Awaitable[None]]]] = {
 
 
 def main() -> None:
+    """Run the attack named on the command line against the port, until the process is ended."""
     name, port = sys.argv[1], int(sys.argv[2])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, MOST_OPEN + 1_000)), hard))

@@ -69,6 +69,10 @@ class Seen:
     busy: float = math.nan  # share of the cores used by other work
 
     def percentile(self, share: float, of: str = "times_ms") -> float:
+        """Return a quantile of the times, such as `share` 0.99, or inf without any.
+
+        `of` is `times_ms` or `own_ms`.
+        """
         ranked = sorted(getattr(self, of))
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else math.inf
 
@@ -83,6 +87,10 @@ class Others:
         self.seen = Seen()
 
     async def ask_for(self, for_s: float) -> Seen:
+        """Ask `PER_S` times a second for `for_s` seconds; return what was seen of these requests.
+
+        All replies are waited for. Raises LoadError for a wrong one.
+        """
         begun, asked = time.monotonic(), []
         for number in range(int(for_s * PER_S)):
             await asyncio.sleep(max(0.0, begun + number / PER_S - time.monotonic()))
@@ -92,6 +100,10 @@ class Others:
         return seen
 
     async def _ask(self) -> None:
+        """Ask once, with up to `MOST_TRIES` tries after broken connections, and note the times.
+
+        Without an answer it counts as failed, with `GIVE_UP_S` as its time.
+        """
         begun, spent = time.monotonic(), loop_s(self._pid)
         for number in range(MOST_TRIES):
             try:
@@ -108,6 +120,11 @@ class Others:
         self.seen.times_ms.append(GIVE_UP_S * 1_000)
 
     async def _ask_once(self, is_again: bool) -> None:
+        """Send the request on an idle connection, or on a new one, and check the reply.
+
+        With `is_again` it is always a new one. Raises EOFError or OSError for a broken connection,
+        LoadError for a wrong reply, ValueError for bytes that are no HTTP.
+        """
         if self._idle and not is_again:
             reader, writer = self._idle.pop()
         else:
@@ -122,6 +139,7 @@ class Others:
         self._idle.append((reader, writer))
 
     def close(self) -> None:
+        """Close the idle connections."""
         for _, writer in self._idle:
             writer.close()
 
@@ -131,7 +149,11 @@ class Others:
 
 @contextmanager
 def proxied(folder: Path, hostile: int) -> Iterator[Target]:
-    """Run `pinocchio serve`, open to everybody, in front of the demo and the hostile upstream."""
+    """Run `pinocchio serve`, open to everybody, in front of the demo and the hostile upstream.
+
+    It yields the proxy. `hostile` is that upstream's port. Raises RuntimeError if it does not
+    start.
+    """
     folder.mkdir()
     port, path = free_port(), folder / "proxy.yaml"
     config = {
@@ -169,6 +191,10 @@ def proxied(folder: Path, hostile: int) -> Iterator[Target]:
 
 @contextmanager
 def serving(script: str, port: int, scratch: Path) -> Iterator[int]:
+    """Run a script of the benches on a port until the block ends, and yield its process id.
+
+    `script` is such as `hostile/bench_hostile_upstream.py`; its output goes to a log in `scratch`.
+    """
     log = (scratch / f"{Path(script).stem}.log").open("wb")
     command = [sys.executable, str(SCRIPTS / "benches" / script), str(port)]
     with log, launched(command, stdout=log, stderr=log, cores=CORES.upstream) as process:
@@ -177,7 +203,7 @@ def serving(script: str, port: int, scratch: Path) -> Iterator[int]:
 
 @contextmanager
 def attacked(name: str, port: int) -> Iterator[int]:
-    """Run an attacker at the lowest priority, and yield its process id.
+    """Run an attacker at the lowest priority until the block ends, and yield its process id.
 
     So its effect on the proxy is measured, not that on a shared core. It stays in this session, as
     Linux gives each session its share of a core at any priority.
@@ -204,7 +230,7 @@ def loop_s(pid: int) -> float:
 
 
 def forget_peak(pid: int) -> None:
-    """Reset the peak of a process's memory on Linux."""
+    """Reset the peak of a process's memory on Linux; do nothing elsewhere."""
     try:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
     except OSError:
@@ -225,6 +251,11 @@ def peak_mb(pid: int) -> float:
 
 
 async def window(others: Others, pid: int, for_s: float, *more: int) -> Seen:
+    """Let the others ask for `for_s` seconds; return what they saw, with the proxy's use of memory.
+
+    It also has the cores that the proxy used and the share used by other work. `more` are further
+    process ids of the bench.
+    """
     pids = (pid, *UPSTREAMS, *more)
     forget_peak(pid)
     before, begun = cpu_s(pid), time.monotonic()
@@ -237,7 +268,7 @@ async def window(others: Others, pid: int, for_s: float, *more: int) -> Seen:
 
 
 async def beside(name: str, target: Target, plan: Plan) -> tuple[Seen, Seen]:
-    """Return the others' window without the attacker, and the one with it."""
+    """Return what the others saw (without the attacker, with it), each for one window."""
     others = Others(Job(target.launch.port, request(CHAT, SHORT), SCORED), target.pid)
     await others.ask_for(1.0)
     quiet = await window(others, target.pid, plan.window_s)
@@ -256,16 +287,25 @@ class Measured:
     rounds: list[tuple[Seen, Seen]] = field(default_factory=list)
 
     def median(self, of: str, which: int) -> float:
+        """Return the median over rounds of a figure, such as `p99`.
+
+        `which` is 0 for the others alone, 1 for attacked.
+        """
         values = [_figure(each[which], of) for each in self.rounds]
         return statistics.median(values)
 
     def difference(self, of: str) -> float:
+        """Return the median over rounds of a figure attacked less the same alone."""
         return statistics.median(
             _figure(loud, of) - _figure(quiet, of) for quiet, loud in self.rounds
         )
 
     @property
     def is_within(self) -> bool:
+        """Whether the budget was kept: memory, latency, and no request without an answer.
+
+        On a busy machine the loop's own CPU time is judged, not the latency.
+        """
         failed = sum(loud.failed for _, loud in self.rounds)
         is_small = not self.difference("peak_mb") >= BUDGET_MB
         delay = "own" if self.is_doubtful else "p99"
@@ -277,6 +317,7 @@ class Measured:
         return statistics.median(each.busy for pair in self.rounds for each in pair) > BUSY
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the figures as [alone, attacked, difference] by name, and counts, for JSON."""
         figures = ("p50", "p99", "own", "peak_mb", "cpu")
         values = {f: [self.median(f, 0), self.median(f, 1), self.difference(f)] for f in figures}
         loud = [each for _, each in self.rounds]
@@ -285,6 +326,7 @@ class Measured:
 
 
 def _figure(seen: Seen, name: str) -> float:
+    """Return a figure of a window: `own`, a percentile such as `p99`, or an attribute."""
     if name == "own":
         return seen.percentile(0.99, "own_ms")
     if name.startswith("p") and name[1:].isdigit():
@@ -294,6 +336,10 @@ def _figure(seen: Seen, name: str) -> float:
 
 
 def measured(names: list[str], plan: Plan, scratch: Path) -> list[Measured]:
+    """Run all rounds of the attacks called `names`, and return them in this order.
+
+    Each starts a new proxy; `scratch` gets the logs. This process is bound to the load's cores.
+    """
     found = [Measured(name) for name in names]
     hostile = free_port()
     pin(CORES.load)
@@ -309,6 +355,10 @@ def measured(names: list[str], plan: Plan, scratch: Path) -> list[Measured]:
 
 
 def shown_as_table(found: list[Measured]) -> str:
+    """Return the medians of the attacks as a table, as text.
+
+    A last column says whether the budget was `kept` or `BROKEN`.
+    """
     head = [
         "p99 ms alone",
         "attacked",
@@ -335,6 +385,7 @@ def shown_as_table(found: list[Measured]) -> str:
 
 
 def remarks(found: list[Measured]) -> Iterator[str]:
+    """Yield sentences on a busy machine, requests without an answer, and broken connections."""
     if doubtful := [each.name for each in found if each.is_doubtful]:
         yield f"the machine was busy with other work, judged by own ms: {', '.join(doubtful)}"
     for each in found:
@@ -346,6 +397,7 @@ def remarks(found: list[Measured]) -> Iterator[str]:
 
 
 def main() -> int:
+    """Measure the attacks and print them; return 0 if all keep the budget, else 1."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(
         prog="scripts/bench hostile", description=__doc__.splitlines()[0]

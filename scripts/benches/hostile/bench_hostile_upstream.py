@@ -32,7 +32,7 @@ _EVENTS: Final = b"text/event-stream"
 
 
 def replies() -> dict[str, tuple[bytes, bytes, bool]]:
-    """Return for each model head, body, and whether the body is repeated endlessly."""
+    """Return (head, body, whether the body is repeated endlessly) by model."""
     bomb = json.dumps(completion("a" * 60_000_000)).encode()
     values = json.dumps({**completion("hi"), "x": [[]] * 900_000}).encode()
     call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -63,6 +63,7 @@ class Upstream:
         self.replies = replies()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection until it ends or sends anything else."""
         request = Reader()
         with suppress(OSError, ValueError):
             while data := await reader.read(2**16):
@@ -73,6 +74,7 @@ class Upstream:
         writer.close()
 
     async def _answer(self, writer: asyncio.StreamWriter, model: str) -> None:
+        """Write the reply of the model in chunks, at the allowed rate."""
         head, body, is_endless = self.replies[model]
         writer.write(head)
         for piece in _pieces(body, is_endless):
@@ -84,6 +86,7 @@ class Upstream:
 
 
 def _pieces(body: bytes, is_endless: bool) -> Iterator[bytes]:
+    """Yield the body in pieces, again and again if it is endless."""
     while True:
         for at in range(0, len(body), PIECE):
             yield body[at : at + PIECE]
@@ -92,6 +95,7 @@ def _pieces(body: bytes, is_endless: bool) -> Iterator[bytes]:
 
 
 async def main(port: int) -> None:
+    """Serve on the port of loopback forever, and print `ready` at the start."""
     server = await asyncio.start_server(Upstream().serve, "127.0.0.1", port)
     print("ready", flush=True)
     await server.serve_forever()

@@ -13,7 +13,7 @@ LOADED = 0.90  # from this use on, load and upstream may be the limit
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which `share` of the values lie, nan without values."""
+    """Return the value below which `share` (0 to 1) of the values lie, nan without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan
 
@@ -32,16 +32,20 @@ class Board:
     notes: list[str] = field(default_factory=list)
 
     def add(self, number: int, target: str, **figures: float) -> None:
-        """Add the figures of round `number`."""
+        """Add the figures of one target in round `number`, by name."""
         for name, value in figures.items():
             self.values[name][target][number] = value
 
     def median(self, figure: str, target: str) -> float:
+        """Return the median of a target's figure over rounds, nan without values."""
         found = [v for v in self.values[figure][target].values() if not math.isnan(v)]
         return statistics.median(found) if found else math.nan
 
     def factor(self, figure: str, ours: str, other: str, *, is_cost: bool) -> float:
-        """Return how many times better ours is: the median of the rounds' ratios."""
+        """Return how many times better `ours` is than `other`: the median of the rounds' ratios.
+
+        For a cost less is better. The result is nan if no round has both.
+        """
         mine, theirs = self.values[figure][ours], self.values[figure][other]
         ratios = [
             theirs[number] / mine[number] if is_cost else mine[number] / theirs[number]
@@ -51,12 +55,16 @@ class Board:
         return statistics.median(ratios) if ratios else math.nan
 
     def note(self, sentence: str) -> None:
+        """Add a sentence to the notes, unless it is there already."""
         if sentence not in self.notes:
             self.notes.append(sentence)
 
     @property
     def doubtful(self) -> dict[str, float]:
-        """The rounds and targets with others' share above a tenth of the cores, and that share."""
+        """The largest share that others had of the cores, by place such as `round 1 ours`.
+
+        Only places with more than a tenth are here.
+        """
         found: dict[str, float] = defaultdict(float)
         for what, share in self.busy.items():
             if share > BUSY:

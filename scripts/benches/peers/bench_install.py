@@ -44,7 +44,10 @@ class MissingPeerError(RuntimeError):
 
 
 def install(name: str, folder: Path) -> Path:
-    """Return the peer's environment, made where needed. Raises MissingPeerError."""
+    """Return the environment of the peer called `name`, installed below `folder` where needed.
+
+    It is a folder; for nginx it is the program's path. Raises MissingPeerError.
+    """
     if name == "nginx":
         return _nginx()
     home = folder / name
@@ -66,6 +69,10 @@ def install(name: str, folder: Path) -> Path:
 
 
 def _portkey(home: Path) -> None:
+    """Install the gateway and a script that binds it to loopback, by npm.
+
+    Raises MissingPeerError if npm is missing or fails.
+    """
     if shutil.which("npm") is None:
         raise MissingPeerError("there is no npm")
     package = {"private": True, "dependencies": NODE_PEER, "overrides": NODE_OVERRIDES}
@@ -75,6 +82,10 @@ def _portkey(home: Path) -> None:
 
 
 def _nginx() -> Path:
+    """Return the path of nginx; as root, install it by apt-get where it is missing.
+
+    Raises MissingPeerError where it cannot be had.
+    """
     found = _nginx_path()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         print("installing Debian's nginx ...", file=sys.stderr, flush=True)
@@ -87,10 +98,12 @@ def _nginx() -> Path:
 
 
 def _nginx_path() -> str | None:
+    """Return the path of the installed nginx, or None."""
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
 def _run(command: list[str]) -> None:
+    """Run a command. Raises MissingPeerError if it fails, is missing or takes too long."""
     try:
         done = subprocess.run(
             command,

@@ -38,7 +38,11 @@ database, no telemetry, local price list. One worker each."""
 
 
 def ours(name: str, place: Place) -> Launch:
-    """Return `pinocchio serve` from the tree to measure, in one of the variants."""
+    """Return the launch of `pinocchio serve` from the tree to measure, in one of the variants.
+
+    Variants are `ours`, `ours-enforce`, `ours-info`, `ours-bare` and `ours-embedded`. A new folder
+    in the scratch gets configuration and records.
+    """
     folder = place.scratch / f"{name}-{time.monotonic_ns()}"
     folder.mkdir()
     checkpoint = {BARE: "none", EMBEDDED: "embedded"}.get(name, FAKE)
@@ -65,7 +69,10 @@ def ours(name: str, place: Place) -> Launch:
 
 
 def enforcing_policy() -> dict[str, object]:
-    """Return twenty rules of all kinds, of which only the last matches a plain reply at 0.73."""
+    """Return a policy of twenty rules of all kinds.
+
+    Only the last matches a plain reply at 0.73.
+    """
     verbs = ("delete", "send", "refund", "pay", "transfer", "deploy", "revoke", "publish")
     hold = {"hold": {"queue": "oncall", "reply": "error", "expires": "30m"}}
     rules: list[dict[str, object]] = [
@@ -100,11 +107,18 @@ def enforcing_policy() -> dict[str, object]:
 
 
 def peer(name: str, place: Place) -> Launch:
-    """Return the launch of a peer. Raises MissingPeerError where it cannot be installed."""
+    """Return the launch of a peer, which is installed where needed.
+
+    Raises MissingPeerError where it cannot be.
+    """
     return _PEERS[name](place)
 
 
 def _litellm(place: Place) -> Launch:
+    """Return the launch of LiteLLM's proxy, installed where needed.
+
+    Its configuration is written to the scratch folder. Raises MissingPeerError.
+    """
     home, port = install("litellm", place.peers), free_port()
     to_upstream = {"api_base": f"{place.upstream_url}/v1", "api_key": "bench"}
     route = {"model_name": "*", "litellm_params": {"model": "openai/*", **to_upstream}}
@@ -126,6 +140,10 @@ def _litellm(place: Place) -> Launch:
 
 
 def _portkey(place: Place) -> Launch:
+    """Return the launch of Portkey's gateway, installed where needed.
+
+    Headers of the requests name the upstream. Raises MissingPeerError.
+    """
     home, port = install("portkey", place.peers), free_port()
     server = home / "node_modules/@portkey-ai/gateway/build/start-server.js"
     loopback = ["--require", str(home / "loopback.cjs")]
@@ -141,12 +159,14 @@ def _portkey(place: Place) -> Launch:
 
 
 def _httpx(place: Place) -> Launch:
+    """Return the launch of the minimal pass-through of Starlette and httpx."""
     port = free_port()
     server = [str(SCRIPTS / "benches/bench_servers.py"), "pass-through"]
     return Launch(port, [sys.executable, *server, f"{place.upstream_url}/v1", str(port)])
 
 
 def _sglang_router(place: Place) -> Launch:
+    """Return the launch of sglang-router, installed where needed. Raises MissingPeerError."""
     home, port = install("sglang-router", place.peers), free_port()
     options = {
         "host": "127.0.0.1",
@@ -182,6 +202,10 @@ http {{
 
 
 def _nginx(place: Place) -> Launch:
+    """Return the launch of nginx, installed where needed, with a configuration in the scratch.
+
+    Raises MissingPeerError.
+    """
     program, port = install(NGINX, place.peers), free_port()
     folder = place.scratch / "nginx"
     folder.mkdir(exist_ok=True)
@@ -193,6 +217,7 @@ def _nginx(place: Place) -> Launch:
 
 
 def _flags(options: Mapping[str, object]) -> list[str]:
+    """Return the options as arguments, such as `["--port", "80"]` for `{"port": 80}`."""
     return [text for name, value in options.items() for text in (f"--{name}", str(value))]
 
 

@@ -44,6 +44,7 @@ class Limit:
 def _marks(
     figure: str, label: str, goals: dict[str, tuple[float, float | None]], *, is_cost: bool = True
 ) -> list[Mark]:
+    """Return a mark for each peer in `goals`, which has (goal, floor) by the peer's name."""
     return [
         Mark(figure, label, peer, goal, floor, is_cost) for peer, (goal, floor) in goals.items()
     ]
@@ -107,6 +108,7 @@ class Verdict:
 
     @property
     def outcome(self) -> str:
+        """`goal met`, `floor met` or `not met`, by the factor of `ours`."""
         if self.mark.goal is not None and self.observe >= self.mark.goal:
             return "goal met"
         if self.mark.floor is not None and self.observe >= self.mark.floor:
@@ -115,7 +117,7 @@ class Verdict:
 
 
 def verdicts(board: Board) -> list[Verdict]:
-    """Return the verdicts on the marks that have figures."""
+    """Return the verdicts on the marks that have figures, in the order of `MARKS`."""
     found = []
     for mark in MARKS:
         ours, enforcing = (
@@ -128,6 +130,7 @@ def verdicts(board: Board) -> list[Verdict]:
 
 
 def marks_table(board: Board) -> str:
+    """Return the verdicts on the marks as a table, "" where there are none."""
     header = ["times better than", "", "ours", "ours-enforce", "goal", "floor", ""]
     rows = [
         [
@@ -152,7 +155,10 @@ class LimitVerdict:
 
 
 def limit_verdicts(board: Board, cores: Cores) -> list[LimitVerdict]:
-    """Return the verdicts on the limits that have figures."""
+    """Return the verdicts on the limits that have figures, in the order of `LIMITS`.
+
+    An outcome is `met`, `not met`, or `no core to spare` for a limit that needs one.
+    """
     found = []
     for limit in LIMITS:
         value = board.median(limit.figure, limit.target)
@@ -166,6 +172,7 @@ def limit_verdicts(board: Board, cores: Cores) -> list[LimitVerdict]:
 
 
 def limits_table(board: Board, cores: Cores) -> str:
+    """Return the verdicts on the limits as a table, "" where there are none."""
     rows = [
         [v.limit.label, shown(v.measured), _limit(v.limit), v.outcome]
         for v in limit_verdicts(board, cores)
@@ -174,8 +181,10 @@ def limits_table(board: Board, cores: Cores) -> str:
 
 
 def _limit(limit: Limit) -> str:
+    """Return the limit as text, such as `75`, or `at least 500` for a minimum."""
     return f"at least {shown(limit.limit)}" if limit.is_least else shown(limit.limit)
 
 
 def _factor(value: float | None) -> str:
+    """Return a factor as text with three digits, or `-` for None and nan."""
     return "-" if value is None or math.isnan(value) else f"{value:.3g}"

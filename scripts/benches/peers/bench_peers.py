@@ -109,7 +109,10 @@ OWN_LABELS = {
 
 @contextmanager
 def started(options: argparse.Namespace, scratch: Path) -> Iterator[Bench]:
-    """Start the upstream, and yield the bench with everything that a run needs."""
+    """Start the upstream, and yield the bench with everything that a run needs.
+
+    The tree to measure is compiled first, and this process bound to the load's cores.
+    """
     cores, port = share_cores(), free_port()
     packages = [options.root / name for name in ("pinocchio", "proxy", "policies", "calibrator")]
     subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True)  # as pip does
@@ -122,7 +125,7 @@ def started(options: argparse.Namespace, scratch: Path) -> Iterator[Bench]:
 
 
 def launches(bench: Bench, names: list[str]) -> dict[str, Launch]:
-    """Return the launches of peers that can be installed; the others are noted with the reason."""
+    """Return the launches by name of peers that can be installed; note why others are left out."""
     found = {}
     for name in names:
         try:
@@ -133,7 +136,11 @@ def launches(bench: Bench, names: list[str]) -> dict[str, Launch]:
 
 
 def measure_rounds(bench: Bench, peers: Mapping[str, Launch], scenarios: list[str]) -> None:
-    """Measure the scenarios of all targets side by side, each idle while another is asked."""
+    """Measure the scenarios of all targets side by side, each idle while another is asked.
+
+    A peer that does not start or relays wrongly gets a note. Raises RuntimeError if one of ours
+    does.
+    """
     with ExitStack() as stack:
         direct = Launch(bench.place.upstream, [])
         targets = {DIRECT: Target(DIRECT, bench.upstream_pid, direct)}
@@ -162,6 +169,7 @@ def measure_rounds(bench: Bench, peers: Mapping[str, Launch], scenarios: list[st
 def _try(
     bench: Bench, measure: Callable[[Bench, Target, int], None], target: Target, number: int
 ) -> None:
+    """Measure one scenario of one target; note a peer that fails, raise the error of ours."""
     try:
         measure(bench, target, number)
     except (LoadError, TimeoutError) as error:
@@ -169,6 +177,7 @@ def _try(
 
 
 def measure_scoring(bench: Bench) -> None:
+    """Measure what a saturated calibrator costs requests that wait for no score."""
     cores = bench.place.cores
     launch = ours(EMBEDDED, bench.place)
     with running(EMBEDDED, bench.place, launch, cores.target | cores.spare) as target:
@@ -177,7 +186,10 @@ def measure_scoring(bench: Bench) -> None:
 
 
 def measure_scored(bench: Bench, names: Sequence[str]) -> None:
-    """Measure scores, and LiteLLM's proxy without them; both may use every core, the load's too."""
+    """Measure scored replies, beside LiteLLM's proxy without scores.
+
+    Both may use every core, the load's too.
+    """
     cores = bench.place.cores.all
     with ExitStack() as stack:
         targets = [Target(DIRECT, bench.upstream_pid, Launch(bench.place.upstream, []))]
@@ -191,6 +203,7 @@ def measure_scored(bench: Bench, names: Sequence[str]) -> None:
 
 
 def measure_starts(bench: Bench, names: list[str]) -> None:
+    """Measure the starts of ours without calibrator and of the peers called `names`."""
     for number in range(1, bench.plan.starts + 1):
         say(f"start {number} of {bench.plan.starts} ...")
         start_up(bench, BARE, ours(BARE, bench.place), number)
@@ -202,6 +215,7 @@ def measure_starts(bench: Bench, names: list[str]) -> None:
 
 
 def figures_table(bench: Bench) -> str:
+    """Return the medians of all figures by target as a table, "" where nothing was measured."""
     names = [DIRECT, OBSERVE, ENFORCE, INFO, *PEERS]
     board = bench.board
     names = [n for n in names if any(n in board.values[figure] for figure in LABELS)]
@@ -213,6 +227,7 @@ def figures_table(bench: Bench) -> str:
 
 
 def own_table(bench: Bench) -> str:
+    """Return the medians of figures of ours alone as a table, "" where nothing was measured."""
     board = bench.board
     rows = [
         [label, shown(board.median(figure, name))]
@@ -224,7 +239,11 @@ def own_table(bench: Bench) -> str:
 
 
 def remarks(bench: Bench) -> Iterator[str]:
-    """Yield sentences on how reliable the figures are, and on missing ones."""
+    """Yield sentences on how reliable the figures are, and on missing ones.
+
+    They name other work on the machine, measurements that the load limited, replies without a
+    score, the notes, and records that are missing.
+    """
     board = bench.board
     shares = list(board.busy.values())
     if shares:
@@ -248,6 +267,7 @@ def remarks(bench: Bench) -> Iterator[str]:
 
 
 def machine(cores: Cores) -> str:
+    """Return a line about the machine, its cores and load, and the peers' versions."""
     return (
         f"{os.cpu_count()} CPUs ({cores}), load average {os.getloadavg()[0]:.1f}, "
         f"Python {platform.python_version()}, {', '.join(PINS.values())}"
@@ -255,7 +275,10 @@ def machine(cores: Cores) -> str:
 
 
 def as_json(bench: Bench, about: str) -> str:
-    """Return all values by figure, target and round, with null for nan."""
+    """Return all values by figure, target and round as JSON, with null for nan.
+
+    It also has the verdicts and the remarks; `about` is the line on the machine.
+    """
     board = bench.board
     values = {
         figure: {n: list(vs.values()) for n, vs in by_name.items()}
@@ -276,6 +299,7 @@ def as_json(bench: Bench, about: str) -> str:
 
 
 def _without_nan(value: object) -> object:
+    """Return the value with None in place of each nan, also inside dicts and lists."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -284,6 +308,7 @@ def _without_nan(value: object) -> object:
 
 
 def parsed() -> argparse.Namespace:
+    """Return the options of the command line."""
     assert __doc__ is not None
     root = SCRIPTS.parent
     parser = argparse.ArgumentParser(
@@ -305,6 +330,7 @@ def parsed() -> argparse.Namespace:
 
 
 def measured(bench: Bench, scenarios: list[str], names: list[str]) -> None:
+    """Measure the chosen scenarios of ours and of the peers called `names`, for the board."""
     if {*IN_TURNS, *ROUNDS} & set(scenarios):
         measure_rounds(bench, launches(bench, names), scenarios)
     if "scoring" in scenarios:
@@ -316,6 +342,7 @@ def measured(bench: Bench, scenarios: list[str], names: list[str]) -> None:
 
 
 def main() -> int:
+    """Measure and print everything; return 1 if ours failed or a record is missing, else 0."""
     options = parsed()
     names = [] if options.no_peers else list(options.only)
     with tempfile.TemporaryDirectory() as scratch, started(options, Path(scratch)) as bench:

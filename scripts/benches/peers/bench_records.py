@@ -26,7 +26,10 @@ class Records:
         return self._baseline is not None
 
     def settle(self) -> int | None:
-        """Return the number of rows once it has been stable for a moment, None without a table."""
+        """Return the number of rows once it has been stable for 0.3 s, or after 5 s.
+
+        Return None without a table.
+        """
         deadline, changed = time.monotonic() + SETTLES_S, time.monotonic()
         count = self._count()
         while count is not None and (now := time.monotonic()) < deadline:
@@ -38,7 +41,10 @@ class Records:
         return count
 
     def missing(self, served: int) -> int:
-        """Return how many rows for `served` more requests are missing; negative means too many."""
+        """Return how many rows for `served` more requests are missing; negative means too many.
+
+        It waits up to 5 s for them. Return 0 if no rows are kept.
+        """
         if self._baseline is None:
             return 0
         expected, deadline = self._baseline + served, time.monotonic() + SETTLES_S

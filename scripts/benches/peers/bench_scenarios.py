@@ -63,7 +63,11 @@ class Bench:
     records: dict[int, Records] = field(default_factory=dict)  # by the target's process
 
     def measure(self, target: Target, what: str, job: Job, at_once: int, for_s: float) -> Measured:
-        """Measure a closed loop after a warm-up of the same kind, and check its records."""
+        """Measure a closed loop after a warm-up of the same kind, and check its records.
+
+        `what` names the measurement, such as `round 1 ours: streams`; `at_once` is the number of
+        clients. It is noted on the board if the load limited it.
+        """
         self.recorded(target)
         warm = run(closed_loop(job, at_once, self.plan.warm_up_s))
         measured = self.watched(target, what, lambda: closed_loop(job, at_once, for_s))
@@ -75,7 +79,10 @@ class Bench:
     def watched(
         self, target: Target, what: str, work: Callable[[], Coroutine[Any, Any, Sample]]
     ) -> Measured:
-        """Return the work's sample with the target's CPU, and note others' use of the machine."""
+        """Run the work; return its sample with the target's CPU and the load's use of its cores.
+
+        Others' use of the machine is noted on the board under `what`.
+        """
         before, load_before = target.cpu_s(), self.load_cpu_s()
         with self.an_eye_on(what, [target]):
             sample = run(work())
@@ -90,7 +97,7 @@ class Bench:
     def an_eye_on(
         self, what: str, targets: Sequence[Target], awake: Sequence[int] = ()
     ) -> Iterator[None]:
-        """Note how busy others kept the cores during the block.
+        """Note on the board how busy others kept the cores during the block.
 
         The processes that keep the cores `awake` belong to the bench.
         """
@@ -100,6 +107,7 @@ class Bench:
         self.board.busy[what] = others.share()
 
     def load_cpu_s(self) -> float:
+        """Return the CPU seconds of the load and of upstream so far."""
         return time.process_time() + cpu_s(self.upstream_pid)
 
     def settle(self, target: Target) -> None:
@@ -111,13 +119,14 @@ class Bench:
             records.settle()
 
     def recorded(self, target: Target) -> None:
-        """Begin to count the rows of a target of ours."""
+        """Begin to count the rows of a target of ours; do nothing for a peer or the second time."""
         if target.launch.records is not None and target.pid not in self.records:
             self.records[target.pid] = records = Records(target.launch.records)
             if not records.is_kept:
                 self.board.note("no records yet: this version of the proxy has no exchanges table")
 
     def check_records(self, target: Target, what: str, served: int) -> None:
+        """Note on the board if `served` requests have not given as many rows."""
         records = self.records.get(target.pid)
         if records is not None and (missing := records.missing(served)):
             self.board.unrecorded.append(
@@ -127,7 +136,7 @@ class Bench:
     def failed(self, target: Target, number: int, error: Exception) -> None:
         """Note a peer that failed under load, without figures in this round.
 
-        Raise the error for ours.
+        Raises the error if the target is ours.
         """
         if target.is_ours:
             raise error
@@ -162,9 +171,10 @@ def in_turns(
     turns: int,
     job_of: Callable[[Target], Job] = Target.job,
 ) -> dict[str, Turns]:
-    """Return the results of all targets, each with `at_once` requests, in turns of `for_s` seconds.
+    """Measure all targets in short turns; return their results by name.
 
-    A disturbance that lasts for a while then affects all of them alike.
+    Each turn has `at_once` requests at a time for `for_s` seconds; a disturbance that lasts for a
+    while then affects all alike. A first turn warms up. A peer that fails is left out.
     """
     found = {target.name: Turns() for target in targets}
     jobs = {target.name: job_of(target) for target in targets}
@@ -201,7 +211,10 @@ def in_turns(
 
 
 def latency_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
-    """Measure latency with one request at a time, on cores that stay awake."""
+    """Measure latency with one request at a time, on cores that stay awake, for the board.
+
+    `number` is the round's. Added latency is against the direct way.
+    """
     targets = [target for target in targets if target.name != INFO]
     what = f"round {number} all: JSON, 1 at once"
     with kept_awake(bench.place.cores.all) as awake, bench.an_eye_on(what, targets, awake):
@@ -214,7 +227,10 @@ def latency_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
 
 
 def json_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
-    """Measure CPU and throughput with 64 requests at a time."""
+    """Measure CPU and throughput with 64 requests at a time, for the board.
+
+    `number` is the round's.
+    """
     targets = [target for target in targets if target.name != DIRECT]
     plan, cores = bench.plan, bench.place.cores
     with bench.an_eye_on(f"round {number} all: JSON, {AT_ONCE} at once", targets):
@@ -233,9 +249,10 @@ def json_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
 
 
 def stream_round(bench: Bench, target: Target, number: int) -> None:
-    """Measure CPU and first deltas of spaced streams, and the throughput of streams in one write.
+    """Measure streams of one target for the board: CPU, first deltas and throughput.
 
-    The deltas of a spaced stream are 1 ms apart.
+    The deltas of a spaced stream are 1 ms apart; throughput is of streams in one write. A target
+    that buffers streams gets a note. Does nothing for `ours-info`.
     """
     plan, board, name = bench.plan, bench.board, target.name
     if name == INFO:
@@ -268,7 +285,10 @@ def stream_round(bench: Bench, target: Target, number: int) -> None:
 
 
 def size_round(bench: Bench, target: Target, number: int) -> None:
-    """Measure the cost of a long conversation and of a large reply for ours."""
+    """Measure the cost of a long conversation and of a large reply, for the board.
+
+    Does nothing unless the target is `ours`.
+    """
     plan = bench.plan
     if target.name != OBSERVE:
         return
@@ -288,7 +308,10 @@ def size_round(bench: Bench, target: Target, number: int) -> None:
 
 
 def start_up(bench: Bench, name: str, launch: Launch, number: int) -> None:
-    """Measure the seconds from exec to the first relayed reply, and the memory then."""
+    """Measure the seconds from exec to the first relayed reply, and the memory then.
+
+    A target that does not start gets a note.
+    """
     with ExitStack() as stack:
         log = stack.enter_context((bench.place.scratch / f"{name}-start.log").open("wb"))
         started = time.monotonic()

@@ -24,7 +24,10 @@ ROWS = {
 
 
 def scored_rounds(bench: Bench, targets: Sequence[Target], number: int) -> None:
-    """Measure a round at each number of requests at once, with latency over the direct median."""
+    """Measure round `number` at each number of requests at once, for the board.
+
+    Added latency is over the direct way's median.
+    """
     plan = bench.plan
     jobs = {target.name: target.varied_job() for target in targets}
     for at_once in AT_ONCE:
@@ -51,7 +54,7 @@ def scored_rounds(bench: Bench, targets: Sequence[Target], number: int) -> None:
 
 
 def scored_table(board: Board) -> str:
-    """Return medians over the rounds, or "" where nothing was measured."""
+    """Return the medians over the rounds as a table, or "" where nothing was measured."""
     names = [DIRECT, EMBEDDED, LITELLM]
     rows = [
         [f"{label}, {at_once} at once", *(shown(board.median(key, name)) for name in names)]

@@ -23,7 +23,10 @@ SCORED = ("scored", "truncated")
 
 
 def scoring_rounds(bench: Bench, target: Target, rounds: int) -> None:
-    """Measure embeddings' throughput and p99 and streams' first deltas, idle and saturated."""
+    """Measure embeddings' throughput and p99 and streams' first deltas, idle and saturated.
+
+    First it measures how many completions are scored a second. All goes to the board.
+    """
     plan, job = bench.plan, target.job()
     bench.recorded(target)
     alone = run(closed_loop(job, AT_ONCE, plan.load_s))
@@ -54,7 +57,11 @@ def scoring_rounds(bench: Bench, target: Target, rounds: int) -> None:
 def _saturated(
     bench: Bench, target: Target, what: str, capacity: float, job: Job, at_once: int
 ) -> Sample:
-    """Return the job's sample while more scores are asked for than are possible."""
+    """Return the job's sample while more scores are asked for than are possible.
+
+    `capacity` is the number of scores possible a second. Scores and replies without one go to the
+    board.
+    """
     paces: list[Sample] = []
     work = _overloading(target, capacity, job, at_once, bench.plan.load_s, paces)
     sample = bench.watched(target, what, work).sample
@@ -76,7 +83,13 @@ def _saturated(
 def _overloading(
     target: Target, capacity: float, job: Job, at_once: int, for_s: float, paces: list[Sample]
 ) -> Callable[[], Coroutine[Any, Any, Sample]]:
+    """Return a function that runs the job beside too many completions, and returns its sample.
+
+    It appends the sample of the completions to `paces`.
+    """
+
     async def work() -> Sample:
+        """Run the job beside the paced completions."""
         paced = Paced(target.job(), OVERLOAD * capacity, at_first=2 * AT_ONCE)
         sample, pace = await beside(
             lambda: closed_loop(job, at_once, for_s), paced, SATURATED_AFTER_S
@@ -88,4 +101,8 @@ def _overloading(
 
 
 def _is_scored(status: str) -> bool:
+    """Return whether a status means that there is a score.
+
+    It does for `scored` and `truncated/..`, but not for `skipped/queue_full`.
+    """
     return status.partition("/")[0] in SCORED

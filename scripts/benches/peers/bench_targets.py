@@ -82,7 +82,11 @@ class Target:
         is_stamped: bool = False,
         must_hold: bytes | None = None,
     ) -> Job:
-        """Return the same request for all targets, except for the headers that a peer needs."""
+        """Return a job with the same request for all targets, but for headers that a peer needs.
+
+        `messages` is the conversation's length. Without `must_hold` it is the launch's, or b"" for
+        the streams of peers.
+        """
         head = request(
             path, model, messages=messages, is_stream=is_stream, headers=self.launch.headers
         )
@@ -105,7 +109,10 @@ class Target:
 def running(
     name: str, place: Place, launch: Launch, cores: frozenset[int] | None = None
 ) -> Iterator[Target]:
-    """Run the target until the block ends, pinned to its core. Raises RuntimeError if it fails."""
+    """Run the target until the block ends, pinned to its core or to `cores`, and yield it.
+
+    Raises RuntimeError with the end of its log if it does not come up.
+    """
     log_path = place.scratch / f"{name}.log"
     with (
         log_path.open("wb") as log,
@@ -128,7 +135,10 @@ def running(
 def wait_until_it_answers(
     target: Target, is_alive: Callable[[], bool], pause_s: float = 0.05
 ) -> Exception | None:
-    """Return None once it relays a completion correctly, or else the last error."""
+    """Return None once it relays a completion correctly, or else the last error.
+
+    It gives up when `is_alive` returns False or after `READY_S` seconds.
+    """
     job = target.job(must_hold=target.launch.must_hold_once_ready)
     deadline = time.monotonic() + READY_S
     error: Exception | None = RuntimeError("the process ended")
@@ -143,7 +153,10 @@ def wait_until_it_answers(
 
 
 def verify(target: Target) -> None:
-    """Check that the target relays upstream's answer, whole and in order. Raises LoadError."""
+    """Ask the target, and raise LoadError if it changes upstream's completion or streams.
+
+    Other errors of the connection are raised too.
+    """
     job = target.job()
     head, body = ask(job.port, job.request)
     job.check(head, body)

@@ -73,12 +73,14 @@ class Upstream(asyncio.Protocol):
     requests = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection, and prepare to read requests."""
         Upstream.connections += 1
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is not derived from it
         self.reader = Reader()
         self.loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
+        """Read data, and answer a whole request; close the connection for anything but HTTP."""
         try:
             is_whole = self.reader.feed(data)
         except ValueError:  # sglang-router asks first whether we speak gRPC
@@ -95,6 +97,7 @@ class Upstream(asyncio.Protocol):
         self._answer(head, body)
 
     def _answer(self, head: bytes, body: bytes) -> None:
+        """Write the canned reply that the path, the model's name and `stream` ask for."""
         if b'"stream":true' in body or b'"stream": true' in body:
             if SPACED.encode() in body:
                 now = STAMP.encode() % time.monotonic_ns()
@@ -110,6 +113,10 @@ class Upstream(asyncio.Protocol):
             self.transport.write(_BIG if BIG.encode() in body else _COMPLETION)
 
     def _go_on(self, number: int) -> None:
+        """Write delta `number` of a spaced stream, and schedule the next one.
+
+        Does nothing for a closed connection.
+        """
         if self.transport.is_closing():
             return
         if number == len(WORDS):
@@ -120,10 +127,12 @@ class Upstream(asyncio.Protocol):
 
 
 def _stats() -> bytes:
+    """Return the reply with the numbers of connections and requests so far."""
     return json_reply({"connections": Upstream.connections, "requests": Upstream.requests})
 
 
 async def serve(port: int) -> None:
+    """Serve on the port of loopback forever."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Upstream, "127.0.0.1", port, backlog=2_048)
     gc.freeze()

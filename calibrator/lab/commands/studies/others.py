@@ -48,7 +48,10 @@ class OthersOptions:
     strong: str | None = None
 
     def check(self, name: str) -> None:
-        """Raise JudgingError for an option that belongs to another study than `name`."""
+        """Raise JudgingError for an option that does not belong to the study `name`.
+
+        An example is `--cheap` with `opinion`.
+        """
         if self.leave_out and name != "opinion":
             raise JudgingError("--leave-out goes with the study `opinion`")
         if (self.cheap or self.strong) and name != "cascade":
@@ -58,7 +61,7 @@ class OthersOptions:
 def study_others(
     name: OfOthers, rows: Sequence[Row], options: OthersOptions, output: Path | None
 ) -> None:
-    """Run the study `opinion` or `cascade`, print it, and write it to `output` if that is named.
+    """Run the study `opinion` or `cascade`, print its table, and write JSON to `output` if given.
 
     Raises JudgingError for a calibrator that reads no other replies.
     """
@@ -97,9 +100,10 @@ def study_others(
 def scores_alone(
     rows: Sequence[Row], calibrator: str, is_renewed: bool = False
 ) -> tuple[EmbeddedCalibrator, list[Score]]:
-    """Return a calibrator that reads other replies, and its scores of the rows without them.
+    """Return (a calibrator that reads other replies, its scores of the rows without them).
 
-    Raises JudgingError for a calibrator that reads none.
+    Scores are kept on disk and reused; `is_renewed` scores all rows again. Raises JudgingError for
+    a calibrator that reads none.
     """
     from calibrator.embedded.calibrator import EmbeddedCalibrator
     from calibrator.lab.judging.evaluation.drawn_others import check_reads_others
@@ -120,7 +124,10 @@ def scores_alone(
 
 
 def _print_cascade(found: Cascade) -> None:
-    """Print a cascade: calls of the strong model, accuracy and kept replies at each threshold."""
+    """Print a cascade: calls of the strong model, accuracy and kept replies at each threshold.
+
+    The first and last lines are the cheap and the strong model alone.
+    """
     print(
         f"{found.cheap}, then {found.strong}: {found.questions:,} questions that both answered; "
         f"by {found.method}"
@@ -152,14 +159,18 @@ def _print_cascade(found: Cascade) -> None:
 
 
 def _row_alone(name: str, calls: str, accuracy: float, kept: float) -> list[str]:
-    """Return the line of a cascade in which all questions go to one model."""
+    """Return the cells of a cascade's line in which one model answers all questions.
+
+    `calls` is the text of the strong model's calls a question, `kept` the share kept at 95 % right.
+    """
     return [name, calls, figure(accuracy), "", figure(kept), ""]
 
 
 def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[str, OpinionReader]:
-    """Return a reader of opinions for each benchmark of the rows, fitted without that benchmark.
+    """Return a reader of opinions by benchmark, fitted without that benchmark, with progress shown.
 
-    `run` is the folder of `pinocchio train --with opinion`.
+    `run` is the folder of `pinocchio train --with opinion`; benchmarks that it was not trained on
+    are left out.
     """
     from calibrator.checkpoints.checkpoint import resolve_checkpoint
     from calibrator.embedded.parts import read_checkpoint
@@ -187,9 +198,9 @@ class OpinionWish:
 def advise_on_opinions(
     files: Sequence[Path], calibrator: str, wish: OpinionWish, as_json: bool
 ) -> bool:
-    """Print what second opinions are worth, and return whether they keep more replies.
+    """Print what second opinions are worth, as text or JSON; return whether they keep more replies.
 
-    Exits with status 1 if rows could not be used.
+    Exits with status 1 if rows could not be used, or with a sentence for bad files or options.
     """
     from calibrator.lab.judging.evaluation.opinion_advice import advise_opinion
     from calibrator.rows.selection import load_labelled
@@ -213,7 +224,8 @@ def advise_on_opinions(
 def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
     """Yield the lines of the advice about second opinions for a terminal.
 
-    The last ones are the lines to put into a policy, where asking is worth it.
+    They are the advice, its base, and a table of bands of confidences; the last ones are the lines
+    to put into a policy, where asking is worth it.
     """
     right = f"{1 - found.max_error:.0%} right"
     if found.band is None:
@@ -243,9 +255,10 @@ def _lines(found: OpinionAdvice, wish: OpinionWish) -> Iterator[str]:
 
 
 def _line(found: OpinionAdvice, asked: BandEffect, price: float | None) -> str:
-    """Return the table line of one band of confidences.
+    """Return the table line of one band: its limits, calls, AUROC, kept share, share of the gain.
 
-    The cost is per 1,000 replies if a price is given.
+    The cost in the price's currency per 1,000 replies follows if a price is given. Asking about
+    none or all is `nobody` or `every reply`.
     """
     where = f"[{asked.low:g}, {min(asked.high, 1.0):g})"
     if asked in (found.nobody, found.everybody):

@@ -51,7 +51,8 @@ class ReportOptions:
 def report(given: Sequence[Path], options: ReportOptions) -> None:
     """Make the missing parts of the report of these files or folders, and print where it is.
 
-    Exits with status 1 if rows could not be used.
+    Exits with status 1 if rows could not be used, and with a sentence for bad files, an unknown
+    table or a missing package.
     """
     from calibrator.lab.paper.run import ReportRequest, make_report
 
@@ -70,9 +71,10 @@ def report(given: Sequence[Path], options: ReportOptions) -> None:
 
 
 def files_in(given: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files of rows: those given, and those in a given folder or in its `test/`.
+    """Yield the files of rows: the given ones, and `*.jsonl*` of the given folders.
 
-    Raises InputError for a folder without any.
+    A folder's `test/` is read in its place if there is one. Raises InputError for a folder without
+    any such file.
     """
     for path in given:
         if not path.is_dir():
@@ -90,10 +92,10 @@ def _rows_folder(folder: Path) -> Path:
 
 
 def _command(given: Sequence[Path], options: ReportOptions) -> str:
-    """Return the command that makes this report, to be printed in it.
+    """Return the command line that makes this report, such as `pinocchio study a.jsonl --out b`.
 
-    Many files of one folder become the folder. --quick is left out: it is for a trial, and a
-    command that is copied from the report should make numbers to publish.
+    More than two files of one folder become the folder. --quick is left out: it is for a trial, and
+    a command that is copied from the report should make numbers to publish.
     """
     folders = {path.parent for path in given}
     is_whole = len(given) > 2 and len(folders) == 1
@@ -107,7 +109,10 @@ def _command(given: Sequence[Path], options: ReportOptions) -> str:
 def _score_rows(
     given: Sequence[Path], files: Sequence[Path], options: ReportOptions
 ) -> tuple[ScoredRows, list[RowError]]:
-    """Load and score the rows of a report; return them with the errors of unreadable rows."""
+    """Load the report's rows and calibrator; return them with the errors of unreadable rows.
+
+    Nothing is scored yet. Training rows are loaded only if tables may train.
+    """
     from calibrator.lab.paper.sections.scored import Extent, ScoredRows
     from calibrator.loading import checkpoint_card, load_scorer
     from calibrator.rows.kept_scores import cache_scores
@@ -138,13 +143,17 @@ def _score_rows(
 
 
 def _quick_extent(extent: type[Extent]) -> Extent:
+    """Return the amount of work of `--quick`: few resamples, permutations, probes and swaps."""
     return extent(200, 200, QUICK_ROWS, QUICK_ROWS)
 
 
 def _training_files(
     given: Sequence[Path], files: Sequence[Path], train: list[Path] | None
 ) -> list[Path]:
-    """Return the files of `train`, or else those of the folders `train` in the given folders."""
+    """Return the files of `train`, or else those of the folders `train` in the given folders.
+
+    Without either they are looked for beside `files`, as `training_files` does.
+    """
     beside = [folder / "train" for folder in given if (folder / "train").is_dir()]
     return training_files(files, train or beside or None)
 
@@ -157,7 +166,10 @@ def _watch(title: str, total: int) -> Iterator[Progress]:
 
 
 def _print_tables(tables: Sequence[ReportTable], folder: Path) -> None:
-    """Print where the report is, which tables were not made and why, and which need --retrain."""
+    """Print the page's path, the number of tables, and those not made.
+
+    Tables that lack something have their reason; those that train are listed in one line.
+    """
     made = sum(one.state == "made" for one in tables)
     typer.echo(f"{folder / 'index.html'}: {made} of {len(tables)} tables; report.md, report.json")
     for one in tables:

@@ -39,7 +39,7 @@ FIELDS = (
 def show_single_replies(
     name: str, rows: Sequence[Row], scorer: Scorer, count: int | None, output: Path | None
 ) -> None:
-    """Run the study `failures`, `reasons` or `fields`, and write it where `output` is named.
+    """Run the study `failures`, `reasons` or `fields` and print it; write JSON to a given `output`.
 
     `count` bounds the rows of the last two; None takes their own bounds.
     """
@@ -52,7 +52,7 @@ def show_single_replies(
 
 
 def _show_failures(rows: Sequence[Row], scorer: Scorer, output: Path | None) -> None:
-    """Score the rows, print where the calibrator is most wrong, and write the study as JSON."""
+    """Score the rows, print where the calibrator is most wrong; write JSON to a given `output`."""
     from calibrator.lab.studies.failures import study_failures
     from calibrator.rows.scores import score_items
 
@@ -64,9 +64,10 @@ def _show_failures(rows: Sequence[Row], scorer: Scorer, output: Path | None) -> 
 
 
 def _print_failures(found: FailureStudy) -> None:
-    """Print the hard errors of each benchmark.
+    """Print a table of the hard errors of each benchmark, and their share of all replies.
 
-    Then their relation to accuracy and to stated confidences follows.
+    Where they exist, the correlation of accuracy with AUROC and the replies that state 100 %
+    follow.
     """
     print_table(FAILURES, [_line(each) for each in (*found.entries, found.all)])
     errors, rows = found.all.sure_wrong + found.all.unsure_right, found.all.rows
@@ -85,7 +86,7 @@ def _print_failures(found: FailureStudy) -> None:
 
 
 def _line(one: Failures) -> list[str]:
-    """Return the cells of one benchmark's line in the order of `FAILURES`."""
+    """Return the cells of one benchmark's line, in the order of `FAILURES`."""
     return [
         printable_name(one.benchmark),
         f"{one.rows:,}",
@@ -99,7 +100,10 @@ def _line(one: Failures) -> list[str]:
 def _show_reasons(
     rows: Sequence[Row], scorer: Scorer, count: int | None, output: Path | None
 ) -> None:
-    """Remove the causes that reasons name, print how the confidence moves, and write it as JSON."""
+    """Remove the causes that reasons name from replies, and print how the confidence moves.
+
+    The study is written as JSON to `output` if given; `count` bounds the rows.
+    """
     from calibrator.lab.judging.sensitivity.reasons import MAX_ROWS, study_reasons
 
     with Progress("scoring", len(rows)) as progress:
@@ -122,7 +126,10 @@ def _show_reasons(
 def _show_fields(
     rows: Sequence[Row], scorer: Scorer, count: int | None, output: Path | None
 ) -> None:
-    """Change one argument of right calls, print whether it is reported, and write it as JSON."""
+    """Change one argument of right calls, and print whether the calibrator reports that argument.
+
+    The study is written as JSON to `output` if given; `count` bounds the calls.
+    """
     from calibrator.lab.judging.sensitivity.fields import MOST, study_fields
 
     with Progress("scoring", 2 * (count or MOST)) as progress:

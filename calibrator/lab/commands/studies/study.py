@@ -151,10 +151,10 @@ def study(
 
 
 def _study_named(name: str, files: Sequence[Path] | None, only: Sequence[str] | None) -> str:
-    """Return the name of the study.
+    """Return `name` if it is a study that can run with these files and `--only`.
 
-    Raises BadParameter for an unknown name, where rows are missing, and for `--only` with a study
-    that leaves nothing out.
+    Raises BadParameter for an unknown name, where files of rows are missing, and for `--only` with
+    a study that leaves nothing out.
     """
     if name not in STUDIES:
         hint = "; for a report of these rows add --out FOLDER" if Path(name).exists() else ""
@@ -177,7 +177,11 @@ def _run(
     only: Sequence[str],
     others: OthersOptions,
 ) -> None:
-    """Run one study, print its entries and, where `output` is given, write them."""
+    """Run one study, print its table and, where `output` is given, write it as JSON.
+
+    `rows` bounds the rows, `runs` is the folder for trained calibrators. Exits with status 1 if
+    rows could not be used.
+    """
     from calibrator.lab.studies.studies import study_json
     from calibrator.rows.selection import load_labelled
 
@@ -213,7 +217,7 @@ def _entries(
     """Run a study whose result is a list of entries, and return it.
 
     `files` are the training rows of studies that train, `rows` bounds the rows, `runs` keeps
-    trained calibrators, and `only` names the parts to leave out.
+    trained calibrators (else a temporary folder does), and `only` names the parts to leave out.
     """
     from calibrator.rows.selection import load_labelled
 
@@ -245,7 +249,7 @@ def _check(
     """Check the options and files before the work.
 
     Raises CalibratorError where the study would fail: an option of another study, no training rows,
-    or a missing package.
+    a missing package, an unreadable file, or an `output` that is an input.
     """
     others.check(name)
     learns = name not in ASKING
@@ -261,7 +265,7 @@ def _check(
 
 
 def _scorer(calibrator: str, is_renewed: bool) -> Scorer:
-    """Load a calibrator that keeps its scores; `is_renewed` scores all rows again."""
+    """Load a calibrator that keeps its scores on disk; `is_renewed` scores all rows again."""
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import cache_scores
 
@@ -269,7 +273,7 @@ def _scorer(calibrator: str, is_renewed: bool) -> Scorer:
 
 
 def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
-    """Score at most `count` rows under each change of what the calibrator is shown."""
+    """Return a study of at most `count` rows, scored under each change of what is shown."""
     from calibrator.lab.studies.probes import PROBES, probe, sample
 
     chosen = sample(rows, count)
@@ -278,7 +282,7 @@ def _probe(rows: Sequence[Row], count: int, scorer: Scorer) -> Study:
 
 
 def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
-    """Score answers to a question under each other's model names; `count` bounds the pairs."""
+    """Return a study of answers scored under each other's model names; `count` bounds the pairs."""
     from calibrator.lab.studies.answer_swap import MAX_PAIRS, answer_pairs, answer_swap
 
     most = count or MAX_PAIRS
@@ -289,7 +293,10 @@ def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
 def _elicitations(
     train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str
 ) -> Study:
-    """Compare ways to read a language model's certainty; `most` bounds the training rows."""
+    """Return a study of ways to read a language model's certainty.
+
+    `most` bounds the training rows; all are used without it.
+    """
     from calibrator.lab.studies.elicitations import compare_elicitations
     from calibrator.lab.studies.probes import sample
 
@@ -297,14 +304,20 @@ def _elicitations(
 
 
 def _calls(train: Sequence[Row], test: Sequence[Row], most: int | None) -> Study:
-    """Leave sources, faults and domains out of the trees for calls, one after another."""
+    """Return a study that leaves sources, faults and domains out of the trees for calls, in turn.
+
+    `most` bounds the right rows that are made wrong (default 300).
+    """
     from calibrator.lab.studies.trained.calls_study import calls_study
 
     return calls_study(train, test, most=most or 300, say=say)
 
 
 def _faults(train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str) -> Study:
-    """Leave kinds of faults out of what the inspector learns from, one after another."""
+    """Return a study that leaves kinds of faults out of what the inspector learns from, in turn.
+
+    `most` bounds the training rows.
+    """
     from calibrator.lab.studies.probes import sample
     from calibrator.lab.studies.trained.faults_study import faults_study
 
@@ -321,10 +334,11 @@ def _leave_out(
     only: Sequence[str],
     is_renewed: bool,
 ) -> Study:
-    """Run one study that leaves parts of the training data out, while progress is shown.
+    """Run one study that leaves parts of the training data out, with progress shown; return it.
 
     `name` is one of LEAVING_OUT, `growing-sources`, `single-sources` or `size`. `most` bounds the
-    training rows, `folder` keeps what is trained, `only` names the parts to leave out.
+    training rows, `folder` keeps what is trained, `only` names the parts to leave out, and
+    `is_renewed` ignores earlier results.
     """
     from calibrator.lab.studies.probes import sample
     from calibrator.lab.studies.sources import run_sources
@@ -341,7 +355,10 @@ def _leave_out(
 
 
 def _print(study: Study) -> None:
-    """Print a study's figures as a table, and their means."""
+    """Print a study's entries as a table with a last line of means.
+
+    A second table has all judged rows together, if the study has that.
+    """
     averaged = ("auroc", "", "within", "ece", "ece_mended", "reference", "inside", "shift")
     rows = [
         [
@@ -366,7 +383,7 @@ def _print(study: Study) -> None:
 
 
 def _print_together(together: PooledRanking) -> None:
-    """Print the rows scored by the fits that did not see them, beside the fit on everything."""
+    """Print the ranking of all judged rows, by the fits that did not see them and by one on all."""
     both = ("left out", together.left_out), ("reference", together.reference)
     print_table(
         ["all of it together", "rows", "AUROC", "mean over benchmarks", "within questions"],

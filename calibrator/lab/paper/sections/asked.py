@@ -44,9 +44,10 @@ BUDGETS = (5, 10, 20, 40)  # numbers of samples (M02)
 
 
 def asked_table(scored: ScoredRows) -> TableContent:
-    """Return J06, J08, M01, M07 for the rows that have the data, beside the calibrator.
+    """Return the table for J06, J08, M01, M02, M07: baselines that ask models.
 
-    Raises LacksError where too few rows have any.
+    Each is judged on the rows that hold its data, and so is the calibrator beside it. Raises
+    LacksError if too few rows have any.
     """
     made = TableContent(_COLUMNS)
     _judges(scored, made)
@@ -65,7 +66,10 @@ def asked_table(scored: ScoredRows) -> TableContent:
 
 
 def _rows_with(scored: ScoredRows, has: Callable[[Mapping[str, Any]], bool]) -> list[int]:
-    """Return the positions of rows that `has` accepts; none where they are few or of one label."""
+    """Return the positions of the rows whose raw values `has` accepts.
+
+    Return [] if these are fewer than `FEWEST` or all have one label.
+    """
     at = [i for i, row in enumerate(scored.rows) if has(row.raw)]
     is_mixed = len({scored.rows[i].correct for i in at}) == 2
     return at if len(at) >= FEWEST and is_mixed else []
@@ -80,7 +84,12 @@ def _add(
     calls: int,
     row: str,
 ) -> None:
-    """Add a line with the calibrator on the same rows; only probabilities get Brier and ECE."""
+    """Add a baseline's line, with the calibrator's AUROC on the same rows and DeLong's p.
+
+    `at` are the rows' positions, `found` the baseline's values of these rows, (n,), `calls` the
+    calls of a model for each reply, and `row` is such as `M01`. Brier and ECE are None unless all
+    values are from 0 to 1.
+    """
     places = np.array(at)
     y, ours = scored.labels[places], scored.confidence()[places]
     interval = scored.interval(y, found)
@@ -100,6 +109,7 @@ def _add(
 
 
 def _judges(scored: ScoredRows, made: TableContent) -> None:
+    """Add a line (J06) for each model that judged enough rows, by the confidences that it gave."""
     judges = sorted({str(row.raw["judge"]) for row in scored.rows if row.raw.get("judge")})
     for judge in judges:
         if at := _rows_with(scored, partial(_is_judged_by, judge)):
@@ -108,17 +118,22 @@ def _judges(scored: ScoredRows, made: TableContent) -> None:
 
 
 def _is_judged_by(judge: str, raw: Mapping[str, Any]) -> bool:
+    """Return whether the raw row was judged by the model called `judge`."""
     return raw.get("judge") == judge
 
 
 def samples_of(row: Row) -> list[str]:
-    """Return the texts of a row's samples."""
+    """Return the texts of a row's `samples`; [] if it has no list of them."""
     given = row.raw.get("samples")
     return [str(each) for each in given] if isinstance(given, list) else []
 
 
 def _samples(scored: ScoredRows, made: TableContent) -> None:
-    """Add a line for each measure of agreement between samples, at several numbers of samples."""
+    """Add a line for each measure of agreement between samples, at several numbers of samples.
+
+    The numbers are those of `BUDGETS` that every row has, and the most that every row has. Adds
+    nothing if too few rows have samples.
+    """
     at = _rows_with(
         scored, lambda raw: isinstance(raw.get("samples"), list) and bool(raw["samples"])
     )
@@ -136,7 +151,10 @@ def _samples(scored: ScoredRows, made: TableContent) -> None:
 
 
 def _likelihoods(scored: ScoredRows, made: TableContent) -> None:
-    """Add lines for the log-probabilities and the entropy of the reply's tokens."""
+    """Add lines (M07) for the mean, lowest and sum of the tokens' log-probabilities, and entropy.
+
+    Each is added only if enough rows hold `token_logprobs`, or `top_logprobs` for the entropy.
+    """
     at = _rows_with(scored, lambda raw: bool(raw.get("token_logprobs")))
     if at:
         each = [likelihoods(scored.rows[i].raw["token_logprobs"]) for i in at]

@@ -54,7 +54,11 @@ ROW_OF = {
 
 
 def figures_of(scored: ScoredRows, y: Ints, p: Floats) -> dict[str, Value]:
-    """Return the figures of one line of the main table."""
+    """Return the values of one line of the main table, for labels `y` and confidences `p`, (n,).
+
+    The keys are those of `COLUMNS`: rows, AUROC with its BCa interval over replies (`low`, `high`),
+    Brier, ECE, and AUPRC and best F1 of finding wrong replies.
+    """
     found = scored.interval(y, p)
     return {
         "rows": len(y),
@@ -69,7 +73,11 @@ def figures_of(scored: ScoredRows, y: Ints, p: Floats) -> dict[str, Value]:
 
 
 def _on_all(scored: ScoredRows) -> tuple[Ints, list[Method]]:
-    """Return the judged half's labels, and the methods that every row allows."""
+    """Return the labels of the judged half of the rows, (n,), and the methods to compare on it.
+
+    The methods are the calibrator, the length baseline, and baselines that read only names;
+    baselines are fitted on the other half of the questions.
+    """
     fitted, judged = scored.halves
     train, test = scored.rows_at(fitted), scored.rows_at(judged)
     names = [Method(name, fit(train, test), None, True) for name, fit in NAMES_ONLY.items()]
@@ -78,7 +86,11 @@ def _on_all(scored: ScoredRows) -> tuple[Ints, list[Method]]:
 
 
 def _on_stated(scored: ScoredRows) -> tuple[ScoredRows, Ints, list[Method]]:
-    """Return the rows that state a confidence, the judged ones' positions, and the methods."""
+    """Return the rows that state a confidence, the positions of the judged half, and the methods.
+
+    The methods are the calibrator, baselines of the stated confidence, and length, each scored on
+    the judged half. Raises LacksError if too few rows state a confidence.
+    """
     stated = scored.stated_rows
     fitted, judged = stated.halves
     train, test = stated.rows_at(fitted), stated.rows_at(judged)
@@ -88,7 +100,10 @@ def _on_stated(scored: ScoredRows) -> tuple[ScoredRows, Ints, list[Method]]:
 
 
 def main_table(scored: ScoredRows) -> TableContent:
-    """Return J04, J09, J14: calibrator, length and names on the judged half, calibrator on all."""
+    """Return the table for J04, J09, J14: calibrator, length and names on the judged half.
+
+    A last line has the calibrator on all rows, and a drawing the ROC curves (U03).
+    """
     made = TableContent(COLUMNS)
     labels, methods = _on_all(scored)
     for method in methods:
@@ -107,7 +122,12 @@ def main_table(scored: ScoredRows) -> TableContent:
 
 
 def stated_table(scored: ScoredRows) -> TableContent:
-    """Return J01 to J05: models' stated confidences, and the calibrator on replies without them."""
+    """Return the table for J01 to J05: stated confidences beside the calibrator.
+
+    The calibrator reads the same replies without them. Drawings are two reliability diagrams (U02:
+    the calibrator and the first baseline) and the ROC curves (U03). Raises LacksError if too few
+    rows state a confidence.
+    """
     stated, judged, methods = _on_stated(scored)
     labels, made = stated.labels[judged], TableContent(COLUMNS)
     for method in methods:
@@ -130,7 +150,12 @@ def stated_table(scored: ScoredRows) -> TableContent:
 
 
 def significance_table(scored: ScoredRows) -> TableContent:
-    """Return H05, H06, J15: differences of AUROC with DeLong's p and paired resamples; U06."""
+    """Return the table for H05, H06, J15: the calibrator's lead in AUROC over each baseline.
+
+    Each line has DeLong's interval and p, and an interval over questions by paired resamples.
+    Baselines of stated confidence are left out if too few rows state one. A drawing shows the
+    differences (U06).
+    """
     made = TableContent(
         (
             Column("rows", "rows", "count"),
@@ -168,7 +193,12 @@ def _add_comparisons(
     methods: list[Method],
     where: str,
 ) -> list[ForestRow]:
-    """Add a line for each baseline's difference, and return these differences for a figure."""
+    """Add a line for each baseline's difference in AUROC, and return the rows of a forest plot.
+
+    The first of `methods` is the calibrator; `labels` and `questions` are (n,). `where` is put
+    after a baseline's name, such as `, rows that state one`. The returned rows have the differences
+    with their intervals over questions.
+    """
     resamples = scored.extent.resamples
     drawn = [draw(one, labels, questions, [], resamples, 0) for one in methods]
     rows = []
@@ -190,6 +220,10 @@ def _add_comparisons(
 
 
 def _points(y: Ints, p: Floats, most: int = 200) -> list[tuple[float, float]]:
+    """Return the ROC curve of confidences `p` and labels `y`, thinned to at most `most` points.
+
+    A point is (share of the wrong replies above a threshold, share of the right ones).
+    """
     wrong, right = roc(y, p)
     kept = np.unique(np.linspace(0, len(wrong) - 1, min(len(wrong), most)).round().astype(int))
     return [(float(wrong[i]), float(right[i])) for i in kept]

@@ -11,7 +11,11 @@ LISTED = 10  # ids of the worst errors of each kind
 
 
 def failures_table(scored: ScoredRows) -> TableContent:
-    """Return S01, S02, S04: hard errors by benchmark, the most first, and of all rows."""
+    """Return the table for S01, S02, S04: hard errors by benchmark, and of all rows.
+
+    The benchmark with the most comes first. A hard error is a wrong reply with a confidence above
+    .9 or a right one below .1. The note lists the ids of the `LISTED` worst of each kind.
+    """
     made = TableContent(
         (
             Column("rows", "rows", "count"),
@@ -35,7 +39,7 @@ def failures_table(scored: ScoredRows) -> TableContent:
 
 
 def _add(made: TableContent, one: Failures, label: str, row: str) -> None:
-    """Add a line with the hard errors of one group."""
+    """Add a line with the hard errors of one group; `row` is the checklist's row, such as `S02`."""
     made.add(
         label,
         row,
@@ -52,9 +56,11 @@ def _add(made: TableContent, one: Failures, label: str, row: str) -> None:
 
 
 def denied_table(scored: ScoredRows) -> TableContent:
-    """Return O02: replies that state 100 % to which the calibrator gives a low confidence.
+    """Return the table for O02: replies that state 100 % but get a low confidence.
 
-    It reads them without their statement.
+    It has a line for each limit (.01, .05, .1, .2): how many state it, get less than the limit, and
+    are wrong; `share` is None if none gets less. The calibrator reads replies without their
+    statement. Raises LacksError if too few rows state a confidence.
     """
     made = TableContent(
         (

@@ -30,7 +30,11 @@ _RANKED = (
 
 
 def _ranking_figures(scored: ScoredRows, at: Ints) -> dict[str, Value]:
-    """Return the figures of some rows; the length baseline is fitted on them, as the paper's."""
+    """Return the figures of the rows at these positions, keyed like `_RANKED`.
+
+    These are rows, share right, AUROC, AUROC of the reply's length, Brier and ECE. The length
+    baseline is fitted on the same rows, as in the paper.
+    """
     y, p, rows = scored.labels[at], scored.confidence()[at], scored.rows_at(at)
     return {
         "rows": len(at),
@@ -43,7 +47,11 @@ def _ranking_figures(scored: ScoredRows, at: Ints) -> dict[str, Value]:
 
 
 def models_table(scored: ScoredRows) -> TableContent:
-    """Return J10: each model with its length baseline, and means over models (H16)."""
+    """Return the table for J10: each of the largest models with its length baseline.
+
+    The last two lines have means (H16) over all models with enough replies, not only those listed.
+    Raises LacksError if no model has `FEWEST` replies, right and wrong ones.
+    """
     made = TableContent(_RANKED)
     groups = scored.groups(lambda row: row.model)
     if not groups:
@@ -55,7 +63,11 @@ def models_table(scored: ScoredRows) -> TableContent:
 
 
 def _add_means(made: TableContent, what: str, found: Sequence[dict[str, Value]]) -> None:
-    """Add the unweighted mean over groups, and the mean weighted by rows (H16)."""
+    """Add two lines (H16): the mean of the groups' figures, and the mean weighted by their rows.
+
+    `what` names the groups, such as `models`; `found` has the figures of each, as
+    `_ranking_figures` returns them. A figure that is None or 0 counts as 0.
+    """
     names = ("right", "auroc", "length", "brier", "ece")
     table = np.array([[float(one[name] or 0.0) for name in names] for one in found])
     rows = np.array([float(one["rows"] or 0) for one in found])
@@ -66,7 +78,13 @@ def _add_means(made: TableContent, what: str, found: Sequence[dict[str, Value]])
 
 
 def transfer_table(scored: ScoredRows) -> TableContent:
-    """Return K01: each maker's models, with the share of rows whose models training has seen."""
+    """Return the table for K01: each maker's models, with figures of their replies.
+
+    One column is the share of rows whose models training has seen. The share is None for a
+    calibrator that knows no models by name. Otherwise a line has the rows of unseen models, if
+    there are `FEWEST` with both labels. Means over makers follow. Raises LacksError if no maker has
+    enough rows.
+    """
     made = TableContent((*_RANKED, Column("seen", "of models in training", "share")))
     known = {name.lower() for name in scored.trained_models}
     seen = np.array([known_name(row.model, known) is not None for row in scored.rows])
@@ -94,7 +112,11 @@ def transfer_table(scored: ScoredRows) -> TableContent:
 
 
 def benchmarks_table(scored: ScoredRows) -> TableContent:
-    """Return J12 and H14: each benchmark, their mean, and Spearman's rho of accuracy and AUROC."""
+    """Return the table for J12 and H14: each benchmark and their mean.
+
+    A last line has Spearman's rho of accuracy and AUROC over them. Benchmarks without an AUROC are
+    left out, the highest AUROC is first; `d` is Cohen's d. The table is empty if none is left.
+    """
     made = TableContent(
         (
             Column("rows", "rows", "count"),
@@ -130,7 +152,11 @@ def benchmarks_table(scored: ScoredRows) -> TableContent:
 
 
 def tiers_table(scored: ScoredRows) -> TableContent:
-    """Return J13: easy, medium and hard benchmarks, by the share of right replies."""
+    """Return the table for J13: easy, medium and hard benchmarks, and all rows.
+
+    A tier is set by a benchmark's share of right replies, and left out if it has none. A line has
+    its benchmarks, rows, share right and AUROC.
+    """
     made = TableContent(
         (
             Column("benchmarks", "benchmarks", "count"),
@@ -151,7 +177,12 @@ def tiers_table(scored: ScoredRows) -> TableContent:
 
 
 def data_table(scored: ScoredRows) -> TableContent:
-    """Return C07 to C10: the rows of each benchmark, and whether its difficulty is in the band."""
+    """Return the table for C07 to C10: what rows each benchmark has.
+
+    Columns are its counts of rows, questions, models and rows with images. Further columns are its
+    share of right replies, whether that is between 20 and 80 % ("yes" or "no"), and up to three
+    domains.
+    """
     made = TableContent(
         (
             Column("rows", "rows", "count"),

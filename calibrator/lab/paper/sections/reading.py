@@ -26,12 +26,19 @@ _ROWS = {"names": "K10", "question": "K11", "answer": "K13", "hedges": "K12"}
 
 
 def row_of(label: str) -> str:
-    """Return the row of the checklist that a probe belongs to."""
+    """Return the row of the checklist of a probe's label, such as `K10` for `names: none`.
+
+    It is `H17` for `as served`. Raises KeyError for an unknown label.
+    """
     return "H17" if label == AS_SERVED else _ROWS[label.partition(":")[0]]
 
 
 def _lines(study: Study, made: TableContent, row: str = "") -> TableContent:
-    """Add a line for each entry of a study, with its change from the reference."""
+    """Add a line for each entry of a study, and return `made` itself.
+
+    `change` is the AUROC less that of the reference. `row` is the checklist's for all lines; with
+    "" each line has that of its probe.
+    """
     for one in study.entries:
         made.add(
             one.label,
@@ -48,7 +55,11 @@ def _lines(study: Study, made: TableContent, row: str = "") -> TableContent:
 
 
 def probes_table(scored: ScoredRows) -> TableContent:
-    """Return B11, K10 to K13: rows with names, question, hedges or length of the reply changed."""
+    """Return the table for B11, K10 to K13: rows scored with something changed in them.
+
+    Changed are names, question, words of doubt, or the length of the reply. At most
+    `scored.extent.probed` rows are used, always the same ones.
+    """
     rows = sample(scored.rows, scored.extent.probed)
     with scored.watch("probing", len(rows) * len(PROBES)) as bar:
         study = probe(scored.scorer, rows, bar.advance)
@@ -58,7 +69,11 @@ def probes_table(scored: ScoredRows) -> TableContent:
 
 
 def swap_table(scored: ScoredRows) -> TableContent:
-    """Return L04: answers under the names of other models that replied to the question."""
+    """Return the table for L04: answers scored under the names of other models.
+
+    These replied to the same question. Raises JudgingError if no question has a right and a wrong
+    reply of two models.
+    """
     most = scored.extent.swapped
     with scored.watch("swapping answers", len(answer_pairs(scored.rows, most))) as bar:
         study = answer_swap(scored.scorer, scored.rows, most, bar.advance)
@@ -68,9 +83,11 @@ def swap_table(scored: ScoredRows) -> TableContent:
 
 
 def disagreement_table(scored: ScoredRows) -> TableContent:
-    """Return L01 to L03: replies to questions with right and wrong ones.
+    """Return the table for L01 to L03: how replies to one question are ranked.
 
-    Raises LacksError where there are none.
+    It has one line, on the questions with right and wrong replies. It has the mean AUROC within
+    questions, the share of pairs in order, the pooled AUROC, and p by permutations. Raises
+    LacksError if no question has both.
     """
     made = TableContent(
         (

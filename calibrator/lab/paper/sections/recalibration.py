@@ -38,12 +38,17 @@ _NOTE = (
 
 
 def _add(made: TableContent, one: MendedFigures, label: str, row: str) -> None:
+    """Add a line with one group's figures, before and after recalibration; `row` is like `N03`."""
     values = {column.key: getattr(one, column.key) for column in _MENDED}
     made.add(label, row, **values)
 
 
 def recalibrated_models_table(scored: ScoredRows) -> TableContent:
-    """Return N02, N03: each model's rows, all rows pooled, and the mean over models."""
+    """Return the table for N02, N03: recalibration of each of the largest models.
+
+    Then come their mean and that of all rows pooled. The mean is over all models with enough rows.
+    Raises LacksError if no group has enough.
+    """
     made = TableContent(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by model", len(scored.groups(lambda row: row.model))) as bar:
         found = study(scored.rows, scored.confidence(), "model", bar.advance)
@@ -54,6 +59,10 @@ def recalibrated_models_table(scored: ScoredRows) -> TableContent:
 
 
 def _add_pooled(made: TableContent, scored: ScoredRows, found: Sequence[MendedFigures]) -> None:
+    """Add the mean over all groups `found` (N03), and the figures of all rows pooled (N02).
+
+    Raises LacksError if no group has `2 * LABELS` rows with both labels.
+    """
     pooled = mend("pooled", scored.labels, scored.confidence(), scored.questions)
     if pooled is None or not found:
         raise LacksError(f"no group has {2 * LABELS} rows, right and wrong ones")
@@ -62,7 +71,11 @@ def _add_pooled(made: TableContent, scored: ScoredRows, found: Sequence[MendedFi
 
 
 def recalibrated_domains_table(scored: ScoredRows) -> TableContent:
-    """Return N05 for the calibrator itself, whose training saw the domains; K06 leaves them out."""
+    """Return the table for N05: recalibration of each of the largest domains.
+
+    Then come their mean and that of all rows pooled. Training saw these domains; K06 leaves them
+    out. Raises LacksError if no domain has enough rows.
+    """
     made = TableContent(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by domain", len(scored.groups(lambda row: row.domain))) as bar:
         found = study(scored.rows, scored.confidence(), "domain", bar.advance)
@@ -82,7 +95,12 @@ _CURVES = (
 
 
 def temperature_table(scored: ScoredRows) -> TableContent:
-    """Return K15, N04: temperature, Platt and isotonic fitted on one half, judged on the other."""
+    """Return the table for K15, N04: temperature, Platt and isotonic curves compared.
+
+    They are fitted on one half of the questions and judged on the other. A first line has the
+    confidences unchanged. `factor` is the curve's slope on the logit, 1 unchanged and None for
+    isotonic.
+    """
     made = TableContent(_CURVES)
     fitted, judged = scored.halves
     y, p = scored.labels, scored.confidence()
@@ -102,13 +120,22 @@ def temperature_table(scored: ScoredRows) -> TableContent:
 def _add_curve(
     made: TableContent, label: str, row: str, y: Ints, p: Floats, factor: float | None = None
 ) -> None:
+    """Add a line with AUROC, Brier and ECE of the labels `y` and confidences `p`, (n,) each.
+
+    `factor` is the slope on the logit, or None where there is none; `row` is such as `N04`.
+    """
     made.add(
         label, row, rows=len(y), auroc=auroc(y, p), brier=brier(y, p), ece=ece(y, p), factor=factor
     )
 
 
 def stated_beside_table(scored: ScoredRows) -> TableContent:
-    """Return N06: Platt on the calibrator's number alone, and with the stated confidence."""
+    """Return the table for N06: Platt on the calibrator's number, and with the stated one.
+
+    Both are fitted on half of the questions that state one and judged on the other; a first line
+    has the number unchanged. `factor` is the weight of the calibrator's logit. Raises LacksError if
+    too few rows state a confidence.
+    """
     stated = scored.stated_rows
     fitted, judged = stated.halves
     y, p = stated.labels, stated.confidence()

@@ -42,6 +42,7 @@ _LEFT_OUT = (
 
 
 def _training_rows(scored: ScoredRows) -> Sequence[Row]:
+    """Return the training rows. Raises LacksError if there are none."""
     found = scored.train()
     if not found:
         raise LacksError("there are no training rows; give them with --train")
@@ -49,6 +50,10 @@ def _training_rows(scored: ScoredRows) -> Sequence[Row]:
 
 
 def _study(scored: ScoredRows, name: StudyName) -> Study:
+    """Run a study that leaves parts out of training, with progress shown, and return it.
+
+    Fits are kept, so an interrupted study resumes. Raises LacksError without training rows.
+    """
     train = _training_rows(scored)
     with scored.watch(f"fitting, {name}", 0) as bar:
         rows, shared = [*train, *scored.rows], shared_rows(name, train)
@@ -57,7 +62,10 @@ def _study(scored: ScoredRows, name: StudyName) -> Study:
 
 
 def _line(made: TableContent, one: StudyEntry, row: str) -> None:
-    """Add a line for one fit, with its change from the fit on everything."""
+    """Add a line for one fit; `change` is its AUROC less that of the fit on everything.
+
+    `row` is the row of the checklist, such as `K04`.
+    """
     values = {
         key: getattr(one, key)
         for key in (*("trained", "rows", "auroc", "low", "high", "reference"), "inside", "gap")
@@ -69,7 +77,11 @@ def _line(made: TableContent, one: StudyEntry, row: str) -> None:
 
 
 def _left_out(scored: ScoredRows, name: StudyName, row: str) -> TableContent:
-    """Make the table of a study that leaves out parts: folds, their mean, the spread of the gap."""
+    """Return the table of a study that leaves out parts: a line for each fold, and the means.
+
+    With two gaps or more a last line has their standard deviation; a gap is the loss of AUROC on
+    the part left out. `row` is such as `K04`. Raises LacksError without training rows.
+    """
     made, study = TableContent(_LEFT_OUT), _study(scored, name)
     for one in study.entries:
         _line(made, one, row)
@@ -85,22 +97,37 @@ def _left_out(scored: ScoredRows, name: StudyName, row: str) -> TableContent:
 
 
 def families_table(scored: ScoredRows) -> TableContent:
-    """Return K04: each maker's models left out of training."""
+    """Return the table for K04: each maker's models left out of training, and judged.
+
+    Raises LacksError without training rows.
+    """
     return _left_out(scored, "families", "K04")
 
 
 def folds_table(scored: ScoredRows) -> TableContent:
-    """Return K05: five benchmarks left out at a time, beside the same fit on the others' rows."""
+    """Return the table for K05: five benchmarks left out of training at a time, and judged.
+
+    The same fit is also judged on the rows of the other benchmarks. Raises LacksError without
+    training rows.
+    """
     return _left_out(scored, "benchmark-folds", "K05")
 
 
 def domains_table(scored: ScoredRows) -> TableContent:
-    """Return K06, N05: each domain left out, with its ECE before and after a hundred labels."""
+    """Return the table for K06, N05: each domain left out of training, and judged.
+
+    Columns have the ECE before and after a hundred labels. Raises LacksError without training rows.
+    """
     return _left_out(scored, "domains", "K06")
 
 
 def size_table(scored: ScoredRows) -> TableContent:
-    """Return K08, U07: results by training rows, as shares of the last, with a log-linear fit."""
+    """Return the table for K08, U07: the AUROC by number of training rows.
+
+    A column has it as a share of the last one's. A drawing shows the curve. With three sizes or
+    more the note has the slope for a factor of ten and R2 of a line on log10 of the rows. Raises
+    LacksError without training rows.
+    """
     made, study = (
         TableContent((*_LEFT_OUT[:5], Column("share", "of the last"))),
         _study(scored, "size"),
@@ -122,7 +149,11 @@ def size_table(scored: ScoredRows) -> TableContent:
 
 
 def _sources(scored: ScoredRows, name: SourcesName, row: str) -> TableContent:
-    """Make the table of a study that trains on the replies of some models only."""
+    """Return the table of a study that trains on the replies of some models only.
+
+    For `growing-sources` only the means over the judged models are listed, for `single-sources`
+    each judged model too. `row` is such as `K02`. Raises LacksError without training rows.
+    """
     train = _training_rows(scored)
     with scored.watch(f"fitting, {name}", 0) as bar:
         fit = fit_of(scored.fit, [*train, *scored.rows], scored.folder, scored.device, bar.say)
@@ -137,10 +168,16 @@ def _sources(scored: ScoredRows, name: SourcesName, row: str) -> TableContent:
 
 
 def growing_sources_table(scored: ScoredRows) -> TableContent:
-    """Return K02: replies of more and more models in training, judged on other models."""
+    """Return the table for K02: replies of more and more models in training.
+
+    They are judged on other models. Raises LacksError without training rows.
+    """
     return _sources(scored, "growing-sources", "K02")
 
 
 def single_sources_table(scored: ScoredRows) -> TableContent:
-    """Return K03: one model's replies in training, judged on the others', beside all three."""
+    """Return the table for K03: one model's replies in training, judged on two others'.
+
+    A last fit has the replies of all three. Raises LacksError without training rows.
+    """
     return _sources(scored, "single-sources", "K03")

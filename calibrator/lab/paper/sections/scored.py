@@ -85,7 +85,11 @@ class ScoredRows:
         return question_numbers(self.rows)
 
     def confidence(self, tags: Tags = "served") -> Floats:
-        """Return P(correct) of every row, (n,), with the names that `tags` allows."""
+        """Return P(correct) of every row, (n,); scored once for each value of `tags`, then kept.
+
+        `tags` says which names the calibrator sees: "served" (the model alone), "all" (also the
+        benchmark), or "none". Progress is shown while it scores.
+        """
         if tags not in self._served:
             with self.watch(f"scoring, names {tags}", len(self.rows)) as bar:
                 found = score_rows(self.scorer, self.rows, tags, bar.advance)
@@ -93,19 +97,28 @@ class ScoredRows:
         return self._served[tags]
 
     def score(self, title: str, items: Sequence[Item]) -> Floats:
-        """Return P(correct) of other items, such as changed rows, (n,)."""
+        """Return P(correct) of other items, such as changed rows, (n,).
+
+        `title` heads the progress bar.
+        """
         with self.watch(title, len(items)) as bar:
             found = score_items(self.scorer, items, bar.advance)
         return np.array([each.confidence for each in found])
 
     @cached_property
     def halves(self) -> tuple[Ints, Ints]:
-        """The positions of rows to fit post-hoc baselines on, and of those to judge (D09)."""
+        """(fitted, judged): positions of the rows to fit baselines on, and of those to judge (D09).
+
+        No question is in both.
+        """
         return halves(self.labels, self.questions)
 
     @cached_property
     def length(self) -> Method:
-        """The length baseline on the half that is judged (I04)."""
+        """The length baseline (I04), fitted on one half of the rows.
+
+        Its confidences are those of the other half, which is judged.
+        """
         fitted, judged = self.halves
         found = length_baseline(self.rows_at(fitted), self.rows_at(judged))
         return Method("length", found, None, True)
@@ -116,9 +129,10 @@ class ScoredRows:
 
     @cached_property
     def stated_rows(self) -> ScoredRows:
-        """The rows that state a confidence, which the calibrator does not see (I01).
+        """The rows that state a confidence, without that text in the reply, as new `ScoredRows`.
 
-        Raises LacksError where there are too few.
+        So the calibrator does not see it (I01). Raises LacksError for fewer than `FEWEST` such
+        rows, or if all have one label.
         """
         rows = with_stated_confidence(self.rows)
         if len(rows) < FEWEST or len({row.correct for row in rows}) < 2:
@@ -130,21 +144,25 @@ class ScoredRows:
         return replace(self, rows=freed, _served={})
 
     def interval(self, y: Ints, p: Floats) -> Interval:
-        """Return the AUROC with the paper's BCa interval over replies (H02)."""
+        """Return the AUROC of labels `y` and confidences `p`, both (n,), with a BCa interval (H02).
+
+        The interval is the paper's, over replies.
+        """
         return auroc_interval(y, p, resamples=self.extent.resamples)
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """The rows in the form that the workflows read."""
+        """Each row's confidence, label, model (or "") and question, as the workflows read them."""
         return [
             Outcome(float(p), bool(row.correct), row.model or "", row.question_id)
             for row, p in zip(self.rows, self.confidence(), strict=True)
         ]
 
     def groups(self, key: Callable[[Row], str | None]) -> list[tuple[str, Ints]]:
-        """Return the positions of the rows of each group, the largest group first.
+        """Return (name, positions of its rows) of each group, the largest group first.
 
-        A group needs both labels and `FEWEST` rows. Rows whose key is None are left out.
+        `key` returns a row's group, or None to leave the row out. A group needs both labels and
+        `FEWEST` rows.
         """
         members: dict[str, list[int]] = {}
         for i, row in enumerate(self.rows):

@@ -28,7 +28,11 @@ class Column:
     form: Form = "number"
 
     def text(self, value: Value) -> str:
-        """Return the value as text for people; a dash where there is none."""
+        """Return the value as text for people; a dash for None and nan.
+
+        Strings are returned unchanged. `form` decides on numbers: "p" gives 4 digits or `< 0.0001`,
+        "count" `1,234`, "share" a percentage, "number" a figure.
+        """
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return NO_FIGURE
         if isinstance(value, str):
@@ -79,7 +83,7 @@ class ReportTable:
     state: State = "made"
 
     def as_json(self) -> str:
-        """Return the table as JSON, which `table_of` reads."""
+        """Return the table as indented JSON that `table_of` reads; it ends with a newline."""
         return json.dumps(plain_json(asdict(self)), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -93,14 +97,18 @@ class TableContent:
     note: str = ""
 
     def add(self, label: str, row: str, **values: Value) -> None:
-        """Add one of our lines."""
+        """Append one of our lines: its label, its row of the checklist, and its values.
+
+        The keys of `values` are those of the columns.
+        """
         self.lines.append(TableLine(label, values, row))
 
 
 def columns_of(lines: Sequence[TableLine]) -> list[Column]:
-    """Return columns for all values of the paper's lines, for a table without lines of ours.
+    """Return a column for each value of the paper's lines, for a table without lines of ours.
 
-    Raises KeyError for a value that no column is known for.
+    They are in the order in which the values' keys first appear. A column whose values are all
+    whole numbers above 1 is shown as counts. Raises KeyError for an unknown key.
     """
     found: dict[str, list[Value]] = {}
     for line in lines:
@@ -164,7 +172,10 @@ _PAPER_COLUMNS: Final = {
 
 
 def table_of(values: Mapping[str, Any]) -> ReportTable:
-    """Return the table that `as_json` wrote. Raises TypeError or KeyError for others."""
+    """Return the table whose JSON, parsed to `values`, `ReportTable.as_json` wrote.
+
+    Raises TypeError or KeyError for other values.
+    """
     found: dict[str, Any] = numbers(dict(values))
     found["columns"] = [Column(**each) for each in found["columns"]]
     found["lines"] = [TableLine(**each) for each in found["lines"]]

@@ -46,14 +46,21 @@ SETS = {
 
 
 def groups_of_models(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """Return all rows, and those of the models with the most replies, the largest first."""
+    """Return all rows as `all`, then those of each of the `LARGEST` models, the largest first.
+
+    A model needs a name and `FEWEST` replies.
+    """
     large = {n: each for n, each in by_model(rows).items() if n and len(each) >= FEWEST}
     most = sorted(large, key=lambda name: (-len(large[name]), name))[:LARGEST]
     return {"all": list(rows)} | {name: large[name] for name in most}
 
 
 def workflows_table(scored: ScoredRows) -> TableContent:
-    """Return O01, O03 to O06: each workflow on all rows and by model; U04 and U05."""
+    """Return the table for O01, O03 to O06: error detection, gates, reviews and tiers.
+
+    It has a line for all rows and one for each of the largest models. With two models or more a
+    line has their mean. Drawings are for all rows (U04) and the `PANELS` largest models (U05).
+    """
     made = TableContent(
         (
             Column("rows", "replies", "count"),
@@ -89,7 +96,11 @@ def workflows_table(scored: ScoredRows) -> TableContent:
 
 
 def _add_mean_over_models(made: TableContent, models: Sequence[Mapping[str, Value]]) -> None:
-    """Add the mean of each figure over models, as the paper averages its own; `rows` is summed."""
+    """Add the unweighted mean of each column over models, as the paper averages; `rows` is summed.
+
+    `models` are the values of their lines. A value that is no number is left out of its mean, which
+    is None if there is none.
+    """
     means: dict[str, Value] = {"rows": sum(int(str(one["rows"])) for one in models)}
     for key in (column.key for column in made.columns if column.key != "rows"):
         found = [value for one in models if isinstance(value := one[key], float | int)]
@@ -98,7 +109,11 @@ def _add_mean_over_models(made: TableContent, models: Sequence[Mapping[str, Valu
 
 
 def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
-    """Return the figures of the three workflows: error detection, reviews and tiers."""
+    """Return the values of one line of the workflows' table, keyed like its columns.
+
+    They are of error detection, gates at 10 and 5 % wrong, reviews until 95 % are right, and tiers
+    (green is the surest, red the least sure).
+    """
     found, review, routed = error_detection(rows), reviews_for(rows), tiers(rows)
     is_easy = sum(not row.is_correct for row in rows) <= 0.05 * len(rows)
     by_lot = 0.0 if is_easy else 1.0  # random reviews leave the rest no better
@@ -121,7 +136,11 @@ def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
 
 
 def _panels(rows: Sequence[Outcome], row: str, where: str) -> list[Drawing]:
-    """Draw the three figures of one set of rows; [] where all labels are equal."""
+    """Return three drawings of one set of rows; [] if all labels are equal.
+
+    They show errors found, accuracy of what passes, and errors found by reviews. `row` is such as
+    `U04`, and `where` names the rows in titles and captions.
+    """
     y = np.array([int(one.is_correct) for one in rows])
     p = np.array([one.confidence for one in rows])
     if len(set(y)) < 2:
@@ -135,7 +154,12 @@ def _panels(rows: Sequence[Outcome], row: str, where: str) -> list[Drawing]:
 
 
 def selection_table(scored: ScoredRows) -> TableContent:
-    """Return P01 to P03: preference pairs, the surest of three models, the surest share."""
+    """Return the table for P01 to P03: preference pairs, choice of models, choice of replies.
+
+    The choices are the surest of three models and the surest share kept. Each line compares a share
+    of right ones with that of another choice, such as pairs by lot. P01 and P02 are left out where
+    the rows allow none.
+    """
     made = TableContent(
         (
             Column("count", "count", "count"),
@@ -162,7 +186,12 @@ def selection_table(scored: ScoredRows) -> TableContent:
 
 
 def _add_pairs(scored: ScoredRows, made: TableContent) -> None:
-    """Add P01: the surest and the least sure reply to each question, by their gap."""
+    """Add P01: the surest and the least sure reply to each question, by their gap in confidence.
+
+    For gaps of at least .2, .4 and .6 a line has the share of pairs with one right and one wrong
+    reply, beside pairs drawn by lot, and a second one how often the right reply is the surer one.
+    Lines without any pair are left out.
+    """
     best: dict[int, tuple[int, int]] = {}
     p, y = scored.confidence(), scored.labels
     for at, question in enumerate(scored.questions):
@@ -192,13 +221,18 @@ def _add_pairs(scored: ScoredRows, made: TableContent) -> None:
 
 
 def _add_selection(rows: Sequence[Outcome], made: TableContent) -> None:
-    """Add P02 for the three models that answered the most questions in common."""
+    """Add P02: the surest of three models' replies to a question, beside the best model alone.
+
+    These are the three that answered the most questions in common. Adds nothing for fewer than
+    three models, or without a common question.
+    """
     answered = {n: {one.question for one in each} for n, each in groups_of_models(rows).items()}
     answered.pop("all")
     if len(answered) < 3:
         return
 
     def count_shared(three: Sequence[str]) -> int:
+        """Return the number of questions that all three models answered."""
         return len(set.intersection(*(answered[name] for name in three)))
 
     three = max(combinations(answered, 3), key=count_shared)
@@ -212,7 +246,12 @@ def _add_selection(rows: Sequence[Outcome], made: TableContent) -> None:
 
 
 def thresholds_table(scored: ScoredRows) -> TableContent:
-    """Return Q02, Q03: thresholds and harm on the healthcare rows, and on all."""
+    """Return the table for Q02, Q03: gates at several thresholds, and harm.
+
+    It is made of healthcare rows and of all rows. Healthcare rows are left out if they are too few.
+    A line of harm counts the errors, those above .8 and below .5, and the reviews for each error
+    found when the least sure are reviewed first.
+    """
     made = TableContent(
         (
             Column("rows", "rows", "count"),
@@ -239,7 +278,11 @@ def thresholds_table(scored: ScoredRows) -> TableContent:
 
 
 def reviews_table(scored: ScoredRows) -> TableContent:
-    """Return Q06: errors found by reviewing the least sure, on the finance rows, and on all."""
+    """Return the table for Q06: errors found by reviewing the least sure 10 to 50 %.
+
+    Columns are the errors caught and missed. It is made of finance rows, if there are enough, and
+    of all rows. `catch` is None without errors.
+    """
     made = TableContent(
         (
             Column("rows", "rows", "count"),
@@ -259,7 +302,11 @@ def reviews_table(scored: ScoredRows) -> TableContent:
 
 
 def costs_table(scored: ScoredRows) -> TableContent:
-    """Return Q01, Q04, Q05, Q07, Q08: tiers of both sets, and their costs at the paper's prices."""
+    """Return the table for Q01, Q04, Q05, Q07, Q08: tiers and their costs at the paper's prices.
+
+    It has healthcare rows at a telehealth service's prices and finance rows at a robo-advisor's;
+    all rows take the place of such rows if these are too few.
+    """
     made = TableContent(
         (
             Column("rows", "rows", "count"),
@@ -283,7 +330,11 @@ def costs_table(scored: ScoredRows) -> TableContent:
 def _add_costs(
     made: TableContent, where: str, rows: Sequence[Outcome], prices: Prices, row: str
 ) -> None:
-    """Add lines for all replies, for each tier, and for the cost of the tiers."""
+    """Add a line for all replies, one for each tier, and one for the cost in dollars.
+
+    `row` is the checklist's row of the costs: "Q04" for healthcare, "Q08" for finance. `where`
+    begins each label.
+    """
     y = [int(one.is_correct) for one in rows]
     found = auroc(y, [one.confidence for one in rows])
     ends: dict[str, Value] = {"rows": len(rows), "right": sum(y) / len(y), "auroc": found}
@@ -297,7 +348,11 @@ def _add_costs(
 
 
 def _sets(scored: ScoredRows, name: str) -> list[tuple[str, list[Outcome]]]:
-    """Return the rows of one set, where there are enough, and all of them."""
+    """Return [(label, outcomes)]: the rows of the set `name` if there are enough, then all rows.
+
+    The set is `healthcare` or `finance`; its words are looked for in a row's domain and benchmark.
+    It needs `FEWEST` rows with both labels.
+    """
     wanted = re.compile(SETS[name])
     chosen = [
         one

@@ -32,9 +32,11 @@ def beside_shipped(
     advance: Callable[[int], None] = lambda _: None,
     most_s: float = MOST_S,
 ) -> Iterator[str]:
-    """Yield lines with AUROC and ECE of both on the same rows, or the reason why there are none.
+    """Yield lines of text with AUROC and ECE of both calibrators on the same held-out rows.
 
-    `most_s` limits the seconds for each of the two.
+    If a calibrator fails, or there are too few rows or one label, the only line says so. `most_s`
+    limits the seconds for each of the two, and the rows to those that both scored in time.
+    `advance` gets the number of rows just scored.
     """
     rows = _held_out(config)
     try:
@@ -58,7 +60,7 @@ def beside_shipped(
 
 
 def _held_out(config: TrainConfig) -> list[Row]:
-    """Return some rows of the validation questions, the same for each run of this configuration."""
+    """Return at most `MOST_ROWS` rows of the validation questions, the same for a configuration."""
     _, held, _ = read_selection(config)
     return random.Random(config.seed).sample(held, min(MOST_ROWS, len(held)))
 
@@ -66,7 +68,10 @@ def _held_out(config: TrainConfig) -> list[Row]:
 def _confidences(
     scorer: Scorer, rows: Sequence[Row], advance: Callable[[int], None], most_s: float
 ) -> list[float]:
-    """Return the confidences of the first rows, as many as there is time for."""
+    """Return the confidences of the first rows: of all, or as many as `most_s` seconds allow.
+
+    `advance` gets the number of rows just scored.
+    """
     ends_at, found = time.monotonic() + most_s, list[float]()
     for at in range(0, len(rows), AT_ONCE):
         items = [row.item("served") for row in rows[at : at + AT_ONCE]]

@@ -68,6 +68,7 @@ class Fits:
     """A trainer on parts of the lessons; the weights of the parts come from the fit on all."""
 
     def __init__(self, rows: Sequence[Row], config: CallConfig, seed: int) -> None:
+        """Make the lessons of the rows, and fit the trees and their weights on all of them."""
         self.config, self.seed = config, seed
         lessons = lessons_of(rows, seed, scene_count=config.scenes, faults=config.faults)
         self.material: Material = material_of(lessons, seed)
@@ -76,7 +77,10 @@ class Fits:
         self.whole = CallTrees(whole)
 
     def fit_without(self, left_out: Floats | Array) -> tuple[CallTrees, int]:
-        """Return the fit on lessons that are not `left_out` (N,), and the number of these."""
+        """Return (the trees fitted without some lessons, the number of the others).
+
+        `left_out` is a mask over all lessons, (N,).
+        """
         chosen = ~left_out.astype(bool)
         state = fit_parts(self.material.part(chosen), self.config, self.seed)
         return CallTrees(state | self.weights), int(chosen.sum())
@@ -90,9 +94,11 @@ def calls_study(
     resamples: int = RESAMPLES,
     say: Callable[[str], None] = lambda _: None,
 ) -> Study:
-    """Leave out each source, each family of faults and a third of our domains at a time.
+    """Train the trees for calls with parts left out, judge each on its part, and return the study.
 
-    The reference is the fit on all lessons, which has seen the judged training rows of a source. At
+    Left out are each source, each family of faults and a third of our domains at a time; further
+    entries judge the fit on all lessons on the test rows, and on rows made to look right. The
+    reference is the fit on all lessons, which has seen the judged training rows of a source. At
     most `most` right rows are made wrong. Raises JudgingError where nothing can be judged.
     """
     used = [row for row in test if _has_calls(row) and row.correct is not None]
@@ -112,11 +118,15 @@ def calls_study(
 
 
 def _has_calls(row: Row) -> bool:
+    """Return whether the row's reply calls tools."""
     return row.tool_use is not None and row.tool_use.has_calls
 
 
 def _benchmarks(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
-    """Yield all rows, and those of each benchmark with enough of them, with a label."""
+    """Yield (label, rows): all rows, then those of each benchmark with `MIN_BENCHMARK` of them.
+
+    A label is `as trained`, or `as trained: BENCHMARK`.
+    """
     yield "as trained", rows
     for name, count in sorted(Counter(row.benchmark or "" for row in rows).items()):
         if count >= MIN_BENCHMARK:
@@ -124,9 +134,10 @@ def _benchmarks(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
 
 
 def _attack_rows(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[StudyEntry]:
-    """Yield entries of right rows against wrong ones made to look right.
+    """Yield an entry for each attack: right rows against wrong ones changed to look right.
 
     The reference is before the attack. The shift is over all rows, and 0 for the right ones.
+    Attacks that apply to too few rows have no entry.
     """
     for name, attack in ATTACKS.items():
         before, after = [], []
@@ -146,7 +157,11 @@ def _attack_rows(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[St
 def _judge_rows(
     label: str, model: CallTrees, fits: Fits, trained: int, rows: Sequence[Row], resamples: int
 ) -> Iterator[StudyEntry]:
-    """Yield the figures of rows, or nothing for too few of them."""
+    """Yield one entry with the figures of the rows by `model`; nothing for too few rows.
+
+    `trained` is the number of its lessons; the reference is the fit on all lessons. `MIN_ROWS` are
+    needed, and a sixth of that of each label.
+    """
     right = sum(row.correct or 0 for row in rows)
     if len(rows) >= MIN_ROWS and min(right, len(rows) - right) >= MIN_ROWS // 6:
         confidence, reference = (_confidence(each, rows) for each in (model, fits.whole))
@@ -154,6 +169,7 @@ def _judge_rows(
 
 
 def _confidence(model: CallTrees, rows: Sequence[Row]) -> Floats:
+    """Return P(correct) by the trees for the rows that use tools, (n,)."""
     used = [row.tool_use for row in rows if row.tool_use is not None]
     odds = model.odds(used, [row.model for row in rows])
     return np.asarray(1 / (1 + np.exp(-odds)))
@@ -165,7 +181,11 @@ Part = tuple[str, CallTrees, int, list[Row]]
 def _sources(
     train: Sequence[Row], test: Sequence[Row], fits: Fits, say: Callable[[str], None]
 ) -> Iterator[Part]:
-    """Yield each source of graded calls, with its rows of both files."""
+    """Yield for each source of graded calls a fit without it: (label, trees, lessons, rows).
+
+    `lessons` is the number of those trained on. The rows to judge are the labelled ones of that
+    source in both files that call tools.
+    """
     groups = fits.material.groups
     for name in sorted(set(groups[fits.material.origins == GRADED].tolist())):
         say(f"leaving out {name}")
@@ -180,9 +200,10 @@ def _sources(
 def _faults(
     test: Sequence[Row], fits: Fits, most: int, say: Callable[[str], None]
 ) -> Iterator[Part]:
-    """Yield each fault with its family left out.
+    """Yield for each fault a fit without its family: (label, trees, lessons, rows).
 
-    It is judged on right rows with such a fault, or on fresh scenes of it.
+    `lessons` is the number of those trained on. The rows to judge are right test rows and the same
+    with that fault, or else fresh scenes of it. At most `most` right rows are used.
     """
     right = sample([row for row in test if row.correct == 1], most)
     pairs = corrupted_calls(right, SEED)
@@ -200,7 +221,11 @@ def _faults(
 
 
 def _domains(fits: Fits, say: Callable[[str], None]) -> Iterator[Part]:
-    """Yield a third of our domains at a time, judged on fresh scenes in them."""
+    """Yield for each third of our domains a fit without it: (label, trees, lessons, rows).
+
+    `lessons` is the number of those trained on. The rows to judge are fresh scenes in these
+    domains.
+    """
     for fold in range(DOMAIN_FOLDS):
         held: tuple[Domain, ...] = DOMAINS[fold::DOMAIN_FOLDS]
         names = [domain.name for domain in held]
@@ -211,7 +236,7 @@ def _domains(fits: Fits, say: Callable[[str], None]) -> Iterator[Part]:
 
 
 def _row(scene: Scene) -> Row:
-    """Convert a synthetic scene to a labelled row; its benchmark is the domain."""
+    """Return a synthetic scene as a labelled row; its benchmark is the domain."""
     return parse_row(
         {
             "messages": scene.used.messages,

@@ -49,10 +49,12 @@ class HeldOut:
 
     @property
     def left_out(self) -> tuple[str, ...]:
+        """The kinds left out together: the judged one, then its neighbours."""
         return (self.kind, *self.neighbours)
 
     @property
     def label(self) -> str:
+        """The name of the entry, such as `echo, without echo + arrival`."""
         return f"{self.kind}, without {' + '.join(self.left_out)}"
 
 
@@ -85,6 +87,11 @@ class FaultLessons:
         own: dict[str, Array],
         config: InspectorConfig,
     ) -> None:
+        """Make all lessons of the rows with their features, and fit every check on them.
+
+        `own` are the arrays of the checkpoint's inspector by name; of these only the tables of word
+        pieces are kept.
+        """
         assert scorer.parts.inspector is not None
         self.config = config
         checks = tuple(f"{check.name}." for check in CHECKS)
@@ -96,10 +103,11 @@ class FaultLessons:
         self.whole = fit_checks(self.lessons, self.seen, config, SEED)
 
     def fit_without(self, kinds: Sequence[str]) -> tuple[Inspector, int]:
-        """Return an inspector fitted without these kinds, and the number of faulty lessons left.
+        """Return (an inspector fitted without these kinds of faults, its number of faulty lessons).
 
-        The number counts lessons with faults that the affected checks look for. A check without any
-        lesson is absent, so it lowers no confidence.
+        Only the checks that look for one of the kinds are fitted again. The number counts the
+        remaining lessons with faults that these checks look for. A check without any lesson is
+        absent, so it lowers no confidence.
         """
         kept = [lesson.fault not in kinds for lesson in self.lessons]
         lessons = [each for each, is_kept in zip(self.lessons, kept, strict=True) if is_kept]
@@ -114,6 +122,7 @@ class FaultLessons:
 
 
 def _is_of(name: str, checks: Sequence[Check]) -> bool:
+    """Return whether the name of an array, such as `CHECK.weight`, belongs to one of the checks."""
     return name.startswith(tuple(f"{check.name}." for check in checks))
 
 
@@ -127,10 +136,12 @@ def faults_study(
     max_pairs: int = MAX_PAIRS,
     say: Callable[[str], None] = lambda _: None,
 ) -> Study:
-    """Leave kinds of faults out of the inspector's lessons, and judge it on them.
+    """Leave kinds of faults out of the inspector's lessons, judge it on them, and return the study.
 
-    The reference is the inspector that is fitted here on all lessons. Raises JudgingError for a
-    calibrator without an inspector, or where no kind applies to enough replies.
+    It has an entry for each of `held_out` (default `HELD_OUT`) that enough replies allow; the
+    reference is the inspector fitted here on all lessons. `max_pairs` bounds the pairs of a
+    benchmark and kind, `say` gets sentences on progress. Raises JudgingError for a calibrator
+    without an inspector, or where no kind applies to enough replies.
     """
     folder = resolve_checkpoint(calibrator)
     scorer = load_embedded(folder)
@@ -161,13 +172,17 @@ def faults_study(
 
 
 def _is_judged(pair: ReplyPair, one: HeldOut) -> bool:
+    """Return whether the pair has the fault's kind, and one of its benchmarks if it names any."""
     return pair.kind == one.kind and (not one.benchmarks or pair.benchmark in one.benchmarks)
 
 
 def _figures(
     scorer: EmbeddedCalibrator, inspector: Inspector, pairs: Sequence[ReplyPair], one: HeldOut
 ) -> KindFigures | None:
-    """Return the mean over benchmarks with another inspector, or None for no benchmark."""
+    """Score the pairs by the calibrator with another inspector; return the mean over benchmarks.
+
+    The result is None if no benchmark has enough pairs.
+    """
     other = EmbeddedCalibrator(
         scorer.config, scorer.tokenizer, replace(scorer.parts, inspector=inspector)
     )
@@ -183,9 +198,11 @@ def _figures(
 
 
 def _entry(one: HeldOut, taught: int, figures: KindFigures, reference: KindFigures) -> StudyEntry:
-    """Return the figures as an entry of a study.
+    """Return the figures of one kind of fault as an entry of a study.
 
-    Rows are pairs, of which one of two is right, and `within` is the share of pairs in order.
+    `taught` is the number of lessons with such faults. Rows are pairs, of which one of two is
+    right; `within` is the share of pairs in order, and `shift` how much higher the faulty replies'
+    confidence is than with the reference.
     """
     return StudyEntry(
         label=one.label,

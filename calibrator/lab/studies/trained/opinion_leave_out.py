@@ -36,11 +36,13 @@ def readers_without(
     checkpoint: Checkpoint,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, OpinionReader]:
-    """Return for each of the run's benchmarks a reader whose second stage was fitted without it.
+    """Return a reader by benchmark whose second stage was fitted without that benchmark's rows.
 
-    `checkpoint` is the one that the run was for. The fitted stages are kept in the run's folder.
-    `progress` is called with the number of fitted stages and the total. Raises JudgingError for a
-    folder of another kind, TrainingError where its rows have changed or too few are left.
+    Benchmarks that the run was not trained on are left out. `run` is the folder of `pinocchio train
+    --with opinion`, where fitted stages are kept and found again, and `checkpoint` the one that the
+    run was for. `progress` is called with the number of fitted stages and the total. Raises
+    JudgingError for a folder of another kind, TrainingError where its rows have changed or too few
+    are left.
     """
     if not (run / UNSEEN).exists() or checkpoint.parts.forest is None:
         raise JudgingError(
@@ -71,7 +73,7 @@ def readers_without(
 
 
 def _config_of(run: Path) -> TrainConfig:
-    """Return the run's configuration, as far as its second stage depends on it."""
+    """Return the run's configuration, from `train.json`, as its second stage depends on it."""
     saved = json.loads((run / "train.json").read_text())
     opinion = saved["opinion"] | {"counts": tuple(saved["opinion"]["counts"])}
     return TrainConfig(

@@ -69,6 +69,7 @@ class OpinionStudy:
     entries: list[OpinionEntry]
 
     def as_json(self) -> str:
+        """Return the study as indented JSON."""
         return json.dumps(asdict(self), indent=1)
 
 
@@ -80,10 +81,13 @@ def study_opinions(
     progress: Callable[[str], None] = lambda _: None,
     left_out: Mapping[str, OthersReader] | None = None,
 ) -> OpinionStudy:
-    """Judge confidences with others beside those of the scores `alone`, (N,) as the rows.
+    """Judge each reply with drawn replies of other models beside it, and without; return the study.
 
-    `left_out` readers replace the calibrator for the replies of their benchmarks. Raises
-    JudgingError for a calibrator that reads no others, or where there are none.
+    `alone` are the rows' scores without others, (N,). Others are one at random, one of a stronger
+    model, two, and four; ways that no row allows are left out. `left_out` has readers by benchmark
+    that replace the calibrator for its replies. `progress` gets the name of each way. Raises
+    JudgingError for a calibrator that reads no others, or where no question has replies of two
+    models.
     """
     check_reads_others(calibrator)
     entries = []
@@ -119,7 +123,11 @@ def _score_with_others(
     items: Sequence[Item],
     own: Sequence[Score],
 ) -> list[Score]:
-    """Return the scores with others, for each benchmark by its own reader if it has one."""
+    """Return the scores of the items with their others, in their order.
+
+    `own` are their scores without others. A benchmark in `left_out` is scored by its own reader,
+    others by the calibrator.
+    """
     if not left_out:
         return calibrator.with_others(items, own)
     benchmarks = [row.benchmark or "" for row in rows]
@@ -136,7 +144,11 @@ def _score_with_others(
 def _entries(
     label: str, rows: Sequence[Row], alone: Floats, together: Floats, *, has_parts: bool
 ) -> list[OpinionEntry]:
-    """Measure all replies, and with `has_parts` also each kind of answer and each benchmark."""
+    """Measure all replies and return entries; `has_parts` adds each kind of answer and benchmark.
+
+    `alone` and `together` are the confidences without and with others, (n,). Parts need `FEWEST`
+    replies and both labels, so the list may be empty.
+    """
     parts = {"all": np.arange(len(rows))}
     if has_parts:
         kinds = [final_answer(r.question, strip_addresses(r.answer), r.tool_use).kind for r in rows]
@@ -157,7 +169,10 @@ def _entries(
 
 
 def _figures(rows: Sequence[Row], confidence: Floats) -> OpinionFigures:
-    """Measure confidences pooled, over benchmarks and within questions."""
+    """Return the figures of the rows' confidences, (n,).
+
+    They are pooled, over benchmarks, and within questions.
+    """
     labels, questions = labels_of(rows), question_numbers(rows)
     method = Method("", confidence)
     *groups, everything = groups_of(rows)

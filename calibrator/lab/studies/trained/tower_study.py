@@ -66,7 +66,11 @@ class Kind(StrEnum):
 
 
 def change_setting(config: TowerConfig, setting: str) -> TowerConfig:
-    """Return the configuration with `name=value`. Raises typer.BadParameter for an unknown name."""
+    """Return the configuration with one value changed by `setting`, such as `members=2`.
+
+    The value is converted to the type of the old one. Raises typer.BadParameter for an unknown
+    name, ValueError for a value of another type.
+    """
     name, _, value = setting.partition("=")
     kinds = {field.name: type(getattr(config, field.name)) for field in fields(config)}
     if name not in kinds:
@@ -124,6 +128,10 @@ class TowerStudy:
         judged: Sequence[Row] = (),
         floor: bool = False,
     ) -> None:
+        """Read all rows into features, `rows` before `judged`; nothing is fitted yet.
+
+        `forest` adds a forest beside the towers, `floor` counts words for TF-IDF.
+        """
         fitted, rows = len(rows), [*rows, *judged]
         self.rows, self.seed, self.forest = rows, seed, forest
         self.read = read_rows_for_tower(rows)
@@ -140,7 +148,11 @@ class TowerStudy:
         self.questions = np.unique(asked, return_inverse=True)[1]
 
     def all_at_once(self, config: TowerConfig, leave_out: bool) -> None:
-        """Judge known questions, families and benchmarks by towers that saw none of them."""
+        """Judge towers on known questions, and on what `leave_out` leaves out of their training.
+
+        That is some model families and benchmarks. One fit saw none of the judged rows. A line is
+        printed for each kind of rows and method; kinds without rows are skipped.
+        """
         of_family = np.array([name.startswith(FAMILIES) for name in self.models]) & leave_out
         of_benchmark = np.isin(self.benchmarks, BENCHMARKS) & leave_out
         known, held = ~of_family & ~of_benchmark, self.share < HELD_SHARE
@@ -160,9 +172,10 @@ class TowerStudy:
                 self.tell(name + method, np.flatnonzero(mask), given)
 
     def each_alone(self, config: TowerConfig, kind: Kind) -> None:
-        """Judge each maker's models on held-out questions, or each benchmark, then all pooled.
+        """Leave out each maker's models, or each benchmark, alone, and print each result.
 
-        Makers of fewer than `MIN_JUDGED` replies there are left in.
+        Last come all pooled. Makers are judged on held-out questions, and those of fewer than
+        `MIN_JUDGED` replies there are left in. Raises typer.BadParameter if nothing can be judged.
         """
         if kind is Kind.FAMILIES:
             makers = np.array([family(name) or "" for name in self.models])
@@ -189,12 +202,19 @@ class TowerStudy:
             self.tell(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
 
     def methods(self, config: TowerConfig) -> dict[str, Method]:
-        """Return the methods to judge, by the words printed after the name of the rows."""
+        """Return the scoring functions by the words to print after the rows' name.
+
+        The words are "" for the towers and `, TF-IDF`, which is there only if the study was made
+        with `floor`.
+        """
         towers = partial(self.scores, config)
         return {"": towers} if self.words is None else {"": towers, ", TF-IDF": self.word_scores}
 
     def word_scores(self, chosen: Mask, groups: list[Group]) -> list[Scores]:
-        """Return TF-IDF's logits of each group's rows, with names or without, as the floor."""
+        """Fit TF-IDF on the chosen rows, and return an array of logits for each group's rows.
+
+        A group is (mask of its rows, whether models' names are given).
+        """
         assert self.words is not None
         found: list[Scores] = []
         for mask, is_named in groups:
@@ -204,9 +224,10 @@ class TowerStudy:
         return found
 
     def scores(self, config: TowerConfig, chosen: Mask, groups: list[Group]) -> list[Scores]:
-        """Return the logits of each group's rows, with names or without.
+        """Fit towers on the chosen rows, and return an array of logits for each group's rows.
 
-        They are the mean of towers and, where there is one, the forest, fitted on the chosen rows.
+        They are the mean of the towers, joined with the forest where there is one. A group is (mask
+        of its rows, whether models' names are given).
         """
         names = name_numbers(self.models, chosen)
         data = TowerData(self.read, names, self.labels, np.zeros(len(self.rows), dtype=np.int64))
@@ -228,7 +249,10 @@ class TowerStudy:
     def _forest(
         self, config: ForestConfig, at: NDArray[np.int64], names: NDArray[np.int64]
     ) -> Forest:
-        """Fit a forest on the rows `at`, under their model names."""
+        """Return a forest fitted on the rows at the positions `at`, with their models' numbers.
+
+        `names` has the number of every row's model, (n,), as `name_numbers` returns it.
+        """
         rows = [self.read[i] for i in at]
         benchmarks, questions = self.benchmark_numbers[at], self.questions[at]
         data = ForestData(rows, names[at], benchmarks, questions, self.labels[at])
@@ -237,7 +261,10 @@ class TowerStudy:
         return Forest(fitted)
 
     def tell(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
-        """Print the ranking of the rows `at` by these scores."""
+        """Print a line for the rows at `at`: AUROC pooled, over benchmarks and within questions.
+
+        `name` begins the line; `scores` are those rows' logits.
+        """
         asked = [self.rows[i].question_id for i in at]
         found = measure_ranking(self.labels[at], scores, self.benchmarks[at].tolist(), asked)
         shown = "  ".join(f"{figure:.4f}" for figure in found.figures)
@@ -245,12 +272,16 @@ class TowerStudy:
 
 
 def read_rows_for_tower(rows: list[Row]) -> list[TowerRow]:
+    """Return the rows' features as the tower reads them, from at most 192 tokens of each."""
     tokenizer = load_tokenizer(base_folder())
     return tower_rows(tokenize(rows, tokenizer, Layout(max_tokens=192)))
 
 
 def name_numbers(models: NDArray[np.str_], chosen: Mask) -> NDArray[np.int64]:
-    """Return a number for each row's model, or 0 where the chosen rows hold too few of it."""
+    """Return a number from 1 for each row's model, (n,); 0 for one with too few chosen rows.
+
+    Fewer than `MIN_NAME_ROWS` of the chosen rows are too few; a row without a name also has 0.
+    """
     names, counts = np.unique(models[chosen], return_counts=True)
     kept = [name for name, count in zip(names, counts, strict=True) if count >= MIN_NAME_ROWS]
     numbers = {name: number + 1 for number, name in enumerate(kept) if name}
