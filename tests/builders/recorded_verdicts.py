@@ -81,7 +81,7 @@ def record(
             "facts": "[{}]",
         }
         records.add(tuple(values.get(column) for column in COLUMNS))
-        audits.add(_kept(row, id, asked_at, told, name, share, kind), len(rows) + 1)
+        audits.add(_kept(row, id, asked_at, told, name, share, kind))
     records.close()
     audits.close()
     assert records.shed == audits.shed == 0

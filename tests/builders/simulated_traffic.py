@@ -174,7 +174,7 @@ class Traffic:
             }
             records.add(tuple(values.get(column) for column in COLUMNS))
             if is_drawn and not is_held:
-                audits.add(self._audit(id, told, name, audit_share), 1_000_000)
+                audits.add(self._audit(id, told, name, audit_share))
             if is_held or is_drawn:
                 self._unlabelled[id] = bool(is_right)
         records.close()
