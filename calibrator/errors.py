@@ -21,6 +21,7 @@ loaded (`checkpoint.py`, `calibrator/embedded/parts.py`) and chained.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Any
 
@@ -116,7 +117,7 @@ def install_command(extra: str) -> str:
     For a clone or a wheel pip needs the path, since no index has the project. The command names the
     interpreter, since another `pip` would install elsewhere.
     """
-    return f"{sys.executable} -m pip install {_requirement(extra)}"
+    return f"{shlex.quote(sys.executable)} -m pip install {_requirement(extra)}"
 
 
 def _requirement(extra: str) -> str:

@@ -31,6 +31,7 @@ from proxy.gate.host_check import is_loopback
 from proxy.generations.generation import Parts
 from proxy.generations.reloading import Generations
 from proxy.http.listener.server import SecondServer
+from proxy.http.listener.sockets import open_socket
 from proxy.http.wire.http import Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 DEFAULT_PORT = 8_001
+BACKLOG: Final = 128  # connections that wait to be accepted
 GRACE_S = 3
 MOST_CONNECTIONS = 256
 SHORTEST_TOKEN = 16  # characters, where other machines can connect
@@ -162,31 +164,19 @@ def bind_admin(config: AdminConfig) -> AdminSocket | None:
         return None
     check_admin(config)
     try:
-        listening = _bind_socket(config.host, DEFAULT_PORT if config.port is None else config.port)
+        listening = open_socket(
+            config.host, DEFAULT_PORT if config.port is None else config.port, BACKLOG
+        )
     except OSError as error:
         if config.port is not None or error.errno != errno.EADDRINUSE:
             raise _cannot_listen(config, error) from error
-        listening = _bind_socket(config.host, 0)
+        listening = open_socket(config.host, 0, BACKLOG)
     if config.has_token:
         return AdminSocket(listening, None)
     made = write_local_token(listening.getsockname()[1]) if is_loopback(config.host) else None
     if made is not None:
         _remove_at_exit(made[1])
     return AdminSocket(listening, secrets.token_urlsafe(32), made[0] if made else None)
-
-
-def _bind_socket(host: str, port: int) -> socket.socket:
-    """Open and return a TCP socket that listens on a host and port; raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(128)
-    except OSError:
-        listening.close()
-        raise
-    return listening
 
 
 def _cannot_listen(config: AdminConfig, error: OSError) -> StartupError:

@@ -29,28 +29,38 @@ GC_THRESHOLDS = (
 )  # no request leaves a cycle: tests/proxy/http/listener/test_garbage.py
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; raises StartupError where the address is taken or unusable."""
+def open_socket(host: str, port: int, backlog: int) -> socket.socket:
+    """Return a TCP socket that listens on a host and port; 0 as port takes a free one.
+
+    `backlog` is how many connections may wait to be accepted. Raises OSError where the address is
+    taken or unusable, also for a host that is no name (`é..b`) or a port above 65535.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(2_048)
-    except OSError as error:
+        listening.listen(backlog)
+    except (OverflowError, TypeError, UnicodeError) as error:
         listening.close()
+        raise OSError(errno.EINVAL, str(error)) from error
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket; raises StartupError where the address is taken or unusable."""
+    try:
+        return open_socket(host, port, 2_048)
+    except OSError as error:
         if error.errno == errno.EADDRINUSE:
             message = f"port {port} on {host} is taken; choose another with --port"
             raise StartupError(ExitStatus.PORT_TAKEN, message) from error
         raise StartupError(
             ExitStatus.UNUSABLE_INPUT, f"cannot listen on {host}:{port}: {error.strerror}"
         ) from error
-    except (OverflowError, UnicodeError) as error:
-        listening.close()
-        raise StartupError(
-            ExitStatus.UNUSABLE_INPUT, f"cannot listen on {host}:{port}: {error}"
-        ) from error
-    return listening
 
 
 class Limits(Protocol):

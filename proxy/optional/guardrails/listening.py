@@ -16,6 +16,7 @@ from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
 from proxy.generations.reloading import Generations
 from proxy.http.listener.server import SecondServer
+from proxy.http.listener.sockets import open_socket
 from proxy.observe.metrics import Metrics
 
 GRACE_S = 3
@@ -47,19 +48,14 @@ def bind_guardrails(config: GuardrailsConfig | None) -> socket.socket | None:
     if config is None:
         return None
     check_guardrails(config)
-    listening = socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((config.host, config.port))
-        listening.listen(MOST_CONNECTIONS)
+        return open_socket(config.host, config.port, MOST_CONNECTIONS)
     except OSError as error:
-        listening.close()
         if error.errno == errno.EADDRINUSE:
             text = f"guardrails.port {config.port} on {config.host} is taken; choose another"
             raise StartupError(ExitStatus.PORT_TAKEN, text) from error
         text = f"the guardrails listener cannot listen on {config.host}: {error.strerror or error}"
         raise StartupError(ExitStatus.UNUSABLE_INPUT, text) from error
-    return listening
 
 
 def greeting_of(listening: socket.socket | None) -> list[str]:

@@ -286,10 +286,11 @@ def body_of(reply: str) -> tuple[str | None, str]:
 
 
 def parse(text: str) -> tuple[Any, str | None]:
-    """Parse JSON and return (value, fault).
+    """Parse JSON and return (value, fault); the value is None where there is a fault.
 
-    The fault is None for valid JSON, and empty if the text is too deeply nested or holds several
-    values; the value is then None.
+    The fault is None for valid JSON, else a phrase such as `extra text at character 9`. It is
+    empty, which means undecided, if the text is too deeply nested or another object or list
+    follows the first value. Of a repeated key the last value counts.
     """
     depth = deepest = 0
     for character in text:
@@ -300,19 +301,8 @@ def parse(text: str) -> tuple[Any, str | None]:
             depth -= 1
     if deepest > MAX_DEPTH:
         return None, ""
-    pairs: list[str] = []
-
-    def no_repeats(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Return the items as a dict and note a repeated key."""
-        seen = dict(items)
-        if len(seen) < len(items):
-            pairs.append("a key is repeated")
-        return seen
-
     try:
-        return json.loads(
-            text, object_pairs_hook=no_repeats, parse_constant=_no_constant, parse_int=_int
-        ), None
+        return json.loads(text, parse_constant=_no_constant, parse_int=_int), None
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":
             rest = text[error.pos :].strip()
