@@ -46,7 +46,7 @@ class Wealth:
     """
 
     def __init__(self, gamblers: int, false_alarm_rate: float, switch: float = 0.0) -> None:
-        """Give each of the `gamblers` an equal share of 1; the alarm is at 1 / `false_alarm_rate`."""
+        """Give each of the `gamblers` an equal share of 1; the alarm is at 1/`false_alarm_rate`."""
         self._logs = [-math.log(gamblers)] * gamblers
         self._alarm_at = -math.log(false_alarm_rate)
         self._switch = switch

@@ -74,6 +74,7 @@ class Errors:
 
     @property
     def rate(self) -> tuple[float, float]:
+        """The 95 % interval (low, high) of the share of wrong replies, from the labelled ones."""
         return interval(self.wrong, self.labelled)
 
     def __str__(self) -> str:
@@ -233,7 +234,10 @@ def replay(
     before: Policy | None = None,
     costs: Costs | None = None,
 ) -> Replay:
-    """Return the decisions on all exchanges; `costs` replace those that the policies state."""
+    """Return a `Replay` of the policy on all exchanges, compared with the policy `before` if given.
+
+    `costs` replace those that the policies state; `before` without such uses those of `policy`.
+    """
     recorded = list(exchanges)
     after = _PolicyReplay(policy, recorded)
     lacks = after.count_lacking()
@@ -262,7 +266,10 @@ class _PolicyReplay:
         return _count_lacking(self.policy, self.exchanges, self.decisions)
 
     def side(self, costs: Costs | None) -> Side:
-        """Return the counts and costs of the policy's decisions on all replies."""
+        """Return the counts and costs of the policy's decisions on all replies.
+
+        Where it asks others or a judge, their price is added and `delivered_alone` counted without.
+        """
         found = _side(self.policy, self.exchanges, self.decisions, costs)
         (asked, unheard), (judged, unjudged) = counts(self.heard), judgements(self.heard)
         if not asked and not judged:
@@ -285,6 +292,7 @@ class _PolicyReplay:
 
 
 def _decide_all(policy: Policy, exchanges: Sequence[Exchange]) -> list[Possible]:
+    """Return the policy's possible decisions for each exchange, in order."""
     return [possible_decisions(policy, each.facts, each.lacks, each.label) for each in exchanges]
 
 
@@ -296,7 +304,7 @@ def _is_known(possible: Possible) -> bool:
 def _changes(
     pairs: Sequence[tuple[Possible, Possible]], is_same_policy: bool
 ) -> tuple[dict[tuple[str, str], int], int]:
-    """Return the counts of certain changes, and how many replies have an uncertain one."""
+    """Return (counts of sure changes by (old, new) in words, number of uncertain ones)."""
     changes, unknown = Counter[tuple[str, str]](), 0
     for old, new in () if is_same_policy else pairs:
         old_actions, new_actions = {d.action for d in old}, {d.action for d in new}
@@ -320,7 +328,7 @@ def shown_decisions(possible: Possible) -> str:
 
 
 def _told_apart(old: Possible, new: Possible) -> tuple[str, str]:
-    """Return both decisions in words, with the differing options where the words are the same."""
+    """Return (old, new) in words: `hold by rule 'a'`, with differing options if these are the same."""
     before, after = shown_decisions(old), shown_decisions(new)
     if before != after:
         return before, after
@@ -348,6 +356,7 @@ def _options(possible: Possible, names: Collection[str]) -> str:
 
 
 def _format_value(value: object) -> str:
+    """Return an option's value in words: `30 s`, `a and b`, `none`, `not given`, or a text."""
     if isinstance(value, float):
         return f"{value:g} s"
     if isinstance(value, tuple):
@@ -362,6 +371,7 @@ def _side(
     decisions: Sequence[Possible],
     costs: Costs | None,
 ) -> Side:
+    """Return the counts and costs of decisions on exchanges; the costs are None without prices."""
     costs = costs or policy.costs
     known = [each[0] for each in decisions if _is_known(each)]
     pairs = list(zip(exchanges, decisions, strict=True))
@@ -398,6 +408,7 @@ def _is_delivered(decision: Decision) -> bool:
 
 
 def _queues(possible: Possible) -> set[str]:
+    """Return the queues of the possible holds."""
     return {each.action.queue for each in possible if isinstance(each.action, Hold)}
 
 
@@ -407,7 +418,10 @@ def _price(
     delivered: Sequence[Exchange],
     which: Callable[[Iterable[float]], float],
 ) -> float:
-    """Return the total cost, with the cheapest or the dearest (`which`) of possible decisions."""
+    """Return the total cost, with the cheapest or the dearest (`which`) of possible decisions.
+
+    Wrong replies among `delivered`, known or else expected ones, cost `costs.error` each.
+    """
     errors = _errors(delivered)
     wrong = errors.wrong if errors.labelled else errors.expected
     each = (which([costs.of(decision.action) for decision in possible]) for possible in decisions)
@@ -415,6 +429,7 @@ def _price(
 
 
 def _errors(delivered: Sequence[Exchange]) -> Errors:
+    """Count the wrong ones among delivered replies, by labels and by confidences."""
     labels = [each.is_correct for each in delivered if each.is_correct is not None]
     confidences = [c for each in delivered if (c := each.facts.confidence) is not None]
     expected = math.fsum(1.0 - confidence for confidence in confidences)
@@ -435,12 +450,13 @@ def _one_per_conversation(exchanges: Sequence[Exchange]) -> list[Exchange]:
 
 
 def telling_days(span_s: float) -> float | None:
-    """Return the days in a span of seconds, or None for a span too short to describe days."""
+    """Return the days in a span of seconds, or None for less than 0.8 days."""
     days = span_s / DAY_S
     return days if days >= LEAST_DAYS else None
 
 
 def _days(exchanges: Sequence[Exchange]) -> float | None:
+    """Return the days between the first and the last exchange, or None as `telling_days` does."""
     times = [each.at_s for each in exchanges if each.at_s is not None]
     return telling_days(max(times) - min(times)) if times else None
 
@@ -459,7 +475,7 @@ def _add_shares(exchanges: Sequence[Exchange], policy: Policy) -> list[Exchange]
     """Return the exchanges with `share_below` added where it was not recorded.
 
     It is computed as it would have been live: each confidence is ranked among the earlier ones of
-    its model and checkpoint, one of each conversation.
+    its model and checkpoint, one of each conversation. Only if a rule uses `lowest_share`.
     """
     conditions = (rule.when.confidence for rule in policy.rules)
     if not any(isinstance(condition, LowestShare) for condition in conditions):
