@@ -66,6 +66,7 @@ class CalibrationMonitor:
     def __init__(
         self, false_alarm_rate: float = FALSE_ALARM_RATE, tolerance: float = TOLERANCE
     ) -> None:
+        """Start without verdicts; `tolerance` is the allowed gap of confidence and accuracy."""
         self._tolerance = tolerance
         gamblers = len(BANDS) * 2 * len(_STAKES)
         self._wealth = Wealth(gamblers, false_alarm_rate, _SWITCH)

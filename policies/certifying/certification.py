@@ -153,7 +153,11 @@ def starting_shares(max_error: float) -> Mapping[float, float]:
 
 
 def _lowest_proved(counts: _Counts, max_error: float, confidence: float) -> float | None:
-    """Return the lowest threshold that passes the fallback procedure, None where none does."""
+    """Return the lowest threshold that passes the fallback procedure, None where none does.
+
+    `max_error` is the error rate to prove, and 1 - `confidence` the probability of a wrong proof.
+    The grid is tested from the top; a threshold that passes hands its share on to the next.
+    """
     shares, delta = starting_shares(max_error), 1.0 - confidence
     lowest: float | None = None
     usable = 0.0

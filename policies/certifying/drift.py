@@ -104,6 +104,7 @@ class ScoreMonitor:
         false_alarm_rate: float = FALSE_ALARM_RATE,
         seed: int = 0,
     ) -> None:
+        """Start with `known`, one count for each bin; `seed` is for the random ranks."""
         self._counts = Counts(known)
         self._bins = len(known)
         self._random = random.Random(seed)  # draws the ranks within a bin

@@ -27,6 +27,7 @@ class SeenConversations:
     def __init__(
         self, again_after_s: float | None = AGAIN_AFTER_S, most: int | None = MOST_CONVERSATIONS
     ) -> None:
+        """Start without conversations; without `most`, none is forgotten."""
         self._again_after_s = again_after_s
         self._most = most
         self._counted: OrderedDict[str, float] = OrderedDict()  # time of counting, in seconds

@@ -137,7 +137,10 @@ def _expected_labels(
 def _most_accepted(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, delta: float
 ) -> float:
-    """Return the highest starting point with enough labels to pass, or else the lowest one."""
+    """Return the highest starting point with enough labels to pass, or else the lowest one.
+
+    Enough means that the labels at or above it would prove `max_error` if none of them were wrong.
+    """
     for start in sorted(shares, reverse=True):
         if counts.at_or_above(start)[0] >= least_labels(max_error, delta * shares[start]):
             return start

@@ -49,7 +49,11 @@ class RuleCache:
     """A policy's rules, with a cache of those that can match each of 512 combinations."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        """Compile the rules, each with only the tests that a cached look-up leaves open."""
+        """Compile the rules, each with only the tests on the single reply.
+
+        The tests on facts that many replies share, such as model and team, run in the cached
+        look-up.
+        """
         self._whens = [rule.when for rule in rules]
         self._shared_tests = [when.tests_on(_SHARED) for when in self._whens]
         self._rules = [

@@ -206,7 +206,7 @@ def _holds(default: Action, rules: Iterable[Rule]) -> Iterator[Hold]:
 
 
 def json_schema() -> Schema:
-    """Return the JSON Schema of a policy file (draft 2020-12), for editors."""
+    """Return the JSON Schema of a policy file (draft 2020-12) as a dictionary, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Pinocchio policy",
@@ -299,7 +299,10 @@ def _add_grants(rule: Rule, certificate: Certificate | None) -> Rule:
 
 
 def _check_promises(root: Node, policy: Policy) -> None:
-    """Report at `default` that a policy with a `max_error` rule delivers all remaining replies."""
+    """Report at `default` that a policy promises an error rate and delivers all remaining replies.
+
+    A promise is a rule with `max_error`; `delivers` says whether the default delivers.
+    """
     is_promised = any(isinstance(rule.when.confidence, MaxError) for rule in policy.rules)
     if is_promised and delivers(policy.default):
         root["default"].report(

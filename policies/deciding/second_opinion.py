@@ -74,7 +74,11 @@ class AskedAbout:
 
     @property
     def where(self) -> str:
-        """The description of these replies for `pinocchio check`."""
+        """The description of these replies for `pinocchio check`.
+
+        It is `every reply` or `replies whose confidence is from 0.3 below 0.9`; conditions on
+        anything but the confidence are not named.
+        """
         if self.is_near:
             bands = " or ".join(map(str, self.bands)) or "near a threshold, of which there is none"
             return f"replies whose confidence is {bands}"
@@ -108,7 +112,11 @@ class SecondOpinion(AskedAbout):
         return tuple(others[at % len(others)] for at in range(self.n))
 
     def __str__(self) -> str:
-        """Return the sentence of `pinocchio check`: `asks gpt-5-mini about ...`."""
+        """Return the sentence of `pinocchio check`: `asks gpt-5-mini for a second opinion ...`.
+
+        It names the models, the replies asked about, when others are asked and how long a reply
+        waits.
+        """
         asked = " and ".join(dict.fromkeys(self.models_for(())))
         when = "together with the request" if self.start == "with" else "after their score"
         return (

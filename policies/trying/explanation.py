@@ -131,7 +131,11 @@ def _explain_rule(
 
 
 def _reason(when: When, name: str, facts: Facts) -> str:
-    """Return in words why the condition called `name` does not hold: `no tool call matches`."""
+    """Return in words why the condition called `name` does not hold: `no tool call matches`.
+
+    For a fact, both values are named, such as `model 'a' is not b*`, or `length 3 is not at least
+    5`.
+    """
     condition: Any = getattr(when, name)
     if name == "confidence":
         return _confidence_reason(condition, facts)

@@ -98,7 +98,10 @@ def decision_as_values(decision: Decision) -> dict[str, Any]:
 
 
 def _differences(expected: Mapping[str, Any], decision: Decision) -> tuple[str, ...]:
-    """Return a line for each expected value that the decision lacks: `queue expected a, got b`."""
+    """Return a line for each expected value that the decision lacks: `queue expected a, got b`.
+
+    Values that are not in `expected` do not matter; () if the decision is as expected.
+    """
     found = decision_as_values(decision)
     return tuple(
         f"{name:9} expected {_word(wanted)}, got {_word(found.get(name))}"
@@ -113,7 +116,10 @@ def _word(value: Any) -> str:
 
 
 def _load(path: Path) -> list[Fixture]:
-    """Return the fixtures of a file with one or a list. Raises InvalidDocumentError."""
+    """Return the fixtures of a file that holds one fixture or a list of them.
+
+    Raises InvalidDocumentError with all problems of a file that cannot be read or is invalid.
+    """
     document = load_document(path)
     root = Node.root(document, called="the fixture")
     items = root.items() if isinstance(root.value, list) else [root]

@@ -57,7 +57,11 @@ def _warning(policy: Policy, rule: Rule, message: str) -> Problem:
 
 
 def _unreachable(policy: Policy) -> Iterator[Problem]:
-    """Yield a warning for each rule that decides nothing because of rules above it."""
+    """Yield a warning for each rule that can never match because rules above it decide first.
+
+    It says whether one of them has the same conditions and another action. Rules in shadow decide
+    nothing.
+    """
     above: list[_Conditions] = []
     for rule in policy.rules:
         shadowing = _rules_shadowing(above, rule)
@@ -237,7 +241,11 @@ def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
 
 
 def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
-    """Return whether the rule names this model, and the rules above leave some of its replies."""
+    """Return whether the rule is about this model by name and can still match its replies.
+
+    False for a rule in shadow or without a condition on the model, and where the rules above decide
+    about all of the model's replies that it could match.
+    """
     if rule.is_shadow or rule.when.model is None or not rule.when.model.match(model):
         return False
     narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
@@ -293,7 +301,10 @@ def _misplaced_replies(policy: Policy) -> Iterator[Problem]:
 
 
 def _unknown_tools(policy: Policy, tools: Collection[str]) -> Iterator[Problem]:
-    """Yield a warning for each tool name or pattern of a rule that fits no tool of `tools`."""
+    """Yield a warning for each tool name or pattern of a rule that fits no tool of `tools`.
+
+    For example: `rule 'a' is about 'send_mail', which no known tool is; did you mean 'send_email'?`
+    """
     for rule in policy.rules:
         patterns = (rule.when.tools.patterns if rule.when.tools else None) or ()
         for name in (name for pattern in patterns for name in pattern.names.patterns):

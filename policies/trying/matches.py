@@ -156,7 +156,10 @@ def _range(test: NumberTest) -> str:
 
 
 def _confidence_reason(condition: Confidence, facts: Facts) -> str:
-    """Return in words why a condition on the confidence holds: `confidence 0.4100 is below 0.5`."""
+    """Return in words why a condition on the confidence holds: `confidence 0.4100 is below 0.5`.
+
+    For a certified threshold: `confidence 0.9100 is at least the certified 0.83`.
+    """
     sure = f"confidence {facts.confidence:.4f}"
     if isinstance(condition, LowestShare):
         return f"{sure} is {condition}"
@@ -167,7 +170,10 @@ def _confidence_reason(condition: Confidence, facts: Facts) -> str:
 
 
 def _fact_reason(condition: Any, name: str, facts: Facts) -> str:
-    """Return in words why a condition on another fact holds: `model gpt-5 matches gpt-*`."""
+    """Return in words why a condition on another fact holds: `model gpt-5 matches gpt-*`.
+
+    `name` is the condition's name, also of the calls' number or risk, and of the findings.
+    """
     if name in ON_FINDINGS:
         return finding_reason(name, condition, facts, holds=True)
     if name == "risk":

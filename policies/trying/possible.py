@@ -82,7 +82,10 @@ def _holds(rule: Rule, facts: Facts, calls: Calls, lacks: Lacks) -> bool | None:
 def _condition_holds(
     rule: Rule, name: str, facts: Facts, calls: Calls, lacks: Lacks
 ) -> bool | None:
-    """Return whether the condition called `name` holds, None where missing facts decide it."""
+    """Return whether the condition called `name` holds, None where missing facts decide it.
+
+    `lacks` names the missing facts; a condition on tools may still fail by the tools' names.
+    """
     fact = "tools" if name == "calls" else name
     if fact in lacks:
         return None

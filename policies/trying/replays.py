@@ -78,6 +78,7 @@ class Errors:
         return interval(self.wrong, self.labelled)
 
     def __str__(self) -> str:
+        """Return the known and the expected errors in a sentence, or `nothing is known`."""
         parts = []
         if self.labelled:
             low, high = self.rate
@@ -141,6 +142,7 @@ class Side:
         return self.most_delivered / self.replies if self.replies else 0.0
 
     def __str__(self) -> str:
+        """Return the report of `pinocchio replay` on one policy, in several lines."""
         share, surely = f"{self.coverage:.1%}", ""
         if self.unknown:
             share = f"between {share} and {self.most_coverage:.1%}"
@@ -167,6 +169,7 @@ class Side:
         return "\n".join(lines)
 
     def _describe_opinions(self) -> str:
+        """Return the line of the report about second opinions."""
         unheard = ""
         if self.unheard:
             unheard = f"; what they say about {self.unheard} is not known, and is left out"
@@ -177,6 +180,7 @@ class Side:
         )
 
     def _describe_judge(self) -> str:
+        """Return the line of the report about the judge."""
         unknown = ""
         if self.unjudged:
             unknown = f"; its word on {self.unjudged} is not known, and is left out"
@@ -187,6 +191,7 @@ class Side:
         )
 
     def _queue(self, queue: str) -> str:
+        """Return the line of the report on a queue: holds, their share of replies, holds a day."""
         low, high = self.queues.get(queue, 0), self.most_queued[queue]
 
         def shown(numbers: Sequence[str]) -> str:
@@ -213,6 +218,7 @@ class Replay:
     unknown: int = 0
 
     def __str__(self) -> str:
+        """Return the report on both policies, then the changed decisions and the missing facts."""
         lines = [str(side) for side in (self.before, self.after) if side is not None]
         if self.before is not None:
             changed, all_replies = sum(self.changes.values()), self.after.replies
@@ -266,7 +272,7 @@ class _PolicyReplay:
         return _count_lacking(self.policy, self.exchanges, self.decisions)
 
     def side(self, costs: Costs | None) -> Side:
-        """Return the counts and costs of the policy's decisions on all replies.
+        """Return a `Side`, the counts and costs of the policy's decisions on all replies.
 
         Where it asks others or a judge, their price is added and `delivered_alone` counted without.
         """
@@ -328,7 +334,7 @@ def shown_decisions(possible: Possible) -> str:
 
 
 def _told_apart(old: Possible, new: Possible) -> tuple[str, str]:
-    """Return (old, new) in words: `hold by rule 'a'`, with differing options if these are the same."""
+    """Return (old, new) in words; where they are the same, with the options that differ."""
     before, after = shown_decisions(old), shown_decisions(new)
     if before != after:
         return before, after
@@ -371,7 +377,7 @@ def _side(
     decisions: Sequence[Possible],
     costs: Costs | None,
 ) -> Side:
-    """Return the counts and costs of decisions on exchanges; the costs are None without prices."""
+    """Return a `Side` of decisions on exchanges, before second opinions and judges are priced."""
     costs = costs or policy.costs
     known = [each[0] for each in decisions if _is_known(each)]
     pairs = list(zip(exchanges, decisions, strict=True))
@@ -408,7 +414,6 @@ def _is_delivered(decision: Decision) -> bool:
 
 
 def _queues(possible: Possible) -> set[str]:
-    """Return the queues of the possible holds."""
     return {each.action.queue for each in possible if isinstance(each.action, Hold)}
 
 
@@ -429,7 +434,7 @@ def _price(
 
 
 def _errors(delivered: Sequence[Exchange]) -> Errors:
-    """Count the wrong ones among delivered replies, by labels and by confidences."""
+    """Return the `Errors` among delivered replies, by their labels and by their confidences."""
     labels = [each.is_correct for each in delivered if each.is_correct is not None]
     confidences = [c for each in delivered if (c := each.facts.confidence) is not None]
     expected = math.fsum(1.0 - confidence for confidence in confidences)
@@ -472,10 +477,10 @@ def _count_lacking(
 
 
 def _add_shares(exchanges: Sequence[Exchange], policy: Policy) -> list[Exchange]:
-    """Return the exchanges with `share_below` added where it was not recorded.
+    """Return the exchanges with `share_below` added where a rule needs it and the record lacks it.
 
-    It is computed as it would have been live: each confidence is ranked among the earlier ones of
-    its model and checkpoint, one of each conversation. Only if a rule uses `lowest_share`.
+    It is computed as live: each confidence is ranked among the earlier ones of its model and
+    checkpoint, one of each conversation.
     """
     conditions = (rule.when.confidence for rule in policy.rules)
     if not any(isinstance(condition, LowestShare) for condition in conditions):
