@@ -128,6 +128,7 @@ No request needs them, so a server does not load them.
 
 
 def __getattr__(name: str) -> Any:
+    """Import a name of `_LAZY` from its module. Raises AttributeError for any other name."""
     for module, names in _LAZY.items():
         if name in names:
             return getattr(import_module(module), name)

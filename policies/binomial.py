@@ -11,8 +11,8 @@ _NEGLIGIBLE: Final = 1e-18
 def lower_tail(k: int, n: int, p: float) -> float:
     """Return P(X <= k) for X ~ Binomial(n, p), to a relative 1e-7 for n up to ten million.
 
-    The smaller side is summed outwards from its largest term, so that no small tail is lost in a
-    difference.
+    It is 0.0 for k < 0 and 1.0 for k >= n. The smaller side is summed outwards from its largest
+    term, so that no small tail is lost in a difference.
     """
     if k < 0:
         return 0.0
@@ -26,9 +26,10 @@ def lower_tail(k: int, n: int, p: float) -> float:
 
 
 def upper_bound(k: int, n: int, alpha: float) -> float:
-    """Return the highest rate p for which P(X <= k) is still above `alpha`, by bisection.
+    """Return the highest rate p, 0 to 1, for which P(X <= k) is still above `alpha`.
 
-    This is the upper end of a one-sided Clopper-Pearson interval at confidence 1 - alpha.
+    X is binomial with n trials. This is the upper end of a one-sided Clopper-Pearson interval at
+    confidence 1 - alpha for k successes, found by bisection; 1.0 for k = n.
     """
     if k >= n:
         return 1.0
@@ -40,7 +41,10 @@ def upper_bound(k: int, n: int, alpha: float) -> float:
 
 
 def interval(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the two-sided Clopper-Pearson interval of a rate, (0, 1) for n = 0."""
+    """Return (low, high), the two-sided Clopper-Pearson interval of a rate of k among n.
+
+    It is (0.0, 1.0) for n = 0.
+    """
     if n == 0:
         return 0.0, 1.0
     alpha = (1.0 - confidence) / 2
@@ -48,7 +52,7 @@ def interval(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
 
 
 def _sum(k: int, n: int, p: float, *, step: int) -> float:
-    """Return the sum of the terms from k down to 0 or up to n (`step` -1 or 1).
+    """Return the sum of the binomial probabilities from k down to 0 (`step` -1) or up to n (1).
 
     It ends at negligible terms, so the terms have to fall in the direction of `step`.
     """

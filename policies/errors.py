@@ -22,6 +22,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
+        """Return `source:line: message`, without the line where it is 0."""
         position = f"{self.source}:{self.line}" if self.line else self.source
         return f"{position}: {self.message}"
 
@@ -37,8 +38,10 @@ class InvalidDocumentError(PolicyError):
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
+        """Keep the problems, sorted by line."""
         self.problems: tuple[Problem, ...] = tuple(sorted(problems, key=lambda each: each.line))
         super().__init__(self.problems)
 
     def __str__(self) -> str:
+        """Return the problems, one on each line."""
         return "\n".join(str(problem) for problem in self.problems)

@@ -48,6 +48,7 @@ class VerdictBand:
     right: int = 0
 
     def holds(self, confidence: float) -> bool:
+        """Return whether the confidence is in (low, high]; a band from 0 includes 0."""
         return self.low < confidence <= self.high or confidence == self.low == 0.0
 
     @property
@@ -65,13 +66,17 @@ class CalibrationMonitor:
     def __init__(
         self, false_alarm_rate: float = FALSE_ALARM_RATE, tolerance: float = TOLERANCE
     ) -> None:
+        """Start without verdicts; `tolerance` is the allowed gap of confidence and accuracy."""
         self._tolerance = tolerance
         gamblers = len(BANDS) * 2 * len(_STAKES)
         self._wealth = Wealth(gamblers, false_alarm_rate, _SWITCH)
         self.bands = [VerdictBand(*ends) for ends in BANDS]
 
     def add(self, confidence: float, *, is_correct: bool) -> None:
-        """Count one more verdict in its bands, and settle the bets on it."""
+        """Count the verdict in each band with its confidence, and settle all gamblers' bets on it.
+
+        `confidence` is P(correct) of the audited reply. It may raise the alarm.
+        """
         excess = confidence - is_correct
         factors: list[float] = []
         for band in self.bands:
@@ -97,7 +102,11 @@ class CalibrationMonitor:
         return Finding(BANDS[place // 2], is_too_sure=place % 2 == 0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the monitor's state, from which `from_dict` continues in another process."""
+        """Return the state, from which `from_dict` continues in another process.
+
+        It has `bands`, a list of [verdicts, sum of confidences, right] each, `logs` and
+        `is_alarmed`.
+        """
         sums = [[band.verdicts, band.confidence, band.right] for band in self.bands]
         return {"bands": sums, **self._wealth.as_dict()}
 
@@ -105,6 +114,10 @@ class CalibrationMonitor:
     def from_dict(
         cls, values: Mapping[str, Any], false_alarm_rate: float = FALSE_ALARM_RATE
     ) -> CalibrationMonitor:
+        """Return a monitor with the state that `as_dict` returned, under a given false alarm rate.
+
+        The tolerance is the default one. Raises KeyError or ValueError for another kind of state.
+        """
         monitor = cls(false_alarm_rate)
         monitor.bands = [
             VerdictBand(*ends, *sums) for ends, sums in zip(BANDS, values["bands"], strict=True)

@@ -95,7 +95,11 @@ class Certification:
         return self.accepted / self.labels if self.labels else 0.0
 
     def grant(self, calibrator: str, scope: Scope) -> Grant:
-        """Return the grant for a certificate. Raises ValueError where nothing was certified."""
+        """Return the `Grant` of this threshold and its counts, to put into a certificate.
+
+        `calibrator` is the version that gave the confidences. Raises ValueError where no threshold
+        was certified.
+        """
         if self.threshold is None:
             raise ValueError("there is no certified threshold")
         counts = self.labels, self.accepted, self.wrong
@@ -106,11 +110,12 @@ class Certification:
 def certify(
     rows: Iterable[LabelledScore], max_error: float, confidence: float = 0.95
 ) -> Certification:
-    """Return the lowest threshold whose error rate is proved to be at most `max_error`.
+    """Return a `Certification` with the lowest threshold whose error rate is at most `max_error`.
 
-    Only one reply of each question counts. Where no threshold is proved, the result holds the
-    labels that are missing instead. Raises ValueError where `max_error` or `confidence` is not
-    between 0 and 1, or a row's confidence is no probability.
+    This holds with the probability `confidence`, such as 0.95. Only one reply of each question
+    counts. Where no threshold is proved, `threshold` is None and `needed` holds the labels that are
+    missing and an error rate that is provable. Raises ValueError where `max_error` or `confidence`
+    is not between 0 and 1, or a row's confidence is no probability.
     """
     for name, value in (("max_error", max_error), ("confidence", confidence)):
         if not 0 < value < 1:
@@ -148,7 +153,11 @@ def starting_shares(max_error: float) -> Mapping[float, float]:
 
 
 def _lowest_proved(counts: _Counts, max_error: float, confidence: float) -> float | None:
-    """Return the lowest threshold that passes the fallback procedure, None where none does."""
+    """Return the lowest threshold that passes the fallback procedure, None where none does.
+
+    `max_error` is the error rate to prove, and 1 - `confidence` the probability of a wrong proof.
+    The grid is tested from the top; a threshold that passes hands its share on to the next.
+    """
     shares, delta = starting_shares(max_error), 1.0 - confidence
     lowest: float | None = None
     usable = 0.0
@@ -165,10 +174,10 @@ def _lowest_proved(counts: _Counts, max_error: float, confidence: float) -> floa
 def _least_provable(
     counts: _Counts, max_error: float, confidence: float
 ) -> tuple[float, float] | None:
-    """Return an error rate, in hundredths, that these labels prove, and its threshold.
+    """Return (an error rate in whole hundredths that these labels prove, its threshold), or None.
 
     It is found by bisection between `max_error` and 0.99, so it is nearly always the least such
-    rate. Return None where 0.99 is not proved either.
+    rate. None means that 0.99 is not proved either, or `max_error` is 0.99 or more.
     """
     low, high = math.floor(max_error * 100), 99
     proved = _lowest_proved(counts, high / 100, confidence)
@@ -185,7 +194,10 @@ def _least_provable(
 
 
 def one_per_question(rows: Iterable[LabelledScore]) -> list[LabelledScore]:
-    """Return one reply of each question, chosen by a hash that ignores score and label."""
+    """Return one reply of each question, in the order of the questions' first replies.
+
+    It is chosen by a hash of question and id, which ignores score and label.
+    """
     by_question: dict[str, list[LabelledScore]] = {}
     for row in rows:
         by_question.setdefault(row.question, []).append(row)
@@ -196,6 +208,7 @@ def one_per_question(rows: Iterable[LabelledScore]) -> list[LabelledScore]:
 
 
 def _place(row: LabelledScore) -> bytes:
+    """Return the SHA-256 of question and id; the reply with the least one is chosen."""
     return hashlib.sha256(f"{row.question}\0{row.id}".encode()).digest()
 
 
@@ -203,6 +216,7 @@ class _Counts:
     """Labelled replies, sorted by confidence."""
 
     def __init__(self, rows: Sequence[LabelledScore]) -> None:
+        """Sort the rows by confidence. Raises ValueError for a confidence outside 0 to 1."""
         pairs = sorted((row.confidence, row.is_correct) for row in rows)
         self._first = [row.confidence for row in rows if row.is_first]
         if pairs and not 0 <= pairs[0][0] <= pairs[-1][0] <= 1:
@@ -212,12 +226,12 @@ class _Counts:
         self._wrong_below = [0, *accumulate(not is_correct for _, is_correct in pairs)]
 
     def at_or_above(self, threshold: float) -> tuple[int, int]:
-        """Return the number of replies at or above a threshold, and how many of them are wrong."""
+        """Return (replies whose confidence is at or above the threshold, wrong ones among them)."""
         below = bisect_left(self._confidences, threshold)
         return self.labels - below, self._wrong_below[-1] - self._wrong_below[below]
 
     def histogram(self) -> tuple[int, ...]:
-        """Return the counts of first replies' confidences in `BINS` equal bins."""
+        """Return how many first replies have a confidence in each of `BINS` equal bins."""
         counts = [0] * BINS
         for confidence in self._first:
             counts[bin_of(confidence, BINS)] += 1

@@ -45,9 +45,10 @@ def study(
     splits: int = 200,
     seed: int = 0,
 ) -> Study:
-    """Return how certificates of random halves did on the other halves, over `splits` splits.
+    """Return a `Study` of certificates from random halves of the questions on the other halves.
 
-    Raises ValueError as `certify` does.
+    The halves are drawn `splits` times with the random `seed`. `mean_error` and `median_coverage`
+    are None where no split has a threshold. Raises ValueError as `certify` does.
     """
     by_question: dict[str, list[LabelledScore]] = {}
     for row in rows:
@@ -81,7 +82,12 @@ def study(
 
 
 def _outcome(questions: Sequence[Sequence[LabelledScore]], threshold: float) -> tuple[float, float]:
-    """Return coverage and error rate at a threshold; the error rate is 0 where none is accepted."""
+    """Return (coverage, error rate) of a threshold; each question weighs the same.
+
+    `questions` holds the replies of each question. Coverage is the share of replies that the
+    threshold accepts, and the error rate the share of wrong ones among these, 0 where none is
+    accepted.
+    """
     accepted = wrong = 0.0
     for replies in questions:
         passing = [row for row in replies if row.confidence >= threshold]

@@ -46,6 +46,7 @@ class Wealth:
     """
 
     def __init__(self, gamblers: int, false_alarm_rate: float, switch: float = 0.0) -> None:
+        """Give each of the `gamblers` an equal share of 1; the alarm is at 1/`false_alarm_rate`."""
         self._logs = [-math.log(gamblers)] * gamblers
         self._alarm_at = -math.log(false_alarm_rate)
         self._switch = switch
@@ -53,9 +54,11 @@ class Wealth:
         self.is_alarmed = False
 
     def bet(self, factors: list[float]) -> None:
-        """Multiply each gambler's wealth by its factor, and raise the alarm at 1/false_alarm_rate.
+        """Multiply each gambler's wealth by its factor, in order, and then mix by `switch`.
 
-        The expectation of a factor has to be at most 1 as long as nothing has changed.
+        The alarm is raised for good once the common wealth reaches 1 / `false_alarm_rate`. The
+        expectation of a factor has to be at most 1 as long as nothing has changed. Raises
+        ValueError for another number of factors than gamblers.
         """
         logs = [own + math.log(factor) for own, factor in zip(self._logs, factors, strict=True)]
         self.log = _log_sum_of(logs)
@@ -66,7 +69,10 @@ class Wealth:
         self.is_alarmed = self.is_alarmed or self.log >= self._alarm_at
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the state, from which `restore` continues in another process."""
+        """Return the state, from which `restore` continues in another process.
+
+        It has `logs`, the logarithm of each gambler's wealth, and `is_alarmed`.
+        """
         return {"logs": self._logs, "is_alarmed": self.is_alarmed}
 
     def restore(self, values: Mapping[str, Any]) -> None:
@@ -98,6 +104,7 @@ class ScoreMonitor:
         false_alarm_rate: float = FALSE_ALARM_RATE,
         seed: int = 0,
     ) -> None:
+        """Start with `known`, one count for each bin; `seed` is for the random ranks."""
         self._counts = Counts(known)
         self._bins = len(known)
         self._random = random.Random(seed)  # draws the ranks within a bin
@@ -105,7 +112,10 @@ class ScoreMonitor:
         self._wealth = Wealth(bets, false_alarm_rate, _SWITCH)
 
     def add(self, confidence: float) -> None:
-        """Count one more confidence, and bet on its rank among all counted so far."""
+        """Count one more confidence, and bet on its rank among all counted so far, itself included.
+
+        It may raise the alarm. The rank, 0 to 1, is drawn at random within the confidence's bin.
+        """
         position = bin_of(confidence, self._bins)
         self._counts.add(position)
         below, upto = self._counts.below(position), self._counts.below(position + 1)
@@ -120,7 +130,10 @@ class ScoreMonitor:
         return self._wealth.is_alarmed
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the state, from which `from_dict` continues in another process."""
+        """Return the state, from which `from_dict` continues in another process.
+
+        It has `counts`, the confidences in each bin, `logs` and `is_alarmed`.
+        """
         below = [self._counts.below(position) for position in range(self._bins + 1)]
         counts = [after - before for before, after in pairwise(below)]
         return {"counts": counts, **self._wealth.as_dict()}
@@ -129,6 +142,10 @@ class ScoreMonitor:
     def from_dict(
         cls, values: Mapping[str, Any], false_alarm_rate: float = FALSE_ALARM_RATE, seed: int = 0
     ) -> ScoreMonitor:
+        """Return a monitor with the state that `as_dict` returned; `seed` draws the later ranks.
+
+        Raises KeyError or ValueError for another kind of state.
+        """
         monitor = cls(values["counts"], false_alarm_rate, seed)
         monitor._wealth.restore(values)
         return monitor
@@ -142,11 +159,12 @@ class ErrorMonitor:
     """
 
     def __init__(self, max_error: float, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
+        """Start with no verdicts; `max_error` is the share of wrong replies that was promised."""
         self._max_error = max_error
         self._wealth = Wealth(len(_STAKES), false_alarm_rate)
 
     def add(self, *, is_wrong: bool) -> None:
-        """Multiply the wealth by the bets' outcome on one more verdict."""
+        """Multiply the wealth by the bets' outcome on one more verdict; it may raise the alarm."""
         surplus = is_wrong / self._max_error - 1.0  # at most 0 on average, while the promise holds
         self._wealth.bet([1.0 + stake * surplus for stake in _STAKES])
 
@@ -162,10 +180,11 @@ def withdrawal(
     scores: ScoreMonitor | None = None,
     errors: ErrorMonitor | None = None,
 ) -> str | None:
-    """Return why the grant no longer counts, as one machine word, or None while it counts.
+    """Return why the grant no longer counts, or None while it counts.
 
-    `calibrator` is the version that scores now. A grant for another version is withdrawn, because
-    its threshold is on another scale.
+    The reason is `other_calibrator`, `too_many_errors` or `scores_drifted`, the first that applies.
+    `calibrator` is the version that scores now: a grant for another one has its threshold on
+    another scale. `scores` and `errors` count only if they are given and alarmed.
     """
     if calibrator != grant.calibrator:
         return "other_calibrator"
@@ -177,10 +196,12 @@ def withdrawal(
 
 
 def _log_sum_of(logs: Sequence[float]) -> float:
+    """Return the logarithm of the sum of numbers whose logarithms are given."""
     most = max(logs)
     return most + math.log(math.fsum(math.exp(each - most) for each in logs))
 
 
 def _log_sum(one: float, other: float) -> float:
+    """Return the logarithm of the sum of two numbers whose logarithms are given."""
     most = max(one, other)
     return most + math.log1p(math.exp(min(one, other) - most))

@@ -27,14 +27,17 @@ class SeenConversations:
     def __init__(
         self, again_after_s: float | None = AGAIN_AFTER_S, most: int | None = MOST_CONVERSATIONS
     ) -> None:
+        """Start without conversations; without `most`, none is forgotten."""
         self._again_after_s = again_after_s
         self._most = most
         self._counted: OrderedDict[str, float] = OrderedDict()  # time of counting, in seconds
 
     def is_first(self, conversation: str | None, at_s: float = 0.0) -> bool:
-        """Return whether a reply at this time counts, and remember its conversation if it does.
+        """Return whether a reply at `at_s` counts, and remember its conversation if it does.
 
-        A reply of an unknown conversation (None) always counts. `at_s` is a time in seconds.
+        It counts if the conversation is unknown (None), has not been seen or is forgotten, or
+        counted last at least `again_after_s` seconds ago. The oldest conversation beyond `most` is
+        forgotten.
         """
         if conversation is None:
             return True
@@ -48,4 +51,8 @@ class SeenConversations:
         return True
 
     def _is_over(self, passed_s: float) -> bool:
+        """Return whether a conversation counts again after `passed_s` seconds.
+
+        False where `again_after_s` is None.
+        """
         return self._again_after_s is not None and passed_s >= self._again_after_s

@@ -65,10 +65,12 @@ def least_labels(max_error: float, delta: float) -> int:
 def needed_labels(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, confidence: float
 ) -> NeededLabels:
-    """Return the missing labels of the starting point that needs the fewest.
+    """Return the missing labels of the starting point that needs the fewest, as `NeededLabels`.
 
-    `shares` holds the part of delta of each starting point. The share of new labels that is
-    accepted is assumed to stay the same.
+    `counts` are the labels so far, and `shares` maps each starting point (a threshold) to its part
+    of delta = 1 - `confidence`. The share of new labels that is accepted is assumed to stay the
+    same. Without labels, `expected` and `start` are None; `is_hopeless` where no starting point is
+    in reach.
     """
     delta = 1.0 - confidence
     if not counts.labels:
@@ -89,7 +91,7 @@ def needed_labels(
 def _fewest_more(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, delta: float
 ) -> list[tuple[int, float]]:
-    """Return for each starting point in reach the labels that are enough if none is wrong, and it.
+    """Return (labels that are enough if none is wrong, starting point) for each one in reach.
 
     Out of reach are starting points whose errors so far exclude the rate asked for (it is below
     their Clopper-Pearson interval), that accept nothing, or that need `_MOST_LABELS` or more.
@@ -110,9 +112,9 @@ def _fewest_more(
 def _expected_labels(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, confidence: float
 ) -> tuple[int, float] | None:
-    """Return how many labels prove the rate if the share of errors stays, and the starting point.
+    """Return (labels in all that prove the rate if the share of errors stays, starting point).
 
-    Return None where no starting point has a low enough share of errors.
+    Return None where no starting point has a low enough share of errors, or each needs a million.
     """
     fewest, best = float(_MOST_LABELS), None
     for start, share in shares.items():
@@ -135,7 +137,10 @@ def _expected_labels(
 def _most_accepted(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, delta: float
 ) -> float:
-    """Return the highest starting point with enough labels to pass, or else the lowest one."""
+    """Return the highest starting point with enough labels to pass, or else the lowest one.
+
+    Enough means that the labels at or above it would prove `max_error` if none of them were wrong.
+    """
     for start in sorted(shares, reverse=True):
         if counts.at_or_above(start)[0] >= least_labels(max_error, delta * shares[start]):
             return start
@@ -143,9 +148,10 @@ def _most_accepted(
 
 
 def _enough(rate: float, max_error: float, delta: float, wrong: int = 0) -> int:
-    """Return the least number of accepted replies that proves `max_error`.
+    """Return the least number of accepted replies that proves an error rate of `max_error`.
 
-    Of these replies, `wrong` and a share `rate` are assumed to be wrong.
+    `wrong` of these replies and a share `rate` of them are assumed to be wrong. The proof is that
+    as few errors have a probability of at most `delta`.
     """
 
     def is_enough(n: int) -> bool:

@@ -169,33 +169,44 @@ Action: TypeAlias = Deliver | Annotate | Clarify | Escalate | Hold | Block
 
 
 def asks_a_model(action: Action) -> bool:
-    """Return whether the action needs another call to a model."""
+    """Return whether the action needs another call to a model.
+
+    True for an escalation, and for a clarification whose question a model writes.
+    """
     is_written = isinstance(action, Clarify) and action.ask == "generate"
     return is_written or isinstance(action, Escalate)
 
 
 def hold_in(action: Action) -> Hold | None:
-    """Return the hold that an action is, or may end in, or None."""
+    """Return the action itself or an escalation's `otherwise`, whichever is a hold, or None."""
     last = action.otherwise if isinstance(action, Escalate) else action
     return last if isinstance(last, Hold) else None
 
 
 def severity(action: Action) -> float:
-    """Return a number that grows with severity.
+    """Return the place of the action in `SEVERITY`, from 0 (deliver) to 5 (block).
 
-    A delivery with a notice weighs half a step more.
+    A delivery with a notice is 0.5, between deliver and annotate.
     """
     has_notice = isinstance(action, Deliver) and action.notice is not None
     return SEVERITY.index(action.name) + 0.5 * has_notice
 
 
 def changes_reply(action: Action) -> bool:
-    """Return whether the client gets anything but upstream's reply."""
+    """Return whether the client gets anything but upstream's reply.
+
+    False for a plain delivery and an annotation; True for a delivery with a notice and for clarify,
+    escalate, hold and block.
+    """
     return severity(action) > SEVERITY.index("annotate") or severity(action) == 0.5
 
 
 def read_action(node: Node) -> Action:
-    """Read `hold` or `{hold: {queue: oncall}}`; problems are reported."""
+    """Read an action, `hold` or `{hold: {queue: oncall}}`, and return it.
+
+    Problems are reported at the node. The result is then a stand-in, such as `Block()` for a
+    mapping that has not exactly one key.
+    """
     name, options = node, replace(node, value=None)
     if isinstance(node.value, dict):
         if len(node.value) != 1:
@@ -209,6 +220,7 @@ def read_action(node: Node) -> Action:
 def _clarify(
     node: Node, *, text: str = CLARIFY_TEXT, ask: Ask = "template", model: str | None = None
 ) -> Clarify:
+    """Build the clarification; report a `model` that is given without `ask: generate`."""
     if ask != "generate" and model is not None:
         node["model"].report(f"{node['model']} writes nothing without ask: generate")
     return Clarify(text, ask, model)
@@ -222,6 +234,12 @@ def _hold(
     escalate: tuple[float, str] | tuple[None, None] = (None, None),
     **options: Any,
 ) -> Hold:
+    """Build the hold from its keys in YAML; `expires` and `wait` are in seconds.
+
+    `escalate` is (seconds, queue to move to). Reported are an `otherwise` without `reply: wait` or
+    `async`, a `wait` without `reply: wait` or above `expires`, a move to the hold's own queue, and
+    a move that comes only after it expires. The hold is returned all the same.
+    """
     escalate_s, escalate_to = escalate
     moved = {"escalate_s": escalate_s, "escalate_to": escalate_to}
     hold = Hold(expires_s=expires, wait_s=wait, **options | moved)
@@ -242,17 +260,28 @@ def _hold(
 
 
 def _escalate(node: Node, *, to: tuple[str, ...], **options: Any) -> Escalate:
+    """Build the escalation to the first of the models `to`, with the others in `further`.
+
+    More than 4 models, or one named twice, are reported.
+    """
     if len(to) > MAX_HOPS or len(set(to)) < len(to):
         node["to"].report(f"{node['to']} must be at most {MAX_HOPS} models, each of them once")
     return Escalate(to[0] if to else "", further=to[1:], **options)
 
 
 def _revise(node: Node, *, times: int = 1, to: str = SAME_MODEL, **options: Any) -> Escalate:
+    """Build an escalation that tells a model what is wrong, up to `times` times.
+
+    `to` is the model, by default `SAME_MODEL`, the one that gave the reply.
+    """
     return Escalate(to, further=(to,) * (times - 1), is_revision=True, **options)
 
 
 def _last_action(node: Node) -> Deliver | Annotate | Clarify | Hold | Block | None:
-    """Read what happens where the kept reply would be escalated again."""
+    """Read an action for replies that would be escalated again; it may not be an escalation.
+
+    An escalation is reported, and None returned.
+    """
     action = read_action(node)
     if not isinstance(action, Escalate):
         return action
@@ -311,7 +340,11 @@ OPTIONS: Final[Mapping[str, Shape[Action]]] = {
 
 
 def action_schema(names: Sequence[str] = ACTIONS) -> Schema:
-    """Return the JSON Schema of these actions: a word, or a mapping from one to its options."""
+    """Return the JSON Schema of an action with one of these names.
+
+    It allows a word such as `hold`, except for `annotate` and `escalate`, which need options, or a
+    mapping of one name to its options.
+    """
     with_options = {
         "type": "object",
         "properties": {name: OPTIONS[name].schema for name in names},

@@ -31,10 +31,11 @@ class ReplyCounts:
     when: When = field(default_factory=When)
 
     def models_for(self, facts: Facts) -> tuple[str, ...]:
-        """Return the models to ask, one entry for each reply.
+        """Return the models to ask, one entry for each reply, such as `("a", "b", "a", "b")`.
 
-        It is the request's model alone where `when` does not apply, or the client asks for several
-        choices itself. Only facts about the request are looked at.
+        These are `models`, or the request's model where there are none, repeated `n` times. It is
+        the request's model once where `when` does not hold, or the client asks for several choices
+        itself. Only facts about the request are looked at.
         """
         if facts.n > 1 or not self.when.admits(facts):
             return (facts.model,)
@@ -42,12 +43,16 @@ class ReplyCounts:
 
 
 def surest(confidences: Sequence[float | None]) -> int:
-    """Return the index of the highest confidence, the first of equals; a missing one is lowest."""
+    """Return the index of the highest confidence, the first of equals; a missing one is lowest.
+
+    Raises ValueError for an empty sequence.
+    """
     comparable = [-1.0 if confidence is None else confidence for confidence in confidences]
     return comparable.index(max(comparable))
 
 
 def _asking(node: Node, **given: Any) -> ReplyCounts:
+    """Build the `ReplyCounts` of `ask`; report it if it is not about 2 to 8 replies in all."""
     asking = ReplyCounts(**given)
     if not 1 < asking.n * max(len(asking.models), 1) <= MAX_REPLIES:
         node.report(f"{node} must come to 2 to {MAX_REPLIES} replies")

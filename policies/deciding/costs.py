@@ -38,7 +38,12 @@ class Costs:
     queues: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def of(self, action: Action) -> float:
-        """Return the cost of one decision, without delivered errors, second opinions and judges."""
+        """Return the price of one reply with this action, in `currency`.
+
+        A hold costs the price of its queue, or `manual` where the queue has none. An escalation
+        costs `escalate` plus the price of its `otherwise`, or plus `deliver` without one. A block
+        costs 0. Wrong replies, second opinions and judges are not included.
+        """
         if isinstance(action, Hold):
             return self.queues.get(action.queue, self.manual)
         if isinstance(action, Escalate):

@@ -67,6 +67,7 @@ class Decision:
     """The `label` and the `notice` by name, where they are not None."""
 
     def __post_init__(self) -> None:
+        """Compute the derived fields, from `applied` to `additions`, and set them."""
         applied = self.action if self.is_enforced else Deliver()
         label = applied.label if isinstance(applied, Annotate) else None
         notice = applied.notice if isinstance(applied, Deliver) else None
@@ -113,9 +114,10 @@ def decide_calls(policy: Policy, facts: Facts) -> tuple[Decision, ...]:
 
 
 def reaches(policy: Policy, rule: str, facts: Facts) -> bool:
-    """Return whether no earlier rule decides, and the rule's conditions hold except its confidence.
+    """Return whether facts reach the named rule and fulfil its conditions except the confidence.
 
-    A certificate for the rule is made from such replies. Raises StopIteration for an unknown rule.
+    They reach it where no rule above it, outside shadow, decides. A certificate for the rule is
+    made from such replies. Raises StopIteration where the policy has no rule of this name.
     """
     index = next(index for index, each in enumerate(policy.rules) if each.name == rule)
     decided, _, _ = _first_match(policy, facts, facts.tools)
@@ -145,9 +147,10 @@ def after_escalation(policy: Policy, decision: Decision, facts: Facts) -> Decisi
 
 
 def strictest(decisions: Iterable[Decision]) -> Decision:
-    """Return the first of the decisions with the severest action. There has to be at least one.
+    """Return the first of the decisions with the severest action. Raises ValueError without any.
 
-    Applied actions are compared first, then the actions that shadow mode suppresses.
+    Applied actions are compared first, then the actions that shadow mode suppresses, then the
+    approvals that applied holds need.
     """
     first, *others = decisions
     return max(first, *others, key=_severities) if others else first
@@ -156,9 +159,11 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
 def with_asked(own: Decision, asked: Decision) -> Decision:
     """Return the decision for a client that has asked for a policy besides its own.
 
-    The requested policy counts where it is stricter, and weakens nothing. A visible notice stays
-    unless the reply is withheld. A hold keeps at least as many approvals, and on expiry delivers
-    only a reply that its own policy delivers as it is.
+    `own` is the decision of the client's policy and `asked` that of the requested one. The result
+    is `own` unless `asked` is stricter, and also where `own` shows a notice that an annotation or
+    escalation would drop. Where `own` is a plain delivery, or `asked` ends in no hold, the result
+    is `asked`. Otherwise it is `asked` with its hold changed: it needs at least as many approvals
+    as the hold of `own`, and on expiry it rejects instead of delivering.
     """
     if strictest((own, asked)) is own:
         return own
@@ -177,17 +182,24 @@ def with_asked(own: Decision, asked: Decision) -> Decision:
 
 
 def _approvals(action: Action) -> int:
+    """Return the approvals that the hold in an action needs, or 1 without a hold."""
     hold = hold_in(action)
     return hold.approvals if hold is not None else 1
 
 
 def _severities(decision: Decision) -> tuple[float, float, int]:
-    """Return the sort key of severity; of two holds, the one with more approvals is severer."""
+    """Return the sort key of severity: of the applied action, of the action, and the approvals.
+
+    Of two applied holds, the one that needs more approvals is the severer.
+    """
     return severity(decision.applied), severity(decision.action), _approvals(decision.applied)
 
 
 def decision_at(policy: Policy, match: Match) -> Decision:
-    """Return the decision of a match, cached in the policy."""
+    """Return the decision that a match leads to, from the cache `policy.decisions`.
+
+    A new decision is added to the cache while it holds fewer than 10,000.
+    """
     known = policy.decisions.get(match)
     if known is None:
         known = _new_decision(policy, *match)
@@ -197,7 +209,12 @@ def decision_at(policy: Policy, match: Match) -> Decision:
 
 
 def _first_match(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Match:
-    """Return the rule that decides; see `Match`."""
+    """Return the `Match` of the first rule outside shadow whose conditions hold, index -1 for none.
+
+    `calls` are the tool calls that are judged. A missing confidence satisfies each condition on it;
+    the match then says that the score is missing. Rules in shadow that hold before are listed in
+    it.
+    """
     confidence = facts.confidence
     shadowed: tuple[tuple[int, bool], ...] = ()
     rules_for = policy.rules_for
@@ -218,6 +235,12 @@ def _first_match(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> M
 def _new_decision(
     policy: Policy, index: int, is_without_score: bool, shadowed: tuple[tuple[int, bool], ...]
 ) -> Decision:
+    """Build the decision for the parts of a `Match`.
+
+    The action is the policy's `on_score_error` with `is_without_score`, else that of the rule at
+    `index`, or the default for index -1. `shadowed` holds (index, lacks the score) for each
+    matching rule in shadow; these become `Decision.shadowed`.
+    """
     would = tuple(
         ShadowAction(
             policy.rules[at].name, policy.on_score_error if lacks else policy.rules[at].then

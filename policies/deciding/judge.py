@@ -37,13 +37,14 @@ class Judge(AskedAbout):
     within_s: float = WITHIN_S
 
     def __str__(self) -> str:
-        """Return the sentence of `pinocchio check`: `asks gpt-5-mini to judge ...`."""
+        """Return the sentence of `pinocchio check`: `asks gpt-5-mini to judge every reply, ...`."""
         return f"asks {self.model} to judge {self.where}, waiting at most {self.within_s:g} s"
 
 
 def _judge(
     node: Node, *, when: Asked = ANY_REPLY, within: float = WITHIN_S, **options: Any
 ) -> Judge:
+    """Build the `Judge` from the keys of `judge`; `when` is (conditions, is near a threshold)."""
     return Judge(when=when[0], is_near=when[1], within_s=within, **options)
 
 

@@ -32,7 +32,11 @@ _LONGEST: Final = 1_000  # characters chosen by clients in one cache key
 
 
 def rules_for(rules: Sequence[Rule]) -> RulesFor:
-    """Return a function that finds the rules that can match."""
+    """Return a function of (facts, judged calls) that returns the compiled rules that can match.
+
+    The returned rules are in the policy's order. Up to 16 rules, it leaves out only rules that need
+    a tool call, for replies without one. More rules are narrowed down by a `RuleCache`.
+    """
     if len(rules) > MANY_RULES:
         return RuleCache(rules).of
     every = tuple(compile_rule(index, rule) for index, rule in enumerate(rules))
@@ -45,6 +49,11 @@ class RuleCache:
     """A policy's rules, with a cache of those that can match each of 512 combinations."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
+        """Compile the rules, each with only the tests on the single reply.
+
+        The tests on facts that many replies share, such as model and team, run in the cached
+        look-up.
+        """
         self._whens = [rule.when for rule in rules]
         self._shared_tests = [when.tests_on(_SHARED) for when in self._whens]
         self._rules = [
@@ -58,7 +67,11 @@ class RuleCache:
         self._remembered = lru_cache(_REMEMBERED)(self._narrow)
 
     def of(self, facts: Facts, calls: Calls) -> Sequence[CompiledRule]:
-        """Return the rules that can match these facts and judged calls."""
+        """Return the compiled rules that can match these facts and judged calls, in order.
+
+        Only conditions on the request, the end of the reply and the names of tools are tested here;
+        the result for one combination is cached unless its names have more than 1,000 characters.
+        """
         shared: tuple[Any, ...] = self._shared(facts)
         tools = tuple([call.name for call in calls])
         if any(call.readings != () for call in calls):  # names with other readings
@@ -67,6 +80,10 @@ class RuleCache:
         return narrow(shared, tools)
 
     def _narrow(self, shared: tuple[Any, ...], tools: tuple[str, ...]) -> tuple[CompiledRule, ...]:
+        """Return the rules whose shared conditions hold and that can match calls of these tools.
+
+        `shared` holds the values of the facts `self._names`, in that order.
+        """
         facts = Facts(None, **dict(zip(self._names, shared, strict=True)))
         of_rules = zip(self._rules, self._whens, self._shared_tests, strict=True)
         return tuple(
@@ -77,12 +94,16 @@ class RuleCache:
 
 
 def _may_call(when: When, tools: tuple[str, ...]) -> bool:
-    """Return whether calls of these tools can match the rule, whatever their arguments."""
+    """Return whether calls of tools with these names can match the rule, whatever their arguments.
+
+    True for a rule without patterns of tools.
+    """
     if when.tools is None or when.tools.patterns is None:
         return True
     return any(pattern.may_have_name(name) for pattern in when.tools.patterns for name in tools)
 
 
 def _is_short(facts: Facts, tools: tuple[str, ...]) -> bool:
+    """Return whether the texts that clients choose have at most 1,000 characters, so are cached."""
     chosen = (facts.model, facts.domain or "", facts.finish_reason or "", *facts.tags, *tools)
     return sum(map(len, chosen)) <= _LONGEST

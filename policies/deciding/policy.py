@@ -100,6 +100,7 @@ class Policy:
     """The cache of decisions by match."""
 
     def __post_init__(self) -> None:
+        """Compute the derived fields, from `rules_for` to `follows_traffic`, and set them."""
         object.__setattr__(self, "rules_for", rules_for(self.rules))
         looks_at_tools = any(
             rule.when.tools is not None or rule.when.risk is not None for rule in self.rules
@@ -133,14 +134,19 @@ def load_policy(name_or_path: str | os.PathLike[str]) -> Policy:
 
 
 def parse_policy(text: str, source: str) -> Policy:
-    """Parse a policy's text; `source` names it in problems.
+    """Parse a policy's YAML text and return it; `source`, such as a path, names it in problems.
 
-    A certificate that it names is looked for beside `source`. Raises InvalidDocumentError.
+    A certificate that it names is loaded from the folder of `source`, if it exists. Raises
+    InvalidDocumentError with all problems found.
     """
     return _read_policy(parse_document(text, source))
 
 
 def _place(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Return the path of a pack's file for a pack's name, or anything else unchanged.
+
+    Raises InvalidDocumentError for a string that has the form of a pack's name and is none.
+    """
     if not isinstance(name_or_path, str) or not NAME.fullmatch(name_or_path):
         return name_or_path
     names = pack_names()
@@ -152,12 +158,12 @@ def _place(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def pack_names() -> tuple[str, ...]:
-    """Return the names of the policies that come with the package."""
+    """Return the names of the policies that come with the package, sorted, such as `helpdesk`."""
     return tuple(sorted(path.stem for path in _PACKS.glob("*.yaml")))
 
 
 def pack_text(name: str) -> str:
-    """Return the text of a pack's file. Raises InvalidDocumentError for an unknown name."""
+    """Return the YAML text of the pack `name`. Raises InvalidDocumentError for an unknown name."""
     if not NAME.fullmatch(name):
         names = ", ".join(pack_names())
         raise InvalidDocumentError([Problem(name, 0, f"this is no name of a pack ({names})")])
@@ -165,6 +171,12 @@ def pack_text(name: str) -> str:
 
 
 def _read_policy(document: Document) -> Policy:
+    """Return the policy in a document, with its certificate loaded if that exists.
+
+    Without `on_score_error`, a missing score leads to a hold that needs the most approvals of any
+    hold in the policy, or to delivery in shadow mode. Raises InvalidDocumentError with all
+    problems.
+    """
     root = Node.root(document)
     given = _POLICY.read(root)
     mode, rules = given.get("mode", "enforce"), given.get("rules", ())
@@ -194,7 +206,7 @@ def _holds(default: Action, rules: Iterable[Rule]) -> Iterator[Hold]:
 
 
 def json_schema() -> Schema:
-    """Return the JSON Schema of a policy file (draft 2020-12), for editors."""
+    """Return the JSON Schema of a policy file (draft 2020-12) as a dictionary, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Pinocchio policy",
@@ -204,10 +216,11 @@ def json_schema() -> Schema:
 
 
 def with_certificate(policy: Policy, certificate: Certificate | None) -> Policy:
-    """Return the policy with this certificate instead of its own, if any.
+    """Return a copy of the policy with this certificate, or with none, instead of its own.
 
-    Its `max_error` conditions then rely on the grants for them, and match nothing without one. The
-    digest includes the certificate's, so labels distinguish decisions of different certificates.
+    Its `max_error` conditions get the certificate's grants for them, and match nothing without one.
+    Bands around thresholds follow. The digest becomes `<policy>+<certificate>`, so labels
+    distinguish decisions of different certificates.
     """
     rules = tuple(_add_grants(rule, certificate) for rule in policy.rules)
     plain = policy.digest.partition("+")[0]
@@ -223,7 +236,10 @@ def with_certificate(policy: Policy, certificate: Certificate | None) -> Policy:
 
 
 def _read_on_score_error(node: Node) -> Deliver | Hold | Block:
-    """Read the action for a missing score; problems are reported."""
+    """Read the action for a missing score: deliver, hold or block, with options or without.
+
+    Any other is reported and read as `Hold()`.
+    """
     names = list(node.value) if isinstance(node.value, dict) else [node.value]
     if len(names) != 1 or names[0] not in ON_SCORE_ERROR:
         word(ON_SCORE_ERROR).read(node)
@@ -234,12 +250,14 @@ def _read_on_score_error(node: Node) -> Deliver | Hold | Block:
 
 
 def _read_version(node: Node) -> int:
+    """Report any version but the number 1, and return 1."""
     if node.value != 1 or isinstance(node.value, bool | float):
         node.report(f"version must be 1, not {abbreviate(node.value)}")
     return 1
 
 
 def _read_name(node: Node) -> str:
+    """Return the policy's name; report any that is not 1 to 64 of a-z, 0-9 and -."""
     name = TEXT.read(node)
     if name and not NAME.fullmatch(name):
         node.report(f"name must be at most 64 of a-z, 0-9 and -, not {abbreviate(name)}")
@@ -267,7 +285,10 @@ _POLICY: Final = mapping(
 
 
 def _add_grants(rule: Rule, certificate: Certificate | None) -> Rule:
-    """Return the rule with the certificate's grants for it, the most specific first."""
+    """Return the rule with the certificate's grants for it, the most specific first.
+
+    A rule without `max_error` is returned unchanged; without a certificate, the grants are ().
+    """
     condition = rule.when.confidence
     if not isinstance(condition, MaxError):
         return rule
@@ -278,7 +299,10 @@ def _add_grants(rule: Rule, certificate: Certificate | None) -> Rule:
 
 
 def _check_promises(root: Node, policy: Policy) -> None:
-    """Report a policy that promises an error rate and delivers all remaining replies."""
+    """Report at `default` that a policy promises an error rate and delivers all remaining replies.
+
+    A promise is a rule with `max_error`; `delivers` says whether the default delivers.
+    """
     is_promised = any(isinstance(rule.when.confidence, MaxError) for rule in policy.rules)
     if is_promised and delivers(policy.default):
         root["default"].report(
@@ -288,7 +312,10 @@ def _check_promises(root: Node, policy: Policy) -> None:
 
 
 def delivers(action: Action) -> bool:
-    """Return whether the action can deliver a model's reply without further judgement."""
+    """Return whether the action can deliver a model's reply without further judgement.
+
+    True for deliver, annotate, and an escalation whose `otherwise` does or is missing; else False.
+    """
     if isinstance(action, Escalate):
         return action.otherwise is None or delivers(action.otherwise)
     return isinstance(action, Deliver | Annotate)

@@ -46,7 +46,11 @@ class Rule:
 
 @lru_cache(maxsize=4_096)
 def slug(rule_name: str) -> str:
-    """Return a rule's name in ASCII that is safe in a header: `Surely right!` -> `surely-right`."""
+    """Return a rule's name in ASCII that is safe in a header: `Surely right!` -> `surely-right`.
+
+    Accents are dropped, other letters become their escapes (`u4e2d`), and the result is "" where
+    the name has no letter or digit.
+    """
     decomposed = unicodedata.normalize("NFKD", rule_name.lower())
     letters = "".join(each for each in decomposed if not unicodedata.combining(each))
     ascii_only = letters.encode("ascii", "backslashreplace").decode("ascii")
@@ -54,7 +58,12 @@ def slug(rule_name: str) -> str:
 
 
 def read_rules(node: Node) -> tuple[Rule, ...]:
-    """Read the list of rules; problems are reported."""
+    """Read the list of rules and return them in order, each with its digest and line.
+
+    A rule that delivers or annotates gets conditions that an unknown tool call fails
+    (`When.for_delivery`). Reported are bad or repeated names, a delivery with a notice in a rule
+    about tool calls and, if there are no other problems, rules below one that matches everything.
+    """
     rules: list[Rule] = []
     taken: dict[str, str] = {}
     above = hashlib.sha256()
@@ -82,7 +91,11 @@ def read_rules(node: Node) -> tuple[Rule, ...]:
 
 
 def _check_rule_name(node: Node, name: str, taken: dict[str, str]) -> None:
-    """Report a name that is too long, reserved or has a slug in `taken`, and add its slug there."""
+    """Report a rule's name that is unusable, and add its slug to `taken`, a name by slug.
+
+    Unusable are names over 64 characters, without a letter or digit, with a reserved slug such as
+    `default`, or with a slug that an earlier rule has.
+    """
     label = slug(name)
     if len(name) > MAX_RULE_NAME:
         node.report(f"{node} must be at most {MAX_RULE_NAME} characters long")
@@ -99,6 +112,10 @@ def _check_rule_name(node: Node, name: str, taken: dict[str, str]) -> None:
 
 
 def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
+    """Report each item below the first rule outside shadow that has no conditions.
+
+    `items` are the nodes of `rules`, in the same order.
+    """
     for index, rule in enumerate(rules):
         if rule.when == When() and not rule.is_shadow:
             for item in items[index + 1 :]:
@@ -120,9 +137,11 @@ RULES: Final = Shape(read_rules, nullable({"type": "array", "items": _RULE.schem
 
 
 def compile_rule(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) -> CompiledRule:
-    """Return the compiled rule.
+    """Return the rule as the tuple `CompiledRule`, with its bounds of confidence and its tests.
 
-    `tests` are those of all conditions except confidence, by default of all that are given.
+    A rule without a band of confidence has infinite bounds; its certified or relative condition on
+    confidence becomes one more test. `tests` are those of all other conditions, by default of all
+    that are given.
     """
     condition, tests = rule.when.confidence, rule.when.tests if tests is None else tests
     if condition is None:
@@ -134,5 +153,8 @@ def compile_rule(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) 
 
 
 def canonical(value: Value) -> bytes:
-    """Return the same bytes for the same meaning, whatever the key order, comments and layout."""
+    """Return a value's JSON as bytes, with sorted keys and without spaces.
+
+    So the same meaning gives the same bytes, whatever the key order, comments and layout.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -53,16 +53,20 @@ class AskedAbout:
     bands: tuple[Band, ...] = ()
 
     def near(self, rules: Iterable[Rule]) -> Self:
-        """Return a copy with bands around the current thresholds of these rules."""
+        """Return a copy whose `bands` surround the thresholds of the rules that are not in shadow.
+
+        Without `is_near` it is returned unchanged.
+        """
         if not self.is_near:
             return self
         thresholds = (t for rule in rules if not rule.is_shadow for t in _thresholds(rule))
         return replace(self, bands=around(thresholds))
 
     def is_wanted(self, facts: Facts) -> bool:
-        """Return whether others are to be asked about this reply; False for one without a score.
+        """Return whether others are to be asked about the reply with these facts.
 
-        The facts are those from before anyone was asked.
+        False without a confidence, where `when` does not hold, and with `is_near` where the
+        confidence is in none of the `bands`. The facts are those from before anyone was asked.
         """
         if facts.confidence is None or not self.when.holds(facts):
             return False
@@ -70,7 +74,11 @@ class AskedAbout:
 
     @property
     def where(self) -> str:
-        """The description of these replies for `pinocchio check`."""
+        """The description of these replies for `pinocchio check`.
+
+        It is `every reply` or `replies whose confidence is from 0.3 below 0.9`; conditions on
+        anything but the confidence are not named.
+        """
         if self.is_near:
             bands = " or ".join(map(str, self.bands)) or "near a threshold, of which there is none"
             return f"replies whose confidence is {bands}"
@@ -91,20 +99,24 @@ class SecondOpinion(AskedAbout):
     start: Start = "after"
 
     def may_be_wanted(self, request: Facts) -> bool:
-        """Return whether the request's conditions allow that others are asked."""
+        """Return whether the conditions of `when` on the request hold, so others may be asked."""
         return self.when.admits(request)
 
     def models_for(self, answering: Collection[str]) -> tuple[str, ...]:
-        """Return the models to ask, one entry for each reply.
+        """Return the models to ask, `n` entries that take the models in turn: `("a", "b", "a")`.
 
-        Models of which the reply itself was asked (`answering`) are used only if there are no
-        others, because they would repeat their opinion.
+        Models in `answering`, which gave the reply itself, are used only if there are no others,
+        because they would repeat their opinion.
         """
         others = [model for model in self.models if model not in answering] or list(self.models)
         return tuple(others[at % len(others)] for at in range(self.n))
 
     def __str__(self) -> str:
-        """Return the sentence of `pinocchio check`: `asks gpt-5-mini about ...`."""
+        """Return the sentence of `pinocchio check`: `asks gpt-5-mini for a second opinion ...`.
+
+        It names the models, the replies asked about, when others are asked and how long a reply
+        waits.
+        """
         asked = " and ".join(dict.fromkeys(self.models_for(())))
         when = "together with the request" if self.start == "with" else "after their score"
         return (
@@ -122,6 +134,10 @@ def _second_opinion(
     start: Start = "after",
     **given: Any,
 ) -> SecondOpinion:
+    """Build the `SecondOpinion` from its keys; `when` is (conditions, is near a threshold).
+
+    Reported are a model named twice and, with `start: with`, conditions that look at the reply.
+    """
     models = given["from"]
     if len(set(models)) < len(models):
         node["from"].report(f"{node['from']} names a model twice; `n` asks one several times")
@@ -137,6 +153,7 @@ def _second_opinion(
 
 
 def _asked(node: Node) -> Asked:
+    """Read `near_threshold` as (no conditions, True), or conditions as (conditions, False)."""
     if node.value == NEAR_THRESHOLD:
         return When(), True
     return WHEN_IN_BAND.read(node), False
@@ -157,17 +174,25 @@ SECOND_OPINION: Final = mapping(
 
 
 def check_near(node: Node, asked: AskedAbout | None, rules: Iterable[Rule]) -> None:
-    """Report `near_threshold` at the node's `when` if no rule has a threshold of confidence."""
+    """Report `when: near_threshold` of `asked`, read at `node`, if no rule has a threshold.
+
+    Nothing is reported where `asked` is None.
+    """
     if asked is not None and asked.is_near and not any(map(_has_threshold, rules)):
         near = node["when"]
         near.report(f"{near} is near_threshold, and no rule has a threshold of confidence")
 
 
 def _has_threshold(rule: Rule) -> bool:
+    """Return whether the rule has a threshold of confidence, or a `max_error` to be certified."""
     return isinstance(rule.when.confidence, MaxError) or bool(_thresholds(rule))
 
 
 def _thresholds(rule: Rule) -> list[float]:
+    """Return the rule's thresholds of confidence, or [] if it has none.
+
+    These are the certified ones of a `max_error` condition, or the ends of a band without 0 and 1.
+    """
     condition = rule.when.confidence
     if isinstance(condition, MaxError):
         return [grant.threshold for grant in condition.grants]

@@ -54,9 +54,14 @@ def stream_mode(
     key: str | None = None,
     n: int = 1,
 ) -> StreamMode:
-    """Return how the stream of such a request has to be sent under the policy.
+    """Return how the stream of a request with these facts has to be sent under the policy.
 
-    A request that the policy asks several times (`Policy.ask`) is buffered.
+    The mode is `passthrough` (with rule None) in shadow mode and where nothing can change the
+    reply; `buffer_tools` with the first rule's name where only rules about tool calls can; and
+    `buffer` with the rule's name, `default` or `on_score_error` where text can be changed too. A
+    rule that delivers whatever the reply is ends the search. A request that the policy asks several
+    models or times (`Policy.ask`) gives `buffer` with the rule `ask`. `n` is the number of choices
+    that the client asks for.
     """
     request = Facts(None, model, stream=True, n=n, domain=domain, tags=tags, team=team, key=key)
     if not policy.is_enforced:
@@ -77,10 +82,11 @@ def stream_mode(
 
 
 def stream_report(policy: Policy) -> list[str]:
-    """Return sentences on how streams are sent; the first that fits a stream counts.
+    """Return sentences on how the policy's streams are sent; the first that fits a stream counts.
 
     For example: `streams of claude-* are buffered by rule 'irreversible tools'`. Lines about tool
-    calls in streams apply in addition.
+    calls in streams apply in addition to the first other line. `Policy.ask` comes first and ends
+    the list where it is about all streams.
     """
     if policy.ask is not None and policy.is_enforced:
         scope = _scope(policy.ask.when) or "all streams"
@@ -90,6 +96,11 @@ def stream_report(policy: Policy) -> list[str]:
 
 
 def _rule_report(policy: Policy) -> list[str]:
+    """Return the sentences of `stream_report` that follow from the mode, the rules and the default.
+
+    A policy in shadow mode has a single sentence. Otherwise there is one for each set of streams,
+    such as `all other streams pass through by default`, up to the first about all of them.
+    """
     if not policy.is_enforced:
         return ["all streams pass through, as the policy is in shadow mode"]
     lines: dict[tuple[str, bool], str] = {}
@@ -108,9 +119,10 @@ def _rule_report(policy: Policy) -> list[str]:
 
 
 def _sentence(streams: str, mode: Mode, reason: str, has_waiting_calls: bool) -> str:
-    """Return one line of the report.
+    """Return one line of the report, such as `all streams are buffered by rule 'unsure'`.
 
-    Where an earlier line lets tool calls wait, only the rest passes through.
+    `streams` and `reason` are words for the sentence. With `has_waiting_calls`, an earlier line
+    lets tool calls wait, so a line about `passthrough` is about everything else in the streams.
     """
     if mode == "buffer_tools":
         return f"tool calls in {streams} wait for their score by {reason}"
@@ -120,7 +132,13 @@ def _sentence(streams: str, mode: Mode, reason: str, has_waiting_calls: bool) ->
 
 
 def _gates(policy: Policy) -> Iterator[_Gate]:
-    """Yield the gates that decide the mode, in order; the last one admits every stream."""
+    """Yield the gates that decide the mode of a stream, in the order of the rules.
+
+    A rule that changes replies, or whose missing score leads to a change, gives `buffer`, or
+    `buffer_tools` if it needs a tool call. A rule that delivers by the request alone gives
+    `passthrough`. Other rules, those in shadow and those with `stream: false` give no gate. The
+    last gate is for the policy's default and admits every stream.
+    """
     for rule in policy.rules:
         if rule.when.stream is False or rule.is_shadow:
             continue
@@ -136,7 +154,10 @@ def _gates(policy: Policy) -> Iterator[_Gate]:
 
 
 def _scope(when: When) -> str:
-    """Return words for the streams that the request conditions admit, or "" for all of them."""
+    """Return words for the streams that the request conditions admit, or "" for all of them.
+
+    For example: `streams of claude-* in domain law tagged a or b`.
+    """
     parts = []
     if when.model:
         parts.append(f"of {either(when.model.patterns)}")

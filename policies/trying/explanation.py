@@ -49,6 +49,7 @@ class Trace:
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:
+        """Return one line: `yes`, `shadow`, `?`, `no` or nothing, then the rule and its reasons."""
         return f"{_SHOWN[self.verdict]:>6}  {self.rule}: {'; '.join(self.reasons)}"
 
 
@@ -61,6 +62,7 @@ class Explanation:
     calls: tuple[tuple[str, Decision, tuple[Trace, ...]], ...] = ()
 
     def __str__(self) -> str:
+        """Return a line for the decision and for each rule, then the same for each call alone."""
         decision = self.decision
         lines = [f"{decision.label}: {decision.action.name}", *map(str, self.rules)]
         if not decision.is_enforced:
@@ -71,7 +73,11 @@ class Explanation:
 
 
 def explain(policy: Policy, facts: Facts) -> Explanation:
-    """Return `decide(policy, facts)` with the verdict on every rule, in their order."""
+    """Return the decision `decide(policy, facts)` with the verdict on each rule, in their order.
+
+    With two or more tool calls, in a policy that looks at tools, `calls` has (name, decision,
+    traces) for each call alone; otherwise it is empty.
+    """
     decision = decide(policy, facts)
     calls: tuple[tuple[str, Decision, tuple[Trace, ...]], ...] = ()
     if len(facts.tools) > 1 and policy.looks_at_tools:
@@ -83,6 +89,10 @@ def explain(policy: Policy, facts: Facts) -> Explanation:
 
 
 def _traces(policy: Policy, facts: Facts, calls: Calls) -> tuple[Trace, ...]:
+    """Return the verdict on each rule about these calls, and on `default` if no rule decides.
+
+    Rules below the deciding one are `not evaluated`.
+    """
     traces = []
     is_decided = False
     for rule in policy.rules:
@@ -100,6 +110,11 @@ def _traces(policy: Policy, facts: Facts, calls: Calls) -> tuple[Trace, ...]:
 def _explain_rule(
     rule: Rule, policy: Policy, facts: Facts, calls: Calls
 ) -> tuple[Verdict, tuple[str, ...]]:
+    """Return (verdict, reasons in words) of one rule, as if it were reached.
+
+    Conditions that do not hold are the reasons of `not matched`. For a match, the action comes
+    first, then why the conditions hold. `no score` is a match that lacks only the confidence.
+    """
     failed = tuple(
         _reason(rule.when, name, facts)
         for name in rule.when.condition_names()
@@ -116,7 +131,11 @@ def _explain_rule(
 
 
 def _reason(when: When, name: str, facts: Facts) -> str:
-    """Return in words why a condition does not hold."""
+    """Return in words why the condition called `name` does not hold: `no tool call matches`.
+
+    For a fact, both values are named, such as `model 'a' is not b*`, or `length 3 is not at least
+    5`.
+    """
     condition: Any = getattr(when, name)
     if name == "confidence":
         return _confidence_reason(condition, facts)
@@ -140,6 +159,10 @@ def _reason(when: When, name: str, facts: Facts) -> str:
 
 
 def _confidence_reason(condition: Confidence, facts: Facts) -> str:
+    """Return in words why a condition on the confidence does not hold for these facts.
+
+    For example: `confidence 0.4100 is not at least 0.5`.
+    """
     if isinstance(condition, LowestShare):
         share = facts.share_below
         known = "too few replies are known" if share is None else f"{share:.4g} were less sure"
@@ -153,6 +176,7 @@ def _confidence_reason(condition: Confidence, facts: Facts) -> str:
 
 
 def _range(numbers: range) -> str:
+    """Return a range of counts in words: `2`, `at least 2` or `from 2 below 5`."""
     if len(numbers) == 1:
         return str(numbers.start)
     if numbers.stop > 10**9:

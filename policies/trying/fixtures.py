@@ -48,6 +48,7 @@ class FixtureResult:
     explanation: Explanation
 
     def __str__(self) -> str:
+        """Return `ok` and the name, or `DIFF`, the place, the differences and the explanation."""
         if not self.differences:
             return f"ok    {self.fixture.name}"
         why = "\n".join(f"      {line}" for line in str(self.explanation).splitlines())
@@ -56,9 +57,10 @@ class FixtureResult:
 
 
 def load_fixtures(path: Path) -> list[Fixture]:
-    """Load the fixtures of a file, or of all files of a folder in the order of their names.
+    """Load the fixtures of a file, or of all .yaml, .yml and .json files below a folder.
 
-    Raises InvalidDocumentError, also where there are none.
+    They are in the order of the files' paths. Raises InvalidDocumentError for an invalid file, and
+    where there are no fixtures.
     """
     files = [path]
     if path.is_dir():
@@ -70,7 +72,10 @@ def load_fixtures(path: Path) -> list[Fixture]:
 
 
 def check_fixtures(policy: Policy, fixtures: Iterable[Fixture]) -> list[FixtureResult]:
-    """Decide on every fixture, and return the differences from what was expected."""
+    """Decide on every fixture by the policy, and return one result for each, in order.
+
+    A result's `differences` are empty where the decision is as expected.
+    """
     checked = []
     for fixture in fixtures:
         explanation = explain(policy, fixture.facts)
@@ -80,7 +85,11 @@ def check_fixtures(policy: Policy, fixtures: Iterable[Fixture]) -> list[FixtureR
 
 
 def decision_as_values(decision: Decision) -> dict[str, Any]:
-    """Return a decision in the terms of `expect`, without None values."""
+    """Return a decision as `expect` spells it: `{"action": "hold", "rule": "a", "queue": "q"}`.
+
+    `queue`, `to` and `label` are there if the action has them, and `shadowed` has the names of the
+    matching rules in shadow, if any.
+    """
     options = {name: getattr(decision.action, name, None) for name in ("queue", "to", "label")}
     values = {"action": decision.action.name, "rule": decision.rule} | options
     if decision.shadowed:
@@ -89,6 +98,10 @@ def decision_as_values(decision: Decision) -> dict[str, Any]:
 
 
 def _differences(expected: Mapping[str, Any], decision: Decision) -> tuple[str, ...]:
+    """Return a line for each expected value that the decision lacks: `queue expected a, got b`.
+
+    Values that are not in `expected` do not matter; () if the decision is as expected.
+    """
     found = decision_as_values(decision)
     return tuple(
         f"{name:9} expected {_word(wanted)}, got {_word(found.get(name))}"
@@ -98,10 +111,15 @@ def _differences(expected: Mapping[str, Any], decision: Decision) -> tuple[str, 
 
 
 def _word(value: Any) -> str:
+    """Return a value as text, or `nothing` for None and an empty list."""
     return "nothing" if value in (None, []) else str(value)
 
 
 def _load(path: Path) -> list[Fixture]:
+    """Return the fixtures of a file that holds one fixture or a list of them.
+
+    Raises InvalidDocumentError with all problems of a file that cannot be read or is invalid.
+    """
     document = load_document(path)
     root = Node.root(document, called="the fixture")
     items = root.items() if isinstance(root.value, list) else [root]
@@ -112,6 +130,7 @@ def _load(path: Path) -> list[Fixture]:
 
 
 def _fixture(node: Node, *, name: str, facts: Facts, expect: Mapping[str, Any]) -> Fixture:
+    """Build the fixture of a mapping in a file, with `file:line` as its place."""
     return Fixture(name, facts, expect, f"{node.document.source}:{node.line}")
 
 

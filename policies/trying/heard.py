@@ -32,7 +32,11 @@ class KnownFacts:
 
 
 def facts_known_to(policy: Policy, facts: Facts) -> KnownFacts:
-    """Return the facts with the confidence that the policy would have had."""
+    """Return the facts as they would have been under the policy, and if it asks others or a judge.
+
+    The confidence, its calibrator and its basis are those from before second opinions, a judge and
+    log-probabilities where the policy does not use these. With `Policy.ask`, opinions always count.
+    """
     unaided = without_signals(facts)
     alone, asking = without_opinions(unaided), policy.second_opinion
     is_asked = asking is not None and asking.is_wanted(alone)
@@ -50,7 +54,11 @@ def facts_known_to(policy: Policy, facts: Facts) -> KnownFacts:
 
 
 def without_signals(facts: Facts) -> Facts:
-    """Return the facts from before a judge and log-probabilities were used."""
+    """Return the facts from before a judge and log-probabilities were used.
+
+    Their fields get the defaults. Where `unaided` is recorded, it becomes the confidence, with its
+    calibrator; otherwise the confidence stays.
+    """
     plain = replace(
         facts,
         judged=None,
@@ -69,7 +77,11 @@ def without_signals(facts: Facts) -> Facts:
 
 
 def without_opinions(facts: Facts) -> Facts:
-    """Return the facts from before others were asked, and before signals were used."""
+    """Return the facts from before others were asked, and before signals were used.
+
+    Signals are a judge and log-probabilities. Where `alone` is recorded, it becomes the confidence,
+    with its calibrator, and the opinions are removed; otherwise only the signals are.
+    """
     facts = without_signals(facts)
     if facts.alone is None:
         return facts
@@ -86,16 +98,17 @@ def without_opinions(facts: Facts) -> Facts:
 
 
 def _without_opinions(basis: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the bases of a confidence without `opinions`."""
     return tuple(each for each in basis if each != "opinions")
 
 
 def judgements(found: Sequence[KnownFacts]) -> tuple[int, int]:
-    """Return how many replies a judge is asked about, and for how many its answer is unknown."""
+    """Return (replies that a judge is asked about, those of them whose judgement is unknown)."""
     judged = [each for each in found if each.is_judged]
     return len(judged), sum(not each.is_judgement_known for each in judged)
 
 
 def counts(found: Sequence[KnownFacts]) -> tuple[int, int]:
-    """Return about how many replies others are asked, and for how many the answers are unknown."""
+    """Return (replies about which others are asked, those of them whose answers are unknown)."""
     asked = [each for each in found if each.is_asked]
     return len(asked), sum(not each.is_known for each in asked)

@@ -34,7 +34,10 @@ _Conditions: TypeAlias = tuple[Rule, Mapping[str, Any]]
 
 
 def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
-    """Return the warnings in the order of their lines; `tools` are the names of known tools."""
+    """Return the warnings about the policy in the order of their lines, [] without any.
+
+    `tools` are the names of known tools; without them, no tool of a rule counts as unknown.
+    """
     warnings = [
         *_unreachable(policy),
         *_overlapping_bands(policy),
@@ -49,11 +52,16 @@ def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
 
 
 def _warning(policy: Policy, rule: Rule, message: str) -> Problem:
+    """Return the problem `rule 'name' <message>` at the line of the rule."""
     return Problem(policy.source, rule.line, f"rule {rule.name!r} {message}")
 
 
 def _unreachable(policy: Policy) -> Iterator[Problem]:
-    """Yield a warning for each rule that decides nothing because of rules above it."""
+    """Yield a warning for each rule that can never match because rules above it decide first.
+
+    It says whether one of them has the same conditions and another action. Rules in shadow decide
+    nothing.
+    """
     above: list[_Conditions] = []
     for rule in policy.rules:
         shadowing = _rules_shadowing(above, rule)
@@ -69,15 +77,20 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
 
 
 def _rules_shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
-    """Return the rules above that leave this rule nothing to decide, or []."""
+    """Return the rules above that together decide all that this rule could match, or [].
+
+    `above` holds the rules above it that are not in shadow, with their other conditions.
+    """
     narrow = _but_confidence(rule.when)
     return _rules_covering(rule, [each for each, wide in above if _covers(wide, narrow)])
 
 
 def _rules_covering(rule: Rule, above: list[Rule]) -> list[Rule]:
-    """Return the rules whose bands leave nothing of this rule's band, or [].
+    """Return the rules of `above` whose bands leave nothing of this rule's band, or [].
 
-    The rules in `above` cover all of its conditions except confidence.
+    All other conditions of the rules in `above` hold wherever this rule's do. It is a single rule
+    if that has no condition on the confidence or the same one; otherwise they are in the order of
+    lines.
     """
     for each in above:
         if each.when.confidence in (None, rule.when.confidence):
@@ -96,21 +109,31 @@ def _rules_covering(rule: Rule, above: list[Rule]) -> list[Rule]:
 
 
 def _band(when: When) -> Band | None:
-    """Return the confidences that a rule can match, None where they are not fixed."""
+    """Return the confidences that a rule can match, without a condition all of them.
+
+    None where they are not fixed: for a share of recent replies or a certified threshold.
+    """
     if when.confidence is None:
         return _EVERYTHING
     return when.confidence if isinstance(when.confidence, Band) else None
 
 
 def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
-    """Return whether the conditions `wide` hold wherever those of `narrow` do."""
+    """Return whether the conditions `wide` hold wherever those of `narrow` do.
+
+    Both map names of conditions to conditions. False where it cannot be shown, for example where
+    `wide` has a condition that `narrow` lacks.
+    """
     return wide.keys() <= narrow.keys() and all(
         _condition_covers(condition, narrow[name]) for name, condition in wide.items()
     )
 
 
 def _condition_covers(one: Any, other: Any) -> bool:
-    """Return whether a condition holds wherever `other`, one on the same fact, does."""
+    """Return whether the condition `one` holds wherever `other`, on the same fact, does.
+
+    False where it cannot be shown.
+    """
     if isinstance(one, Globs):
         return one.covers(other)
     if isinstance(one, frozenset):
@@ -126,11 +149,15 @@ def _condition_covers(one: Any, other: Any) -> bool:
 
 
 def _but_confidence(when: When) -> Mapping[str, Any]:
+    """Return the given conditions by name, without the one on the confidence."""
     return {name: getattr(when, name) for name in when.condition_names() if name != "confidence"}
 
 
 def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
-    """Yield pairs of rules that differ only in their bands of confidence, the upper rule first."""
+    """Yield (upper rule, its band, lower rule, its band) for rules that differ only in the band.
+
+    Rules in shadow and those without a band of confidence are left out. Upper is the earlier one.
+    """
     alike: defaultdict[Hashable, list[tuple[Rule, Band]]] = defaultdict(list)
     for rule in policy.rules:
         if not rule.is_shadow and isinstance(band := rule.when.confidence, Band):
@@ -141,7 +168,10 @@ def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
 
 
 def _overlapping_bands(policy: Policy) -> Iterator[Problem]:
-    """Yield a warning for each pair of bands that overlap without one being inside the other."""
+    """Yield a warning for each pair of bands that overlap without one being inside the other.
+
+    The two rules differ only in band and action; with the same action there is no warning.
+    """
     for upper, one, lower, other in _comparable(policy):
         low, high = max(one.low, other.low), min(one.high, other.high)
         is_partial = low < min(high, 1.0) and not (
@@ -157,7 +187,10 @@ def _overlapping_bands(policy: Policy) -> Iterator[Problem]:
 
 
 def _contradictory_rules(policy: Policy) -> Iterator[Problem]:
-    """Yield a warning for each pair of rules that is stricter at the higher confidence."""
+    """Yield a warning for each pair of rules that treats surer replies more strictly.
+
+    The two rules differ only in their bands, which do not overlap, and their actions.
+    """
     for upper, one, lower, other in _comparable(policy):
         for sure, unsure in (((upper, one), (lower, other)), ((lower, other), (upper, one))):
             is_surer = sure[1].low >= unsure[1].high
@@ -171,11 +204,11 @@ def _contradictory_rules(policy: Policy) -> Iterator[Problem]:
 
 
 def circles(policy: Policy) -> list[Problem]:
-    """Return the first circle of escalations as a problem, or [].
+    """Return the first circle of escalations as a list of one problem, or [].
 
-    Such a policy escalates to a model that rules, by name, escalate back to where it began. A proxy
-    refuses it: asking an unsure model again gains nothing. Only the first is returned, as each rule
-    of a circle finds it.
+    In a circle, a rule escalates to a model that rules, by name, escalate back to where it began. A
+    proxy refuses such a policy: asking an unsure model again gains nothing. Only the first is
+    returned, as each rule of a circle finds it. Revisions do not count.
     """
     rules = [
         rule
@@ -186,7 +219,10 @@ def circles(policy: Policy) -> list[Problem]:
 
 
 def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
-    """Return a problem where a rule's model leads back to a model that the rule escalates."""
+    """Return a problem if a model that `rule` asks leads back to one that it escalates, else None.
+
+    `rules` are all escalating rules; a model leads to those that rules about it ask.
+    """
     assert isinstance(rule.then, Escalate)
     for to in rule.then.models:
         reached, waiting = {to}, [to]
@@ -205,7 +241,11 @@ def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
 
 
 def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
-    """Return whether the rule names this model, and the rules above leave some of its replies."""
+    """Return whether the rule is about this model by name and can still match its replies.
+
+    False for a rule in shadow or without a condition on the model, and where the rules above decide
+    about all of the model's replies that it could match.
+    """
     if rule.is_shadow or rule.when.model is None or not rule.when.model.match(model):
         return False
     narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
@@ -215,7 +255,11 @@ def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
 
 
 def _promises(policy: Policy) -> Iterator[Problem]:
-    """Yield a warning for each error rate that is not proved, or that a missing score evades."""
+    """Yield the warnings about each rule with `max_error`, a promised error rate.
+
+    They are: no certificate grants it, so that the rule never matches; a threshold was certified
+    for all replies and only some reach the rule; a missing score leads to delivery.
+    """
     for index, rule in enumerate(policy.rules):
         condition = rule.when.confidence
         if not isinstance(condition, MaxError):
@@ -241,7 +285,10 @@ def _promises(policy: Policy) -> Iterator[Problem]:
 
 
 def _misplaced_replies(policy: Policy) -> Iterator[Problem]:
-    """Yield a warning for each hold whose reply does not suit the rule's completions."""
+    """Yield a warning for each hold whose reply does not suit the rule's completions.
+
+    These are a placeholder text for tool calls, and `async` for streams.
+    """
     for rule in policy.rules:
         if not isinstance(hold := rule.then, Hold):
             continue
@@ -254,6 +301,10 @@ def _misplaced_replies(policy: Policy) -> Iterator[Problem]:
 
 
 def _unknown_tools(policy: Policy, tools: Collection[str]) -> Iterator[Problem]:
+    """Yield a warning for each tool name or pattern of a rule that fits no tool of `tools`.
+
+    For example: `rule 'a' is about 'send_mail', which no known tool is; did you mean 'send_email'?`
+    """
     for rule in policy.rules:
         patterns = (rule.when.tools.patterns if rule.when.tools else None) or ()
         for name in (name for pattern in patterns for name in pattern.names.patterns):

@@ -31,7 +31,12 @@ from policies.deciding.rules import Rule
 
 
 def held_reasons(when: When, facts: Facts, calls: Calls) -> tuple[str, ...]:
-    """Return why a matched rule's conditions hold, one sentence for each call and condition."""
+    """Return in words why the conditions of a matched rule hold, each reason a phrase.
+
+    First come the calls that match a tool pattern, such as `run_sql matches run_*`, then the
+    confidence (if there is one), then the other conditions. Without a score, conditions on the
+    calibrator's findings are left out.
+    """
     found = [reason for call in calls if (reason := call_reason(when.tools, call))]
     if when.confidence is not None and facts.confidence is not None:
         found.append(_confidence_reason(when.confidence, facts))
@@ -42,7 +47,10 @@ def held_reasons(when: When, facts: Facts, calls: Calls) -> tuple[str, ...]:
 
 
 def call_reason(tools: ToolCalls | None, call: ToolCall) -> str | None:
-    """Return in words which pattern a call matches, or None without one or where any call would."""
+    """Return in words the first pattern that the call matches, such as `run_sql matches run_*`.
+
+    Return None if there is no pattern, none matches, or the matching one fits every call.
+    """
     for pattern in (tools.patterns or ()) if tools is not None else ():
         if pattern.match(call):
             told = _pattern(pattern, call)
@@ -51,14 +59,19 @@ def call_reason(tools: ToolCalls | None, call: ToolCall) -> str | None:
 
 
 def risk_of(rule: Rule, call: ToolCall) -> str | None:
-    """Return in words which pattern of a rule a call matches, for a reviewer, or None."""
+    """Return for a reviewer which pattern of the rule the call matches, as `call_reason` does.
+
+    None if there is no pattern, none matches, or the matching one fits every call.
+    """
     return call_reason(rule.when.tools, call)
 
 
 def threshold_of(rule: Rule) -> tuple[float, bool] | None:
-    """Return a rule's threshold of confidence, and whether the rule is for replies below it.
+    """Return (the rule's threshold of confidence, whether the rule is for replies below it).
 
-    Return None for a rule without one, or with a share of the traffic.
+    It is the upper end of a band that has one, else the lower end, or the threshold of the first
+    grant. Return None for a rule without a condition on the confidence, with a share of the
+    traffic, or with a `max_error` that is not certified.
     """
     condition = rule.when.confidence
     if isinstance(condition, Band):
@@ -70,7 +83,10 @@ def threshold_of(rule: Rule) -> tuple[float, bool] | None:
 
 
 def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
-    """Return the parts of a pattern that the call matches, without those that every call does."""
+    """Return in words the parts of a pattern that the call matches, joined by commas.
+
+    For example `run_*, sql *DELETE*`; "" for a pattern that every call matches.
+    """
     name = _first(pattern.names, pattern.matched_name(call) or call.name)
     told = [name] if name != "*" else []
     if pattern.words is not None:
@@ -85,12 +101,13 @@ def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
 
 
 def _first(globs: Globs, text: str) -> str:
-    """Return the first of the patterns that matches alone."""
+    """Return the first pattern that matches the text alone, else the first, or `*` without any."""
     alone = (each for each in globs.patterns if Globs((each,)).match(text))
     return next(alone, globs.patterns[0] if globs.patterns else "*")
 
 
 def _argument(pattern: ArgumentPattern, call: ToolCall) -> str:
+    """Return in words what the pattern wants of an argument: `with to`, `sql *DELETE*`."""
     name = ".".join(pattern.path) or "any argument"
     if pattern.is_present is not None and not pattern.tests and pattern.words is None:
         return f"with {name}" if pattern.is_present else f"without {name}"
@@ -98,7 +115,10 @@ def _argument(pattern: ArgumentPattern, call: ToolCall) -> str:
 
 
 def _found_words(pattern: ArgumentPattern, call: ToolCall) -> list[str]:
-    """Return the listed phrases found in the call, in words, at most three; [] without phrases."""
+    """Return [`with drop or delete`], the listed phrases found in the call, at most three.
+
+    Return [] for a pattern without phrases; if none is found alone, the first three are named.
+    """
     if pattern.words is None:
         return []
     values = call.values()
@@ -117,6 +137,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def _test(test: Any) -> str:
+    """Return in words what an argument's test wants: `a* or b*`, `not a*`, `true`, `above 5`."""
     if isinstance(test, TextTest):
         return ("not " if test.is_not else "") + " or ".join(test.globs.patterns)
     if isinstance(test, BooleanTest):
@@ -125,6 +146,7 @@ def _test(test: Any) -> str:
 
 
 def _range(test: NumberTest) -> str:
+    """Return a test's numbers in words: `5`, `above 5`, `at least 1 and at most 9`."""
     if test.low == test.high:
         return f"{test.low:g}"
     low = f"{'at least' if test.has_low else 'above'} {test.low:g}"
@@ -134,6 +156,10 @@ def _range(test: NumberTest) -> str:
 
 
 def _confidence_reason(condition: Confidence, facts: Facts) -> str:
+    """Return in words why a condition on the confidence holds: `confidence 0.4100 is below 0.5`.
+
+    For a certified threshold: `confidence 0.9100 is at least the certified 0.83`.
+    """
     sure = f"confidence {facts.confidence:.4f}"
     if isinstance(condition, LowestShare):
         return f"{sure} is {condition}"
@@ -144,6 +170,10 @@ def _confidence_reason(condition: Confidence, facts: Facts) -> str:
 
 
 def _fact_reason(condition: Any, name: str, facts: Facts) -> str:
+    """Return in words why a condition on another fact holds: `model gpt-5 matches gpt-*`.
+
+    `name` is the condition's name, also of the calls' number or risk, and of the findings.
+    """
     if name in ON_FINDINGS:
         return finding_reason(name, condition, facts, holds=True)
     if name == "risk":

@@ -29,8 +29,10 @@ def possible_decisions(
 ) -> tuple[Decision, ...]:
     """Return the policy's possible decisions, each once; a single one where the facts suffice.
 
-    `label` is the label of the recorded decision, None where it is unknown or not based on these
-    facts alone. Where facts are missing, the decisions do not name rules in shadow.
+    `lacks` names the facts that were not recorded. `label` is the label of the recorded decision,
+    None where it is unknown or not based on these facts alone; where it is among the possible ones,
+    only that decision is returned. Where facts are missing, the decisions do not name rules in
+    shadow.
     """
     if lacks.isdisjoint(policy.looks_at):
         return (decide(policy, facts),)
@@ -43,11 +45,15 @@ def possible_decisions(
 
 
 def _once(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+    """Return the decisions without repeated labels, of each label the last one."""
     return tuple({each.label: each for each in decisions}.values())
 
 
 def _possible(policy: Policy, facts: Facts, calls: Calls, lacks: Lacks) -> tuple[Decision, ...]:
-    """Return the decisions of the rules that may match, down to the first that surely does."""
+    """Return the decisions of the rules that may match, down to the first that surely does.
+
+    If none surely does, the default's decision is the last. Rules in shadow are left out.
+    """
     found = []
     for index, rule in enumerate(policy.rules):
         holds = None if rule.is_shadow else _holds(rule, facts, calls, lacks)
@@ -61,7 +67,10 @@ def _possible(policy: Policy, facts: Facts, calls: Calls, lacks: Lacks) -> tuple
 
 
 def _holds(rule: Rule, facts: Facts, calls: Calls, lacks: Lacks) -> bool | None:
-    """Return whether a rule matches, None where that depends on missing facts."""
+    """Return whether the rule's conditions hold, None where that depends on missing facts.
+
+    False if any condition surely fails.
+    """
     each = [
         _condition_holds(rule, name, facts, calls, lacks) for name in rule.when.condition_names()
     ]
@@ -73,6 +82,10 @@ def _holds(rule: Rule, facts: Facts, calls: Calls, lacks: Lacks) -> bool | None:
 def _condition_holds(
     rule: Rule, name: str, facts: Facts, calls: Calls, lacks: Lacks
 ) -> bool | None:
+    """Return whether the condition called `name` holds, None where missing facts decide it.
+
+    `lacks` names the missing facts; a condition on tools may still fail by the tools' names.
+    """
     fact = "tools" if name == "calls" else name
     if fact in lacks:
         return None
@@ -87,7 +100,11 @@ _OF_CALLS: Final = ("arguments", "marks")
 
 
 def _names_match(tools: ToolCalls, calls: Calls, lacks: Lacks) -> bool | None:
-    """Return whether calls match whose arguments or marks are unknown, None where that is open."""
+    """Return whether `calls`, whose arguments or marks are unknown, match; None where that is open.
+
+    True if a pattern fits that needs nothing unknown, False if no pattern's known parts fit.
+    Without patterns the condition is that there is no call.
+    """
     if tools.patterns is None:
         return not calls
     named = [
@@ -102,6 +119,9 @@ def _names_match(tools: ToolCalls, calls: Calls, lacks: Lacks) -> bool | None:
 
 
 def _is_settled(pattern: ToolPattern, lacks: Lacks) -> bool:
-    """Return whether missing facts do not matter to a pattern whose name matches."""
+    """Return whether the pattern needs none of the missing arguments and marks.
+
+    Its name is known to match.
+    """
     knows_arguments = "arguments" not in lacks or not pattern.arguments
     return knows_arguments and not ("marks" in lacks and pattern.needs_notes)

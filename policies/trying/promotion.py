@@ -24,10 +24,11 @@ _SHADOW: Final = re.compile(r"""(?P<before>\bshadow["']?\s*:\s*)(?:true|True|TRU
 
 
 def promote(text: str, source: str, rule: str | None = None) -> str:
-    """Return the text with the rule live, or without `rule` the policy.
+    """Return the policy's text with `rule` out of shadow, or without `rule` the policy enforced.
 
-    Raises ValueError with a sentence where it is live already or cannot be changed in place, and
-    InvalidDocumentError where the policy is invalid before or after.
+    Only one word changes: `shadow: true` becomes false, or `mode: shadow` becomes enforce. Raises
+    ValueError with a sentence where it is live already, the rule is unknown or the word cannot be
+    changed in place, and InvalidDocumentError where the policy is invalid before or after.
     """
     before = parse_policy(text, source)
     if rule is None:
@@ -43,6 +44,10 @@ def promote(text: str, source: str, rule: str | None = None) -> str:
 
 
 def _index(policy: Policy, name: str) -> int:
+    """Return the index of the rule of this name, which has to be in shadow.
+
+    Raises ValueError for one that is not, or an unknown name.
+    """
     for index, rule in enumerate(policy.rules):
         if rule.name == name:
             if not rule.is_shadow:
@@ -55,9 +60,10 @@ def _index(policy: Policy, name: str) -> int:
 def _replace_word(
     text: str, wanted: Policy, location: Location, pattern: re.Pattern[str], word: str
 ) -> str:
-    """Return the text with `word` in the one place on the line that gives the policy wanted.
+    """Return the text with a match of `pattern` replaced by `word`, in the line at `location`.
 
-    Raises ValueError where no place does, or InvalidDocumentError where every result is invalid.
+    It is the first match on that line with which the text means the policy `wanted`. Raises
+    ValueError where none does, or InvalidDocumentError where a result was invalid and none fits.
     """
     number = parse_document(text, wanted.source).line(location)
     lines = text.splitlines(keepends=True)
@@ -77,7 +83,7 @@ def _replace_word(
 
 
 def _meaning(policy: Policy) -> tuple[str, tuple[Rule, ...]]:
-    """Return the parts of a policy to compare: its mode and its rules without grants.
+    """Return (mode, rules without grants), the parts of a policy to compare.
 
     Grants for a rule may end with its promotion.
     """

@@ -26,7 +26,10 @@ from policies.reading.yaml_builder import Value
 
 
 def facts_as_values(facts: Facts) -> dict[str, Any]:
-    """Return the facts as values for JSON, without those at their default."""
+    """Return the facts by name as values for JSON, without those at their default.
+
+    `confidence` and `model` are always there; tags are sorted, and calls are mappings.
+    """
     values = {
         each.name: getattr(facts, each.name)
         for each in fields(Facts)
@@ -46,6 +49,7 @@ def facts_as_values(facts: Facts) -> dict[str, Any]:
 
 
 def _call_as_values(call: ToolCall) -> dict[str, Any]:
+    """Return a call's name and arguments (JSON text), and its marks and risk if they are known."""
     values: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
     if call.marks is not None:
         values["marks"] = marks_as_values(call.marks)
@@ -55,7 +59,10 @@ def _call_as_values(call: ToolCall) -> dict[str, Any]:
 
 
 def marks_as_values(marks: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return marks by the arguments that they are about; marks of the call itself are under ""."""
+    """Return (mark, argument) pairs as lists of marks by argument: `{"q": ["repeated"]}`.
+
+    Marks of the call itself are under "".
+    """
     found: dict[str, list[str]] = {}
     for mark, argument in marks:
         found.setdefault(argument, []).append(mark)
@@ -63,7 +70,10 @@ def marks_as_values(marks: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def facts_from_values(values: Mapping[str, Any], source: str) -> Facts:
-    """Return the facts in such values. Raises InvalidDocumentError where they are invalid."""
+    """Return the `Facts` in values as `facts_as_values` returns; `source` names them in problems.
+
+    Missing ones get their defaults. Raises InvalidDocumentError where values are invalid.
+    """
     root = Node.root(Document(cast(Value, dict(values)), source, {}), called="the facts")
     facts = FACTS.read(root)
     if root.problems:
@@ -77,6 +87,7 @@ def _items(node: Node) -> list[Node]:
 
 
 def _tools(node: Node) -> tuple[ToolCall, ...]:
+    """Read a list of tool calls; a plain name is a call without arguments."""
     return tuple(
         ToolCall(each.value) if isinstance(each.value, str) else _CALL.read(each)
         for each in node.items()
@@ -84,7 +95,10 @@ def _tools(node: Node) -> tuple[ToolCall, ...]:
 
 
 def _arguments(node: Node) -> str:
-    """Read arguments as the text of their JSON."""
+    """Return arguments as JSON text; text is returned as it is, and an object is encoded.
+
+    Anything else is reported and encoded.
+    """
     if isinstance(node.value, str):
         return node.value
     if not isinstance(node.value, dict):
@@ -93,7 +107,10 @@ def _arguments(node: Node) -> str:
 
 
 def _marks(node: Node) -> tuple[tuple[str, str], ...]:
-    """Read a call's marks, as names or by arguments, and return them with the strongest first."""
+    """Read a call's marks as (mark, argument) pairs, the strongest first.
+
+    They are given by argument, `{q: [repeated]}`, or as names, which are paired with "".
+    """
     by_name = node.value if isinstance(node.value, dict) else {}
     places = {name: node[name] for name in by_name} or {"": node}
     pairs = [(_MARK.read(each), name) for name, at in places.items() for each in _items(at)]
@@ -101,7 +118,7 @@ def _marks(node: Node) -> tuple[tuple[str, str], ...]:
 
 
 def _list(shape: Shape[Any]) -> Shape[tuple[Any, ...]]:
-    """Return the shape of one value or a list of them, also an empty one."""
+    """Return the shape of one value or a list of them, also an empty one, read as a tuple."""
     return Shape(lambda node: tuple(map(shape.read, _items(node))), {})
 
 

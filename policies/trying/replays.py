@@ -74,9 +74,11 @@ class Errors:
 
     @property
     def rate(self) -> tuple[float, float]:
+        """The 95 % interval (low, high) of the share of wrong replies, from the labelled ones."""
         return interval(self.wrong, self.labelled)
 
     def __str__(self) -> str:
+        """Return the known and the expected errors in a sentence, or `nothing is known`."""
         parts = []
         if self.labelled:
             low, high = self.rate
@@ -140,6 +142,7 @@ class Side:
         return self.most_delivered / self.replies if self.replies else 0.0
 
     def __str__(self) -> str:
+        """Return the report of `pinocchio replay` on one policy, in several lines."""
         share, surely = f"{self.coverage:.1%}", ""
         if self.unknown:
             share = f"between {share} and {self.most_coverage:.1%}"
@@ -166,6 +169,7 @@ class Side:
         return "\n".join(lines)
 
     def _describe_opinions(self) -> str:
+        """Return the line of the report about second opinions."""
         unheard = ""
         if self.unheard:
             unheard = f"; what they say about {self.unheard} is not known, and is left out"
@@ -176,6 +180,7 @@ class Side:
         )
 
     def _describe_judge(self) -> str:
+        """Return the line of the report about the judge."""
         unknown = ""
         if self.unjudged:
             unknown = f"; its word on {self.unjudged} is not known, and is left out"
@@ -186,6 +191,7 @@ class Side:
         )
 
     def _queue(self, queue: str) -> str:
+        """Return the line of the report on a queue: holds, their share of replies, holds a day."""
         low, high = self.queues.get(queue, 0), self.most_queued[queue]
 
         def shown(numbers: Sequence[str]) -> str:
@@ -212,6 +218,7 @@ class Replay:
     unknown: int = 0
 
     def __str__(self) -> str:
+        """Return the report on both policies, then the changed decisions and the missing facts."""
         lines = [str(side) for side in (self.before, self.after) if side is not None]
         if self.before is not None:
             changed, all_replies = sum(self.changes.values()), self.after.replies
@@ -233,7 +240,10 @@ def replay(
     before: Policy | None = None,
     costs: Costs | None = None,
 ) -> Replay:
-    """Return the decisions on all exchanges; `costs` replace those that the policies state."""
+    """Return a `Replay` of the policy on all exchanges, compared with the policy `before` if given.
+
+    `costs` replace those that the policies state; `before` without such uses those of `policy`.
+    """
     recorded = list(exchanges)
     after = _PolicyReplay(policy, recorded)
     lacks = after.count_lacking()
@@ -262,7 +272,10 @@ class _PolicyReplay:
         return _count_lacking(self.policy, self.exchanges, self.decisions)
 
     def side(self, costs: Costs | None) -> Side:
-        """Return the counts and costs of the policy's decisions on all replies."""
+        """Return a `Side`, the counts and costs of the policy's decisions on all replies.
+
+        Where it asks others or a judge, their price is added and `delivered_alone` counted without.
+        """
         found = _side(self.policy, self.exchanges, self.decisions, costs)
         (asked, unheard), (judged, unjudged) = counts(self.heard), judgements(self.heard)
         if not asked and not judged:
@@ -285,6 +298,7 @@ class _PolicyReplay:
 
 
 def _decide_all(policy: Policy, exchanges: Sequence[Exchange]) -> list[Possible]:
+    """Return the policy's possible decisions for each exchange, in order."""
     return [possible_decisions(policy, each.facts, each.lacks, each.label) for each in exchanges]
 
 
@@ -296,7 +310,7 @@ def _is_known(possible: Possible) -> bool:
 def _changes(
     pairs: Sequence[tuple[Possible, Possible]], is_same_policy: bool
 ) -> tuple[dict[tuple[str, str], int], int]:
-    """Return the counts of certain changes, and how many replies have an uncertain one."""
+    """Return (counts of sure changes by (old, new) in words, number of uncertain ones)."""
     changes, unknown = Counter[tuple[str, str]](), 0
     for old, new in () if is_same_policy else pairs:
         old_actions, new_actions = {d.action for d in old}, {d.action for d in new}
@@ -320,7 +334,7 @@ def shown_decisions(possible: Possible) -> str:
 
 
 def _told_apart(old: Possible, new: Possible) -> tuple[str, str]:
-    """Return both decisions in words, with the differing options where the words are the same."""
+    """Return (old, new) in words; where they are the same, with the options that differ."""
     before, after = shown_decisions(old), shown_decisions(new)
     if before != after:
         return before, after
@@ -348,6 +362,7 @@ def _options(possible: Possible, names: Collection[str]) -> str:
 
 
 def _format_value(value: object) -> str:
+    """Return an option's value in words: `30 s`, `a and b`, `none`, `not given`, or a text."""
     if isinstance(value, float):
         return f"{value:g} s"
     if isinstance(value, tuple):
@@ -362,6 +377,7 @@ def _side(
     decisions: Sequence[Possible],
     costs: Costs | None,
 ) -> Side:
+    """Return a `Side` of decisions on exchanges, before second opinions and judges are priced."""
     costs = costs or policy.costs
     known = [each[0] for each in decisions if _is_known(each)]
     pairs = list(zip(exchanges, decisions, strict=True))
@@ -407,7 +423,10 @@ def _price(
     delivered: Sequence[Exchange],
     which: Callable[[Iterable[float]], float],
 ) -> float:
-    """Return the total cost, with the cheapest or the dearest (`which`) of possible decisions."""
+    """Return the total cost, with the cheapest or the dearest (`which`) of possible decisions.
+
+    Wrong replies among `delivered`, known or else expected ones, cost `costs.error` each.
+    """
     errors = _errors(delivered)
     wrong = errors.wrong if errors.labelled else errors.expected
     each = (which([costs.of(decision.action) for decision in possible]) for possible in decisions)
@@ -415,6 +434,7 @@ def _price(
 
 
 def _errors(delivered: Sequence[Exchange]) -> Errors:
+    """Return the `Errors` among delivered replies, by their labels and by their confidences."""
     labels = [each.is_correct for each in delivered if each.is_correct is not None]
     confidences = [c for each in delivered if (c := each.facts.confidence) is not None]
     expected = math.fsum(1.0 - confidence for confidence in confidences)
@@ -435,12 +455,13 @@ def _one_per_conversation(exchanges: Sequence[Exchange]) -> list[Exchange]:
 
 
 def telling_days(span_s: float) -> float | None:
-    """Return the days in a span of seconds, or None for a span too short to describe days."""
+    """Return the days in a span of seconds, or None for less than 0.8 days."""
     days = span_s / DAY_S
     return days if days >= LEAST_DAYS else None
 
 
 def _days(exchanges: Sequence[Exchange]) -> float | None:
+    """Return the days between the first and the last exchange, or None as `telling_days` does."""
     times = [each.at_s for each in exchanges if each.at_s is not None]
     return telling_days(max(times) - min(times)) if times else None
 
@@ -456,10 +477,10 @@ def _count_lacking(
 
 
 def _add_shares(exchanges: Sequence[Exchange], policy: Policy) -> list[Exchange]:
-    """Return the exchanges with `share_below` added where it was not recorded.
+    """Return the exchanges with `share_below` added where a rule needs it and the record lacks it.
 
-    It is computed as it would have been live: each confidence is ranked among the earlier ones of
-    its model and checkpoint, one of each conversation.
+    It is computed as live: each confidence is ranked among the earlier ones of its model and
+    checkpoint, one of each conversation.
     """
     conditions = (rule.when.confidence for rule in policy.rules)
     if not any(isinstance(condition, LowestShare) for condition in conditions):
