@@ -63,7 +63,10 @@ class MarkCondition:
     if_unknown: bool = True
 
     def match(self, call: ToolCall) -> bool:
-        """Return whether a call has one of the marks, on one of the arguments."""
+        """Return whether a call has one of the marks on one of the arguments that `groups` name.
+
+        `if_unknown` is returned for a call whose marks are None, that is, were not determined.
+        """
         return self.if_unknown if call.marks is None else bool(self.find_marks(call))
 
     def find_marks(self, call: ToolCall) -> list[tuple[str, str]]:
@@ -78,7 +81,11 @@ class MarkCondition:
         ]
 
     def covers(self, other: MarkCondition | None) -> bool:
-        """Return whether this condition matches every call that `other` matches."""
+        """Return whether this condition surely matches every call that `other` matches.
+
+        Return False for None (no condition) and for groups of other globs, even if these are
+        narrower.
+        """
         if other is None or (other.if_unknown and not self.if_unknown):
             return False
         return all(
@@ -98,11 +105,11 @@ class Risk:
     if_unknown: bool = True
 
     def match(self, call: ToolCall) -> bool:
-        """Return whether a call has one of these risks."""
+        """Return whether the risk of a call is one of `names`; `if_unknown` where it is None."""
         return self.if_unknown if call.risk is None else call.risk in self.names
 
     def covers(self, other: Risk | None) -> bool:
-        """Return whether this condition matches every call that `other` matches."""
+        """Return whether this condition matches every call that `other` matches; False for None."""
         return (
             other is not None and other.names <= self.names and self.if_unknown >= other.if_unknown
         )
@@ -112,6 +119,7 @@ class Risk:
 
 
 def _marks(node: Node) -> frozenset[str]:
+    """Read `any` as all marks, or one mark or a list as a set; report unknown names."""
     return _ALL if node.value == ANY else _MARK_NAMES.read(node)
 
 

@@ -91,9 +91,9 @@ class Grant:
         return self.accepted > 0 and tail <= 1.0 - self.confidence
 
     def is_for(self, facts: Facts) -> bool:
-        """Return whether the grant covers such a reply.
+        """Return whether the grant is for this calibrator and the request's model and team.
 
-        The rule is checked as a policy is loaded.
+        Its rule is not compared here, but when a policy is loaded.
         """
         return (
             facts.calibrator == self.calibrator
@@ -111,14 +111,16 @@ class Certificate:
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
+        """Set `digest` to the hash of the contents."""
         object.__setattr__(self, "digest", _digest(self._contents()))
 
     def grants_for(self, max_error: float, rule: str, rule_digest: str) -> tuple[Grant, ...]:
-        """Return the grants that a rule may rely on, the most specific first.
+        """Return the grants that allow at most `max_error` and are for all rules or this one.
 
-        Among equally specific ones, the nearest to `max_error` comes first, then the strictest. A
-        grant for a rule counts for that rule alone, and only while its digest is the same, that is,
-        while nothing that decides which replies reach the rule has changed.
+        The most specific (`Scope.width`) come first, among equals the nearest to `max_error`, then
+        the highest `threshold`. A grant for a rule counts for that rule alone, and only while its
+        digest is the same, that is, while nothing that decides which replies reach the rule has
+        changed.
         """
         fitting = [
             grant
@@ -131,27 +133,33 @@ class Certificate:
         )
 
     def without(self, withdrawn: Grant) -> Certificate:
-        """Return the certificate without a withdrawn grant; see `policies.certifying.drift`."""
+        """Return a new certificate without the grant `withdrawn`.
+
+        See `policies.certifying.drift`.
+        """
         kept = tuple(grant for grant in self.grants if grant != withdrawn)
         return Certificate(kept, self.issued)
 
     def to_json(self) -> str:
-        """Return the text of the file, with each list of numbers on one line."""
+        """Return the text of the file, JSON with the digest, each list of numbers on one line."""
         text = json.dumps({**self._contents(), "digest": self.digest}, indent=1)
         return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
     def _contents(self) -> dict[str, Any]:
+        """Return the contents of the file as a mapping, without the digest."""
         grants = [asdict(grant) | {"scores": list(grant.scores)} for grant in self.grants]
         return {"format": FORMAT, "version": VERSION, "issued": self.issued, "grants": grants}
 
 
 def parse_certificate(text: str, source: str) -> Certificate:
-    """Parse a certificate and check its proofs.
+    """Parse a certificate's text and check its proofs; `source` is the file's name in errors.
 
-    Raises InvalidDocumentError for other JSON, a changed file or counts that prove nothing.
+    Raises InvalidDocumentError for anything but a certificate's JSON, another version, damaged or
+    changed contents (by the digest), or counts that do not prove a threshold.
     """
 
     def refuse(message: str) -> InvalidDocumentError:
+        """Return the error for `message`, without a line."""
         return InvalidDocumentError([Problem(source, 0, message)])
 
     try:
@@ -193,7 +201,11 @@ def load_certificate(path: Path) -> Certificate | None:
 
 
 def _read_grant(values: Mapping[str, Any]) -> Grant:
-    """Read one grant. Raises KeyError, TypeError or ValueError where it is malformed."""
+    """Read one grant from the JSON object of a file.
+
+    Raises KeyError, TypeError or ValueError where members are missing or unknown, a number is out
+    of its range, or `scores` is not `BINS` counts.
+    """
     names = {each.name for each in fields(Grant)}
     if set(values) != names:
         raise ValueError("a grant has other members than it should")
@@ -210,5 +222,6 @@ def _read_grant(values: Mapping[str, Any]) -> Grant:
 
 
 def _digest(contents: Mapping[str, Any]) -> str:
+    """Return 16 hex digits of the SHA-256 of the contents as canonical JSON."""
     canonical = json.dumps(contents, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

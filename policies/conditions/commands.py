@@ -43,9 +43,10 @@ class Command:
 
 
 def commands_in(value: Any) -> list[Command] | None:
-    """Return the simple commands of a tool's argument, a text or a list of words; None if unread.
+    """Return the simple commands of a tool's argument, a text or a list of words.
 
-    A list is one command that no shell reads, except `[bash, -lc, TEXT]`, whose text is parsed.
+    A list is one command that no shell reads, except `["bash", "-lc", TEXT]`, whose text is parsed.
+    Return None for a text that cannot be read, an empty list and any other value.
     """
     if isinstance(value, str):
         return simple_commands(value)
@@ -57,7 +58,11 @@ def commands_in(value: Any) -> list[Command] | None:
 
 
 def simple_commands(text: str) -> list[Command] | None:
-    """Return the simple commands of a shell's text, or None where it cannot be read."""
+    """Return the simple commands of a shell's text, two for `cd app && ls`; [] for a blank text.
+
+    Return None where the text cannot be read without running it, as with `$(..)`, backquotes, a
+    here-document or an open quote, or where it is longer than `MAX_COMMAND`.
+    """
     if len(text) > MAX_COMMAND or (read := _without_messages(text)) is None:
         return None
     return _Reader(read).read()
@@ -90,6 +95,7 @@ class _Reader:
         self._is_file = False  # whether the next word is the file of a redirection
 
     def read(self) -> list[Command] | None:
+        """Return the commands of the whole text, or None where it cannot be read. Call it once."""
         while self._at < len(self._text):
             if not self._step(self._text[self._at]):
                 return None
@@ -97,7 +103,10 @@ class _Reader:
         return None if self._is_file else self._commands
 
     def _step(self, char: str) -> bool:
-        """Read one element. Return False where the text cannot be read."""
+        """Read `char` and, of a quote or redirection, all the rest of it, and advance past them.
+
+        Return False where the text cannot be read.
+        """
         self._at += 1
         if char in _SPACE:
             self._end_word()
@@ -124,10 +133,16 @@ class _Reader:
         return True
 
     def _add(self, text: str) -> None:
+        """Append `text` to the current word, beginning a word if there is none (also with "")."""
         self._word = self._word or []
         self._word.append(text)
 
     def _end_word(self) -> None:
+        """Add the current word, if any, to the files, variables or words of the current command.
+
+        It is a file after a redirection, and a variable where it is `NAME=value` before the first
+        word; of a variable only the name is kept.
+        """
         if self._word is None:
             return
         word, self._word = "".join(self._word), None
@@ -140,6 +155,7 @@ class _Reader:
             self._command.words.append(word)
 
     def _end_command(self) -> None:
+        """Add the current command to the commands found, unless it is empty, and begin a new."""
         self._end_word()
         command = self._command
         if command.words or command.files or command.variables:
@@ -147,7 +163,11 @@ class _Reader:
         self._command = Command()
 
     def _redirect(self, char: str) -> bool:
-        """Read `> file`, `2>&1` or `< file`; return False for here-documents and substitutions."""
+        """Read a redirection after `char` (`<`, `>`): the next word is its file, except for `2>&1`.
+
+        A number directly before it is dropped as a descriptor. Return False for `<<`, `<(` and
+        `>(`, which cannot be read.
+        """
         rest = self._text[self._at : self._at + 1]
         if rest == "(" or (char == "<" and rest == "<"):
             return False
@@ -164,6 +184,7 @@ class _Reader:
         return True
 
     def _quoted_whole(self) -> bool:
+        """Add the text up to the closing `'` to the current word; return False without one."""
         end = self._text.find("'", self._at)
         if end < 0:
             return False
@@ -172,6 +193,10 @@ class _Reader:
         return True
 
     def _read_quoted(self) -> bool:
+        """Add the text up to the closing `"` to the current word, with backslashes as escapes.
+
+        Return False where there is no closing quote, or the text has a command substitution.
+        """
         self._add("")
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -189,7 +214,10 @@ class _Reader:
         return False
 
     def _expand(self, char: str) -> bool:
-        """Keep a variable as it is written; return False for a command substitution."""
+        """Add the `$` of a variable as a plain character; the name that follows is read as text.
+
+        Return False for a command substitution: a backquote or `$(`.
+        """
         if char == "`" or self._text[self._at : self._at + 1] == "(":
             return False
         self._add(char)
@@ -201,14 +229,19 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class CommandsTest:
-    """A test of whether each simple command in a value begins with one of these phrases.
+    """A test that each simple command in a value begins with a phrase, such as `git status`.
 
-    A word of a phrase is a glob. The result is None for a value that cannot be read.
+    Each word of a phrase is a glob.
     """
 
     phrases: tuple[str, ...]
 
     def holds(self, value: Any) -> bool | None:
+        """Return whether all commands in a text or a list of words begin with a phrase.
+
+        Return False where there is no command, and None for a value that cannot be read
+        (`commands_in`).
+        """
         found = commands_in(value)
         if found is None:
             return None
@@ -217,6 +250,11 @@ class CommandsTest:
 
 
 def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
+    """Return whether a command begins with the words, or globs, of one of the `listed` phrases.
+
+    `time` and `timeout 60` before it do not count. Return False for a command that sets a variable
+    with a possible effect, whose program is a variable, or for a `sed` that may do more than print.
+    """
     words = _without_wrapper(command.words)
     if not _HARMLESS_VARIABLES.issuperset(command.variables) or not words or "$" in words[0]:
         return False
@@ -232,7 +270,7 @@ def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
 
 
 def _without_wrapper(words: list[str]) -> list[str]:
-    """Return a command's words without `time` or `timeout 60` in front."""
+    """Return a command's words without `time` or `timeout 60` in front; others unchanged."""
     if words[:1] == ["time"]:
         return words[1:]
     if words[:1] == ["timeout"] and len(words) > 2 and words[1].rstrip("smh").isdigit():
@@ -241,9 +279,10 @@ def _without_wrapper(words: list[str]) -> list[str]:
 
 
 def _sed_prints(words: Sequence[str]) -> bool:
-    """Return whether `sed -n SCRIPT FILE ..` only prints lines by their numbers."""
+    """Return whether `sed -n SCRIPT FILE ..` only prints lines by their numbers, as `1,5p` does."""
     return len(words) > 2 and words[1] == "-n" and _SED_PRINTS.issuperset(words[2])
 
 
 def basename(path: str) -> str:
+    """Return the part of a path after its last `/`, or the whole path without one."""
     return path.rpartition("/")[2]

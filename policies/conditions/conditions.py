@@ -30,12 +30,15 @@ Test: TypeAlias = Callable[[Facts, Calls], bool]
 
 @dataclass(frozen=True, slots=True)
 class ToolCalls:
-    """A condition on the tool calls of a reply; `patterns` of None means that there is no call."""
+    """A condition on the tool calls of a reply; with `patterns` None, that there is no call."""
 
     patterns: tuple[ToolPattern, ...] | None
 
     def match(self, calls: Calls) -> bool:
-        """Return whether a call matches a pattern, or without patterns whether there is no call."""
+        """Return whether any call matches any pattern.
+
+        With `patterns` None, whether there is no call.
+        """
         if self.patterns is None:
             return not calls
         # A generator in any() would double the time of a decision.
@@ -76,12 +79,13 @@ class When:
     """The tests that look at the request alone."""
 
     def __post_init__(self) -> None:
+        """Compile the given conditions: set `request_tests` and `tests`."""
         of_request, of_reply = self.tests_on(ON_REQUEST), self.tests_on(ON_REPLY)
         object.__setattr__(self, "request_tests", of_request)
         object.__setattr__(self, "tests", of_request + of_reply)
 
     def tests_on(self, names: Iterable[str]) -> tuple[Test, ...]:
-        """Return one test for each given condition among these names."""
+        """Return one test for each condition in `names`, such as `model`, that is given."""
         given = ((name, getattr(self, name)) for name in names)
         return tuple(_test(name, condition) for name, condition in given if condition is not None)
 
@@ -90,9 +94,10 @@ class When:
         return all(test(facts, ()) for test in self.request_tests)
 
     def holds(self, facts: Facts, calls: Calls | None = None) -> bool:
-        """Return whether all conditions hold; without a score, conditions on the score hold.
+        """Return whether all conditions hold for a reply; True where there are none.
 
-        `calls` are the tool calls that are judged, by default all calls of the reply.
+        `calls` are the tool calls that are judged, by default all calls of the reply. Without a
+        confidence, conditions on it and on findings (`support`, `act` ..) hold.
         """
         calls = facts.tools if calls is None else calls
         if self.confidence is not None and not self.confidence.holds(facts):
@@ -100,14 +105,14 @@ class When:
         return all(test(facts, calls) for test in self.tests)
 
     def for_delivery(self) -> When:
-        """Return the conditions for a rule that delivers: an unknown call or risk fails them."""
+        """Return a copy for a rule that delivers; what is unknown fails."""
         tools, risk = self.tools, self.risk
         if tools is not None and tools.patterns is not None:
             tools = ToolCalls(tuple(each.for_delivery() for each in tools.patterns))
         return replace(self, tools=tools, risk=risk and replace(risk, if_unknown=False))
 
     def condition_names(self) -> list[str]:
-        """Return the names of the given conditions, as in YAML."""
+        """Return the given conditions' names as in YAML, such as `["confidence", "tools"]`."""
         return [name for name in CONDITIONS if getattr(self, name) is not None]
 
     @property
@@ -152,10 +157,10 @@ class When:
 
 
 def _test(name: str, condition: Any) -> Test:
-    """Return the test of one condition, which looks at the fact of the same name.
+    """Return the test of one condition, which compares the fact of the same name.
 
-    Without a score, conditions on findings hold, as those on the confidence do: the rule then
-    hands over to `on_score_error`.
+    `name` is a key such as `model`, `condition` its value in a `When`. Without a score, conditions
+    on findings hold, as those on the confidence do: the rule then hands over to `on_score_error`.
     """
     if name in ON_FINDINGS:
         return _test_of_finding(name, condition)
@@ -183,6 +188,10 @@ def _test(name: str, condition: Any) -> Test:
 
 
 def _test_of_finding(name: str, condition: Any) -> Test:
+    """Return the test of a condition on a finding, such as `support`, `act` or `familiar`.
+
+    The test is True where the facts have no confidence; otherwise it compares the finding.
+    """
     if isinstance(condition, Support | Basis):
         holds = condition.holds
         return lambda facts, calls: facts.confidence is None or holds(facts)
@@ -193,7 +202,10 @@ def _test_of_finding(name: str, condition: Any) -> Test:
 
 
 def test_of(when: When, name: str) -> Test:
-    """Return the test of one given condition, confidence included."""
+    """Return the test of the condition `name`, which has to be given.
+
+    `confidence` is allowed too.
+    """
     if name == "confidence" and when.confidence is not None:
         holds = when.confidence.holds
         return lambda facts, calls: holds(facts)
@@ -201,6 +213,10 @@ def test_of(when: When, name: str) -> Test:
 
 
 def _when(node: Node, **given: Any) -> When:
+    """Build the conditions from their values.
+
+    Report `tools: none` beside `calls` of at least one.
+    """
     when = When(**given)
     if when.tools == ToolCalls(None) and when.calls is not None and 0 not in when.calls:
         node["calls"].report(f"{node} can never hold: it asks for calls and for none")
@@ -208,6 +224,10 @@ def _when(node: Node, **given: Any) -> When:
 
 
 def _tools(node: Node) -> ToolCalls:
+    """Read `any`, `none` or a list of tool patterns.
+
+    Report anything else and return as for `none`.
+    """
     if node.value == "none":
         return ToolCalls(None)
     if node.value == "any":
@@ -221,7 +241,10 @@ def _tools(node: Node) -> ToolCalls:
 
 
 def _count(least: int) -> Shape[range]:
-    """Return the shape of a whole number, `{at_least: 2}`, `{below: 5}` or both."""
+    """Return the shape of a count of at least `least`, read as a `range` of allowed counts.
+
+    It reads a whole number (`3` is `range(3, 4)`), `{at_least: 2}`, `{below: 5}` or both.
+    """
     exact = whole(least)
     keys = {"at_least": exact, "below": exact}
     return or_mapping(
@@ -233,6 +256,10 @@ def _count(least: int) -> Shape[range]:
 def _range(
     least: int, node: Node, *, at_least: int | None = None, below: int = sys.maxsize
 ) -> range:
+    """Return the range from `at_least` (or `least`) up to, but not including, `below`.
+
+    Report an empty range at `node`.
+    """
     low = least if at_least is None else at_least
     if low >= below:
         node.report(f"{node} can never hold: nothing is at least {low} and below {below}")

@@ -29,7 +29,7 @@ class Band:
     high: float = math.inf
 
     def holds(self, facts: Facts) -> bool:
-        """Return whether the confidence is in the band, or missing."""
+        """Return whether the confidence is at least `low` and below `high`, or is None."""
         return facts.confidence is None or self.low <= facts.confidence < self.high
 
     def __str__(self) -> str:
@@ -45,9 +45,9 @@ class LowestShare:
     share: float
 
     def holds(self, facts: Facts) -> bool:
-        """Return whether fewer than `share` of the recent replies were less sure.
+        """Return whether less than `share` of recent replies were less sure (`facts.share_below`).
 
-        It also holds for a missing confidence.
+        Return True for a missing confidence, and False where the share is not known yet.
         """
         if facts.confidence is None:
             return True
@@ -69,14 +69,17 @@ class MaxError:
     grants: tuple[Grant, ...] = ()
 
     def holds(self, facts: Facts) -> bool:
-        """Return whether the confidence reaches the threshold of its grant, or is missing."""
+        """Return whether the confidence is at or above the threshold of the grant for these facts.
+
+        Return True for a missing confidence, and False where no grant is for them.
+        """
         if facts.confidence is None:
             return True
         grant = self.grant(facts)
         return grant is not None and facts.confidence >= grant.threshold
 
     def grant(self, facts: Facts) -> Grant | None:
-        """Return the first grant for these facts' calibrator and scope, or None."""
+        """Return the first grant for these facts' calibrator, model and team, or None."""
         for grant in self.grants:
             if grant.is_for(facts):
                 return grant
@@ -90,7 +93,11 @@ Confidence: TypeAlias = Band | LowestShare | MaxError
 
 
 def _confidence(node: Node, **given: Any) -> Confidence:
-    """Return the condition; a `MaxError` gets its grants with the policy's certificate."""
+    """Return the condition for the keys `given`; with none of its own it is a band.
+
+    `max_error` gives a `MaxError` without grants, which come with the policy's certificate;
+    `lowest_share` gives a `LowestShare`.
+    """
     if "max_error" in given:
         return MaxError(given["max_error"])
     if "lowest_share" in given:
@@ -105,7 +112,10 @@ def make_band(
     at_least: float = 0.0,
     between: tuple[float, float] | None = None,
 ) -> Band:
-    """Return the band of a condition on a probability; report one that nothing can be in."""
+    """Return the band of a condition on a probability, `between` or from `at_least` to `below`.
+
+    Report at `node` a band that nothing can be in, and return it.
+    """
     low, high = between or (at_least, below)
     if low >= high:
         node.report(f"{node} can never hold: nothing is at least {low:g} and below {high:g}")
@@ -113,6 +123,10 @@ def make_band(
 
 
 def _between(node: Node) -> tuple[float, float]:
+    """Read `[LOW, HIGH]`, two probabilities, as a tuple.
+
+    Report anything else and return (0.0, 1.0).
+    """
     if not isinstance(node.value, list) or len(node.value) != 2:
         node.report(f"{node} must be two numbers, as in [0.2, 0.5]")
         return 0.0, 1.0
@@ -121,7 +135,7 @@ def _between(node: Node) -> tuple[float, float]:
 
 
 def _share(node: Node) -> float:
-    """Read a share of replies, more than 0 and less than 1; problems are reported."""
+    """Read a share of replies, more than 0 and less than 1; report anything else."""
     share = _probability(node)
     if share in (0.0, 1.0):
         node.report(f"{node} must be more than 0 and less than 1, not {share:g}")
@@ -129,7 +143,10 @@ def _share(node: Node) -> float:
 
 
 def _probability(node: Node) -> float:
-    """Read a number from 0 to 1; problems are reported, with a hint for a percentage."""
+    """Read a number from 0 to 1.
+
+    Report anything else, with a hint for a percentage, and return 0.5.
+    """
     value = node.value
     if isinstance(value, bool) or not isinstance(value, int | float):
         node.report(f"{node} must be a number from 0 to 1, not {abbreviate(value)}")

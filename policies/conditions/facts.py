@@ -40,13 +40,16 @@ class ToolCall:
     _read: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def values(self) -> Any:
-        """Return the arguments, decoded once, or UNREADABLE."""
+        """Return the arguments as a dict, decoded on the first call and kept, or UNREADABLE."""
         if not self._read:
             self._read.append(decode_arguments(self.arguments))
         return self._read[0]
 
     def other_names(self) -> tuple[str, ...]:
-        """Return the names beside `name` under which a client may look the tool up."""
+        """Return the names beside `name` under which a client may look the tool up, often ().
+
+        These are `readings`, or the spellings of the name where `readings` is None.
+        """
         return spellings(self.name) if self.readings is None else self.readings
 
 
@@ -115,14 +118,16 @@ class Facts:
     unaided_score: float | None = None
 
     def __post_init__(self) -> None:
+        """Replace a confidence outside 0 to 1, or NaN, by None."""
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:
             self.confidence = None
 
 
 def decode_arguments(arguments: str) -> Any:
-    """Return the arguments as an object, or UNREADABLE; blank ones are an empty object.
+    """Return a call's arguments, a JSON text, as a dict; blank ones are an empty dict.
 
-    A patch becomes an object with the text under `input`.
+    A patch (`*** Begin Patch`) gives `{"input": arguments}`. Return UNREADABLE for anything else
+    that is no JSON object, also for a repeated key, NaN or Infinity.
     """
     text = arguments.lstrip()
     if not text:
@@ -134,7 +139,10 @@ def decode_arguments(arguments: str) -> Any:
 
 
 def decoded_json(text: str) -> Any:
-    """Return the JSON value of a text, or UNREADABLE."""
+    """Return the JSON value of a text, or UNREADABLE for invalid JSON.
+
+    A repeated key, NaN, Infinity and nesting too deep for the parser count as invalid.
+    """
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -142,7 +150,7 @@ def decoded_json(text: str) -> Any:
 
 
 def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object from its pairs. Raises ValueError for a repeated key.
+    """Return the pairs of a JSON object as a dict. Raises ValueError for a repeated key.
 
     Of two equal keys, the tool may take either.
     """
@@ -155,4 +163,5 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
+    """Raise ValueError for a constant that JSON lacks, such as `NaN`."""
     raise ValueError(f"{name} is no JSON")

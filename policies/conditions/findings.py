@@ -48,11 +48,11 @@ class Support:
     high: float = math.inf
 
     def holds(self, facts: Facts) -> bool:
-        """Return whether there is support, and it is in the band."""
+        """Return whether the support is at least `low` and below `high`; False where it is None."""
         return facts.support is not None and self.low <= facts.support < self.high
 
     def covers(self, other: Support) -> bool:
-        """Return whether this holds wherever the other does."""
+        """Return whether this holds wherever `other` does, that is, whether its band is inside."""
         return self.low <= other.low and other.high <= self.high
 
     def __str__(self) -> str:
@@ -67,13 +67,16 @@ class Basis:
     is_only: bool = False
 
     def holds(self, facts: Facts) -> bool:
-        """Return whether the confidence is based on one of the names, or only on them."""
+        """Return whether the confidence is based on at least one of `names`.
+
+        With `is_only`, return whether it is based on something, and on nothing but `names`.
+        """
         if self.is_only:
             return bool(facts.basis) and self.names.issuperset(facts.basis)
         return not self.names.isdisjoint(facts.basis)
 
     def covers(self, other: Basis) -> bool:
-        """Return whether this holds wherever the other does."""
+        """Return whether this surely holds wherever `other` does."""
         if self.is_only and not other.is_only:
             return False
         return other.names <= self.names
@@ -86,6 +89,7 @@ class Basis:
 
 
 def _support(node: Node, **given: Any) -> Support:
+    """Return the band of `below`, `at_least` or `between` as a `Support`; report an empty one."""
     band = make_band(node, **given)
     return Support(band.low, band.high)
 
@@ -105,7 +109,11 @@ ON_FINDINGS: Final[Mapping[str, Shape[Any]]] = {
 
 
 def finding_reason(name: str, condition: Any, facts: Facts, *, holds: bool) -> str:
-    """Return in words why a condition on a finding holds or does not, for a reply with a score."""
+    """Return in words why a condition holds or not, such as `support 0.4000 is below 0.5`.
+
+    `name` is the finding, such as `support` or `act`, and `holds` says whether the condition holds.
+    The facts must have a confidence.
+    """
     is_not = "is" if holds else "is not"
     if name == "support" and facts.support is None:
         return "no context could support it"

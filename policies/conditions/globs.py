@@ -18,7 +18,7 @@ _SPECIAL: Final = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Globs:
-    """Patterns of which one must match the whole text, with case."""
+    """Patterns such as `db.*`, of which one must match the whole text; case counts."""
 
     patterns: tuple[str, ...]
     match: Callable[[str | None], bool] = field(init=False, repr=False, compare=False)
@@ -36,18 +36,22 @@ class Globs:
     def covers(self, other: Globs) -> bool:
         """Return whether every text that `other` matches is matched here.
 
-        False where this is uncertain.
+        False also where this is uncertain, as with most brackets.
         """
         return all(any(_covers(mine, its) for mine in self.patterns) for its in other.patterns)
 
 
 def is_literal(pattern: str) -> bool:
-    """Return whether the pattern matches only itself."""
+    """Return whether the pattern has none of `*`, `?` and `[`, so that it matches only itself."""
     return _SPECIAL.isdisjoint(pattern)
 
 
 def _matcher(patterns: tuple[str, ...], prefixes: tuple[str, ...]) -> Callable[[str | None], bool]:
-    """Return the cheapest matching function, as hundreds of them may run for one completion."""
+    """Return the cheapest test of a text by `patterns`; it returns False for None.
+
+    `prefixes` are the patterns without their final star where all have one and no other, else
+    empty. Hundreds of tests may run for one completion.
+    """
     if prefixes:
         return lambda text: text is not None and text.startswith(prefixes)
     if all(map(is_literal, patterns)):
@@ -58,16 +62,19 @@ def _matcher(patterns: tuple[str, ...], prefixes: tuple[str, ...]) -> Callable[[
 
 @lru_cache(maxsize=4_096)
 def glob_test(pattern: str) -> Callable[[str | None], bool]:
-    """Return a function that tests whether one glob matches a text."""
+    """Return a cached function that tests whether the glob `pattern` matches a whole text.
+
+    The function returns False for None.
+    """
     return Globs((pattern,)).match
 
 
 def _covers(wide: str, narrow: str) -> bool:
-    """Return whether `wide` matches all that `narrow` matches.
+    """Return whether the glob `wide` surely matches all that the glob `narrow` matches.
 
     Each star of `narrow` is replaced by nothing and by letters that occur in no pattern, and the
-    results are matched. A bracket in `wide` could exclude letters that were not tried, so it covers
-    only itself.
+    results are matched. A bracket in `wide` could exclude letters that were not tried, so with
+    brackets only the same pattern and `*` cover.
     """
     if wide == narrow:
         return True

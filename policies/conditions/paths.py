@@ -24,15 +24,17 @@ _COMMAND_LIKE: Final = re.compile(r"[\s;|&<>\"'`]")
 
 @dataclass(frozen=True, slots=True)
 class PathsTest:
-    """A test of whether a path in a value is `outside` the project, or matches a glob.
-
-    A value is a path, a shell command or a patch. The result is None where a path is unknown.
-    """
+    """A test that a path in a value is outside the project (`is_outside`), or matches a glob."""
 
     globs: tuple[str, ...] = ()
     is_outside: bool = False
 
     def holds(self, value: Any, project: str | None) -> bool | None:
+        """Return whether any path in a value, which is a path, a shell command or a patch, matches.
+
+        `project` is the project's folder, None if unknown. A glob is compared with the whole path
+        and with its last name. Return None for a command that cannot be read.
+        """
         found = paths_in(value)
         if found is None:
             return None
@@ -44,7 +46,11 @@ class PathsTest:
 
 
 def paths_in(value: Any) -> list[str] | None:
-    """Return the possible paths in a path, a command or a patch, None where it is unreadable."""
+    """Return the possible paths in a path, a shell command (text or list of words) or a patch.
+
+    A text without spaces and quotes is a path itself. Return [] for other types and an empty text,
+    None for a command that cannot be read.
+    """
     if isinstance(value, str) and PATCH in value[:200]:
         return _PATCHED.findall(value)
     if isinstance(value, str) and not _COMMAND_LIKE.search(value):
@@ -56,6 +62,10 @@ def paths_in(value: Any) -> list[str] | None:
 
 
 def _paths_of(commands: Iterable[Command]) -> Iterator[str]:
+    """Yield the possible paths of commands: files of redirections, and words but not plain options.
+
+    Of words such as `--out=a/b`, `host:a/b` or `-I/usr`, the part that may be a path also comes.
+    """
     for command in commands:
         yield from command.files
         for word in command.words:
@@ -70,10 +80,11 @@ def _paths_of(commands: Iterable[Command]) -> Iterator[str]:
 
 
 def leaves(path: str, project: str | None) -> bool:
-    """Return whether a path leads out of the project, or whether its target is unknown.
+    """Return whether a path leads out of the folder `project`, or whether its target is unknown.
 
-    Without a `project` every absolute path leads out. A relative path leads out where its `..` lead
-    above its start.
+    Unknown are `~`, `$HOME` and other variables before a `/`. Without a `project` every absolute
+    path leads out. A relative path leads out where its `..` lead above its start. URLs and
+    `/dev/null` do not.
     """
     if path in _ALWAYS or "://" in path:
         return False  # an address is not a path; rules on the network look at it

@@ -19,9 +19,10 @@ LEAST_KNOWN: Final = 100
 
 
 class Counts:
-    """Counts in numbered bins, with the sum below any bin in O(log bins), as a Fenwick tree."""
+    """Counts in bins numbered from 0; a Fenwick tree sums those below a bin in O(log bins)."""
 
     def __init__(self, counts: Sequence[int]) -> None:
+        """Build the tree in linear time from the count of each bin."""
         self.total = sum(counts)
         self._bins = len(counts)
         self._sums = [0] * (len(counts) + 1)
@@ -31,7 +32,7 @@ class Counts:
                 self._sums[parent] += self._sums[position]
 
     def add(self, position: int, count: int = 1) -> None:
-        """Add `count` to a bin; a negative count removes."""
+        """Add `count` to the bin `position` (from 0) and to `total`; a negative count removes."""
         self.total += count
         position += 1
         while position <= self._bins:
@@ -39,7 +40,7 @@ class Counts:
             position += position & -position
 
     def below(self, position: int) -> int:
-        """Return the sum of the bins before this one."""
+        """Return the sum of the counts in the bins 0 to `position` - 1."""
         found = 0
         while position > 0:
             found += self._sums[position]
@@ -48,7 +49,10 @@ class Counts:
 
 
 def bin_of(confidence: float, bins: int) -> int:
-    """Return the index of a confidence, 0 to 1, among `bins` equal bins."""
+    """Return the index, 0 to `bins` - 1, of a confidence (0 to 1) among equal bins.
+
+    1.0 is in the last.
+    """
     return min(int(confidence * bins), bins - 1)
 
 
@@ -62,7 +66,7 @@ class RecentConfidences:
         self._least_known = least_known
 
     def add(self, confidence: float) -> None:
-        """Remember the confidence of a reply, and forget the oldest one beyond the window."""
+        """Remember the confidence (0 to 1) of a reply, and forget the oldest beyond the window."""
         position = bin_of(confidence, RESOLUTION)
         self._counts.add(position)
         self._bins.append(position)
@@ -70,9 +74,10 @@ class RecentConfidences:
             self._counts.add(self._bins.popleft(), -1)
 
     def share_below(self, confidence: float) -> float | None:
-        """Return the share of recent replies that were less sure, or None while too few are known.
+        """Return the share, 0 to 1, of recent replies that were less sure than `confidence`.
 
-        Half of the replies that are exactly as sure count as less sure.
+        Half of the replies in the same bin (of width 0.0001) count as less sure. Return None where
+        fewer than `least_known` replies are known.
         """
         if self._counts.total < self._least_known:
             return None

@@ -51,10 +51,11 @@ class OfferedTools:
         self._by_fold: dict[str, list[str]] | None = None  # built on first use
 
     def readings(self, name: str, *beside: str) -> tuple[str, ...] | None:
-        """Return the other names as which a client may read a name: () for an offered one.
+        """Return the other names as which a client may read a call's name: () for an offered tool.
 
-        Return None where no reading of the name is an offered tool. `beside` are names that a
-        client may take instead; beside an offered tool's name those that are no tool are ignored.
+        Without `beside`, return None where no offered tool can be read from the name. `beside` are
+        names that a client may take instead; they and their readings are added to a tuple (never
+        None). Beside the name of an offered tool, those that are no tool are ignored.
         """
         own = self._readings(name)
         if not beside:
@@ -67,13 +68,21 @@ class OfferedTools:
         return tuple(dict.fromkeys((*own, *(each for found in others for each in found))))
 
     def _readings(self, name: str) -> tuple[str, ...] | None:
+        """Return the offered tools that `name` may mean, then its spellings, without repeats.
+
+        Return () for the name of an offered tool, and None where no offered tool is meant.
+        """
         if name in self.names:
             return ()
         meant = dict.fromkeys(self._tools_in_name(name))
         return tuple(dict.fromkeys((*meant, *spellings(name)))) if meant else None
 
     def _tools_in_name(self, name: str) -> Iterator[str]:
-        """Yield the offered tools that a name holds as whole words, or repeats."""
+        """Yield the offered tools whose folded name is a run of whole words of `name`.
+
+        `functions.send_money` holds `send_money`, and so does the repetition `sendmoneysendmoney`.
+        A tool may come more than once. The first call builds an index of the offered names.
+        """
         if self._by_fold is None:
             self._by_fold = {}
             for each in sorted(self.names):
@@ -83,7 +92,11 @@ class OfferedTools:
 
 
 def _pieces(parts: list[str]) -> Iterator[str]:
-    """Yield the names that a client may take out of a name: successive parts, or what repeats."""
+    """Yield the texts that a client may take out of a name, given as its folded parts.
+
+    These are the whole, its repeated unit (`ab` of `abab`) and all runs of successive parts; with
+    more than 16 parts only the first and the last ones.
+    """
     parts = [part for part in parts if part]
     whole = "".join(parts)
     yield whole
@@ -101,15 +114,21 @@ def _pieces(parts: list[str]) -> Iterator[str]:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return the name without the text that models put around it; () for nearly all names.
+    """Return the forms of a name without the text that models put around it, none equal to `name`.
 
-    Case is kept, because rules that restrain ignore it.
+    Of `functions.look:0` these are `look:0` and `look`. Nearly all names have none (()). Only the
+    first 500 characters are read. Case is kept, because rules that restrain ignore it.
     """
     return _spellings(name[:LONGEST])
 
 
 @lru_cache(maxsize=1_024)
 def _spellings(name: str) -> tuple[str, ...]:
+    """Return the distinct forms of a name without quotes, prefixes, tokens or a suffix; cached.
+
+    Prefixes are such as `functions.`, tokens such as `<tool_call>`, suffixes such as `:0` or
+    `(x=1)`. Return () for a name of plain letters, digits, `_` and `-` without a prefix.
+    """
     if _PLAIN.fullmatch(name) and _WRAPPERS.match(name) is None:
         return ()
     cleaned = _clean_name(name)
@@ -123,19 +142,21 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 def _unescape(name: str) -> str:
+    """Return the name with each escaped underscore as `_`, without blanks and quotes around it."""
     return name.replace("\\_", "_").strip(_QUOTES)
 
 
 def fold_name(name: str) -> str:
-    """Return a name without case, separators and invisible characters.
+    """Return a name in lower case without separators and invisible characters.
 
-    A generous client takes two names that are equal here for the same tool.
+    `SEND-money` becomes `sendmoney`. A generous client takes two names that are equal here for the
+    same tool.
     """
     return _MARKS.sub("", _clean_name(name)).casefold()
 
 
 def _clean_name(name: str) -> str:
-    """Return the name in plain letters (NFKC), without blanks and quotes around it."""
+    """Return the name in NFKC without invisible characters, blanks and quotes around it dropped."""
     if not name.isascii():
         plain = unicodedata.normalize("NFKC", name)
         name = "".join(each for each in plain if unicodedata.category(each) not in _UNSEEN)

@@ -17,14 +17,7 @@
       - {words: [order, book], without: [get, list]}      # but not get_order
       - {name: "*", marked: any, risk: high}      # see `policies.conditions.call_notes`
 
-A key of `arguments` may be a glob (`"*amount*"`), which stands for every key that it matches. In a
-list of such mappings one has to match.
-
-Where an argument holds several values, one that matches is enough. Arguments that cannot be read
-(no JSON object, a repeated key, a text where a number is compared) match every pattern of
-a rule that restrains the reply and none of a rule that delivers it. The same holds for names that a
-client may read as another tool's, see `policies.conditions.tool_names`: a rule that restrains looks
-at each of them, ignoring case, and a rule that delivers has to match them all.
+A key of `arguments` may be a glob (`"*amount*"`). Of a list of mappings, one has to match.
 """
 
 from __future__ import annotations
@@ -62,21 +55,21 @@ EVERYTHING: Final = Globs(("*",))
 GLOBS: Final = Shape(lambda node: Globs(TEXTS.read(node)), TEXTS.schema)
 """One glob or several."""
 _TRUE: Final = frozenset({"true", "yes", "on", "y", "t", "1"})
-_FALSE: Final = frozenset({"false", "no", "off", "n", "f", "0"})
-"""The words that clients take for a boolean where a tool wants one (as pydantic does)."""
+_FALSE: Final = frozenset({"false", "no", "off", "n", "f", "0"})  # as in pydantic
 
 
 @dataclass(frozen=True, slots=True)
 class TextTest:
-    """A test of whether a value, a text or else its JSON, matches a glob.
-
-    With `is_not`, no glob. None for another word for a boolean that a glob is a word for.
-    """
+    """A test that a text, or any other value as JSON (`5`, `null`), matches one of the globs."""
 
     globs: Globs
     is_not: bool = False
 
     def holds(self, value: Any) -> bool | None:
+        """Return whether `value` matches a glob, or with `is_not` whether it matches none.
+
+        A glob that is a boolean's word (`yes`) also matches true; another word (`on`) gives None.
+        """
         text = value if isinstance(value, str) else json.dumps(value)
         is_matched = self.globs.match(text)
         if not is_matched and (words := _same_boolean(text)):
@@ -89,21 +82,19 @@ class TextTest:
 
 
 def _same_boolean(text: str) -> frozenset[str]:
-    """Return the words for the same boolean as a word; empty for any other text."""
+    """Return all words for the same boolean as `text` (`yes`, `1` .. for `True`); else empty."""
     word = text.strip().lower()
     return next((words for words in (_TRUE, _FALSE) if word in words), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
 class BooleanTest:
-    """A test of whether a value is this boolean.
-
-    None for a value that only some tools take for it.
-    """
+    """A test that a value is the boolean `wanted`."""
 
     wanted: bool
 
     def holds(self, value: Any) -> bool | None:
+        """Return True for `wanted`, False for null, the other or a word for it, else None."""
         if value is None or isinstance(value, bool):
             return value is self.wanted
         text = value.strip().lower() if isinstance(value, str) else json.dumps(value)
@@ -112,10 +103,7 @@ class BooleanTest:
 
 @dataclass(frozen=True, slots=True)
 class NumberTest:
-    """A test of whether a value is between two numbers; None for a value that is no number.
-
-    A text that spells a number counts as one, because tools that expect a number take it.
-    """
+    """A test that a number is between `low` and `high`."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -123,6 +111,7 @@ class NumberTest:
     has_high: bool = True
 
     def holds(self, value: Any) -> bool | None:
+        """Return whether a number or its text (`"2.5"`) is in range; None for all else and NaN."""
         try:
             number = float(value) if isinstance(value, str | int | float) else math.nan
         except (ValueError, OverflowError):
@@ -136,11 +125,12 @@ class NumberTest:
 
 @dataclass(frozen=True, slots=True)
 class WordsTest:
-    """A test of whether a value contains a phrase; a list of texts is joined, as a command is."""
+    """A test that the texts inside a value, joined by spaces, contain one of the phrases."""
 
     phrases: Phrases
 
     def holds(self, value: Any) -> bool | None:
+        """Return whether a phrase is in the text, or in a list's texts joined; never None."""
         told = " ".join(each for each in _leaves(value) if isinstance(each, str))
         return self.phrases.match(told)
 
@@ -150,7 +140,7 @@ ValueTest: TypeAlias = TextTest | NumberTest | BooleanTest
 
 @dataclass(frozen=True, slots=True)
 class ArgumentPattern:
-    """A condition on the value at `path`, the keys from the outermost in; () means everywhere."""
+    """A condition on the values at `path`, such as `("to", "email")`; () means everywhere."""
 
     path: tuple[str, ...]
     tests: tuple[ValueTest, ...] = ()
@@ -160,6 +150,12 @@ class ArgumentPattern:
     paths: PathsTest | None = None
 
     def holds(self, arguments: Any, *, if_unknown: bool, project: str | None = None) -> bool:
+        """Return whether the decoded `arguments` of a call meet all tests; `project` is a folder.
+
+        One value of several is enough, but `commands` must hold for each. `if_unknown` is the
+        result of each test that cannot tell (None), and of the whole where a text on the path is
+        broken JSON.
+        """
         found = _at(arguments, self.path) if arguments or not self.path else []
         if UNREADABLE in found:
             return if_unknown
@@ -174,7 +170,7 @@ class ArgumentPattern:
         )
 
     def _are_shells(self, found: list[Any], if_unknown: bool, project: str | None) -> bool:
-        """Return whether all commands are listed and a path matches; a test not given holds."""
+        """Return whether all of `found`, at least one, pass `commands`, and one of them `paths`."""
         if (commands := self.commands) is not None:
             told = [commands.holds(value) for value in found]
             if not told or not all(if_unknown if each is None else each for each in told):
@@ -185,13 +181,14 @@ class ArgumentPattern:
         return any(if_unknown if each is None else each for each in named)
 
     def _all_hold(self, leaf: Any, if_unknown: bool) -> bool:
+        """Return whether all `tests` hold for one value; None from a test is `if_unknown`."""
         results = [test.holds(leaf) for test in self.tests]
         return all(if_unknown if result is None else result for result in results)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPattern:
-    """Calls with such a name whose arguments match all patterns; see the module's docstring."""
+    """Calls of such tools. `if_unknown` is the result where a call cannot be read."""
 
     names: Globs
     arguments: tuple[ArgumentPattern, ...] = ()
@@ -201,10 +198,8 @@ class ToolPattern:
     risk: Risk | None = None
     _remembered: Any = field(init=False, repr=False, compare=False)
     """The test of whether a call of a name may match, cached; `__wrapped__` is not cached."""
-    _unknown: Any = field(init=False, repr=False, compare=False)
-    """The same test for a name that may or may not be offered."""
-    _generous: Globs = field(init=False, repr=False, compare=False)
-    """The names in lower case; literal ones also without separators."""
+    _unknown: Any = field(init=False, repr=False, compare=False)  # for a tool not offered
+    _generous: Globs = field(init=False, repr=False, compare=False)  # in lower case
 
     def __post_init__(self) -> None:
         names, words = self.names.match, self.words
@@ -221,15 +216,16 @@ class ToolPattern:
         object.__setattr__(self, "_generous", Globs(tuple(filter(None, generous))))
 
     def has_name(self, name: str) -> bool:
-        """Return whether a call of this name may match.
-
-        The results of long names are not cached.
-        """
+        """Return whether this very name matches the globs and words of this pattern."""
         known = self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__
         return bool(known(name))
 
     def matched_name(self, call: ToolCall) -> str | None:
-        """Return the name by which a call may match, whatever its arguments, or None."""
+        """Return the name, of all under which a client may look up the call, that matches, or None.
+
+        Arguments do not count. With `if_unknown` one name is enough, and a tool that is not offered
+        also matches without regard to case and separators. Otherwise all names must match exactly.
+        """
         others = call.other_names()
         if not self.if_unknown:
             return call.name if all(map(self.has_name, (call.name, *others))) else None
@@ -240,24 +236,25 @@ class ToolPattern:
         return None if is_exact else self._generously((call.name, *others))
 
     def _generously(self, names: tuple[str, ...]) -> str | None:
-        """Return the name under which a generous client would find this tool, or None."""
+        """Return the first name that matches without case or separators; None if no words fit."""
         if self.words is not None and not any(map(self.words.match, names)):
             return None
         return next(filter(self._is_generously, names), None)
 
     def _is_generously(self, name: str) -> bool:
+        """Return whether `name` matches a glob without case, or without case and separators."""
         match = self._generous.match
         return match(fold_name(name)) or match(name.casefold())
 
     def may_have_name(self, name: str) -> bool:
-        """Return whether a call of this name may match, whatever the request offers."""
+        """Return whether this name may match, if `if_unknown` also without case and separators."""
         return self.has_name(name) or (self.if_unknown and self._is_generously(name))
 
     def _may_be_nameless(self, call: ToolCall) -> bool:
-        """Return whether a call without a name may be of this tool.
+        """Return whether a call with a blank name may match, given its marks and risk.
 
-        A call with neither name nor arguments is judged by the pattern's names alone, as it cannot
-        be run.
+        With arguments it does if `if_unknown`. Also, a pattern without arguments may match a blank
+        name.
         """
         if not self.has_notes(call):
             return False
@@ -267,7 +264,7 @@ class ToolPattern:
         )
 
     def match(self, call: ToolCall) -> bool:
-        """Return whether a call has such a name, marks, risk and arguments."""
+        """Return whether name, marks, risk and arguments fit; unreadable ones give `if_unknown`."""
         name, readings = call.name, call.readings
         if not name or name.isspace():
             return self._may_be_nameless(call)
@@ -302,13 +299,13 @@ class ToolPattern:
         return self.risk is None or self.risk.match(call)
 
     def for_delivery(self) -> ToolPattern:
-        """Return the same pattern for a rule that delivers: what is unknown does not match."""
+        """Return a copy for a rule that delivers the reply, with `if_unknown` False everywhere."""
         marked = self.marked and replace(self.marked, if_unknown=False)
         risk = self.risk and replace(self.risk, if_unknown=False)
         return replace(self, if_unknown=False, marked=marked, risk=risk)
 
     def covers(self, other: ToolPattern) -> bool:
-        """Return whether this pattern certainly matches every call that `other` matches."""
+        """Return whether this surely matches each call that `other` does; False if uncertain."""
         is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
         has_its_words = self.words is None or self.words.covers(other.words)
         has_its_name = self.names.covers(other.names) and has_its_words
@@ -318,7 +315,7 @@ class ToolPattern:
 
 
 def _patterns(node: Node) -> tuple[ToolPattern, ...]:
-    """Read a list of names and of mappings; all plain names become one pattern."""
+    """Read a list of names and mappings; all names form the first pattern. Report an empty list."""
     if node.value == []:
         node.report(f"{node} is empty, so it could never hold")
     items = node.items()
@@ -339,7 +336,10 @@ def _pattern(
     arguments: tuple[tuple[ArgumentPattern, ...], ...] = ((),),
     **notes: Any,
 ) -> list[ToolPattern]:
-    """Return one pattern, or one for each of several sets of arguments."""
+    """Return a pattern for each alternative in `arguments`, equal but for that; by default one.
+
+    Report `without` where `words` is missing or holds the same word. `notes` are `marked`, `risk`.
+    """
     narrowed = node["without"]
     if without and not words:
         narrowed.report(f"{narrowed} stands beside words, which it narrows")
@@ -350,6 +350,7 @@ def _pattern(
 
 
 def _single_words(node: Node) -> frozenset[str]:
+    """Read a text or a list as a set; report each that is not one lower-case word (`deleteRow`)."""
     words = TEXTS.read(node)
     for word in filter(None, words):
         if words_in(word) != (word,):
@@ -362,12 +363,13 @@ def _arguments(node: Node) -> tuple[ArgumentPattern, ...]:
 
 
 def _path(node: Node) -> tuple[str, ...]:
-    """Return the keys that the argument's name in a policy leads along, none for `*`."""
+    """Return the keys of an argument's name in a policy: `a.b` is `("a", "b")`, `*` is ()."""
     name = str(node.location[-1])
     return () if name == "*" else tuple(name.split("."))
 
 
 def _value(node: Node) -> ArgumentPattern:
+    """Read a plain value (`EUR`, a list of texts, 5, true, null) as a pattern that wants it."""
     path, value = _path(node), node.value
     if isinstance(value, bool):
         return ArgumentPattern(path, (BooleanTest(value),))
@@ -378,7 +380,7 @@ def _value(node: Node) -> ArgumentPattern:
 
 
 def _tests(node: Node, **given: Any) -> ArgumentPattern:
-    """Return the pattern of an argument's tests, given by their names in a policy."""
+    """Return the pattern of tests (`above=9.0`); report `present=False` beside another test."""
     if given.get("present") is False and len(given) > 1:
         node["present"].report(f"{node['present']} stands alone: what is not there has no value")
     tests: list[ValueTest] = []
@@ -395,6 +397,7 @@ def _paths(node: Node) -> PathsTest:
 
 
 def _phrases(node: Node) -> WordsTest:
+    """Read one phrase or a list; report each that could never be found, such as `a; b`."""
     phrases = TEXTS.read(node)
     for phrase in filter(None, phrases):
         if not Phrases((phrase,)).match(phrase):
@@ -405,6 +408,7 @@ def _phrases(node: Node) -> WordsTest:
 
 
 def _comparison(node: Node, given: Mapping[str, float]) -> NumberTest:
+    """Return the range of the bounds in `given`; report an empty range and two bounds of a side."""
     for one, other in (("above", "at_least"), ("below", "at_most")):
         if one in given and other in given:
             node[other].report(f"{node[other]} stands beside {one}; one of them is enough")
@@ -454,10 +458,10 @@ TOOL_PATTERNS: Final = Shape(
 
 
 def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
-    """Return the values at a path; a list on the way means each of its items, a glob each key.
+    """Return the values at a path, [] if none; a list on the way means its items, a glob its keys.
 
-    A text on the way that holds an object's JSON counts as the object, as many tools read it so.
-    Where such a text cannot be parsed, the result is [UNREADABLE].
+    A text on the way that begins with `{` or `[` is read as JSON, as many tools do. If one cannot
+    be parsed, the result is [UNREADABLE].
     """
     values = [value]
     for key in path:
@@ -474,18 +478,18 @@ def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
 
 
 def _decode_text(value: Any) -> Any:
-    """Return a value, decoded where it is the text of an object or a list."""
+    """Return text that begins with `{` or `[` decoded (or UNREADABLE), any other value as it is."""
     is_text = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
     return decoded_json(value) if is_text else value
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Return the values inside a value that hold no others."""
+    """Yield the values in `value`, however deep, that are no list or object, in order."""
     return _unpack([value], (dict, list))
 
 
 def _unpack(values: list[Any], kinds: Any) -> Iterator[Any]:
-    """Yield the values in order, those of `kinds` replaced by their contents, without recursion."""
+    """Yield `values` in order; a list or dict, if in `kinds`, gives way to its contents, deeply."""
     waiting = values[::-1]
     while waiting:
         value = waiting.pop()

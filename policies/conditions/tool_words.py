@@ -23,12 +23,17 @@ MAX_NAME: Final = 500  # characters; a longer name of a tool is cut
 
 
 def words_in(name: str) -> tuple[str, ...]:
-    """Return the words of a name in snake, kebab, camel, Pascal or dotted case, in lower case."""
+    """Return the words of a name in lower case: `db.deleteRow2` has `("db", "delete", "row", "2")`.
+
+    The name may be in snake, kebab, camel, Pascal or dotted case; only its first 500 characters
+    count.
+    """
     return _words_in(name[:MAX_NAME])
 
 
 @lru_cache(maxsize=4_096)
 def _words_in(name: str) -> tuple[str, ...]:
+    """Return the runs of ASCII letters (split as in camelCase) and of digits, in lower case."""
     return tuple(word.lower() for word in _HUMPS.findall(name))
 
 
@@ -40,11 +45,12 @@ class NameWords:
     without: frozenset[str] = frozenset()
 
     def match(self, name: str) -> bool:
+        """Return whether the name has one of the words in `given` and none in `without`."""
         words = words_in(name)
         return not self.given.isdisjoint(words) and self.without.isdisjoint(words)
 
     def covers(self, other: NameWords | None) -> bool:
-        """Return whether every name that `other` matches is matched here."""
+        """Return whether every name that `other` matches surely matches here; False for None."""
         if other is None:
             return False
         return self.given >= other.given and self.without <= other.without
@@ -52,7 +58,7 @@ class NameWords:
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """Texts that contain one of these phrases."""
+    """Texts that contain a phrase, such as `git push --force`; blank phrases never match."""
 
     phrases: tuple[str, ...]
     _by_first: dict[str, list[tuple[str, ...]]] = field(init=False, repr=False, compare=False)
@@ -64,10 +70,15 @@ class Phrases:
         object.__setattr__(self, "_by_first", by_first)
 
     def match(self, text: str) -> bool:
+        """Return whether one command in the text has all words of a phrase in order, in any case.
+
+        Other words may be between them. Commands end at `;`, `|`, `&`, line ends, `$(` and
+        backquotes.
+        """
         return any(self._is_in(command) for command in _commands(text))
 
     def _is_in(self, words: list[str]) -> bool:
-        """Return whether a command's words contain a phrase.
+        """Return whether a command's words, in lower case, contain those of a phrase in order.
 
         Each phrase advances by its next word as soon as it comes; an earlier match is never worse.
         """
@@ -86,9 +97,9 @@ class Phrases:
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command in a text.
+    """Yield the words of each command in a text that has any, in lower case; options keep dashes.
 
-    A folder in front of a program is a word of its own.
+    Of `/usr/bin/rm`, each name of the path is a word of its own.
     """
     for command in _COMMANDS.split(text):
         if words := _WORD.findall(command.lower()):

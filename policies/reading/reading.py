@@ -18,9 +18,10 @@ from policies.reading.yaml_builder import Location, Value
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place in a document; `is_present` is False for a key that the document leaves out.
+    """A place in a document, with its value; `is_present` is False for a key that is left out.
 
-    `problems` and `models` belong to the document and are shared by all of its places.
+    `problems` and `models` belong to the document and are shared by all of its places: what was
+    reported, and the models' names with the problem of a name that no route serves.
     """
 
     document: Document
@@ -33,7 +34,7 @@ class Node:
 
     @classmethod
     def root(cls, document: Document, called: str = "the policy") -> Node:
-        """Return the node of a whole document, without problems so far."""
+        """Return the node of a whole document, without problems; `called` names it in sentences."""
         return cls(document, [], [], document.value, called=called)
 
     def muted(self) -> Node:
@@ -41,7 +42,7 @@ class Node:
         return replace(self, problems=[], models=[])
 
     def problem(self, message: str) -> Problem:
-        """Return a problem at this place, without reporting it."""
+        """Return a problem with the message, at this place's file and line, without adding it."""
         return Problem(self.document.source, self.line, message)
 
     def report(self, message: str) -> None:
@@ -59,18 +60,22 @@ class Node:
         return "".join(steps).removeprefix(".") or self.called
 
     def __getitem__(self, key: str) -> Node:
-        """Return the node of a key, which may be absent."""
+        """Return the node of a key.
+
+        Where it is absent, one with value None and `is_present` False.
+        """
         mapping = self.value if isinstance(self.value, dict) else {}
         return self._inner(mapping.get(key), key, is_present=key in mapping)
 
     def _inner(self, value: Value, step: str | int, *, is_present: bool = True) -> Node:
+        """Return the node of a value one `step` (key or index) deeper, with the same problems."""
         location = (*self.location, step)
         return Node(self.document, self.problems, self.models, value, location, is_present)
 
     def items(self) -> list[Node]:
         """Return the nodes of a list's items; no value (`rules:`) counts as an empty list.
 
-        Anything else is reported and has no items.
+        Report any other value at this node, and return [].
         """
         items = [] if self.value is None else self.value
         if not isinstance(items, list):
@@ -80,13 +85,19 @@ class Node:
 
 
 def either(words: Collection[str]) -> str:
-    """Return words joined for a sentence: `enforce or shadow`."""
+    """Return words joined for a sentence, such as `enforce, warn or shadow`.
+
+    At least one is needed.
+    """
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def abbreviate(value: Value) -> str:
-    """Describe a value in a sentence: `a mapping`, `a list`, or the value, cut at 40 letters."""
+    """Return a value in words: `a mapping`, `a list`, or itself as `'text'`, `1`, `true` or `null`.
+
+    Text is cut at 40 characters.
+    """
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -97,6 +108,6 @@ def abbreviate(value: Value) -> str:
 
 
 def suggestion(name: str, valid: Collection[str]) -> str:
-    """Return the end of a sentence with the name that was probably meant, or ""."""
+    """Return `; did you mean 'NAME'?` with the valid name nearest to `name`, or "" without one."""
     meant = nearest(name, valid)
     return f"; did you mean {meant!r}?" if meant else ""

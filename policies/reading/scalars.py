@@ -31,9 +31,10 @@ _SUBSTITUTION: Final = re.compile(
 
 
 def resolve(text: str) -> Scalar:
-    """Return the value of an unquoted scalar.
+    """Return the value of an unquoted scalar: None, a boolean, an int, a float, or the text itself.
 
-    Raises ValueError with a sentence for a number that no int or float can hold.
+    Raises ValueError with a sentence for an integer of more than 30 characters or a float that is
+    too large.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -51,25 +52,31 @@ def resolve(text: str) -> Scalar:
 
 
 def is_substitution(text: str) -> bool:
-    """Return whether the text is one `${...}` and nothing else."""
+    """Return whether the text is one `${NAME}` or `${NAME:-default}` and nothing else."""
     match = _SUBSTITUTION.fullmatch(text)
     return match is not None and match["whole"] is not None
 
 
 def variables_in(text: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables in a text that the environment has, with their values."""
+    """Return the variables that a text names as `${NAME}`, with their values in `env`.
+
+    Unset and empty ones are left out.
+    """
     names = (match["name"] for match in _SUBSTITUTION.finditer(text) if match["name"])
     return {name: env[name] for name in names if env.get(name)}
 
 
 def substitute(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Replace every `${NAME}` and `${NAME:-default}`; return the text and the problems.
+    """Replace every `${NAME}` and `${NAME:-default}` by its value; return (text, problems).
 
-    As in a shell, the default is also used for a variable that is set but empty.
+    The default is used for a variable that is unset or empty, and `$${` becomes `${`. Each problem
+    is a sentence: about an unset variable without a default, or about a malformed `${`; both are
+    replaced by nothing.
     """
     problems: list[str] = []
 
     def replacement(match: re.Match[str]) -> str:
+        """Return the text for one match; add a sentence to `problems` for a bad one."""
         if match["escape"]:
             return "${"
         if match["broken"]:

@@ -39,6 +39,7 @@ class Shape(Generic[Read]):
 
 
 def _text(node: Node) -> str:
+    """Return the node's text; report blank text or another type and return ""."""
     if isinstance(node.value, str) and node.value.strip():
         return node.value
     node.report(f"{node} must be text, not {abbreviate(node.value)}")
@@ -46,11 +47,12 @@ def _text(node: Node) -> str:
 
 
 def _texts(node: Node) -> tuple[str, ...]:
+    """Read one text, or a list of texts, as a tuple; report an empty list and what is no text."""
     return several(node, _text)
 
 
 def several(node: Node, read: Callable[[Node], Other]) -> tuple[Other, ...]:
-    """Read one value, or a list of them, by `read`; an empty list is reported."""
+    """Read one value, or each item of a list, by `read`; return a tuple. Report an empty list."""
     if not isinstance(node.value, list):
         return (read(node),)
     if not node.value:
@@ -59,7 +61,10 @@ def several(node: Node, read: Callable[[Node], Other]) -> tuple[Other, ...]:
 
 
 def _model(node: Node) -> str:
-    """Read a model's name, and note it in `models` with the problem of a name without a route."""
+    """Read a model's name; report anything but text and return "".
+
+    Also add it to the node's `models` with the problem to report where no route serves the name.
+    """
     if name := _text(node):
         message = f"{node} names {name!r}, a model that no route of the configuration serves"
         node.models.append((name, node.problem(message)))
@@ -67,13 +72,14 @@ def _model(node: Node) -> str:
 
 
 def _flag(node: Node) -> bool:
+    """Return whether the value is true; report anything but true or false and return False."""
     if not isinstance(node.value, bool):
         node.report(f"{node} must be true or false, not {abbreviate(node.value)}")
     return node.value is True
 
 
 def one_or_list(schema: Schema) -> Schema:
-    """Return the schema of one value, or a list of at least one."""
+    """Return the JSON Schema of one value of a schema, or a list of at least one such value."""
     return {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
 
 
@@ -89,13 +95,17 @@ FLAG: Final = Shape(_flag, {"type": "boolean"})
 
 
 def number(low: float = -math.inf, high: float = math.inf) -> Shape[float]:
-    """Return the shape of a number from `low` to `high`."""
+    """Return the shape of a number from `low` to `high`, both included, read as a float.
+
+    Anything else, booleans included, is reported and read as 0.0.
+    """
     finite = {"minimum": low, "maximum": high}
     bounds = {name: bound for name, bound in finite.items() if math.isfinite(bound)}
     scope = f" from {low:g}" if "minimum" in bounds else ""
     scope += f" to {high:g}" if "maximum" in bounds else ""
 
     def read(node: Node) -> float:
+        """Return the number as a float; report anything else and return 0.0."""
         value = node.value
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and low <= value <= high:  # type: ignore[operator]  # a number, as just checked
@@ -107,11 +117,15 @@ def number(low: float = -math.inf, high: float = math.inf) -> Shape[float]:
 
 
 def whole(low: int, high: int = sys.maxsize - 1) -> Shape[int]:
-    """Return the shape of a whole number from `low` to `high`, by default as high as possible."""
+    """Return the shape of a whole number from `low` to `high`, both included.
+
+    By default `high` is as high as possible. Anything else is reported and read as `low`.
+    """
     is_bounded = high < sys.maxsize - 1
     scope = f"from {low} to {high}" if is_bounded else f"from {low}"
 
     def read(node: Node) -> int:
+        """Return the whole number; report anything else and return `low`."""
         value = node.value
         if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
             return value
@@ -123,9 +137,13 @@ def whole(low: int, high: int = sys.maxsize - 1) -> Shape[int]:
 
 
 def word(valid: Sequence[str]) -> Shape[Any]:
-    """Return the shape of one of these words; each problem names the nearest of them."""
+    """Return the shape of a text that is one of the `valid` words.
+
+    Anything else is reported, with the nearest word, and read as the first of them.
+    """
 
     def read(node: Node) -> str:
+        """Return the word; report anything else, with the nearest word, and return the first."""
         if isinstance(node.value, str) and node.value in valid:
             return node.value
         hint = suggestion(node.value, valid) if isinstance(node.value, str) else ""
@@ -136,7 +154,7 @@ def word(valid: Sequence[str]) -> Shape[Any]:
 
 
 def words(valid: Sequence[str]) -> Shape[frozenset[str]]:
-    """Return the shape of one or several of these words."""
+    """Return the shape of one of the `valid` words, or a list of them, read as a set."""
     one = word(valid)
     return Shape(lambda node: frozenset(several(node, one.read)), one_or_list(one.schema))
 
@@ -148,10 +166,17 @@ def duration_s(text: str) -> float | None:
 
 
 def duration(longest: str) -> Shape[float]:
-    """Return the shape of a duration such as `30m`, read in seconds, up to a longest one."""
+    """Return the shape of a duration such as `30m`, read in seconds, up to `longest` (`7d`).
+
+    Zero, a longer duration and anything else are reported.
+    """
     longest_s = duration_s(longest) or 0.0
 
     def read(node: Node) -> float:
+        """Return the seconds, also of a time that is too long, which is reported.
+
+        Zero and anything else are reported and give 1.0.
+        """
         seconds = duration_s(node.value) if isinstance(node.value, str) else None
         shown = abbreviate(node.value)
         if seconds is None:
@@ -165,7 +190,7 @@ def duration(longest: str) -> Shape[float]:
 
 
 def make(kind: Callable[..., Other]) -> Callable[..., Other]:
-    """Return a function for `mapping` that calls `kind` with the values and ignores the node."""
+    """Return a builder for `mapping` that calls `kind` with the keys' values, without the node."""
     return lambda node, **values: kind(**values)
 
 
@@ -186,14 +211,18 @@ def mapping(
 ) -> Shape[Other]:
     """Return the shape of a mapping with these keys, read as `build(node, **values)`.
 
-    The values are those of the keys that the mapping has, and of all `required` ones. `example`
-    is the end of the sentence about a missing one ("a model, as in .."). At least one of `needs`
-    has to be there, and none beside a key of `alone`. What `build` reports has no effect where a
-    value is already reported. No value counts as an empty mapping,
-    and with `null_is_absent` a key without a value as absent.
+    The values are those of the keys that the mapping has, and of all `required` ones, each read by
+    its shape. Unknown and missing keys are reported; `example` is the end of the sentence about a
+    missing one ("a model, as in .."). At least one of `needs` has to be there, and none beside a
+    key of `alone`. What `build` reports has no effect where a value is already reported. No value
+    counts as an empty mapping, and with `null_is_absent` a key without a value as absent.
     """
 
     def read(node: Node) -> Other:
+        """Check the keys, read their values and return what `build` makes of them.
+
+        Report problems.
+        """
         before = len(node.problems)
         given = _check_keys(node, keys)
         if null_is_absent:
@@ -230,7 +259,10 @@ def mapping(
 
 
 def _check_keys(node: Node, keys: Collection[str]) -> set[str]:
-    """Return the keys of a mapping; report unknown ones, and anything but a mapping."""
+    """Return those of a mapping's keys that are in `keys`; report each other one.
+
+    No value has no keys; report any other value that is no mapping.
+    """
     all_keys = f"; valid keys: {', '.join(keys)}"
     found = {} if node.value is None else node.value
     if not isinstance(found, dict):
@@ -244,9 +276,13 @@ def _check_keys(node: Node, keys: Collection[str]) -> set[str]:
 
 
 def named(shape: Shape[Other], least: int = 0) -> Shape[dict[str, Other]]:
-    """Return the shape of a mapping from any names to values of one shape."""
+    """Return the shape of a mapping from any names to values of one shape, read as a dict.
+
+    Fewer than `least` entries are reported, and so is anything but a mapping, which is read as {}.
+    """
 
     def read(node: Node) -> dict[str, Other]:
+        """Return the values by name; report too few, or what is no mapping."""
         found = node.value if isinstance(node.value, dict) else {}
         if not isinstance(node.value, dict):
             node.report(f"{node} must be a mapping, not {abbreviate(node.value)}")
@@ -259,7 +295,7 @@ def named(shape: Shape[Other], least: int = 0) -> Shape[dict[str, Other]]:
 
 
 def or_mapping(plain: Shape[Other], whole: Shape[Other]) -> Shape[Other]:
-    """Return the shape of a plain value or a mapping, which `whole` reads."""
+    """Return the shape of either a mapping, which `whole` reads, or another value (`plain`)."""
 
     def read(node: Node) -> Other:
         return (whole if isinstance(node.value, dict) else plain).read(node)

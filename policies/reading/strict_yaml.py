@@ -35,20 +35,24 @@ class Document:
     """The substituted environment variables with their values, which may be secrets."""
 
     def line(self, location: Location) -> int:
-        """Return the line, from 1, of a key or list item, or of its nearest existing ancestor."""
+        """Return the line, from 1, of a key or list item, such as `("rules", 2)`.
+
+        For one that does not exist, return the line of its nearest ancestor that does.
+        """
         while location and location not in self._lines:
             location = location[:-1]
         return self._lines.get(location, 1)
 
     def has(self, location: Location) -> bool:
-        """Return whether the document has this key or list item."""
+        """Return whether the document has the key or list item at `location`."""
         return location in self._lines
 
 
 def load_document(path: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Document:
-    """Load and parse a UTF-8 file; see `parse_document`.
+    """Load and parse a UTF-8 file; `env` is for `${NAME}`, see `parse_document`.
 
-    Raises InvalidDocumentError, also for a file that is missing or cannot be read.
+    Raises InvalidDocumentError, also for a file that is missing, larger than 1 MB or cannot be
+    read.
     """
     source = os.fspath(path)
     data = _read(source)
@@ -64,10 +68,10 @@ def parse_document(text: str, source: str, env: Mapping[str, str] | None = None)
     """Parse a document; `source` is the name under which its problems are reported.
 
     With `env`, `${NAME}` and `${NAME:-default}` inside values are substituted. An unquoted value
-    that is only a substitution is then read as if the file held its result, so
-    `port: ${PORT:-8000}` is a number; a quoted one stays text.
+    that is only a substitution is then read as if the file held its result, so `port:
+    ${PORT:-8000}` is a number; a quoted one stays text.
 
-    Raises InvalidDocumentError.
+    Raises InvalidDocumentError with all problems found, and for more than a million characters.
     """
     if len(text) > MAX_BYTES:
         raise _too_large(source)
@@ -79,13 +83,17 @@ def parse_document(text: str, source: str, env: Mapping[str, str] | None = None)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name that was probably meant, for 'did you mean', or None."""
+    """Return the name in `valid` that is most similar to `name`, or None where none is similar."""
     # difflib is quadratic, and no valid name is that long.
     matches = difflib.get_close_matches(name[:100], list(valid), n=1)
     return matches[0] if matches else None
 
 
 def _read(source: str) -> bytes:
+    """Return the bytes of a file.
+
+    Raises InvalidDocumentError if it cannot be read or exceeds 1 MB.
+    """
     try:
         with Path(source).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -98,6 +106,7 @@ def _read(source: str) -> bytes:
 
 
 def _reason(error: OSError | ValueError) -> str:
+    """Return in words why a file could not be opened or read."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     if isinstance(error, IsADirectoryError):
@@ -106,4 +115,5 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _too_large(source: str) -> InvalidDocumentError:
+    """Return the error for a document that is too large."""
     return InvalidDocumentError([Problem(source, 0, "the document is larger than 1 MB")])

@@ -31,7 +31,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Builder:
-    """A builder of the value of one document.
+    """A builder of the value of one document. Without `env`, `${NAME}` stays text.
 
     `build` raises InvalidDocumentError only where it cannot continue. All other problems are
     collected in `problems`; the value is meaningless once there is one.
@@ -46,7 +46,11 @@ class Builder:
         self._events = self._parse(text)
 
     def build(self) -> Value:
-        """Return the document's value, None for an empty one."""
+        """Return the document's value, None for an empty one; call it once.
+
+        A second document is added to `problems`. Raises InvalidDocumentError for a syntax error and
+        nesting that is too deep.
+        """
         value: Value = None
         documents = 0
         for event in self._events:
@@ -74,9 +78,15 @@ class Builder:
             raise InvalidDocumentError([*self.problems, problem]) from error
 
     def _report(self, event: yaml.Event, message: str) -> None:
+        """Add a problem with the line of an event to `problems`."""
         self.problems.append(Problem(self._source, _line(event), message))
 
     def _value(self, event: yaml.Event, location: Location) -> Value:
+        """Return the value that begins with `event`, read to its end, and note its line.
+
+        `location` is its path, such as `("rules", 0)`. An alias is reported and gives None. Raises
+        InvalidDocumentError for a list or mapping at `MAX_DEPTH` levels.
+        """
         self.lines.setdefault(location, _line(event))
         self._refuse_extras(event)
         if isinstance(event, yaml.ScalarEvent):
@@ -91,12 +101,17 @@ class Builder:
         return None  # an alias, refused above
 
     def _list(self, location: Location) -> list[Value]:
+        """Return the items of a list whose start was read, up to and including its end."""
         items: list[Value] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             items.append(self._value(event, (*location, len(items))))
         return items
 
     def _mapping(self, location: Location) -> dict[str, Value]:
+        """Return the entries of a mapping whose start was read, up to and including its end.
+
+        A repeated key is reported; the last of its values counts.
+        """
         mapping: dict[str, Value] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._key(event)
@@ -108,6 +123,11 @@ class Builder:
         return mapping
 
     def _key(self, event: yaml.Event) -> str:
+        """Return the text of a mapping's key; report a merge key (`<<`) and what is not text.
+
+        That is an unquoted number, `true` or `null`. Raises InvalidDocumentError for a list, a
+        mapping or an alias.
+        """
         self._refuse_extras(event)
         if not isinstance(event, yaml.ScalarEvent):
             if not isinstance(event, yaml.AliasEvent):
@@ -122,6 +142,12 @@ class Builder:
         return key
 
     def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        """Return a scalar's value: quoted text as it is, other text as YAML's scalar of that form.
+
+        Unquoted text may be a number, a boolean, null or text. With an environment, `${NAME}` is
+        substituted first; the text then counts as unquoted only where it was a single substitution.
+        Used variables are added to `substituted`, mistakes to `problems`.
+        """
         text = event.value
         is_plain = _is_plain(event)
         if self._env is not None and "${" in text:
@@ -139,6 +165,7 @@ class Builder:
             self._report(event, "surrogates are not text; write the character itself")
 
     def _resolve(self, event: yaml.Event, text: str) -> Scalar:
+        """Return the value of an unquoted text; report a number too large, and return None."""
         try:
             return resolve(text)
         except ValueError as error:
@@ -146,6 +173,7 @@ class Builder:
             return None
 
     def _refuse_extras(self, event: yaml.Event) -> None:
+        """Report an alias (`*a`), or the anchor (`&a`) and the tag (`!t`) of an event."""
         if isinstance(event, yaml.AliasEvent):
             message = f"alias *{event.anchor} is not allowed; text that begins with * needs quotes"
             self._report(event, message)
@@ -158,14 +186,20 @@ class Builder:
 
 
 def _is_plain(event: yaml.ScalarEvent) -> bool:
+    """Return whether a scalar has no quotes and is no block."""
     return event.style is None
 
 
 def _line(event: yaml.Event) -> int:
+    """Return the line, from 1, where an event starts; 1 where it has no mark."""
     return event.start_mark.line + 1 if event.start_mark else 1
 
 
 def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
+    """Return a problem, with its line, for an error of PyYAML in `text`.
+
+    It hints at quotes that are missing around `*` or `${NAME}`. The line is 0 where it is unknown.
+    """
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
         return Problem(source, line, f"the character U+{error.character:04X} is not allowed")

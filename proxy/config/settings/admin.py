@@ -14,11 +14,15 @@ SHORTEST_LINK_SECRET = 32  # characters; anybody who guesses a secret can decide
 
 
 def _drop_empty(value: Any) -> Any:
-    """Drop empty secrets from a list: `${OLD_SECRET:-}` is empty until it is needed."""
+    """Return a list without "" and null, any other value unchanged.
+
+    `${OLD_SECRET:-}` is empty until it is needed.
+    """
     return [each for each in value if each not in ("", None)] if isinstance(value, list) else value
 
 
 def _long(secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    """Return the secrets unchanged; raise ValueError for one of less than 32 characters."""
     if any(len(each.get_secret_value()) < SHORTEST_LINK_SECRET for each in secrets):
         raise ValueError(
             f"a secret has at least {SHORTEST_LINK_SECRET} characters: openssl rand -base64 32"
@@ -54,6 +58,7 @@ class AdminConfig(Section):
 
     @property
     def has_token(self) -> bool:
+        """Whether an admin token is set."""
         return bool(self.token.get_secret_value())
 
     @property

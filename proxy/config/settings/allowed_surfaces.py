@@ -19,7 +19,10 @@ SURFACES: Final = SCORED + OTHERS
 
 
 def surface_of(names: Sequence[str]) -> str | None:
-    """Return the surface of a path, given as its names (`spelling`), or None outside the API."""
+    """Return the surface of a path, given as its names: `["v1", "chat", "completions"]` is `chat`.
+
+    An unknown one is `other`. Return None for a path that does not begin with `/v1`.
+    """
     if not names or names[0].casefold() != "v1":
         return None
     first = "".join(names[1:2]).casefold().partition(".")[0]
@@ -27,7 +30,7 @@ def surface_of(names: Sequence[str]) -> str | None:
 
 
 def check_minting(names: Sequence[str]) -> None:
-    """Refuse a path that gives clients credentials of the upstream's.
+    """Refuse a path, given as its names, that gives clients credentials of the upstream's.
 
     With such a credential a client talks to the upstream past its key here, its limits and the
     record. Operators who want that name the surface in `surfaces`. Raises NotAllowedError.
@@ -42,9 +45,9 @@ def check_minting(names: Sequence[str]) -> None:
 
 
 def check_surface(names: Sequence[str], allowed: Collection[str]) -> None:
-    """Refuse a path whose surface is not in `allowed`; paths outside the API pass.
+    """Refuse a path, given as its names, whose surface is not in `allowed`, such as `["chat"]`.
 
-    Raises NotAllowedError.
+    Paths that do not begin with `/v1` pass. Raises NotAllowedError.
     """
     surface = surface_of(names)
     if surface is not None and surface not in allowed:

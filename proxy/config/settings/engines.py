@@ -11,6 +11,10 @@ from proxy.config.settings.section import Secret, Section
 
 
 def _base_url(value: str) -> str:
+    """Return an address unchanged; raise ValueError unless it is http(s)://HOST[:PORT][/PATH].
+
+    A user, a query and a fragment are refused.
+    """
     if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", value):
         raise ValueError(
             "a base_url begins with http:// or https:// and ends with a host, port or path; a key "
@@ -60,9 +64,9 @@ class Remote(Section):
         return f"{self.kind} at {self.base_url}"
 
     def check_checkpoint(self, is_named: bool, is_recalibrated: bool) -> None:
-        """Refuse a missing or superfluous `calibrator.checkpoint`.
+        """Raise ValueError for a configuration that names no checkpoint (`is_named` is False).
 
-        `is_named` says whether the configuration names one. Raises ValueError.
+        Other engines need other rules; `is_recalibrated` says whether there is a recalibration.
         """
         if not is_named:
             raise ValueError(
@@ -80,6 +84,7 @@ class ScoringServer(Remote):
     base_url: BaseUrl
 
     def check_checkpoint(self, is_named: bool, is_recalibrated: bool) -> None:
+        """Raise ValueError for a recalibration without a named checkpoint, which it belongs to."""
         if is_recalibrated and not is_named:
             raise ValueError("name the checkpoint that the recalibration is for")
 
@@ -120,15 +125,17 @@ class Decisions(Remote):
 
     @property
     def place(self) -> str:
+        """The engine's kind and model, such as `decisions of typesafe/jev`, for people."""
         return f"{self.kind} of {self.model}"
 
     def check_checkpoint(self, is_named: bool, is_recalibrated: bool) -> None:
+        """Raise ValueError if the configuration names a checkpoint (`is_named`)."""
         if is_named:
             raise ValueError("a decision model has no checkpoint of ours; remove checkpoint")
 
 
 def _engine(value: Any) -> Any:
-    """Replace null, which an empty section is in YAML, by the default engine."""
+    """Return the default engine for null, which an empty section is in YAML; else the value."""
     return InProcess() if value is None else value
 
 

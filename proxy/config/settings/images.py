@@ -13,7 +13,10 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9*._-]+)(:(\d{1,5}|\*))?")
 
 
 def _fetch(value: Any) -> Any:
-    """Read `false` as no fetching and `true` as fetching from any public host."""
+    """Read `false` as None (no fetching), and `true` as a mapping that allows any public host.
+
+    Any other value is unchanged.
+    """
     if isinstance(value, bool):
         return {"hosts": ("*",)} if value else None
     return value
@@ -32,6 +35,11 @@ class FetchConfig(Section):
     @field_validator("hosts")
     @classmethod
     def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the hosts unchanged.
+
+        Raise ValueError for one that is no name or address with a port. `*` may be part of the
+        name, or the port.
+        """
         for host in hosts:
             if not _HOST.fullmatch(host):
                 raise ValueError(
@@ -41,12 +49,19 @@ class FetchConfig(Section):
         return hosts
 
     def allows(self, host: str, port: int | None) -> bool:
-        """Return whether a URL's host is allowed; `port` is None for its scheme's default port."""
+        """Return whether a URL's host is allowed; `port` is None for its scheme's default port.
+
+        `host` is a name or an address; IPv6 addresses come without brackets. Case does not count.
+        """
         asked = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
         return any(_matches(each, asked) for each in self.hosts)
 
 
 def _matches(host: str, asked: str) -> bool:
+    """Return whether the host `asked`, such as `a.example.com:81`, fits the allowed `host`.
+
+    In `host`, as in `*.example.com:81`, a star is any text without a colon; case does not count.
+    """
     parts = map(re.escape, host.lower().split("*"))
     return re.fullmatch("[^:]*".join(parts), asked.lower()) is not None
 
@@ -62,6 +77,7 @@ class ImagesConfig(Section):
 
     @model_validator(mode="after")
     def _has_something_to_score(self) -> ImagesConfig:
+        """Raise ValueError where generated images are to be scored but images are ignored."""
         if self.ignore and self.score_generated:
             raise ValueError(
                 "'score_generated' asks whether an image depicts its prompt, which without the "

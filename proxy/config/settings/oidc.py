@@ -27,7 +27,7 @@ def _issuer(value: str) -> str:
 
 
 def is_here(host: str) -> bool:
-    """Return whether a host is this machine, by its address or as `localhost`."""
+    """Return whether a host is a loopback address, such as `127.0.0.1` or `::1`, or `localhost`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -42,6 +42,7 @@ class GroupConfig(Section):
 
     @model_validator(mode="after")
     def _is_one(self) -> GroupConfig:
+        """Raise ValueError for an admin with `queues`, as admins see all of them."""
         if self.role == "admin" and self.queues is not None:
             raise ValueError("an admin sees all queues; remove queues, or make it a reviewer")
         return self
@@ -61,6 +62,7 @@ class OidcConfig(Section):
 
     @model_validator(mode="after")
     def _asks_for_openid(self) -> OidcConfig:
+        """Raise ValueError where `scopes` lack `openid`, without which there is no ID token."""
         if "openid" not in self.scopes:
             raise ValueError("scopes must name openid, else there is no ID token")
         return self

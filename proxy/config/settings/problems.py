@@ -37,15 +37,18 @@ _SWITCHES: Final = {("admin",), ("calibrator", "images", "fetch")}  # a section,
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    """Return the end of a sentence about an unknown name: the nearest known name, or all."""
+    """Return the end of a sentence: `; did you mean 'NAME'?`, or `.
+
+    Known here: A, B` if none is near.
+    """
     meant = nearest(name, known)
     return f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
 
 
 def problem_of(document: Document, found: Any, known: Collection[str]) -> Problem:
-    """Return one finding of pydantic as a problem with its line.
+    """Return a finding of pydantic, one of `ValidationError.errors()`, as a problem with its line.
 
-    `known` are the keys that are valid where the finding is.
+    `known` are the keys that are valid where the finding is; an unknown key's problem names them.
     """
     loc = tuple(found["loc"])
     if loc[:2] == ("calibrator", "engine"):
@@ -88,9 +91,10 @@ def _without_secrets(document: Document, text: str) -> str:
 
 
 def add_location(path: Path | None, key: Location, message: str) -> str:
-    """Return a message about a key, with file and line where the file has the key.
+    """Return a message with the file, line and path of its key, such as `("admin", "port")`.
 
-    The file is read again, so that only mistakes cost that time.
+    Return it unchanged without a path or key, for a file that does not have the key or can no
+    longer be parsed. The file is read again, so that only mistakes cost that time.
     """
     if path is None or not key:
         return message

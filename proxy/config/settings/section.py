@@ -12,6 +12,8 @@ _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 
 class Section(BaseModel):
+    """A section of `proxy.yaml`, immutable: unknown keys and values of other types are refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
 
     @model_validator(mode="before")
@@ -22,12 +24,18 @@ class Section(BaseModel):
 
 
 def _secret(value: Any) -> Any:
-    """Convert null and numbers to text: an unquoted `${KEY:-}` is null, a key of digits an int."""
+    """Convert null to "" and numbers to text; return any other value unchanged.
+
+    An unquoted `${KEY:-}` is null, and a key of digits is an int.
+    """
     return "" if value is None else str(value) if isinstance(value, int) else value
 
 
 def _size(value: Any) -> Any:
-    """Convert text such as "64MB" to bytes, here 67108864; raise ValueError for any other text."""
+    """Convert text such as `64MB` to bytes, here 67108864; return numbers and the like unchanged.
+
+    `KB` is 1024, and no unit is bytes. Raises ValueError for any other text.
+    """
     if not isinstance(value, str):
         return value
     if not (match := _SIZE.fullmatch(value.strip())):

@@ -11,6 +11,10 @@ from proxy.config.settings.section import Secret, Section
 
 
 def _address(value: str) -> str:
+    """Return an http(s) address without final slashes; raise ValueError for any other text.
+
+    A user, a query and a fragment are refused.
+    """
     if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", value):
         raise ValueError(
             "an address begins with http:// or https:// and names no user; keys have a place of "
@@ -39,6 +43,7 @@ class LangfuseConfig(Section):
 
     @model_validator(mode="after")
     def _has_keys(self) -> LangfuseConfig:
+        """Raise ValueError unless both keys are set."""
         if not (self.public_key and self.secret_key.get_secret_value()):
             raise ValueError("Langfuse asks for both: set public_key and secret_key")
         return self
@@ -61,4 +66,5 @@ class TelemetryConfig(Section):
 
     @property
     def is_on(self) -> bool:
+        """Whether any service is configured."""
         return any((self.otel, self.langfuse, self.phoenix))

@@ -15,7 +15,10 @@ _FAILURE = re.compile(r"[45](\d\d|xx)|timeout|unreachable")
 
 
 def _failures(value: Any) -> Any:
-    """Convert failures such as `[5xx, 429]` to texts; raise ValueError for an unknown one."""
+    """Convert a list of failures such as `[5xx, 429, timeout]` to a tuple of texts.
+
+    Return what is no list unchanged. Raises ValueError for an unknown failure.
+    """
     if not isinstance(value, list | tuple):
         return value
     for each in value:
@@ -68,6 +71,12 @@ class UpstreamConfig(Section):
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> UpstreamConfig:
+        """Raise ValueError for an upstream without a kind, or with keys that contradict each other.
+
+        It needs `base_url`, `litellm` or `demo`. `demo` excludes the others, `speaks` fits some
+        kinds, `litellm: auto` without `base_url` must have no `api_key`, and `base_url` is http or
+        https.
+        """
         if self.demo and (self.base_url or self.litellm or self.via == "litellm"):
             raise ValueError("'demo: true' answers by itself; remove base_url, litellm and via")
         if not (self.demo or self.base_url or self.litellm):
@@ -84,10 +93,7 @@ class UpstreamConfig(Section):
         return self
 
     def _check_speaks(self) -> None:
-        """Refuse `speaks` for an upstream that does not relay bytes to a `base_url`.
-
-        Raises ValueError.
-        """
+        """Raise ValueError for `demo`, `litellm` or `via: litellm`, which exclude `speaks`."""
         if self.demo:
             raise ValueError("'demo: true' answers by itself; remove speaks")
         if self.litellm:
@@ -111,9 +117,11 @@ class ModelRoute(Section):
 def fallback_problems(
     routes: Sequence[ModelRoute], upstreams: Mapping[str, UpstreamConfig]
 ) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return the problems of fallbacks, each with its place in the file and a sentence.
+    """Return the problems of fallbacks, each as (place, sentence); [] where there are none.
 
-    A fallback model needs a route, and an upstream of its own key where the upstream differs.
+    A place is the path of keys and indexes in the file, such as `("models", 0, "fallback", "to")`.
+    A fallback model needs a route, and an upstream with a key of its own where that upstream is not
+    the route's.
     """
     found: list[tuple[tuple[str | int, ...], str]] = []
     for i, route in enumerate(routes):
@@ -135,4 +143,5 @@ def fallback_problems(
 
 
 def _has_own_key(upstream: UpstreamConfig) -> bool:
+    """Return whether the upstream is a demo, or needs no key of the client."""
     return upstream.demo or upstream.lends_a_key

@@ -52,10 +52,16 @@ class WebhookConfig(Section):
 
     @property
     def is_chat(self) -> bool:
+        """Whether messages go to a chat, Slack or Teams."""
         return self.format != "json"
 
     @model_validator(mode="after")
     def _is_safe(self) -> WebhookConfig:
+        """Raise ValueError for a bad address or secret.
+
+        The address must be https, or http with `allow_private`, and name no user. A secret that
+        begins with `whsec_` must be base64, and the format `json` needs a secret.
+        """
         allowed = "https?" if self.allow_private else "https"
         if not re.fullmatch(allowed + r"://[^/@\s]+(/\S*)?", self.url):
             scheme = "http:// or https://" if self.allow_private else "https://"
@@ -69,6 +75,7 @@ class WebhookConfig(Section):
 
     @model_validator(mode="after")
     def _says_text_as_its_format_does(self) -> WebhookConfig:
+        """Raise ValueError for `shows` in the format `json`, and for a blank reviewer."""
         if self.shows != "facts" and not self.is_chat:
             raise ValueError("shows is for slack and teams; json has include_reply")
         if self.reviewer is not None and not self.reviewer.strip():
@@ -79,10 +86,11 @@ class WebhookConfig(Section):
 def webhook_problems(
     admin: AdminConfig, webhooks: Sequence[WebhookConfig]
 ) -> list[tuple[Place, str]]:
-    """Return the problems of webhooks, each with its place and a sentence.
+    """Return the first problem of webhooks as [(place, sentence)], or [] where there is none.
 
-    Of two webhooks with the same identity, only the last would receive messages. Links for
-    decisions need a desk, a secret and an address. At most one problem is returned.
+    A place is a path such as `("webhooks", 1)`. Of two webhooks with the same identity, only the
+    last would receive messages. A webhook with a `reviewer` needs a desk, a link secret and an
+    address.
     """
     known = [each.identity for each in webhooks]
     for at, identity in enumerate(known):
@@ -97,6 +105,11 @@ def webhook_problems(
 
 
 def _list_missing(admin: AdminConfig) -> Iterator[str]:
+    """Yield a sentence for each thing that links for decisions lack.
+
+    They need an enabled desk, `link_secrets`, and an http(s) `url` unless the desk is on this
+    machine.
+    """
     if not admin.enabled:
         yield "a reviewer decides at the desk, which 'admin: false' switches off"
     if not admin.link_secrets:

@@ -25,6 +25,7 @@ class WorkersConfig(Section):
     @field_validator("count")
     @classmethod
     def _can_fork(cls, value: int) -> int:
+        """Return the count unchanged; raise ValueError for more than one worker on Windows."""
         if value > 1 and sys.platform == "win32":
             raise ValueError(
                 "several workers need fork, which Windows does not have; run several proxies"
@@ -33,7 +34,7 @@ class WorkersConfig(Section):
 
 
 def _workers(value: Any) -> Any:
-    """Read `workers: 4` as `{count: 4}`."""
+    """Read a number such as `4` as `{count: 4}`; return any other value unchanged."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return {"count": value} if is_number else value
 
