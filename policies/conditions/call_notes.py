@@ -22,7 +22,7 @@ from typing import Final
 from policies.conditions.facts import ToolCall
 from policies.conditions.globs import Globs
 from policies.reading.reading import Node, either
-from policies.reading.shapes import Shape, named, or_mapping, words
+from policies.reading.shapes import Shape, by_name, or_mapping, words
 
 MARKS: Final = (
     "not_in_conversation",
@@ -125,7 +125,7 @@ def _marks(node: Node) -> frozenset[str]:
 
 _MARK_NAMES: Final = words(MARKS)
 _MARKS: Final = Shape(_marks, {"anyOf": [{"const": ANY}, _MARK_NAMES.schema]})
-_BY_ARGUMENT: Final = named(_MARKS, least=1)
+_BY_ARGUMENT: Final = by_name(_MARKS, least=1)
 MARKED: Final = or_mapping(
     Shape(lambda node: MarkCondition(((None, _MARKS.read(node)),)), _MARKS.schema),
     Shape(

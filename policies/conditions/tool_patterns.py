@@ -42,8 +42,8 @@ from policies.reading.shapes import (
     TEXT,
     TEXTS,
     Shape,
+    by_name,
     mapping,
-    named,
     number,
     one_or_list,
     or_mapping,
@@ -431,7 +431,7 @@ _TESTS: Final[Mapping[str, Shape[Any]]] = {
     "commands": Shape(lambda node: CommandsTest(TEXTS.read(node)), TEXTS.schema),
     "paths": Shape(_paths, TEXTS.schema),
 }
-_ARGUMENTS: Final = named(
+_ARGUMENTS: Final = by_name(
     or_mapping(
         Shape(_value, {"anyOf": [{"type": ["number", "boolean", "null"]}, TEXTS.schema]}),
         mapping(_tests, _TESTS, needs=tuple(_TESTS)),

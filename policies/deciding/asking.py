@@ -51,7 +51,7 @@ def surest(confidences: Sequence[float | None]) -> int:
     return comparable.index(max(comparable))
 
 
-def _asking(node: Node, **given: Any) -> ReplyCounts:
+def _read_counts(node: Node, **given: Any) -> ReplyCounts:
     """Build the `ReplyCounts` of `ask`; report it if it is not about 2 to 8 replies in all."""
     asking = ReplyCounts(**given)
     if not 1 < asking.n * max(len(asking.models), 1) <= MAX_REPLIES:
@@ -60,7 +60,7 @@ def _asking(node: Node, **given: Any) -> ReplyCounts:
 
 
 ASKING: Final = mapping(
-    _asking,
+    _read_counts,
     {"n": whole(1, MAX_REPLIES), "models": MODELS, "when": WHEN_REQUESTED},
     needs=("n", "models"),
 )

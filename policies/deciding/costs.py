@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies.deciding.actions import Action, Escalate, Hold
-from policies.reading.shapes import TEXT, make, mapping, named, number
+from policies.reading.shapes import TEXT, by_name, make, mapping, number
 
 PRICES = ("deliver", "escalate", "second_opinion", "judge", "clarify", "error", "manual")
 
@@ -56,5 +56,5 @@ class Costs:
 
 COSTS: Final = mapping(
     make(Costs),
-    {"currency": TEXT, **dict.fromkeys(PRICES, number(0.0)), "queues": named(number(0.0))},
+    {"currency": TEXT, **dict.fromkeys(PRICES, number(0.0)), "queues": by_name(number(0.0))},
 )

@@ -152,14 +152,14 @@ def _second_opinion(
     )
 
 
-def _asked(node: Node) -> Asked:
+def _read_asked(node: Node) -> Asked:
     """Read `near_threshold` as (no conditions, True), or conditions as (conditions, False)."""
     if node.value == NEAR_THRESHOLD:
         return When(), True
     return WHEN_IN_BAND.read(node), False
 
 
-ASKED: Final = Shape(_asked, {"anyOf": [{"const": NEAR_THRESHOLD}, WHEN_IN_BAND.schema]})
+ASKED: Final = Shape(_read_asked, {"anyOf": [{"const": NEAR_THRESHOLD}, WHEN_IN_BAND.schema]})
 SECOND_OPINION: Final = mapping(
     _second_opinion,
     {

@@ -37,7 +37,7 @@ class Node:
         """Return the node of a whole document, without problems; `called` names it in sentences."""
         return cls(document, [], [], document.value, called=called)
 
-    def muted(self) -> Node:
+    def without_problems(self) -> Node:
         """Return the same place with lists of its own, so that reports there have no effect."""
         return replace(self, problems=[], models=[])
 

@@ -239,8 +239,8 @@ def mapping(
             others = " and ".join(other for other in keys if other in given and other != key)
             node[key].report(f"{node[key]} stands alone, without {others}")
         values = {key: shape.read(node[key]) for key, shape in keys.items() if key in given}
-        values |= {key: keys[key].read(node[key].muted()) for key in missing}
-        return build(node if len(node.problems) == before else node.muted(), **values)
+        values |= {key: keys[key].read(node[key].without_problems()) for key in missing}
+        return build(node if len(node.problems) == before else node.without_problems(), **values)
 
     schema: Schema = {
         "type": "object",
@@ -275,7 +275,7 @@ def _check_keys(node: Node, keys: Collection[str]) -> set[str]:
     return set(found).intersection(keys)
 
 
-def named(shape: Shape[Other], least: int = 0) -> Shape[dict[str, Other]]:
+def by_name(shape: Shape[Other], least: int = 0) -> Shape[dict[str, Other]]:
     """Return the shape of a mapping from any names to values of one shape, read as a dict.
 
     Fewer than `least` entries are reported, and so is anything but a mapping, which is read as {}.

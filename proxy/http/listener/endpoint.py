@@ -140,7 +140,7 @@ async def _send(reply: Reply, client: Client) -> None:
     if reply.status == NOT_MODIFIED:  # it has no body, and servers check a declared length
         fields = names.without(fields, b"content-length")
     if client.is_old and names.header(fields, b"content-length") is None:
-        whole = _Collected()
+        whole = _CollectedBody()
         await _write_body(reply.body, whole)
         await client.write_whole(reply.status, fields, (b"".join(whole.parts),))
         return
@@ -174,7 +174,7 @@ async def send_reply(reply: Reply, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-class _Collected:
+class _CollectedBody:
     """A writer that keeps the parts of a body."""
 
     def __init__(self) -> None:
