@@ -87,6 +87,7 @@ class _Reader:
     """A parser that reads a text character by character; `read` returns its commands or None."""
 
     def __init__(self, text: str) -> None:
+        """Begin at the start of `text`, whose lines that end in a backslash are joined."""
         self._text = text.replace("\\\n", " ").strip()
         self._at = 0
         self._commands: list[Command] = []
