@@ -60,7 +60,8 @@ class ConfigWatch:
     def turn(self) -> None:
         """Check the files once: call `on_change` if they have changed, then always `every_turn`.
 
-        A change counts once the files look the same in two turns, or at once after `ask`.
+        A change counts once the files look the same in two turns, or at once after `ask`. A file
+        that is seen for the first time counts as unchanged.
         """
         used, now = self._used, self._look()
         # a file that the watch sees for the first time has just been read

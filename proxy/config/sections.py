@@ -68,6 +68,7 @@ def _device(value: str) -> str:
 
 
 def _path(value: Any) -> Any:
+    """Convert text to a path; return empty text and any other value unchanged."""
     return Path(value) if isinstance(value, str) and value else value
 
 
@@ -303,6 +304,7 @@ def _default_upstreams() -> dict[str, UpstreamConfig]:
 
 
 def _default_models() -> tuple[ModelRoute, ...]:
+    """Return two routes: the model `demo` to the upstream `demo`, all others to `openai`."""
     return (ModelRoute(match="demo", upstream="demo"), ModelRoute(match="*", upstream="openai"))
 
 
