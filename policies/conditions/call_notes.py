@@ -115,6 +115,7 @@ class Risk:
         )
 
     def __str__(self) -> str:
+        """Return the names in ascending order, such as `medium or high`."""
         return either([name for name in RISKS if name in self.names])
 
 

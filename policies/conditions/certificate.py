@@ -46,6 +46,7 @@ class Scope:
         return [self.model, self.team, self.rule].count(None)
 
     def __str__(self) -> str:
+        """Return the fields that are set, such as `model gpt-4o, rule pay`, or `all replies`."""
         parts = (("model", self.model), ("team", self.team), ("rule", self.rule))
         return ", ".join(f"{name} {value}" for name, value in parts if value) or "all replies"
 

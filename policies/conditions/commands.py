@@ -87,6 +87,7 @@ class _Reader:
     """A parser that reads a text character by character; `read` returns its commands or None."""
 
     def __init__(self, text: str) -> None:
+        """Begin at the start of `text`, whose lines that end in a backslash are joined."""
         self._text = text.replace("\\\n", " ").strip()
         self._at = 0
         self._commands: list[Command] = []
@@ -103,9 +104,9 @@ class _Reader:
         return None if self._is_file else self._commands
 
     def _step(self, char: str) -> bool:
-        """Read `char` and, of a quote or redirection, all the rest of it, and advance past them.
+        """Read `char`, with the rest of a quote, a comment, an escape or a redirection's sign.
 
-        Return False where the text cannot be read.
+        Advance past them. Return False where the text cannot be read.
         """
         self._at += 1
         if char in _SPACE:

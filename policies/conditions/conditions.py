@@ -105,7 +105,10 @@ class When:
         return all(test(facts, calls) for test in self.tests)
 
     def for_delivery(self) -> When:
-        """Return a copy for a rule that delivers; what is unknown fails."""
+        """Return a copy for a rule that delivers the reply.
+
+        Calls that cannot be read, and marks or risks that are unknown, then match no pattern.
+        """
         tools, risk = self.tools, self.risk
         if tools is not None and tools.patterns is not None:
             tools = ToolCalls(tuple(each.for_delivery() for each in tools.patterns))

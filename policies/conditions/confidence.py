@@ -33,6 +33,7 @@ class Band:
         return facts.confidence is None or self.low <= facts.confidence < self.high
 
     def __str__(self) -> str:
+        """Return a phrase: `at least 0.5`, `below 0.5` or `from 0.2 below 0.5`."""
         if math.isinf(self.high):
             return f"at least {self.low:g}"
         return f"from {self.low:g} below {self.high:g}" if self.low else f"below {self.high:g}"
@@ -54,6 +55,7 @@ class LowestShare:
         return facts.share_below is not None and facts.share_below < self.share
 
     def __str__(self) -> str:
+        """Return a phrase such as `among the least sure 0.05 of recent replies`."""
         return f"among the least sure {self.share:.4g} of recent replies"
 
 
@@ -86,6 +88,7 @@ class MaxError:
         return None
 
     def __str__(self) -> str:
+        """Return a phrase such as `certified for at most 0.05 of errors`."""
         return f"certified for at most {self.max_error:g} of errors"
 
 

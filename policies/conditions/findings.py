@@ -56,6 +56,7 @@ class Support:
         return self.low <= other.low and other.high <= self.high
 
     def __str__(self) -> str:
+        """Return a phrase such as `at least 0.5` or `below 0.5`."""
         return str(Band(self.low, self.high))
 
 

@@ -28,6 +28,7 @@ class Globs:
     """The beginnings of matching texts, where every pattern is a literal beginning; else empty."""
 
     def __post_init__(self) -> None:
+        """Set `match`, and `prefixes` where all patterns are plain text with a final star."""
         is_simple = all(each.endswith("*") and is_literal(each[:-1]) for each in self.patterns)
         prefixes = tuple(pattern[:-1] for pattern in self.patterns) if is_simple else ()
         object.__setattr__(self, "prefixes", prefixes)

@@ -60,6 +60,7 @@ class RecentConfidences:
     """The confidences of the last `window` replies, for `lowest_share`, in constant memory."""
 
     def __init__(self, window: int = WINDOW, least_known: int = LEAST_KNOWN) -> None:
+        """Begin without replies; `share_below` needs at least `least_known` of them."""
         self._counts = Counts([0] * RESOLUTION)
         self._bins: deque[int] = deque()
         self._window = window

@@ -202,6 +202,7 @@ class ToolPattern:
     _generous: Globs = field(init=False, repr=False, compare=False)  # in lower case
 
     def __post_init__(self) -> None:
+        """Set the cached tests of names and the globs that match them generously."""
         names, words = self.names.match, self.words
 
         def has_name(name: str) -> bool:
@@ -253,8 +254,8 @@ class ToolPattern:
     def _may_be_nameless(self, call: ToolCall) -> bool:
         """Return whether a call with a blank name may match, given its marks and risk.
 
-        With arguments it does if `if_unknown`. Also, a pattern without arguments may match a blank
-        name.
+        It may with `if_unknown` and arguments of its own, or where the pattern has none and its
+        names match.
         """
         if not self.has_notes(call):
             return False

@@ -64,6 +64,7 @@ class Phrases:
     _by_first: dict[str, list[tuple[str, ...]]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Index the phrases by their first word, in lower case."""
         by_first: dict[str, list[tuple[str, ...]]] = {}
         for first, *rest in (phrase.lower().split() for phrase in self.phrases if phrase.split()):
             by_first.setdefault(first, []).append(tuple(rest))

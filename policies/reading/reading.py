@@ -55,14 +55,17 @@ class Node:
         return self.document.line(self.location)
 
     def __str__(self) -> str:
-        """Return the place in the usual notation: `rules[2].when.confidence`."""
+        """Return the place in the usual notation, `rules[2].when.confidence`.
+
+        The root is `called`.
+        """
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.location)
         return "".join(steps).removeprefix(".") or self.called
 
     def __getitem__(self, key: str) -> Node:
-        """Return the node of a key.
+        """Return the node of a key, `rules` of the root for example.
 
-        Where it is absent, one with value None and `is_present` False.
+        Where it is absent, or this is no mapping, its value is None and `is_present` is False.
         """
         mapping = self.value if isinstance(self.value, dict) else {}
         return self._inner(mapping.get(key), key, is_present=key in mapping)

@@ -68,8 +68,8 @@ def parse_document(text: str, source: str, env: Mapping[str, str] | None = None)
     """Parse a document; `source` is the name under which its problems are reported.
 
     With `env`, `${NAME}` and `${NAME:-default}` inside values are substituted. An unquoted value
-    that is only a substitution is then read as if the file held its result, so `port:
-    ${PORT:-8000}` is a number; a quoted one stays text.
+    that is only a substitution is then read as if the file held its result, so the value
+    `${PORT:-8000}` is a number; a quoted one stays text.
 
     Raises InvalidDocumentError with all problems found, and for more than a million characters.
     """

@@ -38,6 +38,7 @@ class Builder:
     """
 
     def __init__(self, text: str, source: str, env: Mapping[str, str] | None) -> None:
+        """Prepare to parse `text`; `source` names it in problems, `env` holds variables."""
         self.problems: list[Problem] = []
         self.lines: dict[Location, int] = {}
         self.substituted: dict[str, str] = {}  # environment variables and their values

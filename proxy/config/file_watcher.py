@@ -21,8 +21,8 @@ Sight = tuple[int, int, int]
 class ConfigWatch:
     """A watch that calls `on_change` once files have changed and then kept still for one turn.
 
-    `files` lists the files, `every_turn` is called at the end of every turn. `on_change` and
-    `every_turn` are called on the watch's thread and may not raise.
+    `files` lists the files, `every_turn` is called at the end of every turn, four times a second.
+    `on_change` and `every_turn` are called on the watch's thread and may not raise.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class ConfigWatch:
         on_change: Callable[[], None],
         every_turn: Callable[[], None],
     ) -> None:
+        """Create the watch without starting its thread."""
         self._files = files
         self._on_change = on_change
         self._every_turn = every_turn
@@ -40,6 +41,7 @@ class ConfigWatch:
         self._worker = Worker("watch", self.turn, every_s=EVERY_S)
 
     def start(self) -> None:
+        """Remember the files as they look now, and start the thread."""
         self.begin()
         self._worker.start()
 
@@ -52,10 +54,15 @@ class ConfigWatch:
         self._is_asked = True
 
     def stop(self) -> None:
+        """Stop the thread."""
         self._worker.close()
 
     def turn(self) -> None:
-        """Check the files once, call `on_change` if they have changed, then `every_turn`."""
+        """Check the files once: call `on_change` if they have changed, then always `every_turn`.
+
+        A change counts once the files look the same in two turns, or at once after `ask`. A file
+        that is seen for the first time counts as unchanged.
+        """
         used, now = self._used, self._look()
         # a file that the watch sees for the first time has just been read
         has_changed = any(used.setdefault(path, sight) != sight for path, sight in now.items())
@@ -68,13 +75,14 @@ class ConfigWatch:
         self._every_turn()
 
     def _look(self) -> dict[Path, Sight]:
+        """Return how each file looks now, by its path."""
         return {path: sight_of(path) for path in self._files()}
 
 
 def sight_of(path: Path) -> Sight:
-    """Return a file's time, size and inode, which differ once it is changed, replaced or created.
+    """Return a file's time of modification (ns), size (bytes) and inode, zeros if unreadable.
 
-    A file that cannot be read gives three zeros.
+    They differ once it is changed, replaced or created.
     """
     try:
         stat = path.stat()

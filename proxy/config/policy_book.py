@@ -19,13 +19,17 @@ class PolicyBook:
     """The loaded policies; `default` is for callers without their own, `folder` has the files."""
 
     def __init__(self, default: Policy, folder: Path | None = None) -> None:
+        """Hold the default policy.
+
+        `folder`, by default the working directory, has policies' files.
+        """
         self.default = default
         self._folder = folder or Path()
         self._loaded: dict[str, Policy] = {}
         self._asked_for: dict[str, Policy] = {}
 
     def load(self, name: str | None) -> Policy:
-        """Return a policy by its name, loading it once: a pack, or a file in the folder.
+        """Return a policy by its name, a file in the folder or a pack, and keep it for later calls.
 
         None gives the default policy. Raises InvalidDocumentError.
         """
@@ -36,10 +40,11 @@ class PolicyBook:
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[Policy]:
+        """Iterate over the default policy and those that `load` has loaded, in this order."""
         return iter((self.default, *self._loaded.values()))
 
     def namesakes(self) -> list[str]:
-        """Return a warning for each name that several different policies share."""
+        """Return a warning for each name that several loaded policies of other content share."""
         digests: dict[str, set[str]] = {}
         for policy in self:
             digests.setdefault(policy.name, set()).add(policy.digest)
@@ -51,10 +56,11 @@ class PolicyBook:
         ]
 
     def asked_for(self, headers: Headers) -> Policy:
-        """Return the configured policy or the pack that a request's header names.
+        """Return the configured policy or the pack that a request's policy header names.
 
-        Two headers are refused, because one of them would be ignored silently, and that might be
-        the stricter one. Raises BadRequestError; the request must hold the header.
+        The request must hold the header. Two of them are refused, because one would be ignored
+        silently, and that might be the stricter one. Raises BadRequestError, also for an unknown
+        name.
         """
         name, *others = (value.decode("latin-1") for field, value in headers if field == POLICY)
         if others:
@@ -67,6 +73,10 @@ class PolicyBook:
         return self._asked_for[name]
 
     def _find(self, name: str) -> Policy:
+        """Return the loaded policy that is called `name`, else the pack of this name.
+
+        Raises BadRequestError where there is neither; a client must not name a path.
+        """
         for policy in self:
             if policy.name == name:
                 return policy
@@ -79,6 +89,6 @@ class PolicyBook:
         return load_policy(name)
 
     def files(self) -> set[Path]:
-        """Return the files that the policies were read from, certificates included."""
+        """Return the files that the policies were read from, and those of their certificates."""
         sources = {Path(policy.source) for policy in self if policy.source}
         return sources | {p.certificate_path for p in self if p.certificate_path is not None}

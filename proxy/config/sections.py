@@ -42,9 +42,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # of teams and keys
 
 
 def _store(value: str) -> str:
-    """Check the scheme of a store's URL; raise ValueError for another.
+    """Return a URL of SQLite or PostgreSQL unchanged.
 
-    The database checks the rest. The message does not repeat the URL, which may hold a password.
+    Raise ValueError (no URL in it) for others.
     """
     if not re.match(r"sqlite:///.|postgres(ql)?://.", value):
         kind = value.partition("://")[0] if "://" in value else "no URL"
@@ -56,7 +56,10 @@ def _store(value: str) -> str:
 
 
 def _device(value: str) -> str:
-    """Check a device's name, not whether it exists; raise ValueError for an unknown one."""
+    """Return a device's name unchanged, also of a missing one.
+
+    Raise ValueError if it is unknown.
+    """
     try:
         check_device(value)
     except CheckpointError as error:
@@ -65,22 +68,23 @@ def _device(value: str) -> str:
 
 
 def _path(value: Any) -> Any:
+    """Convert text to a path; return empty text and any other value unchanged."""
     return Path(value) if isinstance(value, str) and value else value
 
 
 def _one_path(value: Any) -> Any:
-    """Convert text to a path; empty text is None."""
+    """Convert text to a path; return None for empty text, and any other value unchanged."""
     return None if value == "" else _path(value)
 
 
 def _paths(value: Any) -> Any:
-    """Convert one path, or a list of paths, to a tuple; empty text is no path."""
+    """Convert one path, or a list, to a tuple of paths; empty text and null give ()."""
     given = value if isinstance(value, list | tuple) else [value] if value else []
     return tuple(map(_path, given))
 
 
 def _keys(value: Any) -> Any:
-    """Read an empty list of keys as `open`; raise ValueError for keys in the file itself."""
+    """Return `open` for [], other values unchanged; raise ValueError for a list that holds keys."""
     if isinstance(value, list):
         if value:
             raise ValueError(
@@ -91,12 +95,12 @@ def _keys(value: Any) -> Any:
 
 
 def _admin(value: Any) -> Any:
-    """Read `admin: true` or `admin: false` as the section's `enabled`."""
+    """Read `true` or `false` as `{enabled: true}` or so; return any other value unchanged."""
     return {"enabled": value} if isinstance(value, bool) else value
 
 
 def _surfaces(value: Any) -> Any:
-    """Convert a list of surfaces to a tuple; raise ValueError for an unknown surface."""
+    """Convert a list to a tuple, no other value; raise ValueError for an unknown surface in it."""
     if not isinstance(value, list | tuple):
         return value
     for name in value:
@@ -120,6 +124,7 @@ class StandInConfig(Section):
 
     @model_validator(mode="after")
     def _is_one(self) -> StandInConfig:
+        """Raise ValueError for `checkpoint: none`."""
         if self.checkpoint == NO_CALIBRATOR:
             raise ValueError("'none' stands in for nothing; remove stand_in")
         return self
@@ -129,7 +134,7 @@ Corrected = TypeVar("Corrected", "CalibratorConfig", StandInConfig)
 
 
 def _stand_in(value: Any) -> Any:
-    """Read `stand_in: embedded` as `{checkpoint: embedded}`."""
+    """Read a text such as `embedded` as `{checkpoint: embedded}`, any other value unchanged."""
     return {"checkpoint": value} if isinstance(value, str) else value
 
 
@@ -183,6 +188,7 @@ class CalibratorConfig(Section):
 
     @model_validator(mode="after")
     def _has_something_to_recalibrate(self) -> CalibratorConfig:
+        """Raise ValueError for `recalibration` with `checkpoint: none`."""
         if self.checkpoint == NO_CALIBRATOR and self.recalibration:
             raise ValueError(
                 "'checkpoint: none' gives no number to recalibrate; remove recalibration"
@@ -191,6 +197,7 @@ class CalibratorConfig(Section):
 
     @model_validator(mode="after")
     def _can_read_facts(self) -> CalibratorConfig:
+        """Raise ValueError for `facts` with `checkpoint: none` or an engine that reads none."""
         if self.facts is None:
             return self
         if self.checkpoint == NO_CALIBRATOR:
@@ -204,6 +211,7 @@ class CalibratorConfig(Section):
 
     @model_validator(mode="after")
     def _has_another_stand_in(self) -> CalibratorConfig:
+        """Raise ValueError for `stand_in` with `checkpoint: none`, or of the same checkpoint."""
         if self.stand_in is None:
             return self
         if self.checkpoint == NO_CALIBRATOR:
@@ -214,6 +222,7 @@ class CalibratorConfig(Section):
 
     @model_validator(mode="after")
     def _fits_its_engine(self) -> CalibratorConfig:
+        """Raise ValueError for settings that an engine outside this process cannot use."""
         if isinstance(self.engine, InProcess):
             return self
         if self.checkpoint == NO_CALIBRATOR:
@@ -281,6 +290,7 @@ def _unknown_upstream(name: str, known: Collection[str]) -> str:
 
 
 def _default_upstreams() -> dict[str, UpstreamConfig]:
+    """Return `openai`, by OPENAI_BASE_URL (StartupError if bad) and OPENAI_API_KEY, and `demo`."""
     base_url = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     api_key = os.environ.get("OPENAI_API_KEY", "")
     if not re.match(r"https?://[^/\s]", base_url):
@@ -294,6 +304,7 @@ def _default_upstreams() -> dict[str, UpstreamConfig]:
 
 
 def _default_models() -> tuple[ModelRoute, ...]:
+    """Return two routes: the model `demo` to the upstream `demo`, all others to `openai`."""
     return (ModelRoute(match="demo", upstream="demo"), ModelRoute(match="*", upstream="openai"))
 
 
@@ -331,10 +342,7 @@ class Config(Section):
         return self.keys == "required"
 
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
-        """Return the contradictions between sections, each with its place and a sentence.
-
-        Only the findings of the first check that has any are returned.
-        """
+        """Return one check's contradictions of sections as (path of keys, sentence), or []."""
         return (
             self._lost_models()
             or fallback_problems(self.models, self.upstreams)
@@ -344,10 +352,7 @@ class Config(Section):
         )
 
     def _about_audits(self) -> list[tuple[tuple[str | int, ...], str]]:
-        """Return a problem where audited replies are kept longer than the record.
-
-        A label without the record of its reply says nothing about a confidence.
-        """
+        """Return a problem where audited replies outlive their record, which labels need, or []."""
         shares = (self.audit.share, *(team.audit_share for team in self.teams.values()))
         if not any(shares) or self.audit.keep_days <= self.records.keep_days:
             return []
@@ -358,10 +363,7 @@ class Config(Section):
         return [(("audit",) if self.audit.share else ("teams",), text)]
 
     def _about_keys(self) -> list[tuple[tuple[str | int, ...], str]]:
-        """Return problems of teams and keys.
-
-        A client key never goes upstream, and without keys nobody can tell teams apart.
-        """
+        """Return problems: bad team names, teams without client keys, upstreams without a key."""
         found: list[tuple[tuple[str | int, ...], str]] = [
             (("teams", name), "a team's name is at most 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
             for name in self.teams
@@ -384,6 +386,7 @@ class Config(Section):
         ]
 
     def _lost_models(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """Return a problem for each route to an unknown upstream; one for all default routes."""
         lost: list[tuple[tuple[str | int, ...], str]] = [
             (("models", i, "upstream"), _unknown_upstream(route.upstream, self.upstreams))
             for i, route in enumerate(self.models)
@@ -401,10 +404,10 @@ def find_config(path: Path | None) -> Path | None:
 
 
 def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
-    """Read and check a configuration; None means the defaults.
+    """Read and check a configuration; for None return the defaults.
 
-    `env` holds the variables that the file may use; None means the environment. Raises
-    InvalidDocumentError with the file and line of every problem.
+    `env` holds the variables for `${NAME}`, by default the environment. Paths are resolved from the
+    file's folder. Raises InvalidDocumentError with the file and line of every problem.
     """
     if path is None:
         return Config()
@@ -427,7 +430,7 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
 
 
 def _resolve_paths(config: Config, folder: Path) -> Config:
-    """Resolve the paths of recalibrations and facts from the configuration's folder."""
+    """Return a copy with recalibrations and facts, also the stand-in's, as paths below `folder`."""
     calibrator = _recalibrated_from(config.calibrator, folder)
     if calibrator.facts is not None:
         calibrator = calibrator.model_copy(update={"facts": folder / calibrator.facts})
@@ -438,6 +441,7 @@ def _resolve_paths(config: Config, folder: Path) -> Config:
 
 
 def _recalibrated_from(section: Corrected, folder: Path) -> Corrected:
+    """Return a copy with the paths of recalibrations below `folder`; the same if it has none."""
     if not section.recalibration:
         return section
     paths = tuple(folder / each for each in section.recalibration)
@@ -445,7 +449,7 @@ def _recalibrated_from(section: Corrected, folder: Path) -> Corrected:
 
 
 def load_config_policy(config: Config, path: Path | None, override: str | None = None) -> Policy:
-    """Return the policy that applies: a pack by name, or a file beside the configuration.
+    """Return the policy that applies; see `load_policy_of`. `path` is the configuration's file.
 
     `override` replaces the name in the configuration. Raises InvalidDocumentError.
     """
@@ -453,13 +457,13 @@ def load_config_policy(config: Config, path: Path | None, override: str | None =
 
 
 def load_policy_of(folder: Path, name: str) -> Policy:
-    """Load a policy beside the configuration, a pack, or a path; raise InvalidDocumentError."""
+    """Load the policy in the file `folder / name`, else the pack or path that `name` is."""
     beside = folder / name
     return load_policy(str(beside) if beside.is_file() else name)
 
 
 def _prepare_values(value: dict[str, Any]) -> dict[str, Any]:
-    """Convert lists to tuples where the configuration has tuples, and leave out empty sections."""
+    """Return the sections without null ones, some lists (`models`, `webhooks` ..) as tuples."""
     return {
         key: tuple(item)
         if key in ("models", "webhooks", "shared_ids") and isinstance(item, list)
@@ -470,7 +474,10 @@ def _prepare_values(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
-    """Return the keys that the section at `loc` knows."""
+    """Return the keys known in the section at `loc`, such as `("limits",)`.
+
+    () is the whole file.
+    """
     if tuple(loc[:2]) == ("calibrator", "engine") and len(loc) > 2:
         return list(ENGINES[str(loc[2])].model_fields)
     section: type[Section] = Config

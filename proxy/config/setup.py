@@ -81,17 +81,22 @@ class Setup:
 
 
 def _hash(content: bytes) -> str:
+    """Return the SHA-256 of the content as 64 hex digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def _files_of(recalibrations: Sequence[Path]) -> set[Path]:
+    """Return the files of recalibrations; `FOLDER/current` adds the pointer files beside it."""
     from calibrator import recalibration_files
 
     return set(recalibration_files(recalibrations))
 
 
 def problem_of(key: ClientKey, setup: Setup) -> str | None:
-    """Return a sentence about a key's team or policy that the configuration lacks, or None."""
+    """Return a sentence about a client key's team or policy that the configuration lacks, or None.
+
+    An unknown team is named with the nearest known one; an unreadable policy counts as lacking.
+    """
     teams = setup.config.teams
     if key.team is not None and key.team not in teams:
         meant = nearest(key.team, teams)
@@ -112,10 +117,10 @@ def problems_of(keys: Iterable[ClientKey], setup: Setup) -> list[str]:
 
 
 def load_setup(path: Path | None, policy: str | None = None) -> Setup:
-    """Read the configuration and its policies; `policy` replaces the configured default policy.
+    """Read the configuration and its policies, those of teams included; for None, find the file.
 
-    Recalibrations and facts are not loaded here. Raises StartupError with the file and line of
-    every problem.
+    `policy` replaces the configured default policy. Recalibrations and facts are not loaded here.
+    Raises StartupError with the file and line of every problem.
     """
     found, config = find_config(path), load_store_config(path)
     with _told_of_policy(found, *(() if policy else ("policies",))):
@@ -129,9 +134,10 @@ def load_setup(path: Path | None, policy: str | None = None) -> Setup:
 
 @contextmanager
 def _told_of_policy(path: Path | None, *key: str) -> Iterator[None]:
-    """Convert a policy's InvalidDocumentError to a StartupError.
+    """Convert a policy's InvalidDocumentError, raised inside, to a StartupError.
 
-    A problem without a line, such as an unreadable policy, gets the line of the key that names it.
+    A problem without a line, such as an unreadable policy, gets the line of `key` in the file
+    `path`, the key that names the policy, such as `"teams", "a", "policy"`.
     """
     try:
         yield
@@ -141,10 +147,9 @@ def _told_of_policy(path: Path | None, *key: str) -> Iterator[None]:
 
 
 def load_store_config(path: Path | None) -> Config:
-    """Read the configuration without its policies.
+    """Read the configuration without its policies; for None, `proxy.yaml` or the defaults.
 
-    A broken policy thus does not stop commands that only need the store.
-    Raises StartupError.
+    A broken policy thus does not stop commands that only need the store. Raises StartupError.
     """
     try:
         return load_config(find_config(path))
@@ -153,12 +158,13 @@ def load_store_config(path: Path | None) -> Config:
 
 
 def unusable(error: InvalidDocumentError) -> StartupError:
+    """Return the StartupError (unusable input) that lists the problems, one a line."""
     return StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, error.problems)))
 
 
 @contextmanager
 def refusal_placed(path: Path | None, *key: str) -> Iterator[None]:
-    """Add the file and line of a key to a StartupError that is raised inside."""
+    """Add the file and line of a key, such as `"admin", "port"`, to a StartupError from inside."""
     try:
         yield
     except StartupError as error:

@@ -37,9 +37,9 @@ _SWITCHES: Final = {("admin",), ("calibrator", "images", "fetch")}  # a section,
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    """Return the end of a sentence: `; did you mean 'NAME'?`, or `.
+    """Return the end of a sentence about an unknown name: the nearest known name, or all.
 
-    Known here: A, B` if none is near.
+    It is `; did you mean 'NAME'?`, or `; known here: A, B` where no name is near.
     """
     meant = nearest(name, known)
     return f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
@@ -70,9 +70,10 @@ def problem_of(document: Document, found: Any, known: Collection[str]) -> Proble
 
 
 def sentence(document: Document, loc: Location, message: str, at: Location = ()) -> Problem:
-    """Return a problem that begins with its key's path, such as `upstreams.openai.base_url`.
+    """Return a problem that begins with its key's path, such as `upstreams.openai.base_url: `.
 
-    The line is that of the key `at`, or of `loc` where `at` is empty.
+    `loc` is the path as keys and indexes. The line is that of the key `at`, or of `loc` where `at`
+    is empty. Values of secret variables are replaced by `${NAME}`.
     """
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     text = f"{path.lstrip('.')}: {message}" if path else message

@@ -24,7 +24,7 @@ class Section(BaseModel):
 
 
 def _secret(value: Any) -> Any:
-    """Convert null to "" and numbers to text; return any other value unchanged.
+    """Convert null to "" and integers to text; return any other value unchanged.
 
     An unquoted `${KEY:-}` is null, and a key of digits is an int.
     """
