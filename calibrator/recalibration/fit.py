@@ -202,7 +202,11 @@ def fit_observed(
 def apply_to_groups(
     recalibration: Recalibration, groups: Sequence[str], confidence: Floats
 ) -> Floats:
-    """Return recalibrated confidences (n,) of replies whose groups have these keys."""
+    """Return recalibrated confidences (n,) of replies whose groups have these keys.
+
+    `groups` has a key for each confidence; raises ValueError if their numbers differ. A key without
+    a curve of its own gets the pooled one.
+    """
     pairs = zip(confidence, groups, strict=True)
     return np.array([recalibration.apply(float(p), key) for p, key in pairs])
 

@@ -135,7 +135,8 @@ def predict_unseen(
     """Return the confidences that `learn` gives to replies it did not see, in folds and in time.
 
     `progress` is called after each of the at most `FOLDS + ROUNDS` fits. Where the other folds have
-    too few labels, the confidence stays.
+    too few labels, the confidence stays. In time it is nan where the earlier replies have too few,
+    as in the first round, which has none.
     """
     across, in_time = found.confidence.copy(), np.full(len(found.correct), np.nan)
     for target, parts in ((across, _folds(found.clusters)), (in_time, _rounds(found.clusters))):

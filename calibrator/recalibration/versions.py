@@ -62,7 +62,7 @@ class Recalibrations:
         return any(each is not None for each in (self.alone, self.with_others, self.signals))
 
     def __iter__(self) -> Iterator[Recalibration]:
-        """Yield the curves that are present, without the weights of signals."""
+        """Yield the curves that are present, alone before with others, without signals' weights."""
         return (each for each in (self.alone, self.with_others) if each is not None)
 
     def check_fit(self, calibrator: str) -> None:

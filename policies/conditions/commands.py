@@ -147,7 +147,12 @@ class _Reader:
         self._command = Command()
 
     def _redirect(self, char: str) -> bool:
-        """Read `> file`, `2>&1` or `< file`; return False for here-documents and substitutions."""
+        """Read the rest of a redirection after its `char`, `<` or `>`; return whether it can be.
+
+        The word before it ends; a descriptor (`2>`) is dropped. The file's name is not read: the
+        next word is marked as one, except after `>&1`. False, with nothing read, for here-documents
+        and substitutions.
+        """
         rest = self._text[self._at : self._at + 1]
         if rest == "(" or (char == "<" and rest == "<"):
             return False

@@ -89,7 +89,10 @@ class TextTest:
 
 
 def _same_boolean(text: str) -> frozenset[str]:
-    """Return the words for the same boolean as a word; empty for any other text."""
+    """Return all words for the same boolean as a word, such as `yes`; empty for any other text.
+
+    Case and surrounding blanks do not count.
+    """
     word = text.strip().lower()
     return next((words for words in (_TRUE, _FALSE) if word in words), frozenset())
 

@@ -23,7 +23,10 @@ MAX_NAME: Final = 500  # characters; a longer name of a tool is cut
 
 
 def words_in(name: str) -> tuple[str, ...]:
-    """Return the words of a name in snake, kebab, camel, Pascal or dotted case, in lower case."""
+    """Return the words of a name in snake, kebab, camel, Pascal or dotted case, in lower case.
+
+    Only the first `MAX_NAME` characters are read.
+    """
     return _words_in(name[:MAX_NAME])
 
 

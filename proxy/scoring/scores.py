@@ -263,10 +263,11 @@ class WithStandIn:
         return self._scores.opinion
 
     async def score(self, request: ScoreRequest) -> list[Confidence]:
-        """Return one confidence for each choice, from the stand-in if one is missing for load.
+        """Return one confidence for each choice, all from the stand-in if one is missing for load.
 
-        If the stand-in lacks a number too, or a reply cannot be read, the configured calibrator's
-        result is returned. Raises nothing.
+        Those of the stand-in are marked with its name and the reason. The configured calibrator's
+        result is returned if the stand-in is not loaded or lacks a number too, or if a number is
+        missing for another cause, such as a reply that cannot be read. Raises nothing.
         """
         found = await self._scores.score(request)
         missing = next((each for each in found if each.value is None), None)

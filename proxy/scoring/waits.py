@@ -136,7 +136,10 @@ class Deadlines:
         self._due.pop(call, None)
 
     async def wait_for(self, work: asyncio.Future[None]) -> None:
-        """Wait until the work is done, at most `after_s` seconds; the work continues."""
+        """Wait until the work is done, failed or cancelled, at most `after_s` seconds.
+
+        The work continues. Raises neither its error nor a timeout: ask `work.done()` afterwards.
+        """
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
 
