@@ -100,7 +100,10 @@ class Approvals:
         )
 
     def rule_digest(self, decision: Decision) -> str | None:
-        """Return the digest of the rule that decided and all above it; None if it cannot hold."""
+        """Return the SHA-256 of the rule that decided and of all above it.
+
+        None for a decision of another policy, and for one that cannot hold.
+        """
         return self._digests.get((decision.policy, decision.rule))
 
     async def find(
@@ -224,7 +227,7 @@ def _without_asides(payload: Json) -> Json:
 
 
 def _without_later_instructions(turns: Sequence[Any]) -> Iterator[Any]:
-    """Yield the turns, without system messages that follow a user's message."""
+    """Yield the turns, without system and developer messages that follow a user's message."""
     has_begun = False
     for turn in turns:
         role = turn.get("role") if isinstance(turn, dict) else None

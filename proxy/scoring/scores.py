@@ -295,7 +295,11 @@ class WithStandIn:
         return scores.with_signals(found, signals)
 
     def _note(self, cause: str, name: str) -> None:
-        """Log the first reply that the stand-in scored, then their counts at most once a minute."""
+        """Count a reply that the stand-in scored; log the counts by cause at most once a minute.
+
+        `cause` is the reason that the reply would have had without a number, `name` the stand-in's
+        name.
+        """
         self._untold[cause] += 1
         if (now := time.monotonic()) - self._told_at < TOLD_EVERY_S:
             return

@@ -74,7 +74,10 @@ class Arrivals:
         batcher.wake()
 
     def report(self, ticket: Ticket) -> None:
-        """Report that a ticket is done; may be called from any thread."""
+        """Report that a ticket is done; may be called from any thread.
+
+        Wakes the loop, unless a wake-up is already on its way. After `close` it wakes nothing.
+        """
         self._arrived.append(ticket.owner)
         if not self._is_coming:
             self._is_coming = True
