@@ -252,7 +252,10 @@ def _revise(node: Node, *, times: int = 1, to: str = SAME_MODEL, **options: Any)
 
 
 def _last_action(node: Node) -> Deliver | Annotate | Clarify | Hold | Block | None:
-    """Read what happens where the kept reply would be escalated again."""
+    """Read what happens where the kept reply would be escalated again.
+
+    None for another escalation, which is reported.
+    """
     action = read_action(node)
     if not isinstance(action, Escalate):
         return action

@@ -186,7 +186,10 @@ def circles(policy: Policy) -> list[Problem]:
 
 
 def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
-    """Return a problem where a rule's model leads back to a model that the rule escalates."""
+    """Return a problem where a rule's model leads back to a model that the rule escalates.
+
+    `rules` are the rules of the policy that escalate to other models. None without such a circle.
+    """
     assert isinstance(rule.then, Escalate)
     for to in rule.then.models:
         reached, waiting = {to}, [to]
