@@ -242,7 +242,7 @@ def _notes_in(
 
 
 def _number(value: Any, otherwise: float | None) -> float | None:
-    """Return the value as a float, or `otherwise` where it is no number."""
+    """Return an int, float or bool as a float, or `otherwise`, also for a text such as `"0.9"`."""
     return float(value) if isinstance(value, int | float) else otherwise
 
 

@@ -155,7 +155,11 @@ def _stopped_by(value: Any, messages: Any) -> list[Stopped]:
 
 
 def _decision(told: Told) -> dict[str, Any]:
-    """Return the desk's verdict as a decision of LangChain: approve, edit or reject."""
+    """Return the desk's verdict as a decision of LangChain, a dict with `type`.
+
+    `reject` has the refusal as `message`, `edit` has `edited_action` with name and arguments. Any
+    other verdict is `approve`.
+    """
     if told.verdict == "reject":
         return {"type": "reject", "message": told.refusal}
     if told.verdict == "edit":

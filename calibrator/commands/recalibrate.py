@@ -193,7 +193,10 @@ def _print_gains(figures: Mapping[str, Any]) -> None:
 
 
 def _gain_figures(gain: Interval) -> dict[str, float]:
-    """Return the gain of log loss and the bounds of its 95 % interval, rounded, for JSON."""
+    """Return `gain` (of log loss), `gain_low` and `gain_high` (its 95 % interval) for JSON.
+
+    They are rounded to four places.
+    """
     return {
         "gain": round(gain.value, 4),
         "gain_low": round(gain.low, 4),

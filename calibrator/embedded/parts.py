@@ -257,7 +257,7 @@ class Abilities:
     def odds_of(self, numbers: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the log-odds that are added for these names, (B,).
 
-        `numbers` (B,) are the places of names among the known ones, 0 for others.
+        `numbers` (B,) are the places of names in `odds`; 0 stands for an unknown name and adds 0.
         """
         return np.asarray(self.odds[np.asarray(numbers, dtype=np.intp)])
 

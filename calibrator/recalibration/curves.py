@@ -181,7 +181,10 @@ class Recalibration:
     calibrator: str = ""  # whose confidences are corrected; empty if unknown
 
     def apply(self, score: float, group: str | None = None) -> float:
-        """Return the confidence of a reply whose model, domain or team is `group`."""
+        """Return the confidence of a reply whose model, domain or team is `group`.
+
+        Case does not count. None, or a group without a curve of its own, gets the pooled curve.
+        """
         return self.groups.get((group or "").lower(), self.pooled).apply(score)
 
     def apply_to(

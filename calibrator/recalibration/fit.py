@@ -130,7 +130,7 @@ class LabelledConfidences:
         )
 
     def curve(self, kind: Kind) -> Platt | Isotonic:
-        """Fit a curve of this kind on all replies.
+        """Fit a curve of this kind (`platt`, `isotonic` or `temperature`) on all replies.
 
         Their weights are scaled so that they sum to their effective number (Kish).
         """
@@ -146,7 +146,10 @@ class LabelledConfidences:
 def observed_rows(
     rows: Sequence[Row], confidence: Floats, by: By | None = None
 ) -> LabelledConfidences:
-    """Make labelled confidences of rows, all of weight 1; rows of one question form a cluster."""
+    """Make labelled confidences of rows, all of weight 1; rows of one question form a cluster.
+
+    The keys of their groups are the model, domain or team, as `by` says.
+    """
     keys = [group_key(by, row.model, row.domain, row.raw.get("team")) for row in rows]
     ones = np.ones(len(rows))
     return LabelledConfidences(
@@ -202,7 +205,11 @@ def fit_observed(
 def apply_to_groups(
     recalibration: Recalibration, groups: Sequence[str], confidence: Floats
 ) -> Floats:
-    """Return recalibrated confidences (n,) of replies whose groups have these keys."""
+    """Return recalibrated confidences (n,) of replies whose groups have these keys.
+
+    `groups` has a key for each confidence; raises ValueError if their numbers differ. A key without
+    a curve of its own gets the pooled one.
+    """
     pairs = zip(confidence, groups, strict=True)
     return np.array([recalibration.apply(float(p), key) for p, key in pairs])
 

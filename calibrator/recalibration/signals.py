@@ -58,7 +58,11 @@ class SignalCurve:
     weights: tuple[float, ...]
 
     def apply(self, confidence: float, readings: Sequence[float]) -> float:
-        """Return the confidence after the signals; `readings` are their log-odds, one a weight."""
+        """Return the confidence after the signals, from 0 to 1.
+
+        `readings` are the log-odds of the signals, one for each weight; raises ValueError
+        otherwise.
+        """
         odds = self.slope * log_odds(confidence) + self.intercept
         for weight, reading in zip(self.weights, readings, strict=True):
             odds += weight * reading
@@ -124,7 +128,7 @@ class SignalWeights:
         return "signals"
 
     def check_fits(self, calibrator: str) -> None:
-        """Raise CheckpointError if the weights were fitted for another calibrator."""
+        """Raise CheckpointError if the weights were fitted for a calibrator of another name."""
         if self.calibrator != calibrator:
             raise CheckpointError(
                 f"weights {self.name} were fitted for {self.calibrator}, not for {calibrator}; fit "
@@ -245,8 +249,8 @@ class LabelledSignals:
 def fit_signals(replies: Sequence[LabelledSignals]) -> SignalWeights:
     """Fit a curve for each calibrator and combination of signals with enough labels of both kinds.
 
-    Signals are a judge's P(correct) and log-probabilities. Raises JudgingError if there is no such
-    combination.
+    Signals are a judge's P(correct) and log-probabilities. Replies without signals, or of no such
+    combination, do not count. Raises JudgingError if there is no combination.
     """
     curves: dict[str, dict[str, SignalCurve]] = {}
     labels = 0
@@ -284,7 +288,9 @@ def _groups(
 ) -> Iterator[tuple[tuple[str, ...], list[LabelledSignals]]]:
     """Yield each combination of signals with enough labels, with the replies it serves.
 
-    Large combinations come first; a reply is in one group only. `replies` are of one calibrator.
+    Enough are `MIN_GROUP_LABELS`, right and wrong ones; replies of no such combination are left
+    out. Large combinations come first; a reply is in one group only. `replies` are of one
+    calibrator.
     """
     left = list(replies)
     all_kinds = {kinds for each in replies for kinds in parts(each.signals.kinds)}

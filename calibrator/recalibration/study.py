@@ -118,7 +118,11 @@ def _draw(questions: Ints, labels: int, rng: np.random.Generator) -> tuple[Ints,
 def _split(
     y: Ints, p: Floats, fitted: Ints, judged: Ints, rng: np.random.Generator
 ) -> dict[str, float] | None:
-    """Return the figures of one split, or None where one side lacks a label."""
+    """Return the figures of one split by name, or None where a side lacks right or wrong replies.
+
+    `y` are labels and `p` confidences, (n,); `fitted` and `judged` are positions in them. The
+    curves are fitted on the former, and the figures are those of the latter.
+    """
     if len(set(y[fitted])) < 2 or not len(judged) or len(set(y[judged])) < 2:
         return None
     right, raw = y[judged], p[judged]
@@ -137,7 +141,10 @@ def _split(
 
 
 def mean_of(found: Sequence[MendedFigures]) -> MendedFigures:
-    """Return the unweighted mean over groups, nan where there are none."""
+    """Return the unweighted mean over groups, named `mean`, with the sum of their rows.
+
+    Without groups all means are nan.
+    """
     means = {
         name: float(np.mean([getattr(one, name) for one in found])) if found else math.nan
         for name in FIGURES

@@ -135,7 +135,8 @@ def predict_unseen(
     """Return the confidences that `learn` gives to replies it did not see, in folds and in time.
 
     `progress` is called after each of the at most `FOLDS + ROUNDS` fits. Where the other folds have
-    too few labels, the confidence stays.
+    too few labels, the confidence stays. In time it is nan where the earlier replies have too few,
+    as in the first round, which has none.
     """
     across, in_time = found.confidence.copy(), np.full(len(found.correct), np.nan)
     for target, parts in ((across, _folds(found.clusters)), (in_time, _rounds(found.clusters))):
@@ -149,7 +150,11 @@ def predict_unseen(
 def compare_fits(
     found: LabelledConfidences, before: UnseenConfidences, after: UnseenConfidences
 ) -> Trial:
-    """Compare two sets of confidences, and return the gain of `after` over `before`."""
+    """Return the figures of both sets of confidences, and the gain of `after` over `before`.
+
+    The gain is the mean log loss that is saved, with its interval over resamples of clusters, from
+    the confidences across folds. The evidence, at most e^700, is from those in time.
+    """
     saved = log_losses(found.correct, before.across) - log_losses(found.correct, after.across)
     return Trial(
         len(found.correct),
@@ -212,7 +217,10 @@ def _rounds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
 
 
 def _round_ends(clusters: list[str]) -> list[int]:
-    """Return the positions after the last reply of each round; no round separates a cluster."""
+    """Return the positions after the last reply of each round; no round separates a cluster.
+
+    Each round has at least 1 / `ROUNDS` of the replies; only the last one may be shorter.
+    """
     least = max(1, len(clusters) // ROUNDS)
     ends: list[int] = []
     for at in range(1, len(clusters) + 1):
@@ -235,7 +243,10 @@ def _figures(found: LabelledConfidences, confidence: Floats) -> Figures:
 
 
 def _mean_interval(values: Floats, found: LabelledConfidences) -> Interval:
-    """Return the weighted mean, and its interval over resamples of whole clusters."""
+    """Return the weighted mean of `values` (n,), and its interval over resamples of whole clusters.
+
+    The resamples are `RESAMPLES` and the same in each call.
+    """
     _, cluster = np.unique(np.asarray(found.clusters), return_inverse=True)
     sums = np.bincount(cluster, weights=values * found.weights)
     sizes = np.bincount(cluster, weights=found.weights)

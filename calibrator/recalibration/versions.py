@@ -62,7 +62,7 @@ class Recalibrations:
         return any(each is not None for each in (self.alone, self.with_others, self.signals))
 
     def __iter__(self) -> Iterator[Recalibration]:
-        """Yield the curves that are present, without the weights of signals."""
+        """Yield the curves that are present, alone before with others, without signals' weights."""
         return (each for each in (self.alone, self.with_others) if each is not None)
 
     def check_fit(self, calibrator: str) -> None:
@@ -102,7 +102,10 @@ def resolve_recalibrations(named: Named) -> Recalibrations:
 
 
 def _combine(found: Iterable[Recalibration | SignalWeights | None]) -> Recalibrations:
-    """Combine loaded recalibrations of different kinds; None entries are skipped."""
+    """Combine loaded recalibrations of different kinds; None entries are skipped.
+
+    Of several of one kind the last counts. Without any, all members of the result are None.
+    """
     curves: dict[Of, Recalibration] = {}
     signals = None
     for each in found:
@@ -137,7 +140,10 @@ def _read(values: dict[str, Any]) -> Recalibration | SignalWeights:
 
 
 def versions_named(named: Named) -> RecalibrationVersions | None:
-    """Return the folder of versions if the only path is its `current`; None otherwise."""
+    """Return the folder of versions if the only path is its `current`.
+
+    None for another name, for several paths and for none.
+    """
     match _paths(named):
         case (path,) if path.name == CURRENT:
             return RecalibrationVersions(path.parent)

@@ -28,7 +28,10 @@ class Group:
 
 
 def printable_name(name: str | None) -> str:
-    """Return a name of at most 80 characters without control characters; `(none)` for none."""
+    """Return a name of at most 80 characters, safe to print; `(none)` for None or an empty name.
+
+    Control characters and lone surrogates are replaced. A longer name ends with `…`.
+    """
     text = (name or NONE).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = text.translate(_PRINTABLE)
     return text if len(text) <= 80 else f"{text[:79]}…"

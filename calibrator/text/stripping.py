@@ -227,8 +227,9 @@ def _count_question(asked: str) -> Counter[str] | None:
 def _may_restate(asked: str, answer: str, content_words: Counter[str]) -> bool:
     """Return False if the answer certainly does not repeat the question, without splitting it.
 
-    `asked` is the question. True where the answer contains the question, or at least the share
-    `COVERED` of `MIN_CONTENT` or more content words.
+    `asked` is the question, `content_words` are its content words. True, which is not certain, if
+    the answer contains the question or a character that makes the comparison unreliable, or at
+    least the share `COVERED` of the distinct content words, if these are `MIN_CONTENT` or more.
     """
     if asked in answer or _SIGMA in answer or _QUOTED in answer:
         return True

@@ -164,10 +164,11 @@ class _Reader:
         self._command = Command()
 
     def _redirect(self, char: str) -> bool:
-        """Read a redirection after `char` (`<`, `>`): the next word is its file, except for `2>&1`.
+        """Read the rest of a redirection after its `char`, `<` or `>`; return whether it can be.
 
-        A number directly before it is dropped as a descriptor. Return False for `<<`, `<(` and
-        `>(`, which cannot be read.
+        The word before it ends; a descriptor (`2>`) is dropped. The file's name is not read: the
+        next word is marked as one, except after `>&1`. False, with nothing read, for here-documents
+        and substitutions.
         """
         rest = self._text[self._at : self._at + 1]
         if rest == "(" or (char == "<" and rest == "<"):

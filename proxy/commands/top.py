@@ -363,7 +363,10 @@ def _confidences(since: Change) -> Iterator[RenderableType]:
 
 
 def _decisions(change: Change) -> Table:
-    """Return the table of decisions by policy, rule, action and mode."""
+    """Return the table of decisions by policy, rule, action and mode, the most frequent ones first.
+
+    It has their number per second during the change, and the total at its end, of at most ROWS.
+    """
     table = _table("Decisions", "policy/rule", "action", "mode", "#/s", "#all")
     labels, name = ("policy", "rule", "action", "mode"), "pinocchio_decisions_total"
 

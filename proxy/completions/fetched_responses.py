@@ -60,9 +60,10 @@ class UnknownRequest(CompletionRequest):
 
 
 async def fetch_response(services: Services, http: Request) -> Reply:
-    """Answer a request for a stored or held response by its id; scores and decides on it.
+    """Answer a request for a stored or held response by its id, as a stream if it asks for one.
 
-    Raises ProxyError, as for a completion.
+    One that the upstream stores is scored and decided on; a held one is returned from the review
+    store. Raises ProxyError, as for a completion.
     """
     id, key_hash = fetched_id(names_in(http.path)) or "", hash_key(http)
     await services.conversations.look_for(id, key_hash)

@@ -63,7 +63,7 @@ class AdminSocket:
 
     @property
     def url(self) -> str:
-        """The desk's address."""
+        """The desk's address without a slash at its end, such as `http://127.0.0.1:4000`."""
         host, port = self.listening.getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 

@@ -184,10 +184,10 @@ class Courier:
             log.warning("webhook_failed", **facts, reason=reason, next_in_s=round(wait_s, 1))
 
     def _wait_s(self, attempts: int) -> float:
-        """Return the seconds until the next attempt, after this number of attempts.
+        """Return the seconds until the next attempt, after this number of attempts, at least 1.
 
-        Each wait is four times the one before, `MOST_WAIT_S` at most, varied at random so that not
-        all messages retry at once.
+        Each wait is four times the one before, at most `MOST_WAIT_S`, and then varied by up to 25 %
+        either way so that not all messages retry at once.
         """
         wait_s: float = self._first_wait_s * FACTOR ** (attempts - 1)
         spread: float = random.uniform(0.75, 1.25)

@@ -86,7 +86,10 @@ class CompletionsFormat(ChoicesFormat):
         return {"model": model, "prompt": prompt, "max_tokens": MOST_TOKENS}
 
     def without_effects(self, payload: Json) -> Json | None:
-        """Return the members to change so that one choice is made and nothing is stored."""
+        """Return the members to change so that one choice is made and nothing is stored.
+
+        Empty if the request needs no change.
+        """
         best = {"best_of": 1} if payload.get("best_of") else {}
         return {**(super().without_effects(payload) or {}), **best}
 

@@ -50,7 +50,8 @@ class SharedBuckets:
     def take(self, rates: Sequence[Rate]) -> float:
         """Take one request from every bucket, or from none; see `Buckets.take`.
 
-        Returns 0 if it was taken, and otherwise the seconds until every bucket has one.
+        Waits for a lock that the workers of this machine share. Returns 0 if it was taken, and
+        otherwise the seconds until every bucket has one. `rates` may not be empty.
         """
         fcntl.lockf(self._lock, fcntl.LOCK_EX)
         try:

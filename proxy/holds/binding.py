@@ -77,10 +77,10 @@ class Approvals:
         return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]
 
     def request_digest(self, asked: CompletionRequest, query: str) -> str | None:
-        """Return the SHA-256 of a request, to which the calls of its held reply are bound, or None.
+        """Return the SHA-256 (hex) of a request and its query, which binds a held reply's calls.
 
-        None without tools in the request, where no policy can hold, or for content that upstream
-        keeps.
+        None without tools in the request, where no policy can hold, or for a conversation or
+        container that upstream keeps.
         """
         payload = asked.payload
         if not self._decisions or not (payload.get("tools") or payload.get("functions")):
@@ -100,7 +100,10 @@ class Approvals:
         )
 
     def rule_digest(self, decision: Decision) -> str | None:
-        """Return the digest of the rule that decided and all above it; None if it cannot hold."""
+        """Return the SHA-256 of the rule that decided and of all above it.
+
+        None for a decision of another policy, and for one that cannot hold.
+        """
         return self._digests.get((decision.policy, decision.rule))
 
     async def find(
@@ -108,8 +111,10 @@ class Approvals:
     ) -> Earlier | None:
         """Return the earlier held reply for a request with the decision that held it, or None.
 
-        A released one comes before one that waits. With `calls` (as of `digest_of_calls`), only a
-        reply with exactly these is found. A released reply counts as handed out. Raises StoreError.
+        Only one that is in force, and whose rule is still configured, is found. A released one
+        comes before one that waits; it then counts as handed out, and is passed over if it may not
+        go out (again). With `calls` (as of `digest_of_calls`), only a reply with exactly these is
+        found. Raises StoreError.
         """
         if not self._store.may_have(request_digest):
             return None
@@ -222,7 +227,7 @@ def _without_asides(payload: Json) -> Json:
 
 
 def _without_later_instructions(turns: Sequence[Any]) -> Iterator[Any]:
-    """Yield the turns, without system messages that follow a user's message."""
+    """Yield the turns, without system and developer messages that follow a user's message."""
     has_begun = False
     for turn in turns:
         role = turn.get("role") if isinstance(turn, dict) else None

@@ -92,7 +92,10 @@ class Conversations:
         return self._kept.get((id, key_hash))
 
     async def look_for(self, id: str, key_hash: str) -> None:
-        """Copy what another worker process knows of a response, if this one knows nothing."""
+        """Copy what another worker process knows of a response, if this one knows nothing.
+
+        Does nothing without other workers, or if none knows it.
+        """
         if self._peers is None or self.recall(id, key_hash) != (None, None):
             return
         found = await self._peers.find("response", (id, key_hash))
@@ -175,9 +178,10 @@ class Conversations:
         return replace(asked, payload=whole, conversation=before.conversation)
 
     def note_held(self, id: Any, key_hash: str, held_id: str) -> None:
-        """Remember the id under which a response is held.
+        """Remember the id under which a response is held; does nothing if `id` is no text.
 
-        A client may fetch the response by upstream's id.
+        A client may fetch the response by `id`, which is upstream's. The oldest beyond the limit is
+        forgotten.
         """
         if isinstance(id, str):
             self._held[id, key_hash] = held_id
@@ -185,7 +189,10 @@ class Conversations:
                 self._held.popitem(last=False)
 
     def held_id(self, id: str, key_hash: str) -> str | None:
-        """Return the id of the held reply for a response of this key, or None."""
+        """Return the id of the held reply for a response of this key, or None if none is known.
+
+        `id` is upstream's id of the response.
+        """
         return self._held.get((id, key_hash))
 
 
@@ -204,7 +211,8 @@ def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
 def _payload(payload: Json) -> Json:
     """Return the members of a request that are kept in memory, without files.
 
-    Of a long `input` only the last items are kept; an unreadable one is left out.
+    Of a long `input` only the last items are kept; an unreadable one is left out. Members that are
+    null are left out, too.
     """
     kept = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
     try:

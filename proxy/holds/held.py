@@ -127,9 +127,9 @@ async def fetch_held(
 
 
 def _gone_error(held: HeldReply) -> NotFoundError:
-    """Return the 404 error for a reply that was rejected, expired or handed out.
+    """Return the 404 error for a reply that was rejected or has expired, with the review id.
 
-    For a rejected one it has the reviewer's note. The error has the review id.
+    For a rejected one it also has the reviewer's note, if there is one.
     """
     standing = held.current_state
     error = NotFoundError(f"the held reply {held.id} was {standing}", code=f"held_reply_{standing}")
@@ -151,8 +151,8 @@ def wants_async(headers: Headers) -> bool:
 def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
     """Return whether a held reply is answered with a 202 and fetched later.
 
-    If the policy and the client want that and the reply, in state `standing`, is still held. A
-    stream cannot be.
+    True if the policy and the client want that, and the reply, in state `standing`, is still held.
+    False for a stream.
     """
     is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
     return is_later and wants_async(request.headers)
@@ -173,7 +173,7 @@ def later_headers(format: Format, id: str) -> Headers:
 
 
 def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
-    """Return a stored reply as the answer to a request.
+    """Return a stored reply, as it was released, as the answer to a request.
 
     It is a stream where the request asks for one.
     """
@@ -233,8 +233,9 @@ async def resume_request(
 ) -> CompletionRequest:
     """Return the request with the conversation it continues, and upstream's id of a released reply.
 
-    Unchanged if the conversation is not known. Other workers are asked about the response and its
-    approvals. Raises StoreError, and NotFoundError as `released_id` does.
+    Unchanged without `previous_response_id`, or if the conversation is not known. Other workers are
+    asked about the response and its approvals. Raises StoreError, and NotFoundError as
+    `released_id` does.
     """
     previous = asked.payload.get("previous_response_id")
     if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
@@ -247,8 +248,9 @@ async def resume_request(
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:
-    """Return upstream's id of the reply with our id `id` that was released to this key, or None.
+    """Return upstream's id of the reply with our id `id` that was released to this key.
 
+    None for an unknown id, another key's reply, one that is not released, or one without an id.
     Raises NotFoundError for a reply that a reviewer changed: upstream would continue its own words.
     """
     held = await store.get(id)

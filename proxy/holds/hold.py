@@ -58,10 +58,10 @@ class Holds:
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
 
     def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
-        """Return the SHA-256 of a request, to which the calls of its held reply are bound, or None.
+        """Return the SHA-256 (hex) of a request and its query, which binds a held reply's calls.
 
-        None where nothing can be bound, and for a request without credentials, since an approval
-        belongs to a client.
+        None where `Approvals.request_digest` gives none, as for a request without tools, and for a
+        request without credentials, since an approval belongs to a client.
         """
         if not is_known(request):  # an approval belongs to a known client
             return None
@@ -159,8 +159,9 @@ class Holds:
     ) -> tuple[str, HeldReply]:
         """Return the state of a held reply, and the reply as it is by then.
 
-        Waits up to `hold.wait_s` seconds where the policy says so. A released reply that may not go
-        out counts as expired.
+        Waits up to `hold.wait_s` seconds for a verdict if it is still held and `hold.reply` is
+        `wait`; otherwise both are returned at once, unchecked. A reply that is released during the
+        wait but may not go out counts as expired.
         """
         if held.current_state != HELD or hold.reply != "wait":
             return held.current_state, held

@@ -131,7 +131,11 @@ class InterruptedCalls:
         return told_of(known)
 
     async def verdict(self, id: str, wait_s: float, request: Request) -> Json:
-        """Return the state of a call, after at most `wait_s` seconds of waiting for a decision."""
+        """Return the state of a call, after at most `wait_s` seconds of waiting for a decision.
+
+        Waits only while the call is undecided, and never longer than `LONGEST_WAIT_S`. An approved
+        call is marked as handed out. Raises as `_own` for an id that is not this key's.
+        """
         held = await self._own(id, request)
         if held.current_state == HELD and wait_s > 0:
             await self._verdicts.wait(held, min(wait_s, LONGEST_WAIT_S))
@@ -315,9 +319,10 @@ def read_call(body: Any) -> InterruptedCall:
 
 
 def _escalation(value: Any, queue: str, expires_s: float) -> dict[str, Any]:
-    """Return the seconds after which an undecided call goes to another queue, and the queue.
+    """Return `escalate_s` and `escalate_to` of `InterruptedCall`, from the member `escalate`.
 
-    They are arguments of `InterruptedCall`; empty without an escalation. Raises BadRequestError.
+    They are the seconds after which an undecided call goes to another queue, and that queue. Empty
+    for None. Raises BadRequestError, also if the seconds reach `expires_s` or the queue is `queue`.
     """
     if value is None:
         return {}
@@ -357,7 +362,10 @@ def _objects(owner: Json, member: str) -> list[Json]:
 
 
 def _arguments(value: Any) -> str:
-    """Return the arguments as JSON text; raises BadRequestError."""
+    """Return the arguments, an object or its JSON text, as JSON text; a text is unchanged.
+
+    Raises BadRequestError for anything else, also for a text that is no object.
+    """
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):

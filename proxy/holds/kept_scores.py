@@ -41,13 +41,13 @@ def threshold_to_keep(below: float) -> str:
 
 
 def kept_threshold(kept: str | None) -> float | None:
-    """Return the threshold that `threshold_to_keep` stored, or None."""
+    """Return the threshold that `threshold_to_keep` stored; None for a text without one."""
     found = kept_values(kept).get(BELOW) if kept and BELOW in kept else None
     return float(found) if isinstance(found, int | float) else None
 
 
 def kept_values(kept: str | None) -> dict[str, Any]:
-    """Return the values that were stored; empty for a reply of an older version."""
+    """Return the values that were stored; empty for None (older versions) and for a broken text."""
     return (json_object(kept.encode()) if kept else None) or {}
 
 

@@ -35,11 +35,17 @@ class McpApprovals:
             self._put((item["id"], key_hash), _call_of(item))
 
     def find_call(self, key: _Key) -> bytes | None:
-        """Return the call of a request for approval, as JSON, or None; safe on any thread."""
+        """Return the call of a request for approval as JSON, `[name, server_label, arguments]`.
+
+        None if this process does not know the request. Safe on any thread.
+        """
         return self._asked.get(key)
 
     async def look_for(self, payload: Json, key_hash: str) -> None:
-        """Copy what other workers know of the approval requests that a client answers."""
+        """Copy what other workers know of the approval requests that a client answers.
+
+        Does nothing without other workers, and for requests that this process knows.
+        """
         if self._peers is None:
             return
         for answer in _of_type(payload.get("input"), RESPONSE, id="approval_request_id"):

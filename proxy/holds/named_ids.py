@@ -99,7 +99,7 @@ def ids_in_form(body: bytes) -> set[str]:
 
 
 def _in_utf8(body: bytes) -> bytes:
-    """Convert a JSON body in UTF-16 or UTF-32 to UTF-8.
+    """Convert a JSON body in UTF-16 or UTF-32 to UTF-8; others and invalid ones are returned as is.
 
     `json.loads`, and servers that use it, read these encodings too.
     """
@@ -188,7 +188,7 @@ def _ids_in(value: Any) -> Iterator[str]:
 
 
 def _texts_in(member: Any) -> Iterator[str]:
-    """Yield the value if it is text, the texts of a list, or the `id` of an object."""
+    """Yield the value if it is a text, the texts of a list, or the `id` of an object, if any."""
     if isinstance(member, str):
         yield member
     elif isinstance(member, _Pairs):

@@ -100,7 +100,10 @@ class Openings:
 
 
 def _upstreams_id(payload: dict[str, Any]) -> str | None:
-    """Return the id of a conversation that upstream keeps (`/v1/responses`), or None."""
+    """Return the id of a conversation that upstream keeps (`/v1/responses`).
+
+    It is `conversation`, or its member `id`; None if that is no text.
+    """
     named = payload.get("conversation")
     id = named.get("id") if isinstance(named, dict) else named
     return id if isinstance(id, str) else None
@@ -155,7 +158,10 @@ def _is_by_application(message: Any) -> bool:
 
 
 def _end_user(payload: dict[str, Any]) -> bytes:
-    """Return the request's `safety_identifier`, `user` or `metadata.user_id` as bytes, or b""."""
+    """Return the request's `safety_identifier`, `user` or `metadata.user_id` as bytes.
+
+    The first that is a text counts; b"" if none is.
+    """
     for name in ("safety_identifier", "user"):
         if isinstance(id := payload.get(name), str):
             return id.encode("utf-8", "backslashreplace")

@@ -41,7 +41,11 @@ NOWHERE: Final = RequestTarget(None)
 
 
 def is_stored(asked: CompletionRequest) -> bool:
-    """Return whether upstream keeps the answer, as far as the request says."""
+    """Return whether upstream keeps the answer, as far as the request says.
+
+    A response of `/v1/responses` is kept unless `store` is false, a chat completion only if `store`
+    is set and not false. False for other formats.
+    """
     stores = asked.payload.get("store")
     if asked.format is RESPONSES:
         return stores is not False
@@ -176,7 +180,10 @@ class Ownership:
     # --- replies ----------------------------------------------------------------------------------
 
     def note_made(self, request: Request, made: Mapping[str, Any]) -> None:
-        """Note the request's key as owner of the objects that upstream made, by their ids."""
+        """Note the request's key as owner of the objects that upstream made, by their ids.
+
+        `made` is upstream's JSON reply. Ids that are missing or no text are ignored.
+        """
         key_hash = hash_key(request)
         for name in _MADE_WITH:
             self.ids.note(made.get(name), key_hash)
@@ -210,7 +217,8 @@ class Ownership:
         """Return the chunks of a stream, and note the owner of the response in its first event.
 
         That happens before the event is passed on, because a client may leave a background response
-        after it and fetch it later. Only for stored responses; others are returned unchanged.
+        after it and fetch it later. The chunks are returned as given if ids are not checked, and
+        for answers that are not stored or of another format than `/v1/responses`.
         """
         is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
         return self._note_owner(chunks, request) if is_noted else chunks

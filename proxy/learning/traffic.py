@@ -153,8 +153,9 @@ class Traffic:
     def _rank(self, policy: Policy, facts: Facts, route: str, is_new: bool) -> None:
         """Set `facts.share_below`, the share of recent confidences below this one.
 
-        It stays None without a confidence, or with too few. A reply that `is_new` is added
-        afterwards.
+        They are those of the same policy, route and checkpoint: the key's own if there are enough,
+        else those of all keys. It stays None without a confidence, or with too few. A reply that
+        `is_new` is added to both afterwards.
         """
         if facts.confidence is None:
             return

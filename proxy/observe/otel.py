@@ -177,9 +177,10 @@ def _without_none(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sendable(value: Any) -> Any:
-    """Convert a value to one that the protocol can carry; any other would cost the whole batch.
+    """Return a text, an integer or a tuple of them in a form that the protocol can carry.
 
-    Lone surrogates are escaped, and integers beyond 64 bits become text.
+    A value that it cannot carry would cost the whole batch. Lone surrogates are escaped, and
+    integers beyond 64 bits become text. Values of other types are returned unchanged.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()

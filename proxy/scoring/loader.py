@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
     """Return a function that loads the configured calibrator, for use later on another thread.
 
-    Returns None if the configuration has no calibrator.
+    None if the checkpoint is `none`, unless scores come from an engine elsewhere.
     """
     if not isinstance(config.engine, InProcess):
         from proxy.scoring.engines.opening import engine_loader
@@ -57,12 +57,18 @@ class PreloadedCalibrators:
     stand_in: Scorer | None = None
 
     def loader(self, config: CalibratorConfig) -> Callable[[], Scorer] | None:
-        """Return a function that gives the calibrator, preloaded or loaded by `scorer_loader`."""
+        """Return a function that gives the calibrator, preloaded or loaded by `scorer_loader`.
+
+        None if none is preloaded and `scorer_loader` returns None.
+        """
         found = self.calibrator
         return scorer_loader(config) if found is None else lambda: found
 
     def loader_of_stand_in(self, config: CalibratorConfig) -> Callable[[], Scorer] | None:
-        """Return a function that gives the stand-in, preloaded or loaded by `stand_in_loader`."""
+        """Return a function that gives the stand-in, preloaded or loaded by `stand_in_loader`.
+
+        None if no stand-in is preloaded or configured.
+        """
         found = self.stand_in
         return stand_in_loader(config) if found is None else lambda: found
 
@@ -140,7 +146,10 @@ def load_recalibrations(config: CalibratorConfig | StandInConfig) -> Recalibrati
 
 
 def recalibrations_of_stand_in(config: CalibratorConfig) -> Recalibrations | None:
-    """Load the recalibrations of the stand-in, as `load_recalibrations` does."""
+    """Load the recalibrations of the stand-in; None without a stand-in, or if it has none.
+
+    Raises CheckpointError.
+    """
     return None if config.stand_in is None else load_recalibrations(config.stand_in)
 
 

@@ -263,10 +263,11 @@ class WithStandIn:
         return self._scores.opinion
 
     async def score(self, request: ScoreRequest) -> list[Confidence]:
-        """Return one confidence for each choice, from the stand-in if one is missing for load.
+        """Return one confidence for each choice, all from the stand-in if one is missing for load.
 
-        If the stand-in lacks a number too, or a reply cannot be read, the configured calibrator's
-        result is returned. Raises nothing.
+        Those of the stand-in are marked with its name and the reason. The configured calibrator's
+        result is returned if the stand-in is not loaded or lacks a number too, or if a number is
+        missing for another cause, such as a reply that cannot be read. Raises nothing.
         """
         found = await self._scores.score(request)
         missing = next((each for each in found if each.value is None), None)
@@ -294,7 +295,11 @@ class WithStandIn:
         return scores.with_signals(found, signals)
 
     def _note(self, cause: str, name: str) -> None:
-        """Log the first reply that the stand-in scored, then their counts at most once a minute."""
+        """Count a reply that the stand-in scored; log the counts by cause at most once a minute.
+
+        `cause` is the reason that the reply would have had without a number, `name` the stand-in's
+        name.
+        """
         self._untold[cause] += 1
         if (now := time.monotonic()) - self._told_at < TOLD_EVERY_S:
             return

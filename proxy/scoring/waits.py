@@ -74,7 +74,10 @@ class Arrivals:
         batcher.wake()
 
     def report(self, ticket: Ticket) -> None:
-        """Report that a ticket is done; may be called from any thread."""
+        """Report that a ticket is done; may be called from any thread.
+
+        Wakes the loop, unless a wake-up is already on its way. After `close` it wakes nothing.
+        """
         self._arrived.append(ticket.owner)
         if not self._is_coming:
             self._is_coming = True
@@ -136,7 +139,10 @@ class Deadlines:
         self._due.pop(call, None)
 
     async def wait_for(self, work: asyncio.Future[None]) -> None:
-        """Wait until the work is done, at most `after_s` seconds; the work continues."""
+        """Wait until the work is done, failed or cancelled, at most `after_s` seconds.
+
+        The work continues. Raises neither its error nor a timeout: ask `work.done()` afterwards.
+        """
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
 

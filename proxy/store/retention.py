@@ -105,7 +105,10 @@ class Retention:
             log.error("retention_failed", reason=error.message)
 
     def _in_slices(self, work: Slice) -> None:
-        """Repeat `work` until it returns 0 or the proxy stops; raises StoreError."""
+        """Repeat `work` on one connection, with pauses, until it returns 0 or the proxy stops.
+
+        Raises StoreError if the database fails.
+        """
         try:
             with self._engine.get().connect() as connection:
                 while work(connection) and not self._worker.pause(PAUSE_S):

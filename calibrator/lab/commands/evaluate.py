@@ -324,9 +324,11 @@ def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list
 def _scores_of(
     rows: Sequence[Row], scorer: Scorer | None, given: Sequence[str], names: Sequence[Tags]
 ) -> list[Scores]:
-    """Return the calibrator's scores of the rows with each of these tags, or the given scores.
+    """Return the scores of the rows: for each of `names`, the scorer's with these tags.
 
-    Scores that use other replies are returned beside those of replies alone, under their own names.
+    Without a scorer, they are read from `given`, the files of scores, and `names` is not used. A
+    scorer's scores that use other replies are returned beside those of replies alone, under their
+    own names. Shows progress, and prints how many scores were reused.
     """
     from calibrator.rows.kept_scores import reused_sentence
     from calibrator.rows.scores import score_kinds

@@ -62,7 +62,8 @@ def cells_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> str:
 def frame_figure(svg: str, caption: str, names: Sequence[str] = ()) -> str:
     """Return an HTML figure of a drawing with a caption below it.
 
-    Between them is a legend of the colours of `names`, the drawing's series, if there are any.
+    The caption is plain text, escaped here; the drawing is inserted as it is. Between them is a
+    legend of the colours of `names`, the drawing's series, if there are any.
     """
     colours = legend(names) if names else ""
     return f"<figure>{svg}{colours}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -122,7 +122,7 @@ def _select_last(states: Tensor, last: Tensor) -> Tensor:
 def _rotate(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Return states (B, H, L, D) with rotary positions applied to the first R of D numbers.
 
-    `cosine` and `sine` are (B, L, R).
+    Number i is turned with number i + R/2; the other D - R stay. `cosine` and `sine` are (B, L, R).
     """
     width = cosine.shape[-1]
     cosine, sine = cosine[:, None], sine[:, None]

@@ -74,9 +74,10 @@ class Conversation:
 def read_conversation(messages: Sequence[Any], request: str = "") -> Conversation:
     """Sort the messages of a chat request by their roles into a `Conversation`.
 
-    `messages` are dicts in OpenAI's form; one of unknown form counts as empty and makes the
-    conversation incomplete. `request` becomes the conversation's request if no message has the
-    role `user`; it is ignored otherwise.
+    `messages` are dicts in OpenAI's form; one without a role is the user's, and one of unknown form
+    counts as empty and makes the conversation incomplete. The last message of the user with a text
+    becomes the conversation's request, the others are turns; `request` is used only if there is
+    none.
     """
     rules: list[str] = []
     turns: list[Turn] = []

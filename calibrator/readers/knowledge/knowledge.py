@@ -70,7 +70,10 @@ class Knowledge:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
-        """Load the encoder, the networks and their weights, without the prefix `knowledge.`."""
+        """Load the encoder, the networks and their weights from arrays named without `knowledge.`.
+
+        Raises KeyError for a missing array and ValueError for knowledge of another shape.
+        """
         encoder = arrays_under(state, ENCODER)
         self.encoder = SmallEncoder(encoder)
         self.plain = frozenset(state["plain"].astype(int).tolist())  # pieces without content

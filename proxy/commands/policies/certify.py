@@ -318,9 +318,11 @@ def _check_named(found: Found) -> None:
 
 
 def _add_grant(path: Path | None, grant: Grant) -> None:
-    """Write the grant to the file, beside those for another calibrator, error or scope.
+    """Write the grant to the file, beside those for another calibrator, error or scope, and say so.
 
-    One for the same is replaced. None as path does nothing.
+    One for the same is replaced; the certificate's date becomes today's. The file is replaced at
+    once, so a running proxy never reads half of it. None as path does nothing. Raises OSError, and
+    the errors of `parse_certificate` for a file that is no certificate.
     """
     from policies import Certificate, parse_certificate
 

@@ -188,9 +188,11 @@ def _judge_call(
 
 
 def _conversation(transcript: Path) -> tuple[list[Any], list[Any]]:
-    """Return the messages of Claude Code's transcript, and the items of one of Codex's.
+    """Return the messages of Claude Code's transcript, and the items of one of Codex's, unchanged.
 
-    One of the lists is empty. The message whose call is decided on is left out.
+    One of the lists is empty, both for another file. What the model said last, whose call is
+    decided on, is left out: the assistant's messages at the end, or the items behind the last
+    message or call output.
     """
     messages, items = [], []
     for line in _lines(transcript):

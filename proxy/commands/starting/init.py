@@ -40,7 +40,11 @@ def init(
 
 
 def _write_pack(name: str, path: Path) -> None:
-    """Write a pack into `NAME.yaml` unless another file is named, or print it for `-`."""
+    """Write a pack into a new file and say how to use it, or print the pack if `path` is `-`.
+
+    `proxy.yaml`, the command's default, stands for `NAME.yaml`. Ends the process if there is no
+    such pack, or if the file exists or cannot be written.
+    """
     from policies import InvalidDocumentError, pack_text
 
     try:

@@ -28,7 +28,7 @@ def write_local_token(port: int) -> tuple[str, Path] | None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # the file of a proxy that was killed
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home directory directory
+    except (OSError, RuntimeError):  # RuntimeError: there is no home directory
         return None
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(token)

@@ -268,7 +268,8 @@ def content_of(found: Editable | None, given: Mapping[str, str]) -> dict[str, An
 def _text(before: str, after: str | None) -> str:
     """Return a field's new text, or the old one if it is absent or only its encoding differs.
 
-    Forms send line ends as CRLF, whatever the text had, and lose what no page can hold.
+    Forms send line ends as CRLF, whatever the text had, and lose what no page can hold. A new text
+    has LF.
     """
     if after is None:
         return before

@@ -55,7 +55,10 @@ class ChoicesFormat(ABC):
         return wanted if isinstance(wanted, int) and wanted > 1 else 1
 
     def without_effects(self, payload: Json) -> Json | None:
-        """Return the members to change so that one choice is made and nothing is stored."""
+        """Return the members to change so that one choice is made and nothing is stored.
+
+        Empty if the request needs no change.
+        """
         once = {"n": 1} if self.count(payload) > 1 else {}
         return once | ({"store": False} if payload.get("store") else {})
 

@@ -161,7 +161,10 @@ def _denial(answer: Mapping[str, Any]) -> str:
 
 
 def _screenshot(output: Any) -> Json:
-    """Return a computer call's output as the part of an image."""
+    """Return a computer call's output as an `input_image` part, with all of its own keys.
+
+    An output that is no object gives a part without an image.
+    """
     return {**(output if isinstance(output, Mapping) else {}), "type": "input_image"}
 
 

@@ -324,7 +324,7 @@ class HttpProtocol(asyncio.Protocol):
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
-        """End the newest request's body, and set the connection's next deadline."""
+        """End the newest request's body, and its deadline; if it is answered, wait as if idle."""
         cycle = self.cycle
         if self.is_upgrading or self._ignores_upgrade or cycle is None:
             return

@@ -53,7 +53,10 @@ class FileWatch:
         self._told_at = -TELL_EVERY_S
 
     def note(self, connection: Any) -> None:
-        """Log a warning if a new connection's file number is near the limit of open files."""
+        """Log a warning if a new connection's file number is near the limit of open files.
+
+        Warns at most every `TELL_EVERY_S` seconds, and never on Windows or without a limit.
+        """
         if sys.platform == "win32" or (its := connection.get_extra_info("socket")) is None:
             return
         import resource

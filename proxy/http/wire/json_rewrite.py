@@ -22,10 +22,12 @@ class _New:
 
 
 def rewrite_json(text: str, changes: Mapping[Place, Any]) -> str:
-    """Return the text with a new value at each place; members that are missing are appended.
+    """Return the text with a new value at each place; all else stays as it is written.
 
-    If a member is repeated in its object, all its occurrences change. Raises ValueError where the
-    text is not JSON or has no such place.
+    A member that is missing is appended to its object, and an element whose new value is REMOVED is
+    left out; if a member is repeated, all its occurrences change. No place may be empty or lie in
+    another. Raises ValueError where the text is not JSON, is nested too deeply or has no such
+    place. Text behind the first value is kept unread.
     """
     tree: dict[str | int, Any] = {}
     for place, value in changes.items():

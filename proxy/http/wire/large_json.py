@@ -52,7 +52,7 @@ def has_many(data: bytes, sent: int | None = None) -> bool:
 
 
 async def large_object(data: bytes) -> dict[str, Any] | None:
-    """Parse a body like `json_object`, on a thread if it has many values.
+    """Parse a body like `json_object`, on a thread if it has many values; None if it is no object.
 
     Raises TooManyValuesError.
     """

@@ -169,7 +169,10 @@ class GuardrailsApplication:
         return Reply(200, JSON, dumps(systemone.answer(payload, outcome)))
 
     async def _fetch(self, services: Services, id: str, http: Request) -> Reply:
-        """Return the reply that is held under an id; raises NotFoundError."""
+        """Return the reply that is held under an id, whoever asks; raises NotFoundError.
+
+        The id must have the form of a held one (`held_format`).
+        """
         format = held_format(id)
         assert format is not None
         request = request_for(http, b"", self._credentials, ANYONE)

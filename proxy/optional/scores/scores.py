@@ -307,7 +307,11 @@ def _object(item: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _person(keeper: str, name: Any) -> str:
-    """Return who gave a verdict, as a name that the record and a terminal can hold."""
+    """Return who gave a verdict as `<keeper>:<name>`, fit for the record and a terminal.
+
+    The name loses its unprintable characters and is cut to `MAX_NAME`; it is `somebody` if nothing
+    is left or it is no string.
+    """
     known = "".join(filter(str.isprintable, name))[:MAX_NAME] if isinstance(name, str) else ""
     return f"{keeper}:{known or 'somebody'}"
 

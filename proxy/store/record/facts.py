@@ -203,5 +203,5 @@ def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
 
 
 def _flag(value: Any) -> bool | None:
-    """Return the truth value of a database column, which may be an integer."""
+    """Return the truth value of a database column, which may be an integer; None for None."""
     return None if value is None else bool(value)

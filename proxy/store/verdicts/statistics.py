@@ -212,13 +212,16 @@ def _first(window: Window) -> sa.Select[Any]:
 
 
 def _in_slice(since: str, until: str) -> sa.ColumnElement[bool]:
-    """Return the condition of a request id from `since` to before `until`."""
+    """Return the condition of an exchange whose request id is from `since` to before `until`."""
     row = exchanges.c.request_id
     return sa.and_(row >= since, row < until)
 
 
 def _count(at: int, since: str, until: str) -> sa.Select[Any]:
-    """Return the query for (number of the slice `at`, its count of exchanges)."""
+    """Return the query for (`at`, the count of exchanges from `since` to before `until`).
+
+    `at` is the number of a slice, and the bounds are request ids as in `_in_slice`.
+    """
     columns: list[Any] = [sa.literal_column(str(at)), sa.func.count()]
     return sa.select(*columns).select_from(exchanges).where(_in_slice(since, until))
 

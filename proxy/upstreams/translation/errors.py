@@ -83,7 +83,10 @@ def error_reply(error: Exception, answered: httpx.Response | None = None) -> Ups
 
 
 def no_answer(response: httpx.Response) -> UpstreamBrokenError:
-    """Return the error for a successful response that is no completion, with its own message."""
+    """Return the error for a successful response that is no completion.
+
+    It quotes the error message in the response's body, if that has been read and has one.
+    """
     try:
         told = json_object(response.content) or {}
     except httpx.ResponseNotRead:

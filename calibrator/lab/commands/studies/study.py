@@ -293,9 +293,10 @@ def _swap(rows: Sequence[Row], count: int | None, scorer: Scorer) -> Study:
 def _elicitations(
     train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str
 ) -> Study:
-    """Return a study of ways to read a language model's certainty.
+    """Return a study of ways to read a language model's certainty, and print its progress.
 
-    `most` bounds the training rows; all are used without it.
+    `most` is the number of training rows to sample; all are used without it. `calibrator` is the
+    checkpoint of a language model.
     """
     from calibrator.lab.studies.elicitations import compare_elicitations
     from calibrator.lab.studies.probes import sample

@@ -265,9 +265,9 @@ def _value_in_words(stage: Stage, value: object) -> str:
 
 
 def _other_value(stage: Stage, field: str) -> object:
-    """Return another value for a field: another record's, one moved a little, or another choice.
+    """Return another value for a field, drawn at random: half of the time another record's, if any.
 
-    The value itself is returned if its kind has no other choice.
+    Else a number or date moved a little, or another choice; the value itself if it has no other.
     """
     value = stage.record[field]
     others = [r[field] for r in stage.records if r[field] != value]

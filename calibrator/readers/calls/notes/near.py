@@ -69,10 +69,10 @@ def _nearest_number(value: Value, said: SaidText) -> str | None:
 
 
 def _nearest_day(value: Value, said: SaidText) -> str | None:
-    """Return the first day, as ISO text, that the user named within 31 days of the value's.
+    """Return the earliest day, as ISO text, that the user named at most 31 days from the value's.
 
-    Days named by their distance (`tomorrow`) count if they are at most four. None if there is
-    none, or only the same day.
+    It is neither the nearest nor the first mentioned. Days named by their distance (`tomorrow`)
+    count only if there are no more than four of them. None if no other day is that near.
     """
     days = {d for day in said.sources.users.days if (d := calendar_day(day)) is not None}
     days |= said.sources.relative if len(said.sources.relative) <= 4 else set()

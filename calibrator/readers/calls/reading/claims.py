@@ -265,7 +265,9 @@ def is_act(name: str, view: View, result: str = "") -> bool:
 def _fit(claims: set[str], acts: Sequence[Any], view: View) -> float:
     """Return the share of claimed verbs that the acts' names, descriptions or arguments have.
 
-    `acts` are calls or tools. Without a verb it is 1.0 if there are acts and 0.0 if not.
+    `claims` are stems of verbs; an empty one does not count. `acts` are calls or tools, of which 40
+    are read; `view` has the tools' descriptions. Without a verb it is 1.0 if there are acts and 0.0
+    if not.
     """
     verbs = claims - {""}
     if not verbs:

@@ -374,9 +374,10 @@ _HOW_MANY: Final = re.compile(r"how many (?P<key>.{4,50})")
 
 
 def _plain_fact(question: str) -> TableFact | None:
-    """Return the listed fact of `What is the largest ocean?` or `How many continents are there?`.
+    """Return the listed fact of `what is the largest ocean` or `how many continents are there`.
 
-    None for other questions.
+    The question is folded and has no final sign. None for other questions, and where no fact is
+    listed.
     """
     facts = plain_facts()
     if match := _HOW_MANY.fullmatch(question):

@@ -147,8 +147,8 @@ def is_only_openings(text: str) -> bool:
 def _labels(text: str) -> tuple[str, ...]:
     """Return the labels that a request offers: (`spam`, `ham`) for `Classify: spam or ham`.
 
-    They are in lower case, two to twelve of at most two words; () if there are none or if the
-    request wants reasons.
+    They are two to twelve, in lower case, without repeats. () if there are none, fewer or more, if
+    one has over two words or 24 characters, or if the request wants reasons.
     """
     match = _EITHER_OR.match(text) or _LABELS.search(text)
     if match is None or _WANTS_REASONS.search(text):

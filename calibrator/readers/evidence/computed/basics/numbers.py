@@ -195,8 +195,9 @@ def readings(text: str, is_comma_decimal: bool = False) -> tuple[tuple[Fraction,
 def _digit_number(found: re.Match[str], text: str, is_comma_decimal: bool) -> Number | None:
     """Return the number of a match of `_DIGITS` in `text`, such as `-1.5 million` or `3 1/2 %`.
 
-    None if it has more than MAX_DIGITS characters or a fraction with denominator 0. A percentage
-    keeps its number (50 for `50 %`).
+    It has all readings of its separators; `is_comma_decimal` is for these. A dash behind a word or
+    a number, as in `3-5`, is no sign. None if its whole part has more than MAX_DIGITS characters,
+    or for a denominator 0. A percentage keeps its number (50 for `50 %`).
     """
     whole = found["whole"]
     if len(whole) > MAX_DIGITS:

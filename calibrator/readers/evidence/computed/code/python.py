@@ -197,8 +197,9 @@ def _is_at_margin(code: str) -> bool:
 def wanted_name(asked: str) -> tuple[str | None, int | None]:
     """Return the name of the requested function or class and the number of its parameters.
 
-    `Write a function area(w, h)` gives ("area", 2). Both are None without a name or with several
-    functions; the number is None if no plain parameters are named.
+    `Write a function area(w, h)` gives ("area", 2); `self` is not counted. Both are None if nothing
+    is named, or if the text speaks of `functions`, `methods` or `classes`. The number is None
+    without parentheses, for empty ones, and if there is a `*`, `[` or `.` in them.
     """
     found = next((match for pattern in _NAMED if (match := pattern.search(asked))), None)
     if not found:

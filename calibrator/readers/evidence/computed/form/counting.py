@@ -79,7 +79,7 @@ def paragraphs(text: str) -> int:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text that are not empty."""
+    """Return the lines of a text, stripped, without blank ones."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

@@ -166,7 +166,9 @@ def _is_header(line: str) -> bool:
 def _has_no_body(lines: list[str], at: int) -> bool:
     """Return whether the header at line `at` is followed by no statement of its own.
 
-    Another part of its statement, another header, or only comments follow.
+    True if the next line that is no comment is no deeper and is another header or part of its
+    statement (`else:`), or any such line after a comment, or if there is none. `lines` have no
+    blank ones; the 39 lines after the header are read.
     """
     own = _indentation(lines[at])
     has_comment = False

@@ -443,7 +443,10 @@ def _is_day(plain: str, leaf: str, source: SourceText) -> bool:
 
 
 def _stems(key: str) -> frozenset[str]:
-    """Return the first five letters of each word in a key, without words that many keys have."""
+    """Return the first five letters of each word in a key in camel or snake case, in lower case.
+
+    Words of at most two letters, and those that many keys have, are left out.
+    """
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key).replace("_", " ")
     return frozenset(
         word[:5] for word in plain_words(spaced).split() if word not in _GENERIC and len(word) > 2

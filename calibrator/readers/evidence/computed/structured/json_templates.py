@@ -295,7 +295,9 @@ def shape_of_words(text: str) -> JsonShape:
 def _union(options: list[JsonShape]) -> JsonShape:
     """Merge alternatives into one shape; a single one is changed in place and returned.
 
-    Of a single one, an example's value is no choice. `null` only joins other types.
+    Of a single one, `null` is dropped, and an only choice is an example: it is removed, and a
+    string becomes a remark without a type. Of several, `null` only joins one other option or typed
+    ones. Options that are neither all listed nor all typed give a shape without demands.
     """
     if len(options) == 1:
         only = options[0]

@@ -327,7 +327,11 @@ def _items(text: str, is_comma: bool) -> list[Fraction] | None:
 
 
 def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
-    """Return the mean, sum, product or another figure named `what`; None if it is not clear."""
+    """Return the mean, sum, product, maximum, minimum or a rarer figure of `items`, exactly.
+
+    `what` names it in lower case, in one of several languages (`mean`, `summe`); `items` must not
+    be empty. None if the name is not known, or if a product has 200 bits or more.
+    """
     if what in (
         "average",
         "arithmetic mean",

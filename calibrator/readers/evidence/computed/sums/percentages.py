@@ -242,7 +242,7 @@ def about_steps(text: str, is_comma: bool) -> RightAnswer | None:
 
 
 def _sign(step: Fraction) -> str:
-    """Return a percentage in words: `minus 20 %`."""
+    """Return a step in percent in words: `minus 20 %` for -20 (and `minus 0 %` for 0)."""
     return f"{'plus' if step > 0 else 'minus'} {number_text(abs(step))} %"
 
 

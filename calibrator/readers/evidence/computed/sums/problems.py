@@ -158,9 +158,10 @@ _LEFT: Final = re.compile(
 
 
 def _solve_everyday(text: str) -> RightAnswer | None:
-    """Answer a question for equal shares, change, prices of several things, or what is left.
+    """Answer a question for equal shares, change, prices of several things, or a changed number.
 
-    An example is `Split 90 euros among 3 people`. None for another question.
+    Examples are `Split 90 euros among 3 people`, and how many things there are after a loss or a
+    gain. None for another question. A share that is not whole is marked as rough.
     """
     found = _SPLIT.match(text)
     if found and int(found["n"]):
