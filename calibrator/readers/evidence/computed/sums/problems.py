@@ -160,8 +160,7 @@ _LEFT: Final = re.compile(
 def _solve_everyday(text: str) -> RightAnswer | None:
     """Answer a question for equal shares, change, prices of several things, or a changed number.
 
-    Examples are `Split 90 euros among 3 people`, and how many things there are after a loss or a
-    gain. None for another question. A share that is not whole is marked as rough.
+    Such as `Split 90 euros among 3 people`; None for others. A share that is not whole is rough.
     """
     found = _SPLIT.match(text)
     if found and int(found["n"]):
