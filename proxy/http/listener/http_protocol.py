@@ -324,7 +324,7 @@ class HttpProtocol(asyncio.Protocol):
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
-        """End the newest request's body, and its deadline; if it is answered, wait as if idle."""
+        """End the newest request's body; no deadline while it is answered, an idle one after."""
         cycle = self.cycle
         if self.is_upgrading or self._ignores_upgrade or cycle is None:
             return
