@@ -189,12 +189,12 @@ def test_a_conversation_counts_again_after_a_day() -> None:
 
 
 def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: str) -> None:
-    """Twenty audited replies in ten conversations of two are ten labels, and stand for ten; two
-    draws of a tenth are one of 0.19. A later reply proves too, and is not compared with live.
+    """Eighty audited replies in forty conversations of two are forty labels, and stand for forty;
+    two draws of a tenth are one of 0.19. A later reply proves too, and is not compared with live.
     """
     rows = [
         {"question": f"{n}?", "response": "yes", "model": "m", "correct": 1, "question_id": f"{n}"}
-        for n in range(20)
+        for n in range(80)
     ]
     ids = saved(store_url, rows, FakeScorer(0.7), share=0.1)
     for n, id in enumerate(ids):
@@ -204,11 +204,11 @@ def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: 
     findings = VerdictStore(store_url)
     labels = read_labels(findings.engine)
     assert [each.request_id for each in labels.replies] == ids[::2]
-    assert labels.totals.delivered == 10
+    assert labels.totals.delivered == 40
     assert {round(each.share or 0, 9) for each in labels.replies} == {0.19}
     found = audited_labels(findings.engine, 0.0, FakeScorer(0.7).name, Scope())
     findings.close()
-    assert len(found) == 10
+    assert len(found) == 40
     assert {each.is_first for each in found if each.id in ids[::2]} <= {True}
     assert {each.is_first for each in found if each.id in ids[1::2]} == {False}
     grant = certify([*found, LabelledScore("x", 0.99, True)], 0.5, 0.9)
