@@ -29,6 +29,23 @@ from calibrator.readers.opinion import SecondStage
 from calibrator.recalibration.curves import log_odds, probability
 from calibrator.text.word_pieces import load_tokenizer
 
+FAMILIARITY_PREFIX = "familiarity."
+RIDGE = 1e-3  # share of the mean variance, so that rare directions do not decide alone
+MIN_ROWS = 20  # a benchmark with fewer has no centroid of its own
+KNOWN_SHARE = 0.97  # share of known rows whose confidence stays as it is
+ABILITIES_PREFIX = "abilities."
+STATED = 4  # numbers that `stated_in` returns
+NAME_LIMIT = 1.5  # the largest change by an unknown name, in log-odds
+# 8b, 1.5b, 500m, 8x7b, e4b (effective parameters); not the active ones of a3b, no 4bit, fp8, 128k
+_PARAMETERS = re.compile(
+    r"(?<![a-z0-9.])(?:(\d{1,3})x|e)?(\d{1,4}(?:\.\d{1,3})?)([bmt])(?![a-z0-9])"
+)
+# gpt-4, gpt-4.1, o3, llama-3, qwen2.5, v2; no date, and no digit of a size
+_VERSION = re.compile(
+    r"(?:^|[-_a-z])(?<!fp)(?<!int)(?<![-_:]q)(\d(?:\.\d)?)(?![\d.]*[bmtk]|\d|x\d)"
+)
+_BILLIONS = {"m": 0.001, "b": 1.0, "t": 1_000.0}
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -92,12 +109,6 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     except (ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path} does not fit calibrator.json: {error}") from error
     return Checkpoint(config, tokenizer, parts)
-
-
-FAMILIARITY_PREFIX = "familiarity."
-RIDGE = 1e-3  # share of the mean variance, so that rare directions do not decide alone
-MIN_ROWS = 20  # a benchmark with fewer has no centroid of its own
-KNOWN_SHARE = 0.97  # share of known rows whose confidence stays as it is
 
 
 class Familiarity:
@@ -194,21 +205,6 @@ def temper_confidence(confidence: float, distance: float, base_rate: float) -> f
         return confidence
     base = log_odds(base_rate)
     return probability(base + (log_odds(confidence) - base) / distance**2)
-
-
-ABILITIES_PREFIX = "abilities."
-STATED = 4  # numbers that `stated_in` returns
-NAME_LIMIT = 1.5  # the largest change by an unknown name, in log-odds
-
-# 8b, 1.5b, 500m, 8x7b, e4b (effective parameters); not the active ones of a3b, no 4bit, fp8, 128k
-_PARAMETERS = re.compile(
-    r"(?<![a-z0-9.])(?:(\d{1,3})x|e)?(\d{1,4}(?:\.\d{1,3})?)([bmt])(?![a-z0-9])"
-)
-# gpt-4, gpt-4.1, o3, llama-3, qwen2.5, v2; no date, and no digit of a size
-_VERSION = re.compile(
-    r"(?:^|[-_a-z])(?<!fp)(?<!int)(?<![-_:]q)(\d(?:\.\d)?)(?![\d.]*[bmtk]|\d|x\d)"
-)
-_BILLIONS = {"m": 0.001, "b": 1.0, "t": 1_000.0}
 
 
 def stated_in(name: str) -> NDArray[np.float64] | None:

@@ -25,6 +25,8 @@ from calibrator.kernel import Work, load_kernel, result_of, run_together
 PREFIX = "forest."
 NO_NAME = -2.0  # the ability for no name, below all others
 
+TOPICS_PREFIX = "topics."
+
 
 class Forest:
     """The trees, and the parts that compute their input.
@@ -140,9 +142,6 @@ def _write_work(rows: Sequence[TowerRow], topics: Topics, found: Floats) -> Work
     for place, row in enumerate(rows):
         found[place, :TRAITS] = row.traits
     return topics.write_work([row.grams for row in rows], found, TRAITS)
-
-
-TOPICS_PREFIX = "topics."
 
 
 class Topics:

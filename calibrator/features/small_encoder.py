@@ -38,6 +38,11 @@ _NORMS = {"first": "attention.output.LayerNorm", "second": "output.LayerNorm"}
 
 Layer = dict[str, Floats]  # norms
 
+# Tables of numbers are packed into a few bits each: planes of bits, and a scale for each group of a
+# row. Four bits suffice for a weight, three for a number of a word's vector.
+LANES = 16  # rows of a table that the kernel reads side by side
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a group's largest number, tried for its scale
+
 
 class _Linear:
     """A linear layer on states that are rounded to 127 steps of each row's largest."""
@@ -247,12 +252,6 @@ def _is_kept(piece: str) -> bool:
 def _norm_of(base: Mapping[str, Floats], name: str) -> NDArray[np.float16]:
     """Return weight and bias of one of BERT's layer norms, (2, hidden) in fp16."""
     return np.stack([base[f"{name}.weight"], base[f"{name}.bias"]]).astype(np.float16)
-
-
-# Tables of numbers are packed into a few bits each: planes of bits, and a scale for each group of a
-# row. Four bits suffice for a weight, three for a number of a word's vector.
-LANES = 16  # rows of a table that the kernel reads side by side
-SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a group's largest number, tried for its scale
 
 
 def packed_planes(table: Floats, bits: int, group: int) -> tuple[NDArray[np.uint8], Array]:

@@ -25,6 +25,13 @@ _CELLS = 30_000  # cells of one block of resamples, to fit into a processor's ca
 
 NORMAL = NormalDist()
 
+# `gains` compares two numbers for the same replies. A label stands for as many replies as its
+# weight says, and a bootstrap over labels draws the same ones for both numbers.
+ACCURACY = 0.95  # accuracy of the kept replies
+GAIN_RESAMPLES = 500
+LEAST_RESAMPLES = 100
+_GAIN_CELLS = 4_000_000  # cells of all resamples, few enough for a page to wait
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -227,14 +234,6 @@ def percentile_interval(value: float, drawn: Floats) -> Interval:
         return Interval(value, math.nan, math.nan)
     low, high = np.quantile(kept, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(value, float(low), float(high))
-
-
-# `gains` compares two numbers for the same replies. A label stands for as many replies as its
-# weight says, and a bootstrap over labels draws the same ones for both numbers.
-ACCURACY = 0.95  # accuracy of the kept replies
-GAIN_RESAMPLES = 500
-LEAST_RESAMPLES = 100
-_GAIN_CELLS = 4_000_000  # cells of all resamples, few enough for a page to wait
 
 
 @dataclass(frozen=True, slots=True)

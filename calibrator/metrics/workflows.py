@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from itertools import accumulate, combinations, groupby
 from typing import NamedTuple
 
+# `workflow_report` prints the tables beside the paper's figures, which come from other models,
+# questions and a larger calibrator: they show what each line means and are no target.
+_LEAST_ROWS = 50
+_MOST_MODELS = 10
+
 
 class Outcome(NamedTuple):
     """A scored, labelled reply of `model`; replies with the same `question` compete."""
@@ -280,12 +285,6 @@ def _by_confidence(rows: Iterable[Outcome]) -> Iterator[tuple[float, list[Outcom
 def _share(part: float, whole: float) -> float:
     """Return part / whole, or nan for a whole of 0."""
     return part / whole if whole else math.nan
-
-
-# `workflow_report` prints the tables beside the paper's figures, which come from other models,
-# questions and a larger calibrator: they show what each line means and are no target.
-_LEAST_ROWS = 50
-_MOST_MODELS = 10
 
 
 def workflow_report(rows: Sequence[Outcome]) -> list[str]:

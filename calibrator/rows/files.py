@@ -14,6 +14,29 @@ from typing import Any, Final, Literal
 
 from calibrator.errors import InputError
 
+ROW_FORM: Final = '{"question": "..", "response": "..", "correct": 1}'
+SAMPLE: Final = "examples/labelled/rows.jsonl"  # its folder has a page about the fields
+Field = Literal["question", "response", "correct"]
+MEANINGS: Final[dict[Field, str]] = {
+    "question": "if it is what the model was asked",
+    "response": "if it is the reply that the model gave",
+    "correct": "with 1 where the reply is right and 0 where it is wrong",
+}
+OTHER_NAMES: Final[dict[Field, tuple[str, ...]]] = {
+    "question": (
+        *("prompt", "query", "input", "instruction", "problem", "task", "user", "request"),
+        *("conversation", "dialog", "dialogue", "questions"),
+    ),
+    "response": (
+        *("answer", "reply", "output", "completion", "generation", "prediction", "result"),
+        *("model_answer", "model_response", "model_output", "assistant", "responses", "text"),
+    ),
+    "correct": (
+        *("label", "is_correct", "correctness", "right", "is_right", "verdict", "labels"),
+        *("target", "grade", "is_true", "truth", "ok", "passed"),
+    ),
+}
+
 
 def json_line(values: Any) -> str:
     """Return values as JSON in one line with a line end.
@@ -46,31 +69,6 @@ def check_readable(paths: Iterable[Path | None], *, times: int = 1) -> None:
                 path.open("rb").close()
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
-
-
-ROW_FORM: Final = '{"question": "..", "response": "..", "correct": 1}'
-SAMPLE: Final = "examples/labelled/rows.jsonl"  # its folder has a page about the fields
-Field = Literal["question", "response", "correct"]
-
-MEANINGS: Final[dict[Field, str]] = {
-    "question": "if it is what the model was asked",
-    "response": "if it is the reply that the model gave",
-    "correct": "with 1 where the reply is right and 0 where it is wrong",
-}
-OTHER_NAMES: Final[dict[Field, tuple[str, ...]]] = {
-    "question": (
-        *("prompt", "query", "input", "instruction", "problem", "task", "user", "request"),
-        *("conversation", "dialog", "dialogue", "questions"),
-    ),
-    "response": (
-        *("answer", "reply", "output", "completion", "generation", "prediction", "result"),
-        *("model_answer", "model_response", "model_output", "assistant", "responses", "text"),
-    ),
-    "correct": (
-        *("label", "is_correct", "correctness", "right", "is_right", "verdict", "labels"),
-        *("target", "grade", "is_true", "truth", "ok", "passed"),
-    ),
-}
 
 
 def missing_field(field: Field, row: Mapping[str, Any]) -> str:

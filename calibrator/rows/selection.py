@@ -25,6 +25,8 @@ TELLING = 30  # letters and digits; a shorter question, such as a formula, is co
 NAMED_ROWS = 3  # rows named for each fault
 MOST_REASONS = 3  # reasons shown for files without a usable row
 
+_Key: TypeAlias = "tuple[str, str]"  # a question and a reply to it
+
 
 def is_trainable(path: Path) -> bool:
     """Return whether a file may be trained on: its name lacks `__nc`, for non-commercial."""
@@ -194,9 +196,6 @@ def select_rows(
         rng = random.Random(selection.seed)
         train = balance(train, selection.rows, selection.balance_power, rng)
     return train, validation
-
-
-_Key: TypeAlias = "tuple[str, str]"  # a question and a reply to it
 
 
 @dataclass(frozen=True, slots=True)

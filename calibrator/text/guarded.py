@@ -24,6 +24,19 @@ from re import _constants, _parser  # type: ignore[attr-defined]  # isort: skip
 
 SHORT: Final = 24  # characters; on a shorter text the pattern itself is as fast
 
+MOST_JOINED: Final = 60  # strings that are made of those of neighbours
+MOST: Final = 400  # strings of one pattern; to look for more would take longer than the pattern
+_EDGE: Final = "\0"  # marks a place between a word and what is no word
+_NOTHING: Final = frozenset({""})
+_WHOLE: Final = re.compile(rf"{_EDGE}+\w+{_EDGE}+")
+_GAPS: Final = (_constants.CATEGORY_SPACE, _constants.CATEGORY_NOT_WORD)
+_REPEATS: Final = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
+_AHEAD: Final = (_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT)
+_BOUNDARY: Final = (_constants.AT, _constants.AT_BOUNDARY)
+Strings = frozenset[str]
+_Part = tuple[Any, Any]
+"""An operation of a parsed pattern, and what it is given."""
+
 
 class GuardedPattern:
     """A compiled pattern that first tests cheaply whether a text can match.
@@ -83,22 +96,6 @@ def compile_guarded(pattern: str, flags: int = 0) -> GuardedPattern:
     Arguments and results are those of `re.compile`; raises `re.error` for a wrong pattern.
     """
     return GuardedPattern(re.compile(pattern, flags))
-
-
-MOST_JOINED: Final = 60  # strings that are made of those of neighbours
-MOST: Final = 400  # strings of one pattern; to look for more would take longer than the pattern
-_EDGE: Final = "\0"  # marks a place between a word and what is no word
-_NOTHING: Final = frozenset({""})
-_WHOLE: Final = re.compile(rf"{_EDGE}+\w+{_EDGE}+")
-_GAPS: Final = (_constants.CATEGORY_SPACE, _constants.CATEGORY_NOT_WORD)
-_REPEATS: Final = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
-_AHEAD: Final = (_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT)
-
-_BOUNDARY: Final = (_constants.AT, _constants.AT_BOUNDARY)
-
-Strings = frozenset[str]
-_Part = tuple[Any, Any]
-"""An operation of a parsed pattern, and what it is given."""
 
 
 @dataclass(frozen=True, slots=True)

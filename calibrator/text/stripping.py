@@ -86,6 +86,28 @@ _SAYS_MORE = re.compile(
 # A stop and spaces, or line ends. The pattern begins with a set of signs, which makes it fast.
 _BREAK = re.compile(r"[.!?\n](?:(?<=\n)\n*|[ \t]+)")
 
+# Repeating the question says nothing about the answer, yet makes a reply look more like a reply to
+# it. So `without_question` removes the question word for word, and sentences, lines and brackets
+# that hold all of its words and no others.
+MAX_QUESTION = 600  # characters; a longer one is a task, whose text a reply may have to contain
+MAX_ANSWER = 20_000
+MIN_WORDS = 4  # of a question; shorter ones are not looked for
+MIN_CONTENT = 3  # content words of a question; with fewer only the exact text is looked for
+COVERED = 0.9  # the share of the question's content words that a restatement holds
+_ANY_WORD = re.compile(r"\w+")
+_PART_BREAK = re.compile(r"((?<=[.!?])\s+|\n\s*|[ \t]+(?=\()|(?<=\))[ \t]+)")
+_IS_CODE = re.compile(r"```|\bdef \w|[{;]\s*$", re.MULTILINE)
+_SIGMA = "\u03a3"  # its small letter differs at the end of a word
+_QUOTED = "\x00"  # replaces the whole question
+_FUNCTION_WORDS = """
+    a an the this that these those it its there here and or of in on at to for from by with as s
+    about is are was were be been do does did has have had will would can could should
+    who whom whose what which when where why how i you we he she they me my your our
+    question questions answer answers reply ask asks asked asking query following regarding
+    concerning below above given q
+"""
+_WITHOUT_CONTENT = frozenset(_FUNCTION_WORDS.split())
+
 
 def strip_addresses(answer: str) -> str:
     """Return the answer without sentences at its ends that praise it or address its judge.
@@ -158,30 +180,6 @@ def _sentences(text: str) -> list[str]:
     ends = [match.end() for match in _BREAK.finditer(text)]
     pieces = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
     return [piece for piece in pieces if piece]
-
-
-# Repeating the question says nothing about the answer, yet makes a reply look more like a reply to
-# it. So `without_question` removes the question word for word, and sentences, lines and brackets
-# that hold all of its words and no others.
-MAX_QUESTION = 600  # characters; a longer one is a task, whose text a reply may have to contain
-MAX_ANSWER = 20_000
-MIN_WORDS = 4  # of a question; shorter ones are not looked for
-MIN_CONTENT = 3  # content words of a question; with fewer only the exact text is looked for
-COVERED = 0.9  # the share of the question's content words that a restatement holds
-
-_ANY_WORD = re.compile(r"\w+")
-_PART_BREAK = re.compile(r"((?<=[.!?])\s+|\n\s*|[ \t]+(?=\()|(?<=\))[ \t]+)")
-_IS_CODE = re.compile(r"```|\bdef \w|[{;]\s*$", re.MULTILINE)
-_SIGMA = "\u03a3"  # its small letter differs at the end of a word
-_QUOTED = "\x00"  # replaces the whole question
-_FUNCTION_WORDS = """
-    a an the this that these those it its there here and or of in on at to for from by with as s
-    about is are was were be been do does did has have had will would can could should
-    who whom whose what which when where why how i you we he she they me my your our
-    question questions answer answers reply ask asks asked asking query following regarding
-    concerning below above given q
-"""
-_WITHOUT_CONTENT = frozenset(_FUNCTION_WORDS.split())
 
 
 def without_question(question: str, answer: str) -> str:

@@ -23,6 +23,13 @@ from calibrator.kernel import load_kernel
 CLS, SEP = 101, 102  # of BERT's uncased vocabulary
 CHARACTERS_PER_TOKEN = 12  # more than nearly any text has, so that a cut by characters is safe
 
+MOST_WORDS = 50_000  # that are remembered, about 10 MB; then all are dropped
+LONGEST_WORD = 40  # characters; longer words rarely recur and are not remembered
+# Spaces and single punctuation marks end a word. Everything else, such as control characters and
+# letters of any script, stays together and is cut by the tokenizer.
+_HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair, which has no UTF-8
+_WORD = re.compile(r"[^ \t\n\r!-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -80,15 +87,6 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], layout: Layout) -> list[l
     """
     clipped = [replace_surrogates(clip_characters(text, layout)) for text in texts]
     return [e.ids for e in tokenizer.encode_batch_fast(clipped, add_special_tokens=False)]
-
-
-MOST_WORDS = 50_000  # that are remembered, about 10 MB; then all are dropped
-LONGEST_WORD = 40  # characters; longer words rarely recur and are not remembered
-
-# Spaces and single punctuation marks end a word. Everything else, such as control characters and
-# letters of any script, stays together and is cut by the tokenizer.
-_HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair, which has no UTF-8
-_WORD = re.compile(r"[^ \t\n\r!-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")
 
 
 class WordPieces:

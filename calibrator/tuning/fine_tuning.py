@@ -57,6 +57,8 @@ from calibrator.tuning.last_layer import CheckpointOutput, Readings, TunedCheckp
 
 BATCH = 64
 
+TUNING_STEPS = FOLDS + ROUNDS + 1  # approximate number of calls of `progress`
+
 
 class TunableCheckpoint:
     """The checkpoint that tuning starts from.
@@ -187,9 +189,6 @@ def _check_kind(name: str, folder: Path) -> None:
             "the embedded calibrator here. For this one: `pinocchio export --labelled -o "
             f"FILE.jsonl` and `pinocchio train FILE.jsonl --start {name} -o FOLDER`"
         )
-
-
-TUNING_STEPS = FOLDS + ROUNDS + 1  # approximate number of calls of `progress`
 
 
 @dataclass(frozen=True, slots=True)

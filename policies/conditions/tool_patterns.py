@@ -461,8 +461,7 @@ TOOL_PATTERNS: Final = Shape(
 def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
     """Return the values at a path, [] if none; a list on the way means its items, a glob its keys.
 
-    A text on the way that begins with `{` or `[` is read as JSON, as many tools do. If one cannot
-    be parsed, the result is [UNREADABLE].
+    A text on the way that begins with `{` or `[` is read as JSON, or gives [UNREADABLE].
     """
     values = [value]
     for key in path:

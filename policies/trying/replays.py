@@ -4,10 +4,9 @@
     result.after.coverage, result.after.queues      # delivered share, reviews by queue
     print(result)
 
-A policy in shadow is replayed as if it were enforced. The outcome of an escalation or a
-clarification is unknown: such replies are counted under these actions only. Where a record lacks
-facts that a rule needs, the recorded decision of the same policy counts; other decisions are a
-range.
+A policy in shadow is replayed as if it were enforced. Replies that are escalated or clarified are
+counted under these actions only, as their outcome is unknown. Where a record lacks facts of a rule,
+the recorded decision of the same policy counts; other decisions are a range.
 """
 
 from __future__ import annotations

@@ -40,8 +40,29 @@ INSTRUCTIONS = (
 )
 MOST_ASKED, MOST_ANSWERED = 8_000, 4_000  # characters of request and answer that the model gets
 MOST_WRITTEN = 1_000  # characters; a longer text is no question
-
 QUESTION_S = 10.0  # how long a model may take to write a clarifying question
+RETRY_AFTER_S = 5  # seconds until a client should ask for a held call again, which costs nothing
+MOST_OF_A_NOTE = 500  # characters of a note in a sentence; the error's `note` has all of it
+BLOCKED_TEXT = "A policy blocks this reply."
+REJECTED_TEXT = "A reviewer rejected this reply"
+NEXT_STEP = "Do not send the same request again: tell the model why, and let it take another step."
+EXPIRED_TEXT = "This reply was held for review, and nobody released it in time."
+_PLAIN_NAME = re.compile(r"[\w.:/-]{1,64}")  # other names could hold sentences for the reader
+_AROUND = frozenset(
+    {
+        *("id", "object", "type", "role", "model", "choices", "content", "output", "output_text"),
+        *("usage", "system_fingerprint", "service_tier", "stop_reason", "stop_sequence", "status"),
+        *("error", "incomplete_details", "background", "billing", "conversation", "instructions"),
+        *("metadata", "previous_response_id", "prompt", "prompt_cache_key", "reasoning", "text"),
+        *("prompt_cache_retention", "safety_identifier", "tool_choice", "tools", "truncation"),
+        *("user", "stop_details", "container"),
+    }
+)  # members of the formats; the parts of the answer in them are replaced
+REFUSED_CALLS = (
+    "Not done: {calls}. A reviewer has to approve it first (review {id}). "
+    "Do not try it again meanwhile; go on with what does not need it, or say that it waits."
+)
+REFUSED_TEXT = "This reply is held for review ({id}). A reviewer has to approve it first."
 
 
 async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
@@ -110,7 +131,7 @@ async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify)
     """
     question = None
     if clarify.ask == "generate":
-        question = await written_question(job.further_calls(), clarify, answer, QUESTION_S)
+        question = await _write_question(job.further_calls(), clarify, answer)
     outcome.clarification = "template" if question is None else "generated"
     return clarify if question is None else replace(clarify, text=question)
 
@@ -165,10 +186,8 @@ def _raise(job: Job, outcome: Outcome, error: ProxyError) -> NoReturn:
     raise error
 
 
-async def written_question(
-    calls: Calls, clarify: Clarify, answer: Answer, timeout_s: float
-) -> str | None:
-    """Let a model write a clarifying question to the user, and return it.
+async def _write_question(calls: Calls, clarify: Clarify, answer: Answer) -> str | None:
+    """Let a model write a clarifying question to the user within `QUESTION_S`, and return it.
 
     Returns None if the answer is no text, the call fails or is too slow, or the model writes no
     short, complete text.
@@ -179,7 +198,7 @@ async def written_question(
         return None
     answered = calls.chosen_call(answer)
     model = clarify.model or answered.model
-    call = await calls.write(model, INSTRUCTIONS, exchange, timeout_s)
+    call = await calls.write(model, INSTRUCTIONS, exchange, QUESTION_S)
     if call.answer is None:
         return None
     choice = call.answer.choices[0]
@@ -203,30 +222,6 @@ def _exchange(asked: CompletionRequest, answer: Answer) -> str:
     draft = message_text(answer.choices[sure.index(min(sure))].message)
     question, draft = question[-MOST_ASKED:], draft[:MOST_ANSWERED]
     return f"<asked>\n{question}\n</asked>\n\n<draft>\n{draft}\n</draft>"
-
-
-RETRY_AFTER_S = 5  # seconds until a client should ask for a held call again, which costs nothing
-MOST_OF_A_NOTE = 500  # characters of a note in a sentence; the error's `note` has all of it
-BLOCKED_TEXT = "A policy blocks this reply."
-REJECTED_TEXT = "A reviewer rejected this reply"
-NEXT_STEP = "Do not send the same request again: tell the model why, and let it take another step."
-EXPIRED_TEXT = "This reply was held for review, and nobody released it in time."
-_PLAIN_NAME = re.compile(r"[\w.:/-]{1,64}")  # other names could hold sentences for the reader
-_AROUND = frozenset(
-    {
-        *("id", "object", "type", "role", "model", "choices", "content", "output", "output_text"),
-        *("usage", "system_fingerprint", "service_tier", "stop_reason", "stop_sequence", "status"),
-        *("error", "incomplete_details", "background", "billing", "conversation", "instructions"),
-        *("metadata", "previous_response_id", "prompt", "prompt_cache_key", "reasoning", "text"),
-        *("prompt_cache_retention", "safety_identifier", "tool_choice", "tools", "truncation"),
-        *("user", "stop_details", "container"),
-    }
-)  # members of the formats; the parts of the answer in them are replaced
-REFUSED_CALLS = (
-    "Not done: {calls}. A reviewer has to approve it first (review {id}). "
-    "Do not try it again meanwhile; go on with what does not need it, or say that it waits."
-)
-REFUSED_TEXT = "This reply is held for review ({id}). A reviewer has to approve it first."
 
 
 def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:

@@ -474,10 +474,7 @@ def _prepare_values(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
-    """Return the keys known in the section at `loc`, such as `("limits",)`.
-
-    () is the whole file.
-    """
+    """Return the keys known in the section at `loc`, such as `("limits",)`; () is the file."""
     if tuple(loc[:2]) == ("calibrator", "engine") and len(loc) > 2:
         return list(ENGINES[str(loc[2])].model_fields)
     section: type[Section] = Config

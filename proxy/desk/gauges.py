@@ -36,6 +36,10 @@ KNOWN_FOR_S: Final = 60.0  # seconds for which a scrape takes what was read for 
 
 REVIEW_S: Final = (5, 15, 30, 60, 120, 300, 900, 1_800, 3_600, 14_400, 43_200, 86_400, 604_800)
 
+LEAST: Final = ("process_start_time_seconds", "process_max_fds")  # minimum instead of sum
+CPU: Final = "process_cpu_seconds"
+RESIDENT: Final = "process_resident_memory_bytes"
+
 
 class DecisionCounters:
     """Counters of the decisions made at this desk; its methods are for one thread."""
@@ -370,11 +374,6 @@ def _version() -> str:
         return version(DISTRIBUTION)
     except PackageNotFoundError:  # run from a clone, without an installed package
         return "unknown"
-
-
-LEAST: Final = ("process_start_time_seconds", "process_max_fds")  # minimum instead of sum
-CPU: Final = "process_cpu_seconds"
-RESIDENT: Final = "process_resident_memory_bytes"
 
 
 def process_metrics(

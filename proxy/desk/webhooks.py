@@ -49,6 +49,8 @@ MOST_DIGITS = 20  # digits of the seconds that a receiver asks to wait
 TIDY_EVERY_S: Final = 3_600.0
 GONE: Final = 410
 
+_SECRET_PREFIX: Final = "whsec_"
+
 
 class ChatMessages(Protocol):
     """Makes messages for chat channels, and addresses where one reviewer decides."""
@@ -276,9 +278,6 @@ def _failure(response: httpx.Response) -> tuple[str | None, float]:
     is_number = asked.isascii() and asked.isdigit() and len(asked) <= MOST_DIGITS
     wait_s = min(float(asked), MOST_WAIT_S) if is_number else 0.0
     return f"status {response.status_code}", wait_s
-
-
-_SECRET_PREFIX: Final = "whsec_"
 
 
 def as_json(

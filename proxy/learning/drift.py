@@ -61,6 +61,11 @@ MOST_GROUPS: Final = 64
 LONGEST_MODEL: Final = 128
 """Characters by which models are told apart: PostgreSQL has no key of more than 2,700 bytes."""
 
+log = structlog.get_logger(__name__)
+EVERY_S: Final = 60.0
+MOST_A_LOOK: Final = 1_000
+"""The most replies of each look, spread evenly over all new ones: a hundredth of a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
@@ -299,12 +304,6 @@ def _option(calibrator: str) -> str:
     if knows_signals(calibrator):
         return " --signals"
     return " --second-opinion" if knows_others(calibrator) else ""
-
-
-log = structlog.get_logger(__name__)
-EVERY_S: Final = 60.0
-MOST_A_LOOK: Final = 1_000
-"""The most replies of each look, spread evenly over all new ones: a hundredth of a second."""
 
 
 class DriftWatch:

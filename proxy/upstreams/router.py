@@ -36,6 +36,11 @@ MOST_MODELS: Final = 1_024  # names whose ways are cached; bounded because clien
 Wrap = Callable[[str, UpstreamConfig, Upstream], Upstream]
 """Wraps an upstream, given its name and its section of the configuration."""
 
+NONE_PICKS = (
+    "the recalibration goes by domain and nothing says which domain a reply has: give models or "
+    "teams a `domain`, or say `calibrator: {client_domains: true}` where every client may choose"
+)
+
 
 def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
     """Return the upstream unchanged."""
@@ -333,9 +338,3 @@ def picks_curves(config: Config) -> bool:
     """Return whether the configuration lets any reply have a domain that picks a curve."""
     named = [each.domain for each in config.teams.values()]
     return config.calibrator.client_domains or any([*named, *(r.domain for r in config.models)])
-
-
-NONE_PICKS = (
-    "the recalibration goes by domain and nothing says which domain a reply has: give models or "
-    "teams a `domain`, or say `calibrator: {client_domains: true}` where every client may choose"
-)

@@ -14,6 +14,8 @@ from torch.nn import functional
 from calibrator.llm.layers.last_layer import use_last_layer
 from calibrator.llm.layers.linear_attention import use_fast_linear_attention
 
+PASSES_ON: Final = "cpu"  # where separate passes cost less than the kernel
+
 
 def text_model_of(model: Any) -> Any:
     """Return the part of a causal or image-text-to-text model that has the decoder's `layers`."""
@@ -55,9 +57,6 @@ def use_linear_patches(model: Any) -> None:
     convolution = getattr(getattr(visual, "patch_embed", None), "proj", None)
     if isinstance(convolution, nn.Conv3d) and convolution.stride == convolution.kernel_size:
         visual.patch_embed = LinearPatches(convolution)  # type: ignore[union-attr]  # it has one
-
-
-PASSES_ON: Final = "cpu"  # where separate passes cost less than the kernel
 
 
 class Norm(nn.Module):

@@ -35,6 +35,13 @@ from calibrator.llm.serving.batches import Batch, Budget, ModelRow, plan
 from calibrator.llm.serving.pixels import Pixels
 from calibrator.llm.serving.probe import Probe, features_of
 
+__all__ = ["LabelModel", "ModelRow"]
+CPU_BUDGET: Final = Budget(tokens=1_024, pass_tokens=64)
+GPU_TOKENS: Final = 16_384
+GPU_PASS: Final = 3e13  # operations that take as long as launching a pass
+NEVER: Final = 2**62  # tokens; an extra pass never pays
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
@@ -75,16 +82,6 @@ def positions_of(row: ModelRow, image_id: int, merge: int) -> NDArray[np.int64]:
         at = end
     found[:, at:] = np.arange(position, position + len(row.ids) - at)
     return found
-
-
-__all__ = ["LabelModel", "ModelRow"]
-
-CPU_BUDGET: Final = Budget(tokens=1_024, pass_tokens=64)
-GPU_TOKENS: Final = 16_384
-GPU_PASS: Final = 3e13  # operations that take as long as launching a pass
-NEVER: Final = 2**62  # tokens; an extra pass never pays
-
-log = logging.getLogger(__name__)
 
 
 class LabelModel:

@@ -60,8 +60,7 @@ FetchOption = Annotated[
     bool,
     typer.Option(
         "--fetch",
-        help="Take the verdicts that people gave in Langfuse or Phoenix: scores named as "
-        "`verdict` in the configuration's telemetry.",
+        help="Take the verdicts that people gave in Langfuse or Phoenix: scores named `correct`.",
     ),
 ]
 
@@ -163,21 +162,17 @@ def _labels(file: Path) -> Iterator[tuple[str, Feedback]]:
 
     Ends the process where a line is no label.
     """
-    from calibrator import open_lines
     from proxy.learning.feedback import read_label
 
-    with open_lines(file) as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            place = f"{file}:{number}"
-            try:
-                label = read_label(json.loads(line), place)
-            except BadRequestError as error:
-                raise stop(ExitStatus.UNUSABLE_INPUT, error.message) from error
-            except ValueError as error:
-                raise stop(ExitStatus.UNUSABLE_INPUT, f"{place}: no JSON: {error}") from error
-            yield place, label
+    for number, line in _lines(file):
+        place = f"{file}:{number}"
+        try:
+            label = read_label(json.loads(line), place)
+        except BadRequestError as error:
+            raise stop(ExitStatus.UNUSABLE_INPUT, error.message) from error
+        except ValueError as error:
+            raise stop(ExitStatus.UNUSABLE_INPUT, f"{place}: no JSON: {error}") from error
+        yield place, label
 
 
 def give(
@@ -250,9 +245,8 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
 def _fetch_verdicts(config: Path | None, since: str, *, dry_run: bool) -> None:
     """Store the verdicts of the last `since` from Langfuse and Phoenix, and print their numbers.
 
-    A score that is named as `verdict` in the configuration's telemetry, of a reply whose confidence
-    was sent there, is the verdict of whoever gave it. Ends the process where nothing is configured,
-    or where a server cannot be read.
+    A score named `correct`, of a reply whose confidence was sent there, is the verdict of whoever
+    gave it. Ends the process where nothing is configured, or where a server cannot be read.
     """
     from proxy.config.setup import load_store_config
     from proxy.optional.scores.scores import UnreadableScoresError, score_keepers

@@ -48,6 +48,9 @@ PAUSE_S: Final = 1.0  # shortest time to read a reply before a decision; as in s
 MOST_EDITED: Final = 60_000  # bytes of a reply; browsers take seconds for a longer field
 A_PAGE: Final = 50
 
+CLAIM_S: Final = 60.0
+MOST_CLAIMS: Final = 1_000  # the oldest go first
+
 
 class ReviewForm(NamedTuple):
     """What a person wrote into the form; empty at first."""
@@ -56,10 +59,6 @@ class ReviewForm(NamedTuple):
     note: str = ""
     is_edit: bool = False
     fields: Mapping[str, str] = {}
-
-
-CLAIM_S: Final = 60.0
-MOST_CLAIMS: Final = 1_000  # the oldest go first
 
 
 class _Claim(NamedTuple):

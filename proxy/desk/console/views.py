@@ -21,6 +21,11 @@ from policies import InvalidDocumentError, Policy, load_policy, rule_slug
 from proxy.config.sections import CalibratorConfig
 from proxy.store.verdicts.statistics import SampledExchange
 
+_MEASURED: Final = {
+    "validation_plain": "Measured without the model's name",
+    "validation_named": "Measured with the model's name",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class LongList:
@@ -86,12 +91,6 @@ def _curve(curve: Mapping[str, Any]) -> str:
     numbers = ((name, value) for name, value in curve.items() if isinstance(value, float))
     kind = str(curve["kind"]).capitalize()
     return f"{kind} curve, " + ", ".join(f"{name} {value:.3f}" for name, value in numbers)
-
-
-_MEASURED: Final = {
-    "validation_plain": "Measured without the model's name",
-    "validation_named": "Measured with the model's name",
-}
 
 
 def _quality(card: Mapping[str, Any]) -> Iterator[Card]:

@@ -23,6 +23,9 @@ from proxy.http.wire.json_rewrite import Place, rewrite_json
 from proxy.http.wire.json_splice import dumps, json_object
 from proxy.store.reviews.held_replies import HeldReply
 
+_BOTH = {"text", "tool_calls"}
+_CALL = {"name", "arguments", "id"}
+
 
 def editable(held: HeldReply) -> Editable | None:
     """Return the editable parts of a reply: the text of each choice, and its calls.
@@ -36,10 +39,6 @@ def editable(held: HeldReply) -> Editable | None:
         return format.editable(completion)
     except (KeyError, TypeError, AttributeError):  # upstream deviates from the format
         return None
-
-
-_BOTH = {"text", "tool_calls"}
-_CALL = {"name", "arguments", "id"}
 
 
 def edit_reply(held: HeldReply, content: Any) -> bytes:

@@ -23,6 +23,12 @@ from proxy.http.wire.sse import Event
 Mark = bytes | tuple[bytes, bytes]
 """A literal, or a literal and the pattern of what follows it."""
 
+Json = dict[str, Any]
+NOTICE_GAP = "\n\n"  # between a text and the notice after it
+MOST_TOKENS = 1_000  # the limit of a short text, where a format requires one
+MEMBER = "pinocchio"  # our only member in a completion or a finish event
+Ending = Literal["stop", "content_filter"]
+
 
 class Marks:
     """Literals, some with a pattern of what follows, that show which events must be examined.
@@ -50,13 +56,6 @@ class Marks:
             if at >= 0:
                 first = at
         return first if first < len(raw) else None
-
-
-Json = dict[str, Any]
-NOTICE_GAP = "\n\n"  # between a text and the notice after it
-MOST_TOKENS = 1_000  # the limit of a short text, where a format requires one
-MEMBER = "pinocchio"  # our only member in a completion or a finish event
-Ending = Literal["stop", "content_filter"]
 
 
 @dataclass(slots=True)

@@ -24,6 +24,11 @@ from proxy.http.wire.json_splice import loads
 _MOST_NAMES = 8  # names kept of a call's first pieces, and of its last
 _WHOLE = ("id", "role", "type")  # members whose strings come whole, perhaps repeatedly
 
+LEARNT_FROM = 2  # events: usually one with the role, then one with text
+TRIES = 3  # events read one by one: another may come before these
+_NOT_PLAIN = b'"\\' + bytes(range(32))  # bytes that a JSON string has in escapes only
+_TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
+
 
 class Pieces(list[str]):
     """A text that is still growing, as the list of its pieces."""
@@ -150,12 +155,6 @@ def _begins_anew(call: Mapping[str, Any], delta: Mapping[str, Any]) -> bool:
         isinstance(owner := delta.get(kind), dict) and bool(owner.get("name"))
         for kind in ("function", "custom")
     )
-
-
-LEARNT_FROM = 2  # events: usually one with the role, then one with text
-TRIES = 3  # events read one by one: another may come before these
-_NOT_PLAIN = b'"\\' + bytes(range(32))  # bytes that a JSON string has in escapes only
-_TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
 
 
 @dataclass(slots=True)  # not frozen, for speed: each stream creates one

@@ -41,6 +41,16 @@ Outcome = Literal["pending", "agreed", "refused"]
 OTHER_FILES: Final = "the files changed while the workers read them; they are read again"
 TOO_LATE: Final = f"a worker did not prepare the new configuration within {PREPARE_S:g} s"
 
+log = structlog.get_logger(__name__)
+SCORER: Final = -1  # the index of the scorer's process
+LOOK_EVERY_S: Final = 0.25
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0  # before a process that died is restarted
+STEADY_S: Final = 10.0  # a process that lived longer is restarted after the first pause
+MARGIN_S: Final = 10.0  # in addition to the grace, for a worker's last writes
+AT_ONCE_S: Final = 3.0  # the time that is left after a second signal
+NOT_STARTED: Final = 3  # the exit status where a first worker cannot serve
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
 
 class Agreement:
     """The vote of `voters` on generation `number`, whose files have this digest."""
@@ -81,19 +91,6 @@ class Agreement:
         """Refuse the change where votes are missing after PREPARE_S; `now` is time.monotonic()."""
         if self.outcome == "pending" and now > self._until:
             self.problems = (TOO_LATE,)
-
-
-log = structlog.get_logger(__name__)
-
-SCORER: Final = -1  # the index of the scorer's process
-LOOK_EVERY_S: Final = 0.25
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0  # before a process that died is restarted
-STEADY_S: Final = 10.0  # a process that lived longer is restarted after the first pause
-MARGIN_S: Final = 10.0  # in addition to the grace, for a worker's last writes
-AT_ONCE_S: Final = 3.0  # the time that is left after a second signal
-NOT_STARTED: Final = 3  # the exit status where a first worker cannot serve
-
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class RefusedError(Exception):

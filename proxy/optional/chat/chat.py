@@ -42,6 +42,10 @@ MOST_OF_A_SECTION: Final = 2_900  # characters; Slack accepts 3,000
 MINUTE_S: Final = 60
 UNITS: Final[tuple[tuple[str, int], ...]] = (("d", 86_400), ("h", 3_600), ("min", MINUTE_S))
 
+MOST_CALLS: Final = 5
+MOST_OF_A_TEXT: Final = 500  # characters of a call or an excerpt
+LINK_S: Final = 86_400.0  # the life of a link
+
 
 @dataclass(frozen=True, slots=True)
 class Button:
@@ -210,11 +214,6 @@ def _format_time_left(until: float) -> str:
     unit, size = next(each for each in UNITS if left_s >= 2 * each[1] or each[1] == MINUTE_S)
     amount = f"{left_s / size:.0f} {unit}"
     return f"{amount}, until {time.strftime('%Y-%m-%d %H:%M', time.gmtime(until))} UTC"
-
-
-MOST_CALLS: Final = 5
-MOST_OF_A_TEXT: Final = 500  # characters of a call or an excerpt
-LINK_S: Final = 86_400.0  # the life of a link
 
 
 class Chat:

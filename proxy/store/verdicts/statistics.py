@@ -32,6 +32,11 @@ LOOKED_AT: Final = 20_000  # how many of the latest exchanges a search reads
 MOST_LABELS: Final = 20_000
 TOLD_BY_ACTION: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
 
+_HAS_OPINIONS: Final = '%"opinions":%'  # a pattern for the facts
+_ASKED_ONE: Final = '%"second_opinion"%'  # a pattern for the calls
+_HAS_SIGNALS: Final = '%"judge":%', '%"logprobs":%'  # patterns for the facts
+_ASKED_JUDGE: Final = '%"judge"%'  # a pattern for the calls
+
 
 @dataclass(frozen=True, slots=True)
 class RecentExchange:
@@ -346,12 +351,6 @@ def _by_weight(rows: tuple[SampledExchange, ...], name: str) -> list[str]:
         if (value := getattr(row, name)) is not None:
             found[value] = found.get(value, 0.0) + row.weight
     return sorted(found, key=lambda value: (-found[value], value))
-
-
-_HAS_OPINIONS: Final = '%"opinions":%'  # a pattern for the facts
-_ASKED_ONE: Final = '%"second_opinion"%'  # a pattern for the calls
-_HAS_SIGNALS: Final = '%"judge":%', '%"logprobs":%'  # patterns for the facts
-_ASKED_JUDGE: Final = '%"judge"%'  # a pattern for the calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,16 @@ _TALKED: Final = """
 _PASSED_OVER: Final = FREQUENT | frozenset(_TALKED.split())
 _INSIDE: Final = re.compile(r"(?<=[^\s.!?:] )[^\W\d_]+")  # a word inside a sentence
 
+MOST_BYTES: Final = 32_000_000  # bytes of a file; its index takes about four times the memory
+MOST_NAME: Final = 200  # characters
+MOST_TEXT: Final = 200_000  # characters
+MOST_PROBLEMS: Final = 5  # mistakes that one error reports
+KEYS: Final = ("name", "text")
+MOST_REQUEST: Final = 2_000  # last characters of a request that are searched for names
+MOST_REPLY: Final = 4_000  # first characters of a reply that are searched for names
+LONG_REQUEST: Final = 20_000  # characters; the question of a longer request is at its end
+MOST_MESSAGES: Final = 16  # last messages that are searched for the user's last two turns
+
 
 @dataclass(frozen=True, slots=True)
 class _TextPart:
@@ -230,17 +240,6 @@ def _parts(text: str) -> Iterator[str]:
         yield text[start:cut].strip()
         start = cut
     yield text[start:].strip()
-
-
-MOST_BYTES: Final = 32_000_000  # bytes of a file; its index takes about four times the memory
-MOST_NAME: Final = 200  # characters
-MOST_TEXT: Final = 200_000  # characters
-MOST_PROBLEMS: Final = 5  # mistakes that one error reports
-KEYS: Final = ("name", "text")
-MOST_REQUEST: Final = 2_000  # last characters of a request that are searched for names
-MOST_REPLY: Final = 4_000  # first characters of a reply that are searched for names
-LONG_REQUEST: Final = 20_000  # characters; the question of a longer request is at its end
-MOST_MESSAGES: Final = 16  # last messages that are searched for the user's last two turns
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,85 @@ _HEDGE: Final = re.compile(
 )
 _NOT: Final = r"(?:not|rather than|instead of|unlike|as opposed to|than) (?:the )?"
 
+_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_ORDINALS: Final = {
+    word: at
+    for at, words in enumerate(
+        [
+            "first 1st",
+            "second 2nd",
+            "third 3rd",
+            "fourth 4th",
+            "fifth 5th",
+            "sixth 6th",
+            "seventh 7th",
+            "eighth 8th",
+            "ninth 9th",
+            "tenth 10th",
+            "eleventh 11th",
+            "twelfth 12th",
+        ]
+    )
+    for word in words.split()
+}
+_X: Final = r"(?P<x>[\w'., -]{2,40})"
+_CAPITAL: Final = re.compile(
+    rf"(?:(?:what|which)(?:'s| is| city is)? |name )?(?:the )?(?:current )?capital"
+    rf"(?: city)? of {_X}"
+    rf"|(?:what(?:'s| is) )(?P<owner>[\w'., -]{{2,40}}?)'s capital(?: city)?"
+)
+_CAPITAL_OF: Final = re.compile(
+    r"(?P<y>[\w'., -]{2,40}?) is the capital(?: city)? of (?:which|what) country"
+    r"|(?:of )?(?:which|what) country is (?P<z>[\w'., -]{2,40}?) the capital(?: of)?"
+)
+_IS_CAPITAL: Final = re.compile(rf"is (?P<y>[\w'., -]{{2,40}}?) the capital(?: city)? of {_X}")
+_CURRENCY: Final = re.compile(
+    rf"(?:what|which)(?:'s| is)? (?:the )?(?:official )?currency (?:of|in|used in|is used in"
+    rf"|do they use in|do people use in) {_X}|currency of (?P<owner>[\w'., -]{{2,40}})"
+)
+_LANGUAGE: Final = re.compile(
+    rf"(?:what|which)(?:'s| is)? (?:the )?(?:official |main |national )?language (?:of|in"
+    rf"|is spoken in|do they speak in|do people speak in|is mainly spoken in) {_X}"
+)
+_CONTINENT: Final = re.compile(
+    rf"(?:on|in) (?:which|what) continent is {_X}"
+    r"|(?:which|what) continent is (?P<owner>[\w'., -]{2,40}?) (?:on|in|located in|part of)"
+)
+_SYMBOL: Final = re.compile(
+    r"what(?:'s| is) the (?:chemical )?symbol (?:of|for) (?:the element )?(?P<name>[a-z]{3,14})"
+)
+_BY_SYMBOL: Final = re.compile(
+    r"(?:which|what) (?:chemical )?element (?:has|is represented by)(?: the)?(?: chemical)?"
+    r"(?: symbol)? '?\"?(?P<symbol>[a-z]{1,2})'?\"?"
+)
+_ATOMIC: Final = re.compile(r"what(?:'s| is) the atomic number (?:of|for) (?P<name>[a-z]{3,14})")
+_BY_NUMBER: Final = re.compile(
+    r"(?:which|what) (?:chemical )?element has (?:the )?atomic number (?P<number>\d{1,3})"
+)
+_LEAP: Final = re.compile(r"(?:is|was|will) (?:the year )?(?P<year>\d{4}) (?:be )?a leap year")
+_MONTH_DAYS: Final = re.compile(
+    r"how many days (?:are (?:there )?in|does|has|in) (?P<month>[a-z]+)(?: have| has)?"
+)
+_NEXT: Final = re.compile(
+    r"(?:which|what) (?:month|day|weekday)(?: of the (?:week|year))? (?:comes|is) (?:right "
+    r"|directly )?(?P<way>after|before) (?P<name>[a-z]+)"
+)
+_NTH: Final = re.compile(
+    r"(?:what|which)(?:'s| is)? (?:the )?(?:planet is (?:the )?)?(?P<n>[a-z0-9]+)"
+    r"(?: (?P<kind>month|planet))?(?: (?:of the year|from the sun|in the (?:year|solar system)))"
+)
+_ASKS_PLAIN: Final = re.compile(
+    r"(?:(?:what|which)(?:'s| is| are)? |name )(?:the )?(?:name of the )?(?P<key>.{4,60})"
+)
+_IS_MOST: Final = re.compile(
+    r"(?:what|which) (?P<noun>planet|ocean|continent|country|animal|mammal|bird|lake|island|element"
+    r"|land animal|month) is (?:the )?(?P<most>\w+)(?P<rest> .{2,40})?"
+)
+_WHERE: Final = re.compile(
+    r" (?:in|on|of) (?:the )?(?:world|earth|planet earth|planet|globe|whole world|entire world)$"
+)
+_HOW_MANY: Final = re.compile(r"how many (?P<key>.{4,50})")
+
 
 def check_facts(conversation: Conversation, reply: str) -> Finding | None:
     """Compare a reply with the tables of facts and return the finding, for or against it.
@@ -155,52 +234,6 @@ def _figures(text: str) -> list[float]:
     return digits + [float(_NUMBERS[w]) for w in re.findall(r"[a-z]+", text) if w in _NUMBERS]
 
 
-_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_ORDINALS: Final = {
-    word: at
-    for at, words in enumerate(
-        [
-            "first 1st",
-            "second 2nd",
-            "third 3rd",
-            "fourth 4th",
-            "fifth 5th",
-            "sixth 6th",
-            "seventh 7th",
-            "eighth 8th",
-            "ninth 9th",
-            "tenth 10th",
-            "eleventh 11th",
-            "twelfth 12th",
-        ]
-    )
-    for word in words.split()
-}
-_X: Final = r"(?P<x>[\w'., -]{2,40})"
-_CAPITAL: Final = re.compile(
-    rf"(?:(?:what|which)(?:'s| is| city is)? |name )?(?:the )?(?:current )?capital"
-    rf"(?: city)? of {_X}"
-    rf"|(?:what(?:'s| is) )(?P<owner>[\w'., -]{{2,40}}?)'s capital(?: city)?"
-)
-_CAPITAL_OF: Final = re.compile(
-    r"(?P<y>[\w'., -]{2,40}?) is the capital(?: city)? of (?:which|what) country"
-    r"|(?:of )?(?:which|what) country is (?P<z>[\w'., -]{2,40}?) the capital(?: of)?"
-)
-_IS_CAPITAL: Final = re.compile(rf"is (?P<y>[\w'., -]{{2,40}}?) the capital(?: city)? of {_X}")
-_CURRENCY: Final = re.compile(
-    rf"(?:what|which)(?:'s| is)? (?:the )?(?:official )?currency (?:of|in|used in|is used in"
-    rf"|do they use in|do people use in) {_X}|currency of (?P<owner>[\w'., -]{{2,40}})"
-)
-_LANGUAGE: Final = re.compile(
-    rf"(?:what|which)(?:'s| is)? (?:the )?(?:official |main |national )?language (?:of|in"
-    rf"|is spoken in|do they speak in|do people speak in|is mainly spoken in) {_X}"
-)
-_CONTINENT: Final = re.compile(
-    rf"(?:on|in) (?:which|what) continent is {_X}"
-    r"|(?:which|what) continent is (?P<owner>[\w'., -]{2,40}?) (?:on|in|located in|part of)"
-)
-
-
 def _country_fact(question: str) -> TableFact | None:
     """Return the fact of `What is the capital of Peru?`, currency, language or continent.
 
@@ -265,19 +298,6 @@ def _capital_fact(question: str) -> TableFact | None:
     return TableFact(f"the capital of {country.name} is {_title(country.capitals[0])}", (answer,))
 
 
-_SYMBOL: Final = re.compile(
-    r"what(?:'s| is) the (?:chemical )?symbol (?:of|for) (?:the element )?(?P<name>[a-z]{3,14})"
-)
-_BY_SYMBOL: Final = re.compile(
-    r"(?:which|what) (?:chemical )?element (?:has|is represented by)(?: the)?(?: chemical)?"
-    r"(?: symbol)? '?\"?(?P<symbol>[a-z]{1,2})'?\"?"
-)
-_ATOMIC: Final = re.compile(r"what(?:'s| is) the atomic number (?:of|for) (?P<name>[a-z]{3,14})")
-_BY_NUMBER: Final = re.compile(
-    r"(?:which|what) (?:chemical )?element has (?:the )?atomic number (?P<number>\d{1,3})"
-)
-
-
 @cache
 def _elements_by_name() -> dict[str, int]:
     """Return the index of each chemical element by its names."""
@@ -315,20 +335,6 @@ def _symbols(symbols: Iterable[str]) -> tuple[str, ...]:
     return tuple(symbol for symbol in symbols if symbol not in words)
 
 
-_LEAP: Final = re.compile(r"(?:is|was|will) (?:the year )?(?P<year>\d{4}) (?:be )?a leap year")
-_MONTH_DAYS: Final = re.compile(
-    r"how many days (?:are (?:there )?in|does|has|in) (?P<month>[a-z]+)(?: have| has)?"
-)
-_NEXT: Final = re.compile(
-    r"(?:which|what) (?:month|day|weekday)(?: of the (?:week|year))? (?:comes|is) (?:right "
-    r"|directly )?(?P<way>after|before) (?P<name>[a-z]+)"
-)
-_NTH: Final = re.compile(
-    r"(?:what|which)(?:'s| is)? (?:the )?(?:planet is (?:the )?)?(?P<n>[a-z0-9]+)"
-    r"(?: (?P<kind>month|planet))?(?: (?:of the year|from the sun|in the (?:year|solar system)))"
-)
-
-
 def _calendar_fact(question: str) -> TableFact | None:
     """Return the fact of a question on leap years, months, weekdays or planets; None for others.
 
@@ -358,19 +364,6 @@ def _calendar_fact(question: str) -> TableFact | None:
         if at < len(names):
             return TableFact(f"{names[at].title()} is the {match.group('n')}", (names[at],), names)
     return None
-
-
-_ASKS_PLAIN: Final = re.compile(
-    r"(?:(?:what|which)(?:'s| is| are)? |name )(?:the )?(?:name of the )?(?P<key>.{4,60})"
-)
-_IS_MOST: Final = re.compile(
-    r"(?:what|which) (?P<noun>planet|ocean|continent|country|animal|mammal|bird|lake|island|element"
-    r"|land animal|month) is (?:the )?(?P<most>\w+)(?P<rest> .{2,40})?"
-)
-_WHERE: Final = re.compile(
-    r" (?:in|on|of) (?:the )?(?:world|earth|planet earth|planet|globe|whole world|entire world)$"
-)
-_HOW_MANY: Final = re.compile(r"how many (?P<key>.{4,50})")
 
 
 def _plain_fact(question: str) -> TableFact | None:

@@ -39,6 +39,24 @@ _RUNS: Final = re.compile(
     re.IGNORECASE,
 )
 
+_LEAP: Final = re.compile(
+    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año "
+    r"|l'année )?"
+    r"(?P<y>\d{4})\s*(?:be |ein |una? |est(?:-elle)? |était |fue |a )*"
+    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or"
+    r" not)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+_LENGTH: Final = re.compile(
+    r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
+    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es"
+    r"|gibt es|der|le mois de) )*"
+    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in "
+    r"|de |del )?(?P<y>\d{4})?"
+    r"(?: have| has| be)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+
 
 def about_years(question: DateQuestion) -> Judge | None:
     """Compute a month or year some way off, a number of leap years, or the days of an event.
@@ -75,27 +93,6 @@ def about_years(question: DateQuestion) -> Judge | None:
     days = (last_day - first_day).days + 1
     known = {first_day.day, last_day.day}
     return lambda reply: judge_count(reply, days, set(), known, f"with both ends it is {days} days")
-
-
-_LEAP: Final = re.compile(
-    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año "
-    r"|l'année )?"
-    r"(?P<y>\d{4})\s*(?:be |ein |una? |est(?:-elle)? |était |fue |a )*"
-    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or"
-    r" not)?\s*[?.]*$",
-    re.IGNORECASE,
-)
-
-
-_LENGTH: Final = re.compile(
-    r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
-    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es"
-    r"|gibt es|der|le mois de) )*"
-    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in "
-    r"|de |del )?(?P<y>\d{4})?"
-    r"(?: have| has| be)?\s*[?.]*$",
-    re.IGNORECASE,
-)
 
 
 def about_leap_years(question: DateQuestion) -> Judge | None:

@@ -42,6 +42,44 @@ _CHECKS: Final[dict[str, Callable[[str, str, str], Iterable[Finding]]]] = {
     "shell": lambda code, request, reply: shell_bugs(code, request),
 }
 
+_NAMES: Final = {
+    "python": "Python", "javascript": "JavaScript", "sql": "SQL", "shell": "a shell",
+    "java": "Java", "c": "C", "c++": "C++", "c#": "C#", "go": "Go", "rust": "Rust",
+    "ruby": "Ruby", "php": "PHP", "kotlin": "Kotlin", "swift": "Swift", "scala": "Scala",
+    "perl": "Perl", "lua": "Lua",
+    "haskell": "Haskell", "powershell": "PowerShell",
+}  # fmt: skip
+# Names that are common words (C, Go, R) count only after a word that asks for a language.
+_NAMED: Final = compile_guarded(
+    r"(?<![\w.+#/-])(?P<n>python ?3?|javascript|typescript|js|sql|bash|c\+\+|c#|java|golang|rust"
+    r"|ruby|php|kotlin|swift|scala|perl|haskell|powershell)(?![\w+#/]|\.\w)",
+    re.IGNORECASE,
+)
+# Lines that only one language has.
+_LINES: Final = {
+    "python": compile_guarded(
+        r"^(?:def \w+\(.*\).*:|from [\w.]+ import \w[\w, ]*|[ \t]*elif .*:)[ \t]*$", re.MULTILINE
+    ),
+    "javascript": compile_guarded(
+        r"^[ \t]*(?:const|let) \w+ = .*;\s*$|^(?:async )?function \w+\(.*\) \{", re.MULTILINE
+    ),
+}
+_TYPESCRIPT: Final = compile_guarded(r"\btypescript\b|\bin ts\b", re.IGNORECASE)
+_PLAIN_SCRIPT: Final = compile_guarded(
+    r"\bjavascript\b|\bjs\b|\bconvert|\bmigrat|\bfrom typescript", re.IGNORECASE
+)
+_TYPED: Final = re.compile(
+    r"\w\??\s*:\s*(?:string|number|boolean|unknown|any|void|never|object|Array|Record|Promise|Map|Set"
+    r"|Partial|ReturnType|[A-Z]\w*)\b|\binterface\s+\w|^\s*(?:export\s+)?type\s+\w+\s*[=<]"
+    r"|\bas (?:const|\w+)\b|<[A-Z]\w*(?:\s+extends\b[^>\n]{0,80})?>|\benum\s+\w",
+    re.MULTILINE,
+)
+_OTHER: Final = compile_guarded(
+    r"\b(?:convert|port|translat\w+|rewrite|migrat\w+|from|call\w*|equivalent|versus|vs|compar\w+"
+    r"|instead|html|css|react|vue|django|flask|node|both|any language|or)\b",
+    re.IGNORECASE,
+)
+
 
 def verify_code(exchange: Exchange) -> Verdict | None:
     """Judge stated output, a crontab line, or the code of a reply.
@@ -98,45 +136,6 @@ def _bugs(rules: str, request: str, reply: str, earlier: str = "") -> tuple[Find
 def _join_blocks(blocks: Iterable[Block], language: str) -> str:
     """Return the code of all blocks in this language as one text; empty without any."""
     return "\n\n".join(block.text for block in blocks if block.language == language)
-
-
-_NAMES: Final = {
-    "python": "Python", "javascript": "JavaScript", "sql": "SQL", "shell": "a shell",
-    "java": "Java", "c": "C", "c++": "C++", "c#": "C#", "go": "Go", "rust": "Rust",
-    "ruby": "Ruby", "php": "PHP", "kotlin": "Kotlin", "swift": "Swift", "scala": "Scala",
-    "perl": "Perl", "lua": "Lua",
-    "haskell": "Haskell", "powershell": "PowerShell",
-}  # fmt: skip
-# Names that are common words (C, Go, R) count only after a word that asks for a language.
-_NAMED: Final = compile_guarded(
-    r"(?<![\w.+#/-])(?P<n>python ?3?|javascript|typescript|js|sql|bash|c\+\+|c#|java|golang|rust"
-    r"|ruby|php|kotlin|swift|scala|perl|haskell|powershell)(?![\w+#/]|\.\w)",
-    re.IGNORECASE,
-)
-# Lines that only one language has.
-_LINES: Final = {
-    "python": compile_guarded(
-        r"^(?:def \w+\(.*\).*:|from [\w.]+ import \w[\w, ]*|[ \t]*elif .*:)[ \t]*$", re.MULTILINE
-    ),
-    "javascript": compile_guarded(
-        r"^[ \t]*(?:const|let) \w+ = .*;\s*$|^(?:async )?function \w+\(.*\) \{", re.MULTILINE
-    ),
-}
-_TYPESCRIPT: Final = compile_guarded(r"\btypescript\b|\bin ts\b", re.IGNORECASE)
-_PLAIN_SCRIPT: Final = compile_guarded(
-    r"\bjavascript\b|\bjs\b|\bconvert|\bmigrat|\bfrom typescript", re.IGNORECASE
-)
-_TYPED: Final = re.compile(
-    r"\w\??\s*:\s*(?:string|number|boolean|unknown|any|void|never|object|Array|Record|Promise|Map|Set"
-    r"|Partial|ReturnType|[A-Z]\w*)\b|\binterface\s+\w|^\s*(?:export\s+)?type\s+\w+\s*[=<]"
-    r"|\bas (?:const|\w+)\b|<[A-Z]\w*(?:\s+extends\b[^>\n]{0,80})?>|\benum\s+\w",
-    re.MULTILINE,
-)
-_OTHER: Final = compile_guarded(
-    r"\b(?:convert|port|translat\w+|rewrite|migrat\w+|from|call\w*|equivalent|versus|vs|compar\w+"
-    r"|instead|html|css|react|vue|django|flask|node|both|any language|or)\b",
-    re.IGNORECASE,
-)
 
 
 def language_bug(rules: str, request: str, blocks: Sequence[Block]) -> Finding | None:

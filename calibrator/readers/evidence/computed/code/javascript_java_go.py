@@ -55,6 +55,28 @@ _INNER_HTML: Final = re.compile(
     r"\.innerHTML\s*\+?=\s*(?![\"'`]?[\"'`]\s*;?\s*$)(?P<v>[^;\n]+)", re.MULTILINE
 )
 
+_NULL_ALLOWED: Final = compile_guarded(
+    r"\b(?:for|on|if|when|with|handles?|allow\w*|accepts?|given|bei|für|wenn|para|si|pour)\b"
+    r"[^.?!\n]{0,30}\bnull\b|\bnull[- ]?safe\b"
+    r"|\bnull\b[^.?!\n]{0,30}\b(?:returns?|gives?|false|true|0)\b",
+    re.IGNORECASE,
+)
+_METHOD: Final = re.compile(
+    r"\b(?:static\s+|public\s+|private\s+|final\s+)*[\w<>\[\]?]{1,60}\s+(?P<n>\w+)\s*"
+    r"\((?:final\s+)?(?:String|string|Integer|List<[^<>]*>|Object|[A-Z]\w*)\??\s+(?P<p>\w+)\)"
+    r"[^{;]{0,60}\{(?P<b>[^{}]*)\}"
+)
+_COMMENT: Final = re.compile(r"//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|`[^`]{0,2000}`")
+_IMPORT: Final = re.compile(
+    r"^import\s+(?:\(\s*(?P<a>[^()]{0,2000})\)|(?P<b>[^\n(]+))", re.MULTILINE
+)
+_PATH: Final = re.compile(r"^\s*(?P<n>[\w.]+\s+)?\"(?P<p>[\w./-]+)\"", re.MULTILINE)
+_SLICE: Final = re.compile(r"\b(?P<n>\w+)\s*:?=\s*\[\]\w+\{|\bvar\s+(?P<v>\w+)\s+\[\]\w+")
+_STANDARD: Final = re.compile(
+    r"(?<![\w.])(?P<n>fmt|strings|strconv|errors|sort|slices|maps|bufio|os|io|time|math|sync|context"
+    r"|bytes|regexp)\.[A-Z]\w*"
+)
+
 
 def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
     """Yield the findings against JavaScript or TypeScript, such as a promise without `await`.
@@ -185,19 +207,6 @@ def _loops(text: str) -> Iterator[Finding]:
         yield _certain_bug(f"all callbacks share the last value of {shared['i']}")
 
 
-_NULL_ALLOWED: Final = compile_guarded(
-    r"\b(?:for|on|if|when|with|handles?|allow\w*|accepts?|given|bei|für|wenn|para|si|pour)\b"
-    r"[^.?!\n]{0,30}\bnull\b|\bnull[- ]?safe\b"
-    r"|\bnull\b[^.?!\n]{0,30}\b(?:returns?|gives?|false|true|0)\b",
-    re.IGNORECASE,
-)
-_METHOD: Final = re.compile(
-    r"\b(?:static\s+|public\s+|private\s+|final\s+)*[\w<>\[\]?]{1,60}\s+(?P<n>\w+)\s*"
-    r"\((?:final\s+)?(?:String|string|Integer|List<[^<>]*>|Object|[A-Z]\w*)\??\s+(?P<p>\w+)\)"
-    r"[^{;]{0,60}\{(?P<b>[^{}]*)\}"
-)
-
-
 def null_bugs(code: str, request: str) -> Iterator[Finding]:
     """Yield a finding if Java or C# uses a method's only parameter without a test for null.
 
@@ -214,18 +223,6 @@ def null_bugs(code: str, request: str) -> Iterator[Finding]:
         rf"\b{name}\s*[!=]=|[!=]=\s*{name}\b|\b{name}\?\.|\b{name}\s+is\b|\w\({name}\)", found["b"]
     ):
         yield Finding(False, -MAX_SHIFT, f"{found['n']} fails if {found['p']} is null")
-
-
-_COMMENT: Final = re.compile(r"//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|`[^`]{0,2000}`")
-_IMPORT: Final = re.compile(
-    r"^import\s+(?:\(\s*(?P<a>[^()]{0,2000})\)|(?P<b>[^\n(]+))", re.MULTILINE
-)
-_PATH: Final = re.compile(r"^\s*(?P<n>[\w.]+\s+)?\"(?P<p>[\w./-]+)\"", re.MULTILINE)
-_SLICE: Final = re.compile(r"\b(?P<n>\w+)\s*:?=\s*\[\]\w+\{|\bvar\s+(?P<v>\w+)\s+\[\]\w+")
-_STANDARD: Final = re.compile(
-    r"(?<![\w.])(?P<n>fmt|strings|strconv|errors|sort|slices|maps|bufio|os|io|time|math|sync|context"
-    r"|bytes|regexp)\.[A-Z]\w*"
-)
 
 
 def go_bugs(code: str) -> Iterator[Finding]:

@@ -87,6 +87,28 @@ _OTHER_PYTHON: Final = re.compile(
     r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", re.IGNORECASE
 )
 
+# Names that notebooks and exercise runners provide.
+_PROVIDED: Final = word_set(
+    "List Dict Tuple Optional Set Union Any Callable Iterable Iterator Sequence"
+    " self cls reveal_type display _ __annotations__ __spec__ __package__"
+)
+_MISTAKES: Final = (
+    messages.AssertTuple,
+    messages.BreakOutsideLoop,
+    messages.ContinueOutsideLoop,
+    messages.DuplicateArgument,
+    messages.IfTuple,
+    messages.IsLiteral,
+    messages.MultiValueRepeatedKeyLiteral,
+    messages.PercentFormatMissingArgument,
+    messages.PercentFormatPositionalCountMismatch,
+    messages.RaiseNotImplemented,
+    messages.ReturnOutsideFunction,
+    messages.StringDotFormatMissingArgument,
+    messages.UndefinedLocal,
+    messages.YieldOutsideFunction,
+)
+
 
 def verify_python(exchange: Exchange) -> Verdict | None:
     """Judge the Python code of a reply to a request for code; only a fault is returned, else None.
@@ -343,29 +365,6 @@ def python_bugs(code: str, request: str, reply: str = "") -> list[Finding]:
         ]
     except RecursionError:
         return []
-
-
-# Names that notebooks and exercise runners provide.
-_PROVIDED: Final = word_set(
-    "List Dict Tuple Optional Set Union Any Callable Iterable Iterator Sequence"
-    " self cls reveal_type display _ __annotations__ __spec__ __package__"
-)
-_MISTAKES: Final = (
-    messages.AssertTuple,
-    messages.BreakOutsideLoop,
-    messages.ContinueOutsideLoop,
-    messages.DuplicateArgument,
-    messages.IfTuple,
-    messages.IsLiteral,
-    messages.MultiValueRepeatedKeyLiteral,
-    messages.PercentFormatMissingArgument,
-    messages.PercentFormatPositionalCountMismatch,
-    messages.RaiseNotImplemented,
-    messages.ReturnOutsideFunction,
-    messages.StringDotFormatMissingArgument,
-    messages.UndefinedLocal,
-    messages.YieldOutsideFunction,
-)
 
 
 @lru_cache(maxsize=16)

@@ -87,6 +87,49 @@ _TYPED: Final = re.compile(
     r"\b(?:date|time|timestamp)\s+(?=')", re.IGNORECASE
 )  # the type of a literal
 
+_ALLOWED: Final = frozenset(
+    (
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_UPDATE,
+        sqlite3.SQLITE_DELETE,
+        sqlite3.SQLITE_RECURSIVE,
+    )
+)
+# Names that a dialect may accept as a value or an argument although no table has such a column.
+_BUILT_IN: Final = word_set(
+    "rownum rowid sysdate systimestamp getdate true false level user session_user current_user"
+    " current_role current_date current_time current_timestamp localtime localtimestamp default"
+    " date time datetime timestamp timestamptz interval value ctid oid xmin nextval connect_by_root"
+    " microsecond millisecond second minute hour day dayofweek dayofyear weekday week isoweek month"
+    " quarter year isoyear decade century epoch dow doy ss mi hh dd wk mm qq yy yyyy"
+    " _partitiontime monday sunday _partitiondate _table_suffix"
+    " minvalue maxvalue int integer string text float64"
+)
+_ROW_TABLES: Final = word_set("inserted deleted excluded new old values target source")
+_SYSTEM: Final = re.compile(
+    r"(?:dual|generate_series|sqlite_master|information_schema|pg_\w+|sys\w*|all_\w+|user_\w+"
+    r"|inserted|deleted|excluded|new|old)",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|`[^`]*`", re.DOTALL)
+_OTHER_QUOTES: Final = re.compile(r"\\'|\$\$|\$\w+\$|\b[qr]'|\"\"\"", re.IGNORECASE)
+_BROKEN: Final = re.compile(
+    r"(?:\b(?:select|where|and|or|not|on|by|join|from|having|set|between|like|limit)|[=<>,+*/(])\s*\Z"
+    r"|,\s*[,)]|\(\s*,|\bfrom\s+(?:from|where)\b|\bwhere\s+(?:where|and|or|group|order)\b"
+    r"|\b(?:and|or)\s+(?:and|or)\b|\bjoin\s+(?:on|where)\b|\b(?:group|order)\s+by\s+(?:having|limit|,)"
+    r"|\bselect\s+(?!distinct\b|all\b|top\b|sql_|straight_join\b)\w+\s+(?:avg|sum|count|min|max)\s*\(",
+    re.IGNORECASE,
+)
+_STRUCTURE: Final = re.compile(
+    r"[()]|\b(?:select|union|intersect|except|minus|when|where|group\s+by|having|order\s+by"
+    r"|limit)\b",
+    re.IGNORECASE,
+)
+_ORDER: Final = {"where": 1, "group": 2, "having": 3, "order": 4, "limit": 5}
+
 
 def verify_sql(exchange: Exchange) -> Verdict | None:
     """Judge whether the SQL of a reply fits the schema in the conversation.
@@ -266,19 +309,6 @@ def fault_of(query: str, tables: dict[str, list[str]], *, is_sqlite: bool = Fals
         connection.close()
 
 
-_ALLOWED: Final = frozenset(
-    (
-        sqlite3.SQLITE_SELECT,
-        sqlite3.SQLITE_READ,
-        sqlite3.SQLITE_FUNCTION,
-        sqlite3.SQLITE_INSERT,
-        sqlite3.SQLITE_UPDATE,
-        sqlite3.SQLITE_DELETE,
-        sqlite3.SQLITE_RECURSIVE,
-    )
-)
-
-
 def _only_reads(action: int, *_: str | None) -> int:
     """Return whether SQLite may compile an action: SQLITE_OK or SQLITE_DENY.
 
@@ -328,39 +358,6 @@ def _owner(alias: str, query: str, tables: dict[str, list[str]]) -> str | None:
         ):
             return name
     return None
-
-
-# Names that a dialect may accept as a value or an argument although no table has such a column.
-_BUILT_IN: Final = word_set(
-    "rownum rowid sysdate systimestamp getdate true false level user session_user current_user"
-    " current_role current_date current_time current_timestamp localtime localtimestamp default"
-    " date time datetime timestamp timestamptz interval value ctid oid xmin nextval connect_by_root"
-    " microsecond millisecond second minute hour day dayofweek dayofyear weekday week isoweek month"
-    " quarter year isoyear decade century epoch dow doy ss mi hh dd wk mm qq yy yyyy"
-    " _partitiontime monday sunday _partitiondate _table_suffix"
-    " minvalue maxvalue int integer string text float64"
-)
-_ROW_TABLES: Final = word_set("inserted deleted excluded new old values target source")
-_SYSTEM: Final = re.compile(
-    r"(?:dual|generate_series|sqlite_master|information_schema|pg_\w+|sys\w*|all_\w+|user_\w+"
-    r"|inserted|deleted|excluded|new|old)",
-    re.IGNORECASE,
-)
-_QUOTED: Final = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|`[^`]*`", re.DOTALL)
-_OTHER_QUOTES: Final = re.compile(r"\\'|\$\$|\$\w+\$|\b[qr]'|\"\"\"", re.IGNORECASE)
-_BROKEN: Final = re.compile(
-    r"(?:\b(?:select|where|and|or|not|on|by|join|from|having|set|between|like|limit)|[=<>,+*/(])\s*\Z"
-    r"|,\s*[,)]|\(\s*,|\bfrom\s+(?:from|where)\b|\bwhere\s+(?:where|and|or|group|order)\b"
-    r"|\b(?:and|or)\s+(?:and|or)\b|\bjoin\s+(?:on|where)\b|\b(?:group|order)\s+by\s+(?:having|limit|,)"
-    r"|\bselect\s+(?!distinct\b|all\b|top\b|sql_|straight_join\b)\w+\s+(?:avg|sum|count|min|max)\s*\(",
-    re.IGNORECASE,
-)
-_STRUCTURE: Final = re.compile(
-    r"[()]|\b(?:select|union|intersect|except|minus|when|where|group\s+by|having|order\s+by"
-    r"|limit)\b",
-    re.IGNORECASE,
-)
-_ORDER: Final = {"where": 1, "group": 2, "having": 3, "order": 4, "limit": 5}
 
 
 def is_wrong_everywhere(query: str) -> bool:

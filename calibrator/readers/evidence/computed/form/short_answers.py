@@ -88,6 +88,77 @@ _NOT: Final = compile_guarded(
     re.IGNORECASE,
 )
 
+_ONLY: Final = (
+    r"(?:only|just|simply|solely|nothing but|nur|solo|sólo"
+    r"|únicamente|solamente|uniquement|seulement|strictly|exactly|a simple|exclusively)"
+)
+_YES_NO: Final = compile_guarded(
+    rf"\b(?P<p1>{_ONLY}\s+)?(?:(?:answer|reply|respond|say|responses?|antworte|beantworte|responde"
+    rf"|contesta|réponds|répondez)\b[^.?!\n]{{0,40}}?)?(?P<p2>\b{_ONLY}\s+)?(?:with |mit |con |par"
+    rf" |using |a )*(?P<p3>{_ONLY}\s+)?(?:with |mit |con |par )*(?:either )?[\"'“‘]?"
+    r"(?:yes[\"'”’]?\s*(?:or|/|and)\s*[\"'“‘]?no|ja[\"'”’]?\s*(?:oder|/)\s*[\"'“‘]?nein"
+    r"|s[íi][\"'”’]?\s*(?:o|/)\s*[\"'“‘]?no|oui[\"'”’]?\s*(?:ou|/)\s*[\"'“‘]?non)[\"'”’]?"
+    r"(?P<p4>[,;]?\s*(?:only|and nothing else|nothing else|without|no explanation|no other|alone"
+    r"|\W*$))?",
+    re.IGNORECASE,
+)
+_YES_OR_NO: Final = compile_guarded(r"^\W*(?:yes|no|ja|nein|s[íi]|oui|non)\W*$", re.IGNORECASE)
+_ONE_WORD: Final = compile_guarded(
+    r"\b(?:in|with|using|as|only|just|give|exactly) (?:exactly |only |just |a |me )*(?:one|single"
+    r"|1) word\b(?! or| for each|-)|\bone[- ]word (?:answer|reply|response)s?\b|\bsingle[- ]word "
+    r"(?:answer|reply|response)s?\b|\bone word only\b|\bmit (?:nur )?einem (?:einzigen )?wort\b"
+    r"|\ben una (?:sola )?palabra\b|\ben un (?:seul )?mot\b|\bcon una (?:sola )?palabra\b|^one"
+    r" word[:.]",
+    re.IGNORECASE,
+)
+_NUMBER: Final = compile_guarded(
+    rf"\b{_ONLY}\s+(?:give |return |reply |answer |respond |output |write |say )?(?:me |with )?"
+    r"(?:the |a |one |final |resulting |die |el |le |single )*(?:number|digits?|figure|integer"
+    r"|numeral|zahl|número|nombre|chiffre|numeric value|numerical value)\b(?! of| and)|\b"
+    r"(?:number|zahl|número|nombre) (?:only|alone)\b|\bnothing but the number\b",
+    re.IGNORECASE,
+)
+_LETTER: Final = compile_guarded(
+    rf"\b(?:{_ONLY}\s+(?:with )?(?:the |a |one )*(?:correct |right )?(?:option |answer |choice"
+    r" )?letter\b|(?:the )?letter (?:only|alone)\b|(?:answer|reply|respond) with (?:only )?(?:the"
+    r"|a) (?:single )?letter\b)",
+    re.IGNORECASE,
+)
+_BARE: Final = compile_guarded(
+    r"\b(?:nothing else|no (?:introduction|preamble|intro|extra text|other text|additional text"
+    r"|commentary|explanations?|comments?)|without (?:any )?(?:introduction|preamble"
+    r"|explanations?|commentary|comments)|(?:output|return|reply|respond|answer|give"
+    r"|write)\b[^.?!\n]{0,30}\b(?:only|just|solely|nothing but)\b|^(?:only|just)\s+(?:output"
+    r"|return|reply|respond|answer|give|write|provide)\b)",
+    re.IGNORECASE,
+)
+_OPENING: Final = compile_guarded(
+    r"^\W*(?:sure|certainly|of course|absolutely|okay|ok|great|here(?:'s| is| are)|gladly|happy to"
+    r"|no problem|as requested|the (?:translation|summary|answer|result|corrected"
+    r"|rewritten)\b[^.\n]{0,40}\bis\b|natürlich|gerne|hier (?:ist|sind)|claro|por supuesto|aquí"
+    r"|bien sûr|voici)\b",
+    re.IGNORECASE,
+)
+REASONS: Final = compile_guarded(
+    r"\b(?:step[- ]by[- ]step|think (?:about|through|carefully)|show (?:your|the) (?:work\w*"
+    r"|reasoning|steps)"
+    r"|reason(?:ing)? (?:first|through)|in bold|in the (?:following )?format|at the end)\b|\*\*",
+    re.IGNORECASE,
+)
+_MORE: Final = compile_guarded(
+    r"\b(?:questions?|and then|explain|why|because|reason|followed|justif\w*|sentence|begründ\w*"
+    r"|then)\b",
+    re.IGNORECASE,
+)
+_ASKS_YES: Final = compile_guarded(
+    r"\b(?:answer|reply|respond|antworte|responde|réponds|yes or no[.?:]?\s*$|ja oder nein[.?]?\s*$"
+    r"|s[íi] o no[.?]?\s*$|oui ou non[.?]?\s*$)",
+    re.IGNORECASE,
+)
+_SAYS_YES: Final = compile_guarded(
+    r"\b(?:yes|no|not|ja|nein|s[íi]|oui|non|true|false|correct|yep|nope)\b", re.IGNORECASE
+)
+
 
 def verify_labels(exchange: Exchange) -> Verdict | None:
     """Return a wrong verdict if a reply is none of the labels that a request offers; else None.
@@ -199,59 +270,6 @@ def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | No
     return None
 
 
-_ONLY: Final = (
-    r"(?:only|just|simply|solely|nothing but|nur|solo|sólo"
-    r"|únicamente|solamente|uniquement|seulement|strictly|exactly|a simple|exclusively)"
-)
-_YES_NO: Final = compile_guarded(
-    rf"\b(?P<p1>{_ONLY}\s+)?(?:(?:answer|reply|respond|say|responses?|antworte|beantworte|responde"
-    rf"|contesta|réponds|répondez)\b[^.?!\n]{{0,40}}?)?(?P<p2>\b{_ONLY}\s+)?(?:with |mit |con |par"
-    rf" |using |a )*(?P<p3>{_ONLY}\s+)?(?:with |mit |con |par )*(?:either )?[\"'“‘]?"
-    r"(?:yes[\"'”’]?\s*(?:or|/|and)\s*[\"'“‘]?no|ja[\"'”’]?\s*(?:oder|/)\s*[\"'“‘]?nein"
-    r"|s[íi][\"'”’]?\s*(?:o|/)\s*[\"'“‘]?no|oui[\"'”’]?\s*(?:ou|/)\s*[\"'“‘]?non)[\"'”’]?"
-    r"(?P<p4>[,;]?\s*(?:only|and nothing else|nothing else|without|no explanation|no other|alone"
-    r"|\W*$))?",
-    re.IGNORECASE,
-)
-_YES_OR_NO: Final = compile_guarded(r"^\W*(?:yes|no|ja|nein|s[íi]|oui|non)\W*$", re.IGNORECASE)
-_ONE_WORD: Final = compile_guarded(
-    r"\b(?:in|with|using|as|only|just|give|exactly) (?:exactly |only |just |a |me )*(?:one|single"
-    r"|1) word\b(?! or| for each|-)|\bone[- ]word (?:answer|reply|response)s?\b|\bsingle[- ]word "
-    r"(?:answer|reply|response)s?\b|\bone word only\b|\bmit (?:nur )?einem (?:einzigen )?wort\b"
-    r"|\ben una (?:sola )?palabra\b|\ben un (?:seul )?mot\b|\bcon una (?:sola )?palabra\b|^one"
-    r" word[:.]",
-    re.IGNORECASE,
-)
-_NUMBER: Final = compile_guarded(
-    rf"\b{_ONLY}\s+(?:give |return |reply |answer |respond |output |write |say )?(?:me |with )?"
-    r"(?:the |a |one |final |resulting |die |el |le |single )*(?:number|digits?|figure|integer"
-    r"|numeral|zahl|número|nombre|chiffre|numeric value|numerical value)\b(?! of| and)|\b"
-    r"(?:number|zahl|número|nombre) (?:only|alone)\b|\bnothing but the number\b",
-    re.IGNORECASE,
-)
-_LETTER: Final = compile_guarded(
-    rf"\b(?:{_ONLY}\s+(?:with )?(?:the |a |one )*(?:correct |right )?(?:option |answer |choice"
-    r" )?letter\b|(?:the )?letter (?:only|alone)\b|(?:answer|reply|respond) with (?:only )?(?:the"
-    r"|a) (?:single )?letter\b)",
-    re.IGNORECASE,
-)
-_BARE: Final = compile_guarded(
-    r"\b(?:nothing else|no (?:introduction|preamble|intro|extra text|other text|additional text"
-    r"|commentary|explanations?|comments?)|without (?:any )?(?:introduction|preamble"
-    r"|explanations?|commentary|comments)|(?:output|return|reply|respond|answer|give"
-    r"|write)\b[^.?!\n]{0,30}\b(?:only|just|solely|nothing but)\b|^(?:only|just)\s+(?:output"
-    r"|return|reply|respond|answer|give|write|provide)\b)",
-    re.IGNORECASE,
-)
-_OPENING: Final = compile_guarded(
-    r"^\W*(?:sure|certainly|of course|absolutely|okay|ok|great|here(?:'s| is| are)|gladly|happy to"
-    r"|no problem|as requested|the (?:translation|summary|answer|result|corrected"
-    r"|rewritten)\b[^.\n]{0,40}\bis\b|natürlich|gerne|hier (?:ist|sind)|claro|por supuesto|aquí"
-    r"|bien sûr|voici)\b",
-    re.IGNORECASE,
-)
-
-
 def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None:
     """Describe how a reply breaks a wish for yes or no, one word, only a number or only a letter.
 
@@ -274,27 +292,6 @@ def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None
         if _BARE.search(sentence) and _OPENING.match(text) and count > 3:
             return "there is text beside what was asked"
     return None
-
-
-REASONS: Final = compile_guarded(
-    r"\b(?:step[- ]by[- ]step|think (?:about|through|carefully)|show (?:your|the) (?:work\w*"
-    r"|reasoning|steps)"
-    r"|reason(?:ing)? (?:first|through)|in bold|in the (?:following )?format|at the end)\b|\*\*",
-    re.IGNORECASE,
-)
-_MORE: Final = compile_guarded(
-    r"\b(?:questions?|and then|explain|why|because|reason|followed|justif\w*|sentence|begründ\w*"
-    r"|then)\b",
-    re.IGNORECASE,
-)
-_ASKS_YES: Final = compile_guarded(
-    r"\b(?:answer|reply|respond|antworte|responde|réponds|yes or no[.?:]?\s*$|ja oder nein[.?]?\s*$"
-    r"|s[íi] o no[.?]?\s*$|oui ou non[.?]?\s*$)",
-    re.IGNORECASE,
-)
-_SAYS_YES: Final = compile_guarded(
-    r"\b(?:yes|no|not|ja|nein|s[íi]|oui|non|true|false|correct|yep|nope)\b", re.IGNORECASE
-)
 
 
 def _yes_fault(sentence: str, text: str) -> str | None:

@@ -69,6 +69,8 @@ _WHOLE: Final = re.compile(
     _I,
 )
 
+MAX_WISHES: Final = 6000  # characters of rules and instruction that are searched for wishes
+
 
 def item_letters_fault(sentences: list[str], reply: str) -> str | None:
     """Name an item that breaks a wish for letters, as in `List three fruits that start with A`.
@@ -126,9 +128,6 @@ def _letters_fault(sentence: str, items: list[str]) -> str | None:
         bad = next((item for item in items if len(item) != number and item.isalpha()), None)
         return None if bad is None else f'"{bad}" has {len(bad)} letters, not {number}'
     return None
-
-
-MAX_WISHES: Final = 6000  # characters of rules and instruction that are searched for wishes
 
 
 def _beginnings(text: str) -> tuple[str, ...]:

@@ -14,6 +14,28 @@ Assigned = dict[str, list[ast.expr]]
 MAX_DEPTH: Final = 60  # nested brackets; the parser of Python is recursive
 _LOCK: Final = threading.Lock()
 
+# Lines of a session, a notebook, a template, a traceback or a sketch.
+_SKETCH: Final = re.compile(
+    r"^[ \t]*(?:>>>|\$ |%|!\w|\.\.\.\s|In \[\d*\]:|Out\[\d*\]:|\.\.\.$|…|pip3? install|python3? \S"
+    r"|Traceback \(most recent call last\)|File \"<?\w+>?\", line \d|@@ |diff --git |--- \S"
+    r"|\+\+\+ \S|\w+Error: |\?\w|\w+\?\??$)"
+    r"|^[ \t]*#+ *(?:\.\.\.|…)|<[A-Za-z_][A-Za-z_ -]*>|…|\{%|%\}|\[\.\.\.\]",
+    re.MULTILINE,
+)
+_DIFF_LINE: Final = re.compile(r"^[-+](?![-+\d.])[ \t]*\S", re.MULTILINE)
+_HEADER: Final = re.compile(
+    r"(?:async +)?(?:def|class|for|while|if|elif|else|try|except|finally|with|match|case)\b.*:"
+    r"[ \t]*(?:#.*)?$"
+)
+_GOES_ON: Final = re.compile(r"(?:elif|else|except|finally|case)\b.*:")
+_MORE: Final = re.compile(r"\.\.\.[ \t]*[)\]},;]?[ \t]*(?:#.*)?$|,[ \t]*\.\.\.[ \t]*\w")
+_NEWER: Final = re.compile(  # syntax of Python 3.12 and later, which older versions cannot parse
+    r"^[ \t]*(?:(?:async +)?def|class) +\w+\[|^[ \t]*type +\w+(?:\[[^\]\n]*\])? *="
+    r"|\bexcept +\w[\w.]*(?:, *\w[\w.]*)+ *:|\bt[\"']",
+    re.MULTILINE,
+)
+_INDENT: Final = re.compile(r"[ \t]*")
+
 
 @lru_cache(maxsize=16)
 def parse(code: str) -> ast.Module | str:
@@ -106,29 +128,6 @@ def assignments(node: ast.AST) -> Assigned:
                 if isinstance(target, ast.Name):
                     found.setdefault(target.id, []).append(each.value)
     return found
-
-
-# Lines of a session, a notebook, a template, a traceback or a sketch.
-_SKETCH: Final = re.compile(
-    r"^[ \t]*(?:>>>|\$ |%|!\w|\.\.\.\s|In \[\d*\]:|Out\[\d*\]:|\.\.\.$|…|pip3? install|python3? \S"
-    r"|Traceback \(most recent call last\)|File \"<?\w+>?\", line \d|@@ |diff --git |--- \S"
-    r"|\+\+\+ \S|\w+Error: |\?\w|\w+\?\??$)"
-    r"|^[ \t]*#+ *(?:\.\.\.|…)|<[A-Za-z_][A-Za-z_ -]*>|…|\{%|%\}|\[\.\.\.\]",
-    re.MULTILINE,
-)
-_DIFF_LINE: Final = re.compile(r"^[-+](?![-+\d.])[ \t]*\S", re.MULTILINE)
-_HEADER: Final = re.compile(
-    r"(?:async +)?(?:def|class|for|while|if|elif|else|try|except|finally|with|match|case)\b.*:"
-    r"[ \t]*(?:#.*)?$"
-)
-_GOES_ON: Final = re.compile(r"(?:elif|else|except|finally|case)\b.*:")
-_MORE: Final = re.compile(r"\.\.\.[ \t]*[)\]},;]?[ \t]*(?:#.*)?$|,[ \t]*\.\.\.[ \t]*\w")
-_NEWER: Final = re.compile(  # syntax of Python 3.12 and later, which older versions cannot parse
-    r"^[ \t]*(?:(?:async +)?def|class) +\w+\[|^[ \t]*type +\w+(?:\[[^\]\n]*\])? *="
-    r"|\bexcept +\w[\w.]*(?:, *\w[\w.]*)+ *:|\bt[\"']",
-    re.MULTILINE,
-)
-_INDENT: Final = re.compile(r"[ \t]*")
 
 
 def is_sketch(code: str) -> bool:

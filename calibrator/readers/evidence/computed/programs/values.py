@@ -14,6 +14,17 @@ from typing import Any, Final
 
 from calibrator.readers.evidence.computed.basics.word_lists import word_set
 
+MAX_WEIGHT: Final = 2_000  # elements of a value, with all elements of its elements
+MAX_TEXT: Final = 8_000  # characters of a text
+MAX_NUMBER: Final = 10**60
+_SIMPLE_SPEC: Final = re.compile(r"[<>^]?0?\d{0,2},?(?:\.\d{1,2})?[dfsxbe%]?")
+MAX_PATTERN: Final = 200  # characters
+MAX_WORK: Final = 100_000  # places that backtracking may try
+_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
+_REFERENCE: Final = re.compile(r"\\[1-9kKgGpPXR]")
+_UNKNOWN: Final = re.compile(r"\(\?(?!:|P?<[A-Za-z]\w*>)|[+*?}]\+")
+_REPEAT: Final = re.compile(r"[*+]|\{\d*,\d*\}")
+
 
 class NotComputableError(Exception):
     """The program needs something that the evaluator does not offer, or too much of it."""
@@ -21,12 +32,6 @@ class NotComputableError(Exception):
 
 class RaisedError(Exception):
     """The program raises an error; its message is the name of the error's class."""
-
-
-MAX_WEIGHT: Final = 2_000  # elements of a value, with all elements of its elements
-MAX_TEXT: Final = 8_000  # characters of a text
-MAX_NUMBER: Final = 10**60
-_SIMPLE_SPEC: Final = re.compile(r"[<>^]?0?\d{0,2},?(?:\.\d{1,2})?[dfsxbe%]?")
 
 
 def weight(value: Any) -> int:
@@ -349,14 +354,6 @@ CONSTANTS: Final[dict[str, Any]] = {
     "string.digits": "0123456789",
     "string.punctuation": "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~",
 }
-
-
-MAX_PATTERN: Final = 200  # characters
-MAX_WORK: Final = 100_000  # places that backtracking may try
-_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
-_REFERENCE: Final = re.compile(r"\\[1-9kKgGpPXR]")
-_UNKNOWN: Final = re.compile(r"\(\?(?!:|P?<[A-Za-z]\w*>)|[+*?}]\+")
-_REPEAT: Final = re.compile(r"[*+]|\{\d*,\d*\}")
 
 
 def is_quick(pattern: str, text: str) -> bool:

@@ -84,6 +84,14 @@ _FENCED: Final = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 
+MAX_LEAVES: Final = 200
+_TRANSLATES: Final = re.compile(
+    r"\b(?:translat\w+|locali[sz]\w+|übersetz\w*|tradu[ciz]\w*)", re.IGNORECASE
+)
+_FIXED: Final = re.compile(
+    r"\{\{?[\w. ]{0,40}\}?\}|\$\{\w{1,40}\}|%(?:\(\w{1,40}\))?[sdf@]|</?[a-zA-Z]\w{0,20}\s?/?>"
+)
+
 
 def verify_json(exchange: Exchange) -> Verdict | None:
     """Judge a reply that must be JSON; only a wrong one gives a verdict, else None."""
@@ -325,15 +333,6 @@ def _no_constant(name: str) -> float:
 def _int(text: str) -> int | float:
     """Return a whole number; as a float from 50 digits on."""
     return int(text) if len(text) < 50 else float(text[:300])
-
-
-MAX_LEAVES: Final = 200
-_TRANSLATES: Final = re.compile(
-    r"\b(?:translat\w+|locali[sz]\w+|übersetz\w*|tradu[ciz]\w*)", re.IGNORECASE
-)
-_FIXED: Final = re.compile(
-    r"\{\{?[\w. ]{0,40}\}?\}|\$\{\w{1,40}\}|%(?:\(\w{1,40}\))?[sdf@]|</?[a-zA-Z]\w{0,20}\s?/?>"
-)
 
 
 def wants_translation(ask: str) -> bool:

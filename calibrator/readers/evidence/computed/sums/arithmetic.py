@@ -92,6 +92,25 @@ _NUMBERISH: Final = compile_guarded(
     re.IGNORECASE,
 )
 
+_LIST: Final = re.compile(
+    r"^[¿\s]*(?:(?:what(?:'s| is| are)|which(?: number)?(?: is)?|calculate|compute|find|give me"
+    r"|determine|was ist|berechne"
+    r"|cu[aá]l es|calcula|quel(?:le)? est|calculez?)\s+)?(?:the |der |die |das |el |la |le )?"
+    r"(?P<what>average|arithmetic mean|mean|median|sum|total|product|difference|quotient|maximum"
+    r"|max|minimum|min|largest|biggest|greatest|smallest|lowest|highest|range|mode|gcd|hcf|lcm"
+    r"|greatest common (?:divisor|factor)|highest common factor|(?:least|lowest) common multiple"
+    r"|durchschnitt|mittelwert|summe|produkt|differenz|promedio|media|suma|moyenne|somme|produit"
+    r"|différence|diferencia|producto|größte|kleinste|mayor|menor)"
+    r"(?: (?:value|number|zahl|número|nombre|one))?\s*(?:of|von|aus|de|zwischen|between|entre"
+    r"|among|in|:|,|\()"
+    r"\s*(?:the |these |this |los |les |den |dieser )?(?:\d+ )?(?:numbers|values|list|set|zahlen"
+    r"|números|nombres|following numbers)?\s*:?\s*"
+    r"(?P<items>[-\d][^a-zA-Z?]*?(?:\s*(?:and|und|y|et|e|or|oder|o"
+    r"|ou)\s+-?[\d.,/]+)?)\s*[)\]]?[?.!\s]*$",
+    re.IGNORECASE,
+)
+_ITEM: Final = re.compile(r"-?\d+(?:[.,]\d+)?(?:/\d+)?")
+
 
 def verify_arithmetic(exchange: Exchange) -> Verdict | None:
     """Judge a reply to a question that is one sum, such as `What is 12 * 8?`; None for others.
@@ -257,26 +276,6 @@ def _powers(text: str, is_comma: bool) -> RightAnswer | None:
             (value, Fraction(degree)),
         )
     return None
-
-
-_LIST: Final = re.compile(
-    r"^[¿\s]*(?:(?:what(?:'s| is| are)|which(?: number)?(?: is)?|calculate|compute|find|give me"
-    r"|determine|was ist|berechne"
-    r"|cu[aá]l es|calcula|quel(?:le)? est|calculez?)\s+)?(?:the |der |die |das |el |la |le )?"
-    r"(?P<what>average|arithmetic mean|mean|median|sum|total|product|difference|quotient|maximum"
-    r"|max|minimum|min|largest|biggest|greatest|smallest|lowest|highest|range|mode|gcd|hcf|lcm"
-    r"|greatest common (?:divisor|factor)|highest common factor|(?:least|lowest) common multiple"
-    r"|durchschnitt|mittelwert|summe|produkt|differenz|promedio|media|suma|moyenne|somme|produit"
-    r"|différence|diferencia|producto|größte|kleinste|mayor|menor)"
-    r"(?: (?:value|number|zahl|número|nombre|one))?\s*(?:of|von|aus|de|zwischen|between|entre"
-    r"|among|in|:|,|\()"
-    r"\s*(?:the |these |this |los |les |den |dieser )?(?:\d+ )?(?:numbers|values|list|set|zahlen"
-    r"|números|nombres|following numbers)?\s*:?\s*"
-    r"(?P<items>[-\d][^a-zA-Z?]*?(?:\s*(?:and|und|y|et|e|or|oder|o"
-    r"|ou)\s+-?[\d.,/]+)?)\s*[)\]]?[?.!\s]*$",
-    re.IGNORECASE,
-)
-_ITEM: Final = re.compile(r"-?\d+(?:[.,]\d+)?(?:/\d+)?")
 
 
 def about_lists(text: str, is_comma: bool) -> RightAnswer | None:

@@ -66,6 +66,23 @@ _IS_WRONG: Final = compile_guarded(
     r"\b(?:not|wrong|incorrect|mistake|instead of|myth)\b", re.IGNORECASE
 )
 
+MAX_EQUATIONS: Final = 200  # equations of a reply that are computed
+SHIFT: Final = -2.0  # log-odds
+NEARLY: Final = Fraction(1, 200)  # relative difference of a result that may be rounded
+_NUMBER: Final = r"[$€£]?(?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,9})?%?"
+_SIGN: Final = r"\s?(?:[-+*/×·÷−–]|x)\s?"
+_EQUATION: Final = re.compile(
+    rf"(?<![\w)(\]^*/×·÷+=−–.,%$€£:{{}}√∛-])(?<![-+*/×·÷=−–^]\s)"
+    rf"(?P<l>\(?{_NUMBER}(?:{_SIGN}\(?{_NUMBER}\)?){{1,8}})\s?=\s?(?P<r>[-−]?{_NUMBER})"
+    rf"(?![\w^!(:{{]|[.,]\d|\s?[-+*/×·÷−–^]|\s?x\s?\d|\s\()"
+)
+_NO_SUM: Final = re.compile(r"\d{1,4}([-/])\d{1,2}\1\d{1,4}$|\d+[-–]\d+$")  # a date, a range
+_OTHER_MEANING: Final = re.compile(
+    r"\b(?:mod(?:ulo|ular)?|base (?!on)\w+|binary|hex\w*|octal|puzzle|riddle|fals[ey]|wrong"
+    r"|incorrect|mistakes?|common error|regex|code|python|javascript|equations?)\b|```|\\",
+    re.IGNORECASE,
+)
+
 
 def suspect_claim(exchange: Exchange) -> Finding | None:
     """Find a statement of the reply that is false by itself, or return None.
@@ -178,25 +195,6 @@ def _limit(exchange: Exchange) -> Fraction | None:
         if numbers_in(mark["a"] or mark["b"])
     }
     return found.pop() if len(found) == 1 else None
-
-
-MAX_EQUATIONS: Final = 200  # equations of a reply that are computed
-SHIFT: Final = -2.0  # log-odds
-NEARLY: Final = Fraction(1, 200)  # relative difference of a result that may be rounded
-
-_NUMBER: Final = r"[$€£]?(?:\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.\d{1,9})?%?"
-_SIGN: Final = r"\s?(?:[-+*/×·÷−–]|x)\s?"
-_EQUATION: Final = re.compile(
-    rf"(?<![\w)(\]^*/×·÷+=−–.,%$€£:{{}}√∛-])(?<![-+*/×·÷=−–^]\s)"
-    rf"(?P<l>\(?{_NUMBER}(?:{_SIGN}\(?{_NUMBER}\)?){{1,8}})\s?=\s?(?P<r>[-−]?{_NUMBER})"
-    rf"(?![\w^!(:{{]|[.,]\d|\s?[-+*/×·÷−–^]|\s?x\s?\d|\s\()"
-)
-_NO_SUM: Final = re.compile(r"\d{1,4}([-/])\d{1,2}\1\d{1,4}$|\d+[-–]\d+$")  # a date, a range
-_OTHER_MEANING: Final = re.compile(
-    r"\b(?:mod(?:ulo|ular)?|base (?!on)\w+|binary|hex\w*|octal|puzzle|riddle|fals[ey]|wrong"
-    r"|incorrect|mistakes?|common error|regex|code|python|javascript|equations?)\b|```|\\",
-    re.IGNORECASE,
-)
 
 
 def suspect_equation(exchange: Exchange) -> Finding | None:

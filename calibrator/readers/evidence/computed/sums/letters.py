@@ -62,6 +62,49 @@ _NTH: Final = re.compile(
 
 _ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6}
 
+WHOLE_NUMBER: Final = r"(?P<n>\d{1,3}(?:,\d{3})+|\d{1,12})"
+_ROMAN: Final = tuple(
+    zip(
+        (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
+        word_list("M CM D CD C XC L XL X IX V IV I"),
+        strict=True,
+    )
+)
+_TO_ROMAN: Final = re.compile(
+    rf"(?:{WHOLE_NUMBER}(?: in| as| to| into|en)? (?:a )?"
+    r"(?:roman numerals?|römischen? (?:zahlen|ziffern)"
+    r"|números romanos|chiffres romains))",
+    re.IGNORECASE,
+)
+_FROM_ROMAN: Final = re.compile(
+    r"\b(?:what (?:number )?(?:is|does)|convert|was ist|which number is|value of)\b.{0,40}?\b"
+    r"(?P<r>[MDCLXVI]{2,15})\b"
+)
+_BASES: Final = {
+    "binary": 2,
+    "octal": 8,
+    "hexadecimal": 16,
+    "hex": 16,
+    "decimal": 10,
+    "base 2": 2,
+    "base 8": 8,
+    "base 16": 16,
+    "base 10": 10,
+    "binär": 2,
+    "dezimal": 10,
+    "binario": 2,
+    "binaire": 2,
+}
+_BASE: Final = re.compile(
+    r"^(?:what(?:'s| is)|convert|write|express|translate)?\s*(?:the )?(?P<from>binary|decimal|hex"
+    r"(?:adecimal)?|octal)?\s*(?:number )?(?P<x>0x[0-9a-f]{1,12}|0b[01]{1,40}|[0-9][0-9a-f]{0,39}"
+    r"|[a-f][0-9a-f]{1,12})\s*(?:\(?(?P<from2>binary|decimal|hex(?:adecimal)?|octal|base (?:2|8|10"
+    r"|16))\)?\s*)?(?:in|to|into|as|from (?P<from3>binary|decimal|hex(?:adecimal)?|octal) to)\s+"
+    r"(?:a )?(?P<to>binary|decimal|hex(?:adecimal)?|octal|base (?:2|8|10|16))(?: (?:number"
+    r"|notation|form))?\s*[?.]*$",
+    re.IGNORECASE,
+)
+
 
 def verify_letters(exchange: Exchange) -> Verdict | None:
     """Judge a reply to a question about letters, such as `How many r in "berry"?`.
@@ -128,21 +171,9 @@ def _spell(question: str) -> RightAnswer | None:
     return None
 
 
-WHOLE_NUMBER: Final = r"(?P<n>\d{1,3}(?:,\d{3})+|\d{1,12})"
-
-
 def whole_number(text: str) -> int:
     """Return a whole number with separators, such as `1,000`."""
     return int(re.sub(r"[,.\s]", "", text))
-
-
-_ROMAN: Final = tuple(
-    zip(
-        (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
-        word_list("M CM D CD C XC L XL X IX V IV I"),
-        strict=True,
-    )
-)
 
 
 def roman(number: int) -> str:
@@ -152,42 +183,6 @@ def roman(number: int) -> str:
         while number >= value:
             text, number = text + sign, number - value
     return text
-
-
-_TO_ROMAN: Final = re.compile(
-    rf"(?:{WHOLE_NUMBER}(?: in| as| to| into|en)? (?:a )?"
-    r"(?:roman numerals?|römischen? (?:zahlen|ziffern)"
-    r"|números romanos|chiffres romains))",
-    re.IGNORECASE,
-)
-_FROM_ROMAN: Final = re.compile(
-    r"\b(?:what (?:number )?(?:is|does)|convert|was ist|which number is|value of)\b.{0,40}?\b"
-    r"(?P<r>[MDCLXVI]{2,15})\b"
-)
-_BASES: Final = {
-    "binary": 2,
-    "octal": 8,
-    "hexadecimal": 16,
-    "hex": 16,
-    "decimal": 10,
-    "base 2": 2,
-    "base 8": 8,
-    "base 16": 16,
-    "base 10": 10,
-    "binär": 2,
-    "dezimal": 10,
-    "binario": 2,
-    "binaire": 2,
-}
-_BASE: Final = re.compile(
-    r"^(?:what(?:'s| is)|convert|write|express|translate)?\s*(?:the )?(?P<from>binary|decimal|hex"
-    r"(?:adecimal)?|octal)?\s*(?:number )?(?P<x>0x[0-9a-f]{1,12}|0b[01]{1,40}|[0-9][0-9a-f]{0,39}"
-    r"|[a-f][0-9a-f]{1,12})\s*(?:\(?(?P<from2>binary|decimal|hex(?:adecimal)?|octal|base (?:2|8|10"
-    r"|16))\)?\s*)?(?:in|to|into|as|from (?P<from3>binary|decimal|hex(?:adecimal)?|octal) to)\s+"
-    r"(?:a )?(?P<to>binary|decimal|hex(?:adecimal)?|octal|base (?:2|8|10|16))(?: (?:number"
-    r"|notation|form))?\s*[?.]*$",
-    re.IGNORECASE,
-)
 
 
 def about_numerals(text: str) -> RightAnswer | None:

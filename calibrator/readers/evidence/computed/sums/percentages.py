@@ -54,6 +54,56 @@ _MOVED: Final = re.compile(
     re.IGNORECASE,
 )
 
+MAX_QUESTION: Final = 320  # characters
+_PERCENT: Final = re.compile(
+    r"(?P<n>\d+(?:[.,]\d+)?)\s?-?(?:%|percent|per cent|prozent)", re.IGNORECASE
+)
+_LESS: Final = re.compile(
+    r"\b(?:off|discount\w*|reduc\w+|voucher|coupon|cheaper|less|rebate|rabatt|reduziert|günstiger"
+    r"|descuento|rebaja\w*|remise|réduction|rabais)\b",
+    re.IGNORECASE,
+)
+_MORE: Final = re.compile(
+    r"\b(?:tip|gratuity|service(?: charge)?|tax|vat|surcharge|trinkgeld|mehrwertsteuer|mwst|propina"
+    r"|iva|pourboire|tva)\b",
+    re.IGNORECASE,
+)
+_STACKED: Final = re.compile(
+    r"\b(?:another|additional|extra|further|then|after(?:wards)?|reduced|on top|weitere?[rn]?|dann"
+    r"|danach|nochmals?|otro|adicional|después|luego|supplémentaires?|ensuite|puis)\b",
+    re.IGNORECASE,
+)
+_ASKS: Final = compile_guarded(
+    r"\bwhat (?:do|will|would|does|did) (?:i|we|it|you|she|he|they|each)\b[^?]{0,30}\b(?:pay"
+    r"|cost|owe)"
+    r"|\b(?:how much|what)\b[^?]{0,30}\b(?:pay|cost|each|total|per person|end up|final|everyone"
+    r"|owe)\b"
+    r"|\bhow much each\b|\b(?:final|total|end) price\b|\b(?:was|wie ?viel) (?:zahle|kostet"
+    r"|bezahle)\b"
+    r"|\bwie ?viel (?:zahlt|muss)\b|\bcuánto (?:pago|pagamos|cuesta|paga)\b|\bcombien (?:je|ça"
+    r"|on|paie)\b",
+    re.IGNORECASE,
+)
+_EACH: Final = re.compile(
+    r"\b(?:each|per person|apiece|everyone|jeder?|pro (?:person|kopf)|cada un[oa]|por persona"
+    r"|chacun"
+    r"|par personne)\b",
+    re.IGNORECASE,
+)
+_PEOPLE: Final = re.compile(
+    r"\b(?P<a>\d{1,2}) (?:of us|people|persons|friends|guests|colleagues|ways|personen|leuten?"
+    r"|freunden?"
+    r"|personas|amigos|personnes|amis)\b|\b(?:split|divide\w*|share\w*)\b[^?.]{0,40}\b(?:by|between|among)"
+    r" (?P<b>\d{1,2})\b|\b(?:wir sind|somos|on est|nous sommes) (?:zu )?(?P<c>\d{1,2})\b",
+    re.IGNORECASE,
+)
+_STRANGE: Final = re.compile(
+    r"\b(?:original|per|each (?:cost|item)|interest|years?|months?|before tax|pre-tax|profit"
+    r"|mark\w*"
+    r"|save|saved|saving|difference|cheaper than|compare\w*|better)\b",
+    re.IGNORECASE,
+)
+
 
 def amount(text: str, is_comma: bool = False) -> Fraction | None:
     """Return the value of an amount such as `$1,200`; None for another text.
@@ -146,57 +196,6 @@ def _change_amount(text: str, is_comma: bool) -> RightAnswer | None:
         f" {number_text(share)} % is {number_text(value)}"
     )
     return RightAnswer(shown, "arithmetic", value, (start, share, abs(value - start)))
-
-
-MAX_QUESTION: Final = 320  # characters
-_PERCENT: Final = re.compile(
-    r"(?P<n>\d+(?:[.,]\d+)?)\s?-?(?:%|percent|per cent|prozent)", re.IGNORECASE
-)
-_LESS: Final = re.compile(
-    r"\b(?:off|discount\w*|reduc\w+|voucher|coupon|cheaper|less|rebate|rabatt|reduziert|günstiger"
-    r"|descuento|rebaja\w*|remise|réduction|rabais)\b",
-    re.IGNORECASE,
-)
-_MORE: Final = re.compile(
-    r"\b(?:tip|gratuity|service(?: charge)?|tax|vat|surcharge|trinkgeld|mehrwertsteuer|mwst|propina"
-    r"|iva|pourboire|tva)\b",
-    re.IGNORECASE,
-)
-_STACKED: Final = re.compile(
-    r"\b(?:another|additional|extra|further|then|after(?:wards)?|reduced|on top|weitere?[rn]?|dann"
-    r"|danach|nochmals?|otro|adicional|después|luego|supplémentaires?|ensuite|puis)\b",
-    re.IGNORECASE,
-)
-_ASKS: Final = compile_guarded(
-    r"\bwhat (?:do|will|would|does|did) (?:i|we|it|you|she|he|they|each)\b[^?]{0,30}\b(?:pay"
-    r"|cost|owe)"
-    r"|\b(?:how much|what)\b[^?]{0,30}\b(?:pay|cost|each|total|per person|end up|final|everyone"
-    r"|owe)\b"
-    r"|\bhow much each\b|\b(?:final|total|end) price\b|\b(?:was|wie ?viel) (?:zahle|kostet"
-    r"|bezahle)\b"
-    r"|\bwie ?viel (?:zahlt|muss)\b|\bcuánto (?:pago|pagamos|cuesta|paga)\b|\bcombien (?:je|ça"
-    r"|on|paie)\b",
-    re.IGNORECASE,
-)
-_EACH: Final = re.compile(
-    r"\b(?:each|per person|apiece|everyone|jeder?|pro (?:person|kopf)|cada un[oa]|por persona"
-    r"|chacun"
-    r"|par personne)\b",
-    re.IGNORECASE,
-)
-_PEOPLE: Final = re.compile(
-    r"\b(?P<a>\d{1,2}) (?:of us|people|persons|friends|guests|colleagues|ways|personen|leuten?"
-    r"|freunden?"
-    r"|personas|amigos|personnes|amis)\b|\b(?:split|divide\w*|share\w*)\b[^?.]{0,40}\b(?:by|between|among)"
-    r" (?P<b>\d{1,2})\b|\b(?:wir sind|somos|on est|nous sommes) (?:zu )?(?P<c>\d{1,2})\b",
-    re.IGNORECASE,
-)
-_STRANGE: Final = re.compile(
-    r"\b(?:original|per|each (?:cost|item)|interest|years?|months?|before tax|pre-tax|profit"
-    r"|mark\w*"
-    r"|save|saved|saving|difference|cheaper than|compare\w*|better)\b",
-    re.IGNORECASE,
-)
 
 
 def about_steps(text: str, is_comma: bool) -> RightAnswer | None:
