@@ -1,7 +1,7 @@
 """`pinocchio evaluate`: figures, a report and a model card from labelled rows.
 
-A file that an earlier evaluation wrote with -o may stand in the place of rows: its figures are
-printed, and written into a report or a model card, without scoring anything.
+Instead of rows it takes one file that an earlier evaluation wrote with -o: its figures are printed,
+and written into a report or a model card, and nothing is scored.
 """
 
 from __future__ import annotations
