@@ -40,7 +40,7 @@ from tests.running.warm_cli import WarmProcess, run_warm
 ROOT = Path(__file__).parents[2]
 Json = dict[str, Any]
 PATIENCE_S = 120  # of waits that only keep a test from hanging: other work may share the machine
-SCORE_TIMEOUT_S = 10  # of a proxy for which a test configures no calibrator
+SCORE_TIMEOUT_S = 10  # of a proxy for which a test configures no other; a busy machine needs more
 MEMBER = re.compile(rb',"pinocchio":\{.*\}(?=\}\s)|,"pinocchio":\{.*\}(?=\}$)')
 
 OBSERVE = """
@@ -246,6 +246,7 @@ class LiveProxy:
                 "store": f"sqlite:///{self.store_path}",
                 "calibrator": {"timeout_s": SCORE_TIMEOUT_S},
                 **sections,
+                "limits": {"stream_wait_ms": 1_000 * SCORE_TIMEOUT_S, **sections.get("limits", {})},
             }
         )
         is_configured = {"checkpoint", "engine"} & sections.get("calibrator", {}).keys()

@@ -141,7 +141,9 @@ class ChunkAssembler(Assembler, ABC):
         Return what it means.
         """
         if not self._head and "id" in chunk:
-            self._head = {k: v for k, v in chunk.items() if k not in ("choices", "usage")}
+            self._head = chunk.copy()
+            self._head.pop("choices", None)
+            self._head.pop("usage", None)
         if isinstance(chunk.get("model"), str) and chunk["model"]:
             self.model = chunk["model"]
         if isinstance(chunk.get("usage"), dict):

@@ -379,7 +379,8 @@ def test_half_a_surrogate_pair_never_costs_the_answer(proxy: LiveProxy) -> None:
 def test_other_answers_arrive_while_one_is_scored(start_proxy: StartProxy) -> None:
     """A scorer at work keeps no other request from upstream, and no stream from its client."""
     scorer = SlowScorer("slow@busy")
-    proxy = start_proxy(scorer=scorer, calibrator={"timeout_s": 5})
+    limits = {"stream_wait_ms": 300}
+    proxy = start_proxy(scorer=scorer, calibrator={"timeout_s": 5}, limits=limits)
     waiting = threading.Thread(target=proxy.ask, args=("p=0.7",))
     waiting.start()
     stream = proxy.ask("p=0.6", stream=True)

@@ -7,6 +7,7 @@ the calls and the results; no name of a tool, a domain or a model is among them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -401,7 +402,7 @@ def _misplaced_figures(numbers: set[float], days: set[Any], reply: str, view: Vi
     for words in held:
         for word in words:
             counts[word] = counts.get(word, 0) + 1
-    scores = [sum(1 / counts[w] for w in words & spoken) for words in held]
+    scores = [math.fsum(1 / counts[w] for w in words & spoken) for words in held]
     best = max(scores)
     if best < 0.5:
         return 0.0

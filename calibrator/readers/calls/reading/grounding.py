@@ -5,6 +5,7 @@ Also whether a value chosen from several records belongs to the record that the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -266,8 +267,8 @@ def _points(listed: Sequence[Record], wanted: ChoiceWords) -> list[float]:
     many = Counter(number for each in counted for number in each)
     size = len(listed)
     return [
-        sum(wanted.words[w] / often[w] for w in words if often[w] < size)
-        + sum(wanted.numbers[n] / many[n] for n in numbers if many[n] < size)
+        math.fsum(wanted.words[w] / often[w] for w in words if often[w] < size)
+        + math.fsum(wanted.numbers[n] / many[n] for n in numbers if many[n] < size)
         for words, numbers in zip(held, counted, strict=True)
     ]
 

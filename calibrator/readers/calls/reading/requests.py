@@ -309,7 +309,7 @@ def _rare_fits(view: View, request: Source, name: str) -> float:
         for word in tool.words & request.words:
             often[word] = often.get(word, 0) + 1
     points = {
-        t.name: sum(1 / often[word] for word in t.words & request.words)
+        t.name: math.fsum(1 / often[word] for word in t.words & request.words)
         for t in view.tools.values()
     }
     own = points.pop(name, 0.0)

@@ -6,6 +6,7 @@ These features find additions: words, numbers and names that the context lacks. 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -135,7 +136,7 @@ def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
         words = words_of(sentence)
         content = {stem(word) for word in words if word not in FREQUENT}
         weights = {each: rarity.get(each, highest) for each in content}
-        total = sum(weights.values()) or 1.0
+        total = math.fsum(weights.values()) or 1.0  # `sum` would depend on the order of sets
         shared = content & rarity.keys()
         near = _nearest_unit(passages, sentence)
         around = units[max(near - 1, 0) : near + 2] if units else []
@@ -157,8 +158,8 @@ def compare(reply: str, passages: Passages, request: str) -> ContextComparison:
         found.sentences.append(
             SentenceComparison(
                 sentence,
-                sum(weights[each] for each in shared) / total if content else 1.0,
-                sum(weights[each] for each in shared & held) / total if content else 1.0,
+                math.fsum(weights[each] for each in shared) / total if content else 1.0,
+                math.fsum(weights[each] for each in shared & held) / total if content else 1.0,
                 [*missing, *lacking],
                 opposed,
                 other,
@@ -226,8 +227,9 @@ def _values(
     pairs, run = _pairs_and_run(words, passages)
     said = {stem(word) for word in words if word not in FREQUENT}
     rarity = passages.rarity
-    best = max((sum(rarity[s] for s in unit.stems & asked) for unit in passages.units), default=0.0)
-    wanted = sum(passages.rarity.get(each, 0.0) for each in asked) or 1.0
+    known = [unit.stems & asked for unit in passages.units]
+    best = max((math.fsum(map(rarity.__getitem__, each)) for each in known), default=0.0)
+    wanted = math.fsum(rarity.get(each, 0.0) for each in asked) or 1.0
     return [
         counts.shared / counts.content if counts.content else -1.0,
         sum(covered) / len(covered),

@@ -148,7 +148,8 @@ class Passages:
         for word in words_of(query):
             if word not in FREQUENT and (known := rarity.get(stem(word))) is not None:
                 wanted[stem(word)] = known * (NUMBER if word[0].isdigit() else 1.0)
-        own = [sum(wanted[each] for each in unit.stems & wanted.keys()) for unit in self.units]
+        common = [unit.stems & wanted.keys() for unit in self.units]
+        own = [math.fsum(map(wanted.__getitem__, each)) for each in common]
         if len(own) < 2:
             return own
         near = [0.0, *own, 0.0]

@@ -264,8 +264,8 @@ def test_a_stream_that_nothing_holds_goes_on_live(
     start_proxy: StartProxy, upstream: FaultyUpstream, fitted: Any
 ) -> None:
     """Text is not kept back for a judge; the number that knows its word can be fetched later."""
-    weights = weights_of("judge slow")
-    proxy = start_proxy(policy=judged_by("slow"), scorer=WordScorer(), **fitted(weights))
+    sections = fitted(weights_of("judge slow")) | {"limits": {"stream_wait_ms": 300}}
+    proxy = start_proxy(policy=judged_by("slow"), scorer=WordScorer(), **sections)
     with streaming(proxy, "True 90 p=0.6", "ok") as (response, parts):
         rest = b"".join(parts)
     [member] = members_in(rest)

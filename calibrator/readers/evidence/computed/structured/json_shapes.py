@@ -309,7 +309,7 @@ def shape_of_schema(schema: Any, depth: int = 0) -> JsonShape:
         str(key): shape_of_schema(part, depth + 1)
         for key, part in list(properties.items())[:MAX_ITEMS]
     }
-    for key in required - fields.keys():
+    for key in sorted(required - fields.keys()):
         fields[key] = JsonShape()
     return JsonShape(
         kinds=frozenset(str(kind) for kind in allowed if kind in _NAMES),
