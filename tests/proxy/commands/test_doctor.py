@@ -26,7 +26,7 @@ from policies import Certificate, LabelledScore, Scope, certify
 from proxy.commands.app import cli
 from proxy.commands.checkup import doctor as doctor_module
 from proxy.commands.checkup import upstreams as upstreams_module
-from proxy.commands.checkup.canary import try_calibrator
+from proxy.commands.checkup.doctor import try_calibrator
 from proxy.commands.checkup.machine import Machine, Processes, cores, free_memory
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.store.database.client_keys import ClientKey, KeyStore
