@@ -10,5 +10,4 @@ __all__ = [
     "live_work",
     "rate_limits",
     "secret_keys",
-    "shared_buckets",
 ]

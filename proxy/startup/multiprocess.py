@@ -32,7 +32,7 @@ from proxy.config.setup import Setup
 from proxy.desk.figures import left_by
 from proxy.desk.listening import AdminSocket, remove_secret_files
 from proxy.errors import StartupError, StoreError
-from proxy.gate.shared_buckets import SharedBuckets
+from proxy.gate.rate_limits import SharedBuckets
 from proxy.generations.reloading import (
     GenerationState,
     Refusal,

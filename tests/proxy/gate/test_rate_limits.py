@@ -10,8 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from proxy.gate.rate_limits import Buckets, TakesRequests
-from proxy.gate.shared_buckets import SLOTS, SharedBuckets
+from proxy.gate.rate_limits import SLOTS, Buckets, SharedBuckets, TakesRequests
 
 PROCESSES, EACH = 4, 400
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
