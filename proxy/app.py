@@ -214,7 +214,7 @@ class App:
         peers.on("owners", parts.conversations.owned.cached_owners)
         peers.on("figures", lambda _: figures_of(parts, self._reloading))
         peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.hear, id))
-        peers.on("told", lambda told: self._hear(*told))
+        peers.on("told", lambda event: self._hear(*event))
         peers.on("is told", self._note_told)
         peers.on("drain", lambda _: self._begin_to_drain())
         self._reloading.join(peers)

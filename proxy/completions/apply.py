@@ -91,17 +91,17 @@ def deliver(
     has already, returns its remaining events with the outcome.
     """
     if answer.is_out:
-        job.told = outcome.member() if job.services.tells_member else None
-        return answer.annotated_events(job.request.format, job.told)
+        job.last_member = outcome.member() if job.services.tells_member else None
+        return answer.annotated_events(job.request.format, job.last_member)
     applied = outcome.decision.applied if outcome.decision else None
     if not isinstance(applied, Block | Clarify | Hold):
         job.note_owner(answer.completion)
     job.exchange.finish(outcome, answer.status)
     if job.services.audit is not None:
         job.services.audit.consider(job.exchange, job.request, outcome, answer.stored_body)
-    told = outcome if job.services.tells_member else None
-    kept, body = client_reply(answer, job.request, completion, told)
-    reply = Reply(answer.status, [*kept, *job.headers(outcome)], body)
+    visible_outcome = outcome if job.services.tells_member else None
+    headers, body = client_reply(answer, job.request, completion, visible_outcome)
+    reply = Reply(answer.status, [*headers, *job.headers(outcome)], body)
     return reply if job.stream is None else reply.whole()
 
 
@@ -193,7 +193,7 @@ async def _write_question(calls: Calls, clarify: Clarify, answer: Answer) -> str
     short, complete text.
     """
     try:
-        exchange = _exchange(calls.asked, answer)
+        exchange = _exchange(calls.request, answer)
     except (NotScorableError, ValueError, RecursionError):  # the answer is no text
         return None
     answered = calls.chosen_call(answer)
@@ -208,23 +208,23 @@ async def _write_question(calls: Calls, clarify: Clarify, answer: Answer) -> str
     return question if 0 < len(question) <= MOST_WRITTEN else None
 
 
-def _exchange(asked: CompletionRequest, answer: Answer) -> str:
+def _exchange(request: CompletionRequest, answer: Answer) -> str:
     """Return the request and the least certain choice as one text for the model that asks back.
 
     Both are cut to a length. Raises NotScorableError, ValueError or RecursionError where the answer
     cannot be read.
     """
     try:
-        question = asked.question().text
+        question = request.question().text
     except NotScorableError:  # it has a file, for example
-        question = asked.format.last_question(asked.payload)
-    sure = [-1.0 if each.value is None else each.value for each in answer.confidences]
-    draft = message_text(answer.choices[sure.index(min(sure))].message)
+        question = request.format.last_question(request.payload)
+    confidences = [-1.0 if each.value is None else each.value for each in answer.confidences]
+    draft = message_text(answer.choices[confidences.index(min(confidences))].message)
     question, draft = question[-MOST_ASKED:], draft[:MOST_ANSWERED]
     return f"<asked>\n{question}\n</asked>\n\n<draft>\n{draft}\n</draft>"
 
 
-def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:
+def reply_to(hold: Hold, answer: Answer, request: CompletionRequest) -> str:
     """Return what a client gets in place of a held reply: `error`, `placeholder` or `refusal`.
 
     If the policy does not choose, it is an error where the answer has tool calls or the client
@@ -233,12 +233,12 @@ def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:
     reply = hold.otherwise if hold.reply in ("wait", "async") else hold.reply
     if reply is not None:
         return reply
-    is_read_by_program = answer.has_tool_calls or asked.format.wants_schema(asked.payload)
+    is_read_by_program = answer.has_tool_calls or request.format.wants_schema(request.payload)
     return "error" if is_read_by_program else "placeholder"
 
 
 def withheld_error(
-    standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
+    standing: str, hold: Hold, answer: Answer, request: CompletionRequest, held: HeldReply
 ) -> ProxyError | None:
     """Return the error for a held reply in the state `standing` (`HeldReply.current_state`).
 
@@ -246,32 +246,32 @@ def withheld_error(
     """
     if standing == BLOCKED:
         return _about(held, blocked_error())
-    reply = reply_to(hold, answer, asked)
+    reply = reply_to(hold, answer, request)
     if reply == "refusal":
         return None
     if standing == HELD:
-        return held_error(held, asked.format) if reply == "error" else None
+        return held_error(held, request.format) if reply == "error" else None
     if standing == REJECTED:
         return rejected_error(held)
     return _about(held, RejectedError(EXPIRED_TEXT, code=f"held_reply_{standing}"))
 
 
 def replace_held(
-    standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
+    standing: str, hold: Hold, answer: Answer, request: CompletionRequest, held: HeldReply
 ) -> Json:
     """Return the completion that replaces a held reply, used also if an error comes too late.
 
     Its text depends on the state `standing`: a placeholder or refusal while held, or a sentence
     about the rejection, block or expiry.
     """
-    is_refusal = reply_to(hold, answer, asked) == "refusal"
+    is_refusal = reply_to(hold, answer, request) == "refusal"
     if standing == HELD and not is_refusal:
-        return placeholder_for(answer, asked.format, held.id)
+        return placeholder_for(answer, request.format, held.id)
     texts = {BLOCKED: BLOCKED_TEXT, HELD: refused_text(answer, held)}
     texts[REJECTED] = _rejection(held) if is_refusal else rejected_text(held)
     text = texts.get(standing, EXPIRED_TEXT)
     ending: Ending = "stop" if is_refusal and standing != BLOCKED else "content_filter"
-    return asked.format.replace_text(_around(answer), text, ending)
+    return request.format.replace_text(_around(answer), text, ending)
 
 
 def _around(answer: Answer) -> Json:
@@ -293,9 +293,9 @@ def refused_text(answer: Answer, held: HeldReply) -> str:
     """
     made = calls_made(answer.completion)  # these are done already
     messages = (without_calls(choice.message, made) for choice in answer.choices)
-    called = [call.name for message in messages for call in tool_calls(message)]
-    shown = (name if _PLAIN_NAME.fullmatch(name) else "a call" for name in called)
-    calls = ", ".join(dict.fromkeys(shown))
+    names = [call.name for message in messages for call in tool_calls(message)]
+    labels = (name if _PLAIN_NAME.fullmatch(name) else "a call" for name in names)
+    calls = ", ".join(dict.fromkeys(labels))
     return (REFUSED_CALLS if calls else REFUSED_TEXT).format(calls=calls, id=held.id)
 
 
@@ -352,7 +352,7 @@ def blocked_error(block: Block | None = None) -> BlockedByPolicyError:
 
 
 def replace_by_action(
-    answer: Answer, asked: CompletionRequest, action: Action | None
+    answer: Answer, request: CompletionRequest, action: Action | None
 ) -> Json | None:
     """Return the answer replaced by a question to the user, or with a notice after its text.
 
@@ -360,10 +360,10 @@ def replace_by_action(
     break the client's JSON or be taken for a part of an agent's message.
     """
     if isinstance(action, Clarify):
-        return asked.format.replace_text(_around(answer), action.text, "stop")
+        return request.format.replace_text(_around(answer), action.text, "stop")
     if isinstance(action, Deliver) and action.notice is not None:
-        is_prose = not answer.has_tool_calls and not asked.format.wants_schema(asked.payload)
-        return asked.format.add_notice(answer.completion, action.notice) if is_prose else None
+        is_prose = not answer.has_tool_calls and not request.format.wants_schema(request.payload)
+        return request.format.add_notice(answer.completion, action.notice) if is_prose else None
     return None
 
 

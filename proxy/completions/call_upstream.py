@@ -234,7 +234,7 @@ class SeveralCalls:
         A reply of the other kind than requested, a stream or one object, is usable only if none of
         the right kind has begun, because the client may be receiving that one already.
         """
-        is_stream = self.calls.asked.is_stream
+        is_stream = self.calls.request.is_stream
         answered = [call for call in made if call.answer is not None]
         alike = [call for call in answered if (call.whole.events is not None) == is_stream]
         usable = alike if self.head.done() else answered
@@ -242,7 +242,7 @@ class SeveralCalls:
 
     def _note(self, reply: UpstreamReply) -> None:
         """Set `head` to the first reply that is a stream where one is requested, or else JSON."""
-        if is_event_stream(reply) == self.calls.asked.is_stream and not self.head.done():
+        if is_event_stream(reply) == self.calls.request.is_stream and not self.head.done():
             self.head.set_result(reply)
 
 

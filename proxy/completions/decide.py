@@ -39,17 +39,17 @@ class ActivePolicies:
         policies: tuple[Policy, ...],
         traffic: Traffic,
         route_of: Callable[[str], str] = str,
-        asked: Policy | None = None,
+        requested_policy: Policy | None = None,
     ) -> None:
         """Combine the policies.
 
-        `route_of` returns the configuration's route for a model's name; `asked` is the last of the
-        policies, if a client has requested it.
+        `route_of` returns the configuration's route for a model's name; `requested_policy` is the
+        last of the policies, if a client has requested it.
         """
         self.policies = policies
         self._traffic = traffic
         self._route_of = route_of
-        self._asked = asked
+        self._requested_policy = requested_policy
         enforced = [policy for policy in policies if policy.is_enforced]
         self.is_enforced = bool(enforced)
         goes_by_model = any("model" in policy.looks_at for policy in enforced)
@@ -71,7 +71,7 @@ class ActivePolicies:
             self.decide = self._decide_together
         self._mode_of = lru_cache(maxsize=1_024)(partial(_strictest_mode, policies))
 
-    def with_asked(self, policy: Policy) -> ActivePolicies:
+    def with_requested(self, policy: Policy) -> ActivePolicies:
         """Return these policies together with one that a request names.
 
         Raises BadRequestError for a policy that calls further models, because that is not stricter.
@@ -88,10 +88,10 @@ class ActivePolicies:
 
         That policy's decision is the last one.
         """
-        if self._asked is None:
+        if self._requested_policy is None:
             return strictest(decisions)
-        *own, asked = decisions
-        return with_asked(strictest(own), asked)
+        *own, requested = decisions
+        return with_asked(strictest(own), requested)
 
     def _decide_together(self, facts: Facts) -> Decision:
         return self._together(decide(self._now(policy, facts), facts) for policy in self.policies)
@@ -113,7 +113,7 @@ class ActivePolicies:
         route = self._route_of(facts.model)
         return self._traffic.policy_for(policy, facts, route, is_new=is_new)
 
-    def stream_mode(self, asked: CompletionRequest) -> StreamMode:
+    def stream_mode(self, request: CompletionRequest) -> StreamMode:
         """Return how much of a request's stream must be buffered for the enforced policies.
 
         For example `passthrough` without any, `buffer` for the whole answer, `buffer_tools` for
@@ -121,16 +121,16 @@ class ActivePolicies:
         """
         if not self.is_enforced:
             return _PASSTHROUGH
-        caller = asked.caller
-        chosen = (asked.model, asked.domain or "", *asked.tags)  # chosen by the client
+        caller = request.caller
+        chosen = (request.model, request.domain or "", *request.tags)  # chosen by the client
         is_short = sum(map(len, chosen)) <= LONGEST
         return (self._mode_of if is_short else self._mode_of.__wrapped__)(
-            model=asked.model,
-            domain=asked.domain,
-            tags=asked.tags,
+            model=request.model,
+            domain=request.domain,
+            tags=request.tags,
             team=caller.team,
             key=caller.key,
-            n=1 if self.asking is None else asked.format.count(asked.payload),
+            n=1 if self.asking is None else request.format.count(request.payload),
         )
 
 

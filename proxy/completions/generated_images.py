@@ -37,10 +37,10 @@ async def score_generated(services: Services, surfaces: Surfaces, request: Reque
     """
     exchange = Exchange(request, surfaces.records)
     with exchange:
-        asked = json_object(request.body) or {}
-        exchange.model = asked["model"] if isinstance(asked.get("model"), str) else None
+        payload = json_object(request.body) or {}
+        exchange.model = payload["model"] if isinstance(payload.get("model"), str) else None
         reply = await surfaces.send(exchange, await surfaces.upstream_of(request))
-        prompt = asked.get("prompt")
+        prompt = payload.get("prompt")
         if not isinstance(prompt, str) or unscorable_reason(reply) or is_event_stream(reply):
             return surfaces.label_unscored(exchange, reply)
         raw = await _read(services, exchange, reply)

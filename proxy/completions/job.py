@@ -57,7 +57,7 @@ class Job:
     opinions: Opinions | None = None  # set if the policy may want second opinions
     judging: CompletionJudge | None = None  # set if the policy wants a judge
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # a stream's, by the first choice
-    told: Json | None = None  # the last member that the client got
+    last_member: Json | None = None  # the last member that the client got
     late: tuple[tuple[Answer, asyncio.Task[None]], ...] = ()  # answers whose scores are late
 
     @property
@@ -202,11 +202,11 @@ class Job:
         counts_logprobs = self.services.governing.counts_logprobs
         answer.signals = [
             Signals(
-                None if said is None else said.probability,
-                "" if said is None else said.judge,
+                None if judgement is None else judgement.probability,
+                "" if judgement is None else judgement.judge,
                 summary(choice) if counts_logprobs else None,
             )
-            for choice, said in zip(answer.choices, judged, strict=True)
+            for choice, judgement in zip(answer.choices, judged, strict=True)
         ]
         self._join_signals(answer)
 

@@ -113,8 +113,11 @@ def _record_stream(job: Job) -> None:
         job.decide(answer)
     outcome = join_outcomes([*job.outcomes.values()]) or _skipped_outcome(job)
     job.exchange.finish(outcome, job.exchange.status)
-    is_told = len(job.outcomes) == 1 and not (job.late or job.exchange.calls)
-    keep_result(job, job.told if job.told is not None and is_told else outcome.member())
+    has_whole_outcome = len(job.outcomes) == 1 and not (job.late or job.exchange.calls)
+    keep_result(
+        job,
+        job.last_member if job.last_member is not None and has_whole_outcome else outcome.member(),
+    )
     if job.services.audit is not None and job.stream is not None:
         assembler = job.stream.assembler
         job.services.audit.consider(

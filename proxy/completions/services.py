@@ -71,10 +71,10 @@ class Services:
         """
         if POLICY not in request.values:
             return self
-        policy = self.book.asked_for(request.headers)
+        policy = self.book.requested_by(request.headers)
         if policy in self.governing.policies:
             return self
         if policy.name not in self.stricter:
-            both = self.governing.with_asked(policy)
+            both = self.governing.with_requested(policy)
             self.stricter[policy.name] = replace(self, governing=both)
         return self.stricter[policy.name]

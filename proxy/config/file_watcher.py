@@ -65,7 +65,7 @@ class ConfigWatch:
         """
         used, now = self._used, self._look()
         # a file that the watch sees for the first time has just been read
-        has_changed = any(used.setdefault(path, sight) != sight for path, sight in now.items())
+        has_changed = any(used.setdefault(path, state) != state for path, state in now.items())
         if self._is_asked or (has_changed and now == self._before):
             self._is_asked = False
             used.update(now)

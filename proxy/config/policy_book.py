@@ -26,7 +26,7 @@ class PolicyBook:
         self.default = default
         self._folder = folder or Path()
         self._loaded: dict[str, Policy] = {}
-        self._asked_for: dict[str, Policy] = {}
+        self._requested: dict[str, Policy] = {}
 
     def load(self, name: str | None) -> Policy:
         """Return a policy by its name, a file in the folder or a pack, and keep it for later calls.
@@ -55,7 +55,7 @@ class PolicyBook:
             if len(found) > 1
         ]
 
-    def asked_for(self, headers: Headers) -> Policy:
+    def requested_by(self, headers: Headers) -> Policy:
         """Return the configured policy or the pack that a request's policy header names.
 
         The request must hold the header. Two of them are refused, because one would be ignored
@@ -68,9 +68,9 @@ class PolicyBook:
                 f"{POLICY.decode()} is there {1 + len(others)} times; name one policy",
                 code="unusable_policy",
             )
-        if name not in self._asked_for:
-            self._asked_for[name] = self._find(name)
-        return self._asked_for[name]
+        if name not in self._requested:
+            self._requested[name] = self._find(name)
+        return self._requested[name]
 
     def _find(self, name: str) -> Policy:
         """Return the loaded policy that is called `name`, else the pack of this name.

@@ -79,8 +79,8 @@ def _one_path(value: Any) -> Any:
 
 def _paths(value: Any) -> Any:
     """Convert one path, or a list, to a tuple of paths; empty text and null give ()."""
-    given = value if isinstance(value, list | tuple) else [value] if value else []
-    return tuple(map(_path, given))
+    values = value if isinstance(value, list | tuple) else [value] if value else []
+    return tuple(map(_path, values))
 
 
 def _keys(value: Any) -> Any:
@@ -294,8 +294,8 @@ def _default_upstreams() -> dict[str, UpstreamConfig]:
     base_url = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     api_key = os.environ.get("OPENAI_API_KEY", "")
     if not re.match(r"https?://[^/\s]", base_url):
-        shown = "" if "@" in base_url else f", not {base_url[:200]!r}"  # there may be a password
-        text = f"OPENAI_BASE_URL must begin with http:// or https:// and a host{shown}"
+        ending = "" if "@" in base_url else f", not {base_url[:200]!r}"  # there may be a password
+        text = f"OPENAI_BASE_URL must begin with http:// or https:// and a host{ending}"
         raise StartupError(ExitStatus.UNUSABLE_INPUT, text)
     return {
         "openai": UpstreamConfig(base_url=base_url, api_key=SecretStr(api_key)),

@@ -76,8 +76,8 @@ class Setup:
             *(stand_in.recalibration if stand_in else ()),
         )
         curves = [_hash(each.read_bytes()) for each in sorted(_files_of(named))] if named else []
-        said = [self.config.model_dump(mode="json", exclude=_OWN), default | policies, curves]
-        return _hash(json.dumps(said, sort_keys=True).encode())[:12]
+        values = [self.config.model_dump(mode="json", exclude=_OWN), default | policies, curves]
+        return _hash(json.dumps(values, sort_keys=True).encode())[:12]
 
 
 def _hash(content: bytes) -> str:
@@ -99,8 +99,10 @@ def problem_of(key: ClientKey, setup: Setup) -> str | None:
     """
     teams = setup.config.teams
     if key.team is not None and key.team not in teams:
-        meant = nearest(key.team, teams)
-        hint = f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(teams)}"
+        suggestion = nearest(key.team, teams)
+        hint = (
+            f"; did you mean {suggestion!r}?" if suggestion else f"; known here: {', '.join(teams)}"
+        )
         return f"key {key.id}: there is no team {key.team!r}{hint if teams else ''}"
     try:
         setup.book.load(key.policy)
@@ -142,8 +144,8 @@ def _told_of_policy(path: Path | None, *key: str) -> Iterator[None]:
     try:
         yield
     except InvalidDocumentError as error:
-        told = [str(p) if p.line else add_location(path, key, str(p)) for p in error.problems]
-        raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(told)) from error
+        problems = [str(p) if p.line else add_location(path, key, str(p)) for p in error.problems]
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(problems)) from error
 
 
 def load_store_config(path: Path | None) -> Config:

@@ -56,8 +56,8 @@ class VerdictBody(BaseModel):
         """Return the body as a verdict for the desk."""
         wish = self.like_this
         like_this = None if wish is None else LikeThis(wish.for_s, wish.uses, wish.any)
-        told = self.verdict, self.correct, self.content, self.note, self.revision
-        return Verdict(*told, like_this)
+        fields = self.verdict, self.correct, self.content, self.note, self.revision
+        return Verdict(*fields, like_this)
 
 
 class LabelBody(BaseModel):

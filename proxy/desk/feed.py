@@ -57,9 +57,9 @@ class Feed:
         self._traffic_at = 0.0  # when the next message about traffic is due
 
     async def watch(
-        self, heard: int | None = None, stays: Callable[[], bool] = lambda: True
+        self, last_number: int | None = None, stays: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[bytes]:
-        """Return a stream of events, as server-sent events, from now on or after number `heard`.
+        """Return a stream of events, as server-sent events, from now on or after `last_number`.
 
         The stream ends when `stays`, which is called on a thread, returns false. Raises
         RateLimitedError where too many watch, and StoreError.
@@ -68,13 +68,15 @@ class Feed:
             raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
         if not self._is_polling():
             self._last = await asyncio.to_thread(self._queue.last_event)
-        return self._messages(heard, stays)
+        return self._messages(last_number, stays)
 
     def _is_polling(self) -> bool:
         """Return whether the task that polls the store is running."""
         return self._polling is not None and not self._polling.done()
 
-    async def _messages(self, heard: int | None, stays: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def _messages(
+        self, last_number: int | None, stays: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
         """Yield the messages of one watcher, with a ping every `PING_EVERY_S` seconds.
 
         It counts as watching from its first read on, since a client may leave before. The first
@@ -87,7 +89,7 @@ class Feed:
             self._polling = asyncio.create_task(self._poll())
         try:
             yield PING  # so that the headers are sent at once
-            for message in await asyncio.to_thread(self._messages_since, heard):
+            for message in await asyncio.to_thread(self._messages_since, last_number):
                 yield message
             while not self._is_closed:
                 try:
@@ -100,15 +102,17 @@ class Feed:
         finally:
             self._watchers.pop(mine, None)
 
-    def _messages_since(self, heard: int | None) -> list[bytes]:
-        """Return the messages after the number `heard` that this stream came too late for.
+    def _messages_since(self, last_number: int | None) -> list[bytes]:
+        """Return the messages after the number `last_number` that this stream came too late for.
 
         If there are too many, `missed` alone is returned. Called on a thread.
         """
-        if heard is None or heard >= self._last:
+        if last_number is None or last_number >= self._last:
             return []
-        told = [event for event in self._queue.events_after(heard) if event.number <= self._last]
-        return [MISSED] if len(told) == MOST_TURNS else [_review(event) for event in told]
+        events = [
+            event for event in self._queue.events_after(last_number) if event.number <= self._last
+        ]
+        return [MISSED] if len(events) == MOST_TURNS else [_review(event) for event in events]
 
     def wake(self) -> None:
         """Poll the store at once, because something happened in this process."""
@@ -132,16 +136,16 @@ class Feed:
 
         An unreadable store is logged once.
         """
-        is_told = False
+        is_logged = False
         while self._watchers and not self._is_closed:
             await self._end_departed()
             try:
                 self._send_all(await asyncio.to_thread(self._news))
-                is_told = False
+                is_logged = False
             except StoreError as error:
-                if not is_told:
+                if not is_logged:
                     log.warning("desk_events_unknown", reason=error.message)
-                is_told = True
+                is_logged = True
             self._wake.clear()
             try:
                 await asyncio.wait_for(self._wake.wait(), self._every_s)
@@ -153,8 +157,8 @@ class Feed:
 
         Their waiting messages are lost.
         """
-        asked = dict(self._watchers)
-        gone = await asyncio.to_thread(lambda: [each for each in asked if not asked[each]()])
+        watchers = dict(self._watchers)
+        gone = await asyncio.to_thread(lambda: [each for each in watchers if not watchers[each]()])
         for watcher in gone:
             if self._watchers.pop(watcher, None) is not None:
                 _empty(watcher)

@@ -32,7 +32,9 @@ class Figures:
     batches: dict[int, int] = field(default_factory=dict)  # number of batches, by size
     dropped: dict[str, int] = field(default_factory=dict)  # rows that the store did not get
     lag_s: float | None = None
-    told: dict[str, tuple[int, int]] = field(default_factory=dict)  # sent and dropped, by receiver
+    telemetry: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # (sent, dropped) by receiver
     certificates: dict[Labels, bool] = field(default_factory=dict)  # whether all of each is valid
 
 
@@ -78,9 +80,9 @@ def add_figures(several: Iterable[Figures]) -> Figures:
             total.batches[size] = total.batches.get(size, 0) + count
         for what, count in each.dropped.items():
             total.dropped[what] = total.dropped.get(what, 0) + count
-        for to, (sent, dropped) in each.told.items():
-            before = total.told.get(to, (0, 0))
-            total.told[to] = before[0] + sent, before[1] + dropped
+        for to, (sent, dropped) in each.telemetry.items():
+            before = total.telemetry.get(to, (0, 0))
+            total.telemetry[to] = before[0] + sent, before[1] + dropped
         for labels, counts in each.certificates.items():
             total.certificates[labels] = counts and total.certificates.get(labels, True)
         if each.lag_s is not None:
@@ -92,4 +94,6 @@ def add_figures(several: Iterable[Figures]) -> Figures:
 def left_by(several: Iterable[Figures]) -> Figures:
     """Return the counts of workers that have died, added up, without their current values."""
     total = add_figures(several)
-    return Figures(total.counted, batches=total.batches, dropped=total.dropped, told=total.told)
+    return Figures(
+        total.counted, batches=total.batches, dropped=total.dropped, telemetry=total.telemetry
+    )

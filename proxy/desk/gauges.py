@@ -240,18 +240,18 @@ class Gauges:
 
     def _telemetry_counts(self, figures: Figures) -> Iterator[Metric]:
         """Yield the counts of telemetry that was sent and dropped, by receiver."""
-        told = figures.told.items()
+        counts = figures.telemetry.items()
         yield _counter(
             "pinocchio_telemetry_sent",
             "Spans, events and scores that others took.",
             ("to",),
-            [((to,), sent) for to, (sent, _) in told],
+            [((to,), sent) for to, (sent, _) in counts],
         )
         yield _counter(
             "pinocchio_telemetry_dropped",
             "Rejected, or dropped because the queue was full.",
             ("to",),
-            [((to,), dropped) for to, (_, dropped) in told],
+            [((to,), dropped) for to, (_, dropped) in counts],
         )
 
     def _hold_metrics(self, stored: dict[str, list[Any]]) -> Iterator[Metric]:

@@ -48,8 +48,8 @@ def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]
         try:
             visitor = await asyncio.to_thread(door.redeem, code, address_of(request))
         except ProxyError:
-            told = "This link was used before, or is of another start of the proxy."
-            return page.render(request, wanted, told, 401)
+            text = "This link was used before, or is of another start of the proxy."
+            return page.render(request, wanted, text, 401)
         return _open_session(door, visitor, request, wanted)
 
     async def log_in(request: Request) -> Response:
@@ -146,7 +146,7 @@ class _LoginPage:
             status,
             title=sign_on.config.title,
             sign_on=f"{SINGLE_SIGN_ON}?{urlencode({'next': wanted})}",
-            told=_LEFT_TEXT if has_left else None,
+            note=_LEFT_TEXT if has_left else None,
             leave=sign_on.issuer.logout_url(desk_login) if has_left else None,
         )
 

@@ -110,15 +110,15 @@ class Courier:
 
     async def _run(self) -> None:
         """Deliver forever, every `every_s` seconds; errors are logged, those of the store once."""
-        is_told = False
+        is_logged = False
         while True:
             try:
                 await self._turn()
-                is_told = False
+                is_logged = False
             except StoreError as error:
-                if not is_told:
+                if not is_logged:
                     log.error("webhooks_paused", reason=error.message)
-                is_told = True
+                is_logged = True
             except Exception as error:  # a bug must not stop all later deliveries
                 log.error("internal_error", path="webhooks", **place(error))
             await asyncio.sleep(self._every_s)
@@ -274,9 +274,9 @@ def _failure(response: httpx.Response) -> tuple[str | None, float]:
     """
     if response.is_success:
         return None, 0.0
-    asked = response.headers.get("retry-after", "")
-    is_number = asked.isascii() and asked.isdigit() and len(asked) <= MOST_DIGITS
-    wait_s = min(float(asked), MOST_WAIT_S) if is_number else 0.0
+    retry_after = response.headers.get("retry-after", "")
+    is_number = retry_after.isascii() and retry_after.isdigit() and len(retry_after) <= MOST_DIGITS
+    wait_s = min(float(retry_after), MOST_WAIT_S) if is_number else 0.0
     return f"status {response.status_code}", wait_s
 
 

@@ -110,12 +110,12 @@ class Answer:
         """Whether any choice calls a tool."""
         return any(tool_calls(choice.message) for choice in self.choices)
 
-    def facts(self, asked: CompletionRequest, calibrator: str | None) -> list[Facts]:
+    def facts(self, request: CompletionRequest, calibrator: str | None) -> list[Facts]:
         """Return the facts that a policy may use, one set for each choice.
 
         `calibrator` is the name of the calibrator that gave the confidences.
         """
-        n = asked.format.count(asked.payload)
+        n = request.format.count(request.payload)
         found = []
         for choice, confidence in zip(self.choices, self.confidences, strict=True):
             message, text = choice.message, choice.plain_text()
@@ -123,20 +123,20 @@ class Answer:
             by = calibrator if stand_in is None else stand_in.calibrator
             facts = Facts(
                 confidence.value,
-                asked.model,
-                () if text is not None else add_notes(asked.calls_in(choice), confidence.notes),
-                asked.is_stream,
+                request.model,
+                () if text is not None else add_notes(request.calls_in(choice), confidence.notes),
+                request.is_stream,
                 choice.finish_reason,
                 n,
-                asked.domain,
-                asked.tags,
-                asked.caller.team,
-                asked.caller.key,
+                request.domain,
+                request.tags,
+                request.caller.team,
+                request.caller.key,
                 choice.is_refusal or bool(message.get("refusal")),
                 text_length(message.get("content")) if text is None else len(text),
                 None,  # the share of recent replies below it, which is filled in elsewhere
                 by,
-                asked.conversation,
+                request.conversation,
                 findings.support,
                 findings.basis,
                 findings.act,
@@ -363,13 +363,13 @@ async def read_events(
     for position, event in enumerate(events):
         if position % READ_AT_ONCE == READ_AT_ONCE - 1:
             await asyncio.sleep(0)  # let other tasks run
-        sight = assembler.add(event)
-        is_unread = is_unread or sight.is_unread or hides_data(event)
+        meaning = assembler.add(event)
+        is_unread = is_unread or meaning.is_unread or hides_data(event)
         is_ambiguous = is_ambiguous or (is_decided_on and assembler.reading.is_ambiguous(event))
-        if sight.is_error:
+        if meaning.is_error:
             # no policy has decided on the text before the error
-            return Unread(event.raw, "upstream_error", bare=sight.bare)
-        if sight.finished:
+            return Unread(event.raw, "upstream_error", bare=meaning.bare)
+        if meaning.finished:
             finishes.add(position)
     choices = assembler.choices()
     if not choices:
@@ -393,7 +393,7 @@ async def read_events(
 
 def client_reply(
     answer: Answer,
-    asked: CompletionRequest,
+    request: CompletionRequest,
     completion: Json | None,
     outcome: Outcome | None,
 ) -> tuple[Headers, bytes | Pieces]:
@@ -407,19 +407,19 @@ def client_reply(
     if is_encoded and (completion is not None or outcome is not None):
         headers = without(headers, b"content-encoding")
     if completion is None and not answer.is_restarted:
-        return headers, answer.with_outcome(asked.format, outcome)
+        return headers, answer.with_outcome(request.format, outcome)
     whole = answer.completion if completion is None else completion
-    told = {} if outcome is None else {MEMBER: outcome.member()}
-    return headers, serialize_as(answer, whole | told, asked)
+    members = {} if outcome is None else {MEMBER: outcome.member()}
+    return headers, serialize_as(answer, whole | members, request)
 
 
-def serialize_as(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
+def serialize_as(answer: Answer, completion: Json, request: CompletionRequest) -> bytes:
     """Serialize a completion in the form in which the answer arrived: one JSON object, or a stream.
 
     If the client has the beginning of a stream already, the bytes continue it.
     """
     if answer.continues is not None:  # a stream that has begun must continue as one
-        return b"".join(answer.continues.continue_stream(completion, asked.payload))
+        return b"".join(answer.continues.continue_stream(completion, request.payload))
     if answer.events is None:
         return dumps(completion)
-    return b"".join(asked.format.events(completion, asked.payload))
+    return b"".join(request.format.events(completion, request.payload))

@@ -55,18 +55,18 @@ class Call:
 
         It has the model, and where there is one: purpose, error, confidence, usage, kept.
         """
-        told: dict[str, Any] = {"model": self.model}
+        fields: dict[str, Any] = {"model": self.model}
         if self.purpose != "answer":
-            told["purpose"] = self.purpose
+            fields["purpose"] = self.purpose
         if self.error is not None:
-            told["error"] = self.error
+            fields["error"] = self.error
         if self.confidence is not None:
-            told["confidence"] = round_confidence(self.confidence)
+            fields["confidence"] = round_confidence(self.confidence)
         if self.answer is not None and (usage := tokens(self.answer.completion.get("usage"))):
-            told["usage"] = usage
+            fields["usage"] = usage
         if self.is_kept:
-            told["kept"] = True
-        return told
+            fields["kept"] = True
+        return fields
 
     async def aclose(self) -> None:
         """Cancel the unread rest of a reply that is no completion."""
@@ -80,8 +80,8 @@ def tokens(usage: Any) -> dict[str, int]:
     Counts that are unknown are left out. A stream reports them only to a client that asked for
     usage, or in formats where it always does.
     """
-    given = usage if isinstance(usage, Mapping) else {}
-    counts = {name: count for name, count in given.items() if type(count) is int}
+    fields = usage if isinstance(usage, Mapping) else {}
+    counts = {name: count for name, count in fields.items() if type(count) is int}
     if any(name in counts for name in INPUT_TOKENS) and "prompt_tokens" not in counts:
         counts["prompt_tokens"] = sum(counts.get(name, 0) for name in INPUT_TOKENS)
     if "output_tokens" in counts:

@@ -16,7 +16,7 @@ import structlog
 
 from proxy.errors import ProxyError
 from proxy.exchange.outcome import Outcome, round_confidence
-from proxy.exchange.polls import AskedAgain
+from proxy.exchange.polls import PolledReply
 from proxy.gate.key_hash import hash_key, read_credentials
 from proxy.http.wire.http import Request
 from proxy.http.wire.json_splice import dumps
@@ -131,7 +131,7 @@ class Exchange:
     fallback_from: str | None = None  # the model that was called first and failed
     outcome: Outcome | None = None
     conversation: str | None = None  # its digest, see openings.py
-    asked_again: AskedAgain | None = None  # set where it is a poll for a held reply
+    polled_reply: PolledReply | None = None  # set where it is a poll for a held reply
     stream_mode: str | None = None  # which part of a stream waits for a decision
     is_score_late: bool = False  # the client got the end of its stream before the score
     is_finished: bool = False  # its line and record are written, or about to be
@@ -186,9 +186,13 @@ class Exchange:
         outcome.review_id, outcome.action = review_id, "hold"
         self.stamp(outcome)
 
-    def note_poll(self, asked: CompletionRequest, asked_again: AskedAgain) -> None:
+    def note_poll(self, request: CompletionRequest, polled_reply: PolledReply) -> None:
         """Mark the request as a poll for a held reply, which is no exchange of its own."""
-        self.model, self.is_stream, self.asked_again = asked.model, asked.is_stream, asked_again
+        self.model, self.is_stream, self.polled_reply = (
+            request.model,
+            request.is_stream,
+            polled_reply,
+        )
 
     def finish(self, outcome: Outcome, status: int) -> Outcome:
         """Stamp the outcome and return it; `close` is called in the next turn of the event loop."""
@@ -208,9 +212,9 @@ class Exchange:
         if self.request.metrics is not None:
             self.request.metrics.note(self, passed_s)
         if self.records is not None:
-            is_new = self.asked_again is None
+            is_new = self.polled_reply is None
             self.records.add(self._row(error, passed_s) if is_new else self._poll(error))
-        if self.asked_again is not None and not self.asked_again.is_news(self._action, error):
+        if self.polled_reply is not None and not self.polled_reply.is_news(self._action, error):
             return
         line = log.bind()  # bound once: each use of `log` itself looks its attributes up
         if line.is_enabled_for(logging.INFO):
@@ -223,8 +227,8 @@ class Exchange:
 
     def _poll(self, error: str | None) -> Poll:
         """Return the row for a repeated request for a held reply."""
-        assert self.asked_again is not None
-        review_id, at = self.asked_again.review_id, time.time()
+        assert self.polled_reply is not None
+        review_id, at = self.polled_reply.review_id, time.time()
         return Poll(self.request_id, review_id, at, self.status, self._action, error)
 
     def _facts(self) -> dict[str, Any]:
@@ -243,7 +247,7 @@ class Exchange:
             "team": caller.team,
             "generation": caller.generation,
             "calls": self._calls() or None,
-            "polls": self.asked_again.count if self.asked_again else None,
+            "polls": self.polled_reply.count if self.polled_reply else None,
         }
         if outcome is None:
             return facts

@@ -75,9 +75,9 @@ class Outcome:
         """
         decision, findings = self.decision, self.findings
         if decision is None:
-            told = _shared_fields(self.status, self.action, self.calibrator, findings.basis)
+            shared = _shared_fields(self.status, self.action, self.calibrator, findings.basis)
         else:
-            told = _shared_fields(
+            shared = _shared_fields(
                 self.status,
                 self.action,
                 self.calibrator,
@@ -88,7 +88,7 @@ class Outcome:
                 decision.annotation,
             )
         fields: Headers = [
-            *told,
+            *shared,
             (names.REQUEST_ID, self.request_id.encode()),
             (names.OVERHEAD_MS, b"%.1f" % self.overhead_ms),
         ]
@@ -253,8 +253,8 @@ def choice_member(
 
 def _field_member(field: FieldDoubt) -> dict[str, Any]:
     """Return a doubt about one argument of a call as JSON: call, name, mark, and share if known."""
-    told: dict[str, Any] = {"call": field.call, "name": field.name, "mark": field.mark}
-    return told if field.share is None else {**told, "share": round_confidence(field.share)}
+    member: dict[str, Any] = {"call": field.call, "name": field.name, "mark": field.mark}
+    return member if field.share is None else {**member, "share": round_confidence(field.share)}
 
 
 def _calls_member(message: Mapping[str, Any], notes: Sequence[CallNotes]) -> list[dict[str, Any]]:
@@ -267,18 +267,18 @@ def _calls_member(message: Mapping[str, Any], notes: Sequence[CallNotes]) -> lis
     found = []
     for at, note in enumerate(notes):
         id = ids[at] if len(ids) == len(notes) else None
-        told: dict[str, Any] = {"id": id} if isinstance(id, str) else {}
-        told |= {"risk": note.risk, "reasons": list(note.reasons)}
+        member: dict[str, Any] = {"id": id} if isinstance(id, str) else {}
+        member |= {"risk": note.risk, "reasons": list(note.reasons)}
         if note.marks:
-            told["marks"] = [_mark_member(mark) for mark in note.marks]
-        found.append(told)
+            member["marks"] = [_mark_member(mark) for mark in note.marks]
+        found.append(member)
     return found
 
 
 def _mark_member(mark: Mark) -> dict[str, str]:
     """Return a mark of a call as JSON, without its empty members."""
-    told = {"mark": mark.name, "argument": mark.argument, "words": mark.words}
-    return {name: text for name, text in told.items() if text}
+    member = {"mark": mark.name, "argument": mark.argument, "words": mark.words}
+    return {name: text for name, text in member.items() if text}
 
 
 def _has_evidence(confidence: Confidence) -> bool:
@@ -298,14 +298,14 @@ def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
         return []
     aided, found = confidence.aided, []
     if (evidence := confidence.evidence) is not None:
-        said = [
+        opinions = [
             {"model": other.model, "agreement": agreement}
             | ({"usage": other.usage} if other.usage else {})
             for other, agreement in zip(evidence.others, evidence.opinions, strict=True)
         ]
         after = confidence.value if aided is None else aided.before
         moved = {"before": round_confidence(evidence.before), "after": round_confidence(after)}
-        found.append({"kind": "second_opinion", **moved, "opinions": said})
+        found.append({"kind": "second_opinion", **moved, "opinions": opinions})
     return [*found, *_signals_member(confidence, confidence.value)]
 
 
@@ -325,9 +325,9 @@ def _signals_member(confidence: Confidence, after: float) -> Iterator[dict[str, 
             yield {"kind": "logprobs", "mean": mean, "lowest": lowest, **counts, **moved}
         elif signals.judged is not None:
             by = "words" if signals.judge.endswith(IN_WORDS) else "token"
-            said: dict[str, Any] = {"model": signals.judge.removesuffix(IN_WORDS), "by": by}
-            said |= {"p_correct": round_confidence(signals.judged)}
-            yield {"kind": "judge", **said, **counts, **moved}
+            judgement: dict[str, Any] = {"model": signals.judge.removesuffix(IN_WORDS), "by": by}
+            judgement |= {"p_correct": round_confidence(signals.judged)}
+            yield {"kind": "judge", **judgement, **counts, **moved}
 
 
 def summarise(

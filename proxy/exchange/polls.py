@@ -11,8 +11,8 @@ from typing import Final
 MOST_REVIEWS: Final = 10_000
 
 
-class AskedAgain:
-    """How often a held reply was requested again in this process, and the last result."""
+class PolledReply:
+    """A held reply that was requested again: how often in this process, and the last result."""
 
     def __init__(self, review_id: str) -> None:
         self.review_id = review_id
@@ -34,11 +34,11 @@ class Polls:
 
     def __init__(self, most: int = MOST_REVIEWS) -> None:
         self._most = most
-        self._of_review: OrderedDict[str, AskedAgain] = OrderedDict()
+        self._of_review: OrderedDict[str, PolledReply] = OrderedDict()
 
-    def count(self, review_id: str) -> AskedAgain:
+    def count(self, review_id: str) -> PolledReply:
         """Count another request for a held reply; return its count in this process."""
-        found = self._of_review.pop(review_id, None) or AskedAgain(review_id)
+        found = self._of_review.pop(review_id, None) or PolledReply(review_id)
         self._of_review[review_id] = found
         if len(self._of_review) > self._most:
             self._of_review.popitem(last=False)

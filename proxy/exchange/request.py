@@ -196,19 +196,21 @@ async def read_completion_request(
     elif is_large := has_many(body):
         share = await _share(request, separators(body))
     if share is not None and is_large:
-        asked, values = await apart(_read_large, request, format, body)
+        completion_request, values = await apart(_read_large, request, format, body)
         # the estimate also counted separators in strings
         share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)
     elif small := _read_small(request, format, body, decisive):
         small.share = share
         return small
     else:
-        asked = _parse_request(request, format, parse_json_object(body, is_counted=True))
-    asked.share = share
+        completion_request = _parse_request(
+            request, format, parse_json_object(body, is_counted=True)
+        )
+    completion_request.share = share
     if decisive:
-        await _check_repeated(asked, body, decisive)
-        _check_cases(asked.payload, decisive)
-    return asked
+        await _check_repeated(completion_request, body, decisive)
+        _check_cases(completion_request.payload, decisive)
+    return completion_request
 
 
 def _read_small(
@@ -224,15 +226,17 @@ def _read_small(
     payload = object_without_repeats(body)
     if payload is None:
         return None
-    asked = _parse_request(request, format, payload)
+    completion_request = _parse_request(request, format, payload)
     _check_cases(payload, decisive)
-    return asked
+    return completion_request
 
 
-async def _check_repeated(asked: CompletionRequest, body: bytes, decisive: Collection[str]) -> None:
+async def _check_repeated(
+    request: CompletionRequest, body: bytes, decisive: Collection[str]
+) -> None:
     """Refuse a body with a repeated decisive member; raises BadRequestError."""
     try:
-        await check_members(body, decisive, is_large=asked.is_large)
+        await check_members(body, decisive, is_large=request.is_large)
     except RepeatedMemberError as error:
         raise BadRequestError(f"the body has {error}", code="repeated_member") from error
 
@@ -263,10 +267,10 @@ def _read_large(request: Request, format: Format, body: bytes) -> tuple[Completi
     Call it on a thread.
     """
     payload, values = _parse_large_object(body)
-    asked = _parse_request(request, format, payload)
-    asked.is_large = True
-    asked.read_ahead()
-    return asked, values
+    completion_request = _parse_request(request, format, payload)
+    completion_request.is_large = True
+    completion_request.read_ahead()
+    return completion_request, values
 
 
 def _parse_request(request: Request, format: Format, payload: dict[str, Any]) -> CompletionRequest:

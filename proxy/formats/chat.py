@@ -105,13 +105,13 @@ class ChatFormat(ChoicesFormat):
         messages, choices = payload.get("messages"), self.choices(completion)
         if not isinstance(messages, list) or len(choices) != 1:
             return None
-        said = {k: v for k in ("content", "tool_calls") if (v := choices[0].message.get(k))}
-        calls = said.get("tool_calls", [])
-        if not said or not all(isinstance(each, dict) and each.get("id") for each in calls):
+        message = {k: v for k in ("content", "tool_calls") if (v := choices[0].message.get(k))}
+        calls = message.get("tool_calls", [])
+        if not message or not all(isinstance(each, dict) and each.get("id") for each in calls):
             return None
         results = [{"role": "tool", "tool_call_id": c["id"], "content": problems} for c in calls]
         answers = results or [{"role": "user", "content": problems}]
-        return {"messages": [*messages, {"role": "assistant", **said}, *answers]}
+        return {"messages": [*messages, {"role": "assistant", **message}, *answers]}
 
     def message(self, choice: Json) -> Json | None:
         """Return a choice's message, or None if it has none."""
@@ -242,11 +242,11 @@ class ChatAssembler(ChunkAssembler):
         if self._alike is not None and self._alike.add(event.raw):
             self.reading.clear = event  # as clear as the event that it resembles
             return NOTHING
-        sight = super().add(event)
-        if self._tries and sight is NOTHING and event is self.reading.clear:
+        meaning = super().add(event)
+        if self._tries and meaning is NOTHING and event is self.reading.clear:
             self._tries -= 1
             self._alike = self._learnt_from(event)
-        return sight
+        return meaning
 
     def _learnt_from(self, event: Event) -> AlikeEvents | None:
         """Return the form of events of text, learnt from this one, or None if it is none.
@@ -321,8 +321,8 @@ class ChatAssembler(ChunkAssembler):
         finished: list[int] = []
         calls_tool, is_unread = any(map(_calls_tool, parts)), False
         if calls_tool and self._before_calls is None:
-            told = self._choices.values()
-            self._before_calls = {c.index: c.finish_reason is not None for c in told}
+            choices = self._choices.values()
+            self._before_calls = {c.index: c.finish_reason is not None for c in choices}
         for position, part in enumerate(parts):
             if not isinstance(part, dict) or _is_unread(part):
                 is_unread = self.has_unread = True
@@ -405,16 +405,16 @@ class ChatAssembler(ChunkAssembler):
         append it. If the completion has fewer choices than were begun, its first one is used for
         each of the others too.
         """
-        told = self._before_calls or {}
-        given = {choice["index"]: choice for choice in completion["choices"]}
-        first = next(iter(given.values()))
+        begun = self._before_calls or {}
+        by_index = {choice["index"]: choice for choice in completion["choices"]}
+        first = next(iter(by_index.values()))
         choices = []
-        for index in sorted(given.keys() | told.keys()):
-            if told.get(index):
+        for index in sorted(by_index.keys() | begun.keys()):
+            if begun.get(index):
                 continue
-            choice = given.get(index, first)
+            choice = by_index.get(index, first)
             message = dict(choice["message"])
-            if index in told:
+            if index in begun:
                 message.pop("role", None)
             choices.append({**choice, "index": index, "message": message})
         return _events({**completion, "choices": choices}, payload)
@@ -439,17 +439,17 @@ def _beside_delta(part: Mapping[str, Any], choice: Choice) -> Any:
     Some servers send `message`, `text` or `content` in its place. A text that begins with all the
     text before it repeats that, so only the rest is new.
     """
-    told: Any = part.get("message") or part.get("text") or part.get("content")
-    if told is None:
+    delta: Any = part.get("message") or part.get("text") or part.get("content")
+    if delta is None:
         return None
-    if isinstance(told, str):
-        told = {"content": told}
-    if not isinstance(told, dict) or not isinstance(told.get("content"), str):
-        return told
+    if isinstance(delta, str):
+        delta = {"content": delta}
+    if not isinstance(delta, dict) or not isinstance(delta.get("content"), str):
+        return delta
     before = join_texts(choice.message).get("content") or ""
-    if isinstance(before, str) and told["content"].startswith(before):
-        return {**told, "content": told["content"][len(before) :]}
-    return told
+    if isinstance(before, str) and delta["content"].startswith(before):
+        return {**delta, "content": delta["content"][len(before) :]}
+    return delta
 
 
 def _has_more_than_role(delta: Json) -> bool:

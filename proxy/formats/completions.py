@@ -158,8 +158,8 @@ def _text_of(part: Json) -> Any:
     if part.get("text"):
         return part["text"]
     for key in ("delta", "message"):
-        if isinstance(said := part.get(key), dict) and said.get("content"):
-            return said["content"]
+        if isinstance(message := part.get(key), dict) and message.get("content"):
+            return message["content"]
     return part.get("text")
 
 

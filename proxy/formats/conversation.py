@@ -65,11 +65,11 @@ def read_request(request: bytes | None, path: str | None, question: str) -> list
         return [Turn("user", (Part("text", question),))]
     known = format_of(path)
     found = [each.conversation(payload) for each in ([known] if known else FORMATS)]
-    instructions, given = next((each for each in found if each[1] is not None), found[0])
+    instructions, messages = next((each for each in found if each[1] is not None), found[0])
     turns = [Turn("system", tuple(_parts(instructions)))] if instructions else []
-    if isinstance(given, str):
-        given = [{"role": "user", "content": given}]
-    for item in given if isinstance(given, list) else []:
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    for item in messages if isinstance(messages, list) else []:
         turns += _turns(item)
     return turns or [Turn("user", (Part("text", question),))]
 
@@ -149,10 +149,10 @@ def _own_words(parts: list[Part]) -> tuple[list[Part], list[str]]:
         if part.kind != "text" or not has_asides(part.text):
             own.append(part)
             continue
-        said, blocks = split_asides(part.text)
+        own_text, blocks = split_asides(part.text)
         asides += blocks
-        if said:
-            own.append(Part("text", said))
+        if own_text:
+            own.append(Part("text", own_text))
     return own, asides
 
 
@@ -187,8 +187,8 @@ def _calls(item: Json) -> list[Part]:
 
 def _call(call: Any) -> Part:
     """Return a call as a part: its name and arguments, or a note if it cannot be read."""
-    given = [call[kind] for kind in _KINDS if call.get(kind)] if isinstance(call, dict) else []
-    function = given[0] if len(given) == 1 else None
+    functions = [call[kind] for kind in _KINDS if call.get(kind)] if isinstance(call, dict) else []
+    function = functions[0] if len(functions) == 1 else None
     if not isinstance(function, dict):
         return Part("note", f"a call that cannot be read: {_text(call)[:MOST_SHOWN]}")
     arguments = function.get("arguments", function.get("input", ""))

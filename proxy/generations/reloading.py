@@ -173,11 +173,11 @@ class Generations:
             self._take(self._prepare(self._reload()))
         except (StartupError, StoreError) as error:
             self._suspects = suspects_of(error)
-            told = str(error).splitlines()
-            self._refuse(tuple(told))
+            problems = str(error).splitlines()
+            self._refuse(tuple(problems))
             log.error(
                 "configuration_refused",
-                problems=told,
+                problems=problems,
                 generation=before.number,
                 hint="still using the previous configuration",
             )

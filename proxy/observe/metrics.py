@@ -152,7 +152,7 @@ class Metrics:
         They go into the metrics with those of exchanges that are alike, later. A request that asked
         again for a held reply counts as a poll only.
         """
-        if exchange.asked_again is not None:
+        if exchange.polled_reply is not None:
             self._polls.add()
             return
         outcome, waited_s = exchange.outcome, exchange.in_upstream.s

@@ -100,7 +100,7 @@ class Telemetry:
         """
         self._counts.note(exchange, passed_s)
         trace = CURRENT.get()
-        if trace is None or exchange.asked_again is not None:
+        if trace is None or exchange.polled_reply is not None:
             return
         evaluation = evaluation_of(exchange, trace)
         if evaluation is None:

@@ -41,7 +41,7 @@ class Calls:
 
     router: Router
     exchange: Exchange
-    asked: CompletionRequest
+    request: CompletionRequest
     read: Callable[[UpstreamReply], Awaitable[Answer | Unread]]
     score: Callable[[Answer, str], Awaitable[None]]
     has_request: bool = True  # whether there is a request for another model
@@ -54,7 +54,7 @@ class Calls:
         for call in self.exchange.calls:
             if call.is_kept:
                 return call
-        first = Call(self.asked.model)
+        first = Call(self.request.model)
         self.exchange.calls = (first, *self.exchange.calls)
         first.upstream, first.error = self.exchange.upstream, None
         first.answer, first.is_kept = answer, True
@@ -118,16 +118,16 @@ class Calls:
 
         Raises ProxyError for a body that cannot be changed.
         """
-        asked, request = self.asked, self.exchange.request
-        if asked.is_stream:
+        request, http = self.request, self.exchange.request
+        if request.is_stream:
             left_out = (*left_out, b"accept-encoding")  # the stream must be readable undecoded
-        encoding = request.header(b"content-encoding")
-        if encoding and (model != asked.model or changes):
+        encoding = http.header(b"content-encoding")
+        if encoding and (model != request.model or changes):
             left_out = (*left_out, b"content-encoding")  # only plain bytes can be changed
-            asked = replace(asked, body=decode(asked.body, encoding))
-        headers = without(to_upstream(request.headers), *left_out)
-        body = asked.body_for(model, changes)
-        return UpstreamRequest("POST", asked.format.path, headers, body, request.query, model)
+            request = replace(request, body=decode(request.body, encoding))
+        headers = without(to_upstream(http.headers), *left_out)
+        body = request.body_for(model, changes)
+        return UpstreamRequest("POST", request.format.path, headers, body, http.query, model)
 
     async def escalate_to(self, model: str) -> Call:
         """Call a model as `ask` does; a second opinion that it gave is reused as its answer."""
@@ -144,8 +144,8 @@ class Calls:
 
         Nothing is raised; the call has an error where a reply cannot be revised.
         """
-        asked = self.asked
-        changes = asked.format.revision(asked.payload, answer.completion, problems)
+        request = self.request
+        changes = request.format.revision(request.payload, answer.completion, problems)
         if changes is None:
             return Call(model, error="not_revisable")
         return await self.ask(model, changes=changes)
@@ -155,7 +155,7 @@ class Calls:
 
         Raises nothing; a request that cannot be sent without such effects is noted as a failure.
         """
-        changes = self.asked.format.without_effects(self.asked.payload)
+        changes = self.request.format.without_effects(self.request.payload)
         if changes is None:
             self.note_failure(call, "has_effects")
             return
@@ -178,13 +178,13 @@ class Calls:
         `beside` holds further members of the request.
         """
         call = self.add_call(model, purpose)
-        request = {**self.asked.format.text_request(model, instructions, text), **beside}
+        payload = {**self.request.format.text_request(model, instructions, text), **beside}
         left_out = (b"content-encoding", *IDEMPOTENCY)
         headers = without(to_upstream(self.exchange.request.headers), *left_out)
         headers = with_header(headers, b"content-type", b"application/json")
         try:
             async with asyncio.timeout(timeout_s):
-                posted = partial(self._upstream_request, headers, dumps(request), model)
+                posted = partial(self._upstream_request, headers, dumps(payload), model)
                 await self._make(call, posted, _ignore_head)
         except TimeoutError:
             self.note_failure(call, UpstreamTimeoutError.code)
@@ -219,7 +219,7 @@ class Calls:
 
     def _upstream_request(self, headers: Headers, body: bytes, model: str) -> UpstreamRequest:
         query = self.exchange.request.query
-        return UpstreamRequest("POST", self.asked.format.path, headers, body, query, model)
+        return UpstreamRequest("POST", self.request.format.path, headers, body, query, model)
 
     async def send(self, call: Call, request: UpstreamRequest) -> UpstreamReply:
         """Send a call's request to its model's upstream; raises ProxyError if no reply begins."""

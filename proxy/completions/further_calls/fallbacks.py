@@ -26,7 +26,7 @@ async def send_or_fall_back(
     Notes every call and the kept one. If none succeeds, returns the reply of the requested model,
     or raises its ProxyError.
     """
-    first = Call(calls.asked.model, upstream=calls.exchange.upstream)
+    first = Call(calls.request.model, upstream=calls.exchange.upstream)
     await _begin(calls, first, request, fallback.within_s)
     if not _has_failed(first, fallback):
         return _reply_of(first)

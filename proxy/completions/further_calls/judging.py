@@ -34,7 +34,9 @@ INSTRUCTIONS: Final = (
 )
 MOST_CHARACTERS: Final = 8_000  # of each text that the judge gets
 MOST_JUDGED: Final = 8  # choices of one answer; each is a call
-_SAID: Final = re.compile(r"(?:(true|false)[\s,:;-]*)?(\d+(?:\.\d+)?)?\s*%?\s*\.?", re.IGNORECASE)
+_JUDGEMENT: Final = re.compile(
+    r"(?:(true|false)[\s,:;-]*)?(\d+(?:\.\d+)?)?\s*%?\s*\.?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class CompletionJudge:
         if not at or not self._can_be_shown():
             return found
         self._calls.chosen_call(answer)
-        said = await asyncio.gather(*(self._judgement(answer.choices[each]) for each in at))
-        for each, judgement in zip(at, said, strict=True):
+        judgements = await asyncio.gather(*(self._judgement(answer.choices[each]) for each in at))
+        for each, judgement in zip(at, judgements, strict=True):
             found[each] = judgement
         return found
 
@@ -76,7 +78,7 @@ class CompletionJudge:
         if not self._calls.has_request:
             return False
         try:
-            return not self._calls.asked.question().images
+            return not self._calls.request.question().images
         except NotScorableError:  # it has a file, for example
             return False
 
@@ -88,29 +90,29 @@ class CompletionJudge:
         """
         wanted, calls = self._wanted, self._calls
         try:
-            text = fence_texts(calls.asked.question().text, message_text(choice.message))
+            text = fence_texts(calls.request.question().text, message_text(choice.message))
         except (ValueError, RecursionError):  # the answer is no text
             return None
         beside: Mapping[str, Any] = NOTHING
         if wanted.by == "token":
-            beside = calls.asked.format.asks_logprobs
+            beside = calls.request.format.asks_logprobs
         call = await calls.write(wanted.model, INSTRUCTIONS, text, wanted.within_s, "judge", beside)
         if call.answer is None:
             return None
-        said = call.answer.choices[0]
-        by_token = by_log_probabilities(said) if wanted.by == "token" else None
+        reply = call.answer.choices[0]
+        by_token = by_log_probabilities(reply) if wanted.by == "token" else None
         if by_token is not None:
             return Judgement(by_token, wanted.model)
-        if (in_words := by_words(said)) is not None:
+        if (in_words := by_words(reply)) is not None:
             return Judgement(in_words, wanted.model + IN_WORDS)
-        calls.note_failure(call, "refused" if _is_refusal(said) else "unreadable")
+        calls.note_failure(call, "refused" if _is_refusal(reply) else "unreadable")
         return None
 
 
-def fence_texts(asked: str, answer: str) -> str:
+def fence_texts(question: str, answer: str) -> str:
     """Return both texts between fences with a new random number, which neither text can imitate."""
     fence = secrets.token_hex(8)
-    texts = (("asked", asked[-MOST_CHARACTERS:]), ("answer", _cut(answer)))
+    texts = (("asked", question[-MOST_CHARACTERS:]), ("answer", _cut(answer)))
     return "\n\n".join(f"<{name} {fence}>\n{text}\n</{name} {fence}>" for name, text in texts)
 
 
@@ -122,14 +124,14 @@ def _cut(answer: str) -> str:
     return f"{answer[:half]}\n[...]\n{answer[-half:]}"
 
 
-def by_log_probabilities(said: Choice) -> float | None:
+def by_log_probabilities(reply: Choice) -> float | None:
     """Return P(True) from the probabilities of True and False as the judge's first token.
 
     Returns None if that token is neither, has no log-probability, or the text is no judgement.
     """
-    if _read(said) is None:
+    if _read(reply) is None:
         return None
-    first = next((token for token in tokens_of(said) if token.text.strip()), None)
+    first = next((token for token in tokens_of(reply) if token.text.strip()), None)
     if first is None or _word(first.text) not in ("true", "false"):
         return None
     return _share_of_true(first)
@@ -151,13 +153,13 @@ def _share_of_true(token: Token) -> float:
     return probable["true"] / (probable["true"] + probable["false"])
 
 
-def by_words(said: Choice) -> float | None:
+def by_words(reply: Choice) -> float | None:
     """Return the probability that a judge writes, such as 0.9 for `True, 90`.
 
     Returns None for a refusal, any other text, the ambiguous `1.0`, or a number that contradicts
     its True or False.
     """
-    verdict, number = _read(said) or (None, None)
+    verdict, number = _read(reply) or (None, None)
     if number is None:
         return None
     if "." in number:
@@ -172,22 +174,22 @@ def by_words(said: Choice) -> float | None:
     return probability if (probability - 0.5) * (1 if is_true else -1) >= 0 else None
 
 
-def _read(said: Choice) -> tuple[str | None, str | None] | None:
+def _read(reply: Choice) -> tuple[str | None, str | None] | None:
     """Return verdict (`true` or `false`) and number of a judge's text, each a string or None.
 
     Returns None if the text holds anything else, is longer than 100 characters, or is a refusal.
     """
-    text = said.message.get("content")
-    if not isinstance(text, str) or len(text) > 100 or _is_refusal(said):
+    text = reply.message.get("content")
+    if not isinstance(text, str) or len(text) > 100 or _is_refusal(reply):
         return None
-    if not text.strip() or (found := _SAID.fullmatch(text.strip())) is None:
+    if not text.strip() or (found := _JUDGEMENT.fullmatch(text.strip())) is None:
         return None
     return found[1] and found[1].lower(), found[2]
 
 
-def _is_refusal(said: Choice) -> bool:
-    has_said_so = said.is_refusal or bool(said.message.get("refusal"))
-    return has_said_so or said.finish_reason == "content_filter"
+def _is_refusal(reply: Choice) -> bool:
+    has_said_so = reply.is_refusal or bool(reply.message.get("refusal"))
+    return has_said_so or reply.finish_reason == "content_filter"
 
 
 def _word(token: str) -> str:

@@ -31,7 +31,7 @@ class Opinions:
         self._wanted = wanted
         self._calls = calls
         self._scores = scores
-        self._asked: dict[asyncio.Task[None], Call] = {}
+        self._tasks: dict[asyncio.Task[None], Call] = {}
         self._deadline: float | None = None  # by the event loop's clock
         self._waiting = 0  # answers that wait for the opinions
 
@@ -41,8 +41,8 @@ class Opinions:
         Not if the policy wants none for such a request, or the calibrator does not read them.
         """
         self._calls.exchange.in_upstream = SharedClock()
-        request = self._calls.asked.facts()
-        is_wanted = self._wanted.start == "with" and self._wanted.may_be_wanted(request)
+        facts = self._calls.request.facts()
+        is_wanted = self._wanted.start == "with" and self._wanted.may_be_wanted(facts)
         if is_wanted and self._can_read():
             self._ask()
 
@@ -57,7 +57,7 @@ class Opinions:
         Starts their calls if the policy wants opinions on these `facts` of the choices only after
         the answer. Calls that are late are cancelled.
         """
-        if not self._asked:
+        if not self._tasks:
             is_wanted = self._wanted.start == "after" and any(map(self._wanted.is_wanted, facts))
             if not is_wanted or not self._can_read():
                 return
@@ -68,7 +68,7 @@ class Opinions:
             self._deadline = loop.time() + self._wanted.within_s
         self._waiting += 1
         try:
-            await asyncio.wait(self._asked, timeout=max(0.0, self._deadline - loop.time()))
+            await asyncio.wait(self._tasks, timeout=max(0.0, self._deadline - loop.time()))
         finally:
             self._waiting -= 1
             self._give_up()
@@ -83,14 +83,14 @@ class Opinions:
 
     def _ask(self) -> None:
         """Start a call, each in a task, of every model that is to give a second opinion."""
-        answering = {self._calls.asked.model, *(c.model for c in self._calls.exchange.calls)}
+        answering = {self._calls.request.model, *(c.model for c in self._calls.exchange.calls)}
         for model in self._wanted.models_for(answering):
             call = self._calls.add_call(model, "second_opinion")
-            self._asked[asyncio.create_task(self._calls.ask_opinion(call))] = call
+            self._tasks[asyncio.create_task(self._calls.ask_opinion(call))] = call
 
     def _give_up(self) -> None:
         """Cancel the calls that are not done, and note them as timeouts."""
-        for task, call in self._asked.items():
+        for task, call in self._tasks.items():
             if not task.done():
                 self._calls.note_failure(call, UpstreamTimeoutError.code)
                 task.cancel()

@@ -244,47 +244,47 @@ class LiveStream:
         self._read_up()
         passing: list[bytes] = []
         for event in self._reader.split(ready):
-            sight = self.assembler.add(event)
+            meaning = self.assembler.add(event)
             self._events += 1
-            if self._gates_calls and self._is_unreadable(event, sight):
+            if self._gates_calls and self._is_unreadable(event, meaning):
                 if passing:
                     yield b"".join(passing)
                 raise UnreadableReplyError(UNREADABLE_EVENT)
-            raw = event.raw if not self._gates_calls else self._passable_bytes(event, sight)
-            self._has_ended = self._has_ended or sight.is_end
-            self._has_failed = self._has_failed or sight.is_error
-            if raw and sight.finished:
+            raw = event.raw if not self._gates_calls else self._passable_bytes(event, meaning)
+            self._has_ended = self._has_ended or meaning.is_end
+            self._has_failed = self._has_failed or meaning.is_error
+            if raw and meaning.finished:
                 if passing:
                     yield b"".join(passing)  # the text before a finish does not have to wait
                     passing.clear()
-                yield FinishEvent(event, sight.finished)
+                yield FinishEvent(event, meaning.finished)
             elif raw:
                 passing.append(raw)
         if passing:
             yield b"".join(passing)
 
-    def _is_unreadable(self, event: Event, sight: EventMeaning) -> bool:
+    def _is_unreadable(self, event: Event, meaning: EventMeaning) -> bool:
         """Return whether clients might read an event differently than we do."""
-        is_hidden = sight.is_unread or hides_data(event)
+        is_hidden = meaning.is_unread or hides_data(event)
         return is_hidden or self.assembler.reading.is_ambiguous(event)
 
-    def _passable_bytes(self, event: Event, sight: EventMeaning) -> bytes:
+    def _passable_bytes(self, event: Event, meaning: EventMeaning) -> bytes:
         """Return the bytes of an event that go on at once while calls wait for decisions.
 
         Empty for the first event of a call and those after it, which are kept. After an error of
         upstream nothing is decided on any more, and only events without calls go on.
         """
         if self._has_failed:  # nothing is decided on after an error of upstream
-            return b"" if sight.calls_tool or sight.finished else event.raw
-        is_withheld = self._withheld is not None or sight.calls_tool
-        if sight.is_error:
+            return b"" if meaning.calls_tool or meaning.finished else event.raw
+        is_withheld = self._withheld is not None or meaning.calls_tool
+        if meaning.is_error:
             self._withheld = None  # only the error of an incomplete answer is passed on
-            return sight.bare if is_withheld and sight.bare is not None else event.raw
+            return meaning.bare if is_withheld and meaning.bare is not None else event.raw
         if not is_withheld:
             return event.raw
         if self._withheld is None:
             self._withheld = []
-        if sight.finished:
+        if meaning.finished:
             self._withheld_finishes.add(len(self._withheld))
         self._withheld.append(event)
         return b""
@@ -295,11 +295,11 @@ class LiveStream:
         Returns the error in them or None, and the bytes that go on.
         """
         event = Event(rest, data_of(rest))
-        sight = self.assembler.add(event)
-        if self._is_unreadable(event, sight):
+        meaning = self.assembler.add(event)
+        if self._is_unreadable(event, meaning):
             return UnreadableReplyError(UNREADABLE_EVENT), b""
-        passing = self._passable_bytes(event, sight)
-        self._has_failed = self._has_failed or sight.is_error
+        passing = self._passable_bytes(event, meaning)
+        self._has_failed = self._has_failed or meaning.is_error
         return None, passing
 
     def _problem_of_withheld(self) -> ProxyError | None:

@@ -53,17 +53,17 @@ class FetchConfig(Section):
 
         `host` is a name or an address; IPv6 addresses come without brackets. Case does not count.
         """
-        asked = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
-        return any(_matches(each, asked) for each in self.hosts)
+        address = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
+        return any(_matches(each, address) for each in self.hosts)
 
 
-def _matches(host: str, asked: str) -> bool:
-    """Return whether the host `asked`, such as `a.example.com:81`, fits the allowed `host`.
+def _matches(host: str, address: str) -> bool:
+    """Return whether the host `address`, such as `a.example.com:81`, fits the allowed `host`.
 
     In `host`, as in `*.example.com:81`, a star is any text without a colon; case does not count.
     """
     parts = map(re.escape, host.lower().split("*"))
-    return re.fullmatch("[^:]*".join(parts), asked.lower()) is not None
+    return re.fullmatch("[^:]*".join(parts), address.lower()) is not None
 
 
 class ImagesConfig(Section):

@@ -41,8 +41,8 @@ def hint(name: str, known: Collection[str]) -> str:
 
     It is `; did you mean 'NAME'?`, or `; known here: A, B` where no name is near.
     """
-    meant = nearest(name, known)
-    return f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
+    suggestion = nearest(name, known)
+    return f"; did you mean {suggestion!r}?" if suggestion else f"; known here: {', '.join(known)}"
 
 
 def problem_of(document: Document, found: Any, known: Collection[str]) -> Problem:

@@ -246,9 +246,9 @@ def check_site(request: Request, visitor: Visitor | None) -> None:
         _check_token(request.headers.get(CSRF_HEADER, ""), visitor)
 
 
-def _check_token(given: str, visitor: Visitor) -> None:
+def _check_token(token: str, visitor: Visitor) -> None:
     """Refuse a token that is not the one of the visitor's session; raises NotAllowedError."""
-    if not hmac.compare_digest(given.encode(), (visitor.csrf or "").encode()):
+    if not hmac.compare_digest(token.encode(), (visitor.csrf or "").encode()):
         raise NotAllowedError(
             f"this needs the session's token ({CSRF_HEADER}, or the field {CSRF_FIELD!r})",
             code="csrf_token",
@@ -306,8 +306,8 @@ def _with_fields(send: Send) -> Send:
     async def sending(message: Message) -> None:
         """Send a message; the start of a response gets the fields that it lacks."""
         if "headers" in message:  # the start of a response
-            given = {name.lower() for name, _ in message["headers"]}
-            added = [field for field in _FIELDS if field[0] not in given]
+            present = {name.lower() for name, _ in message["headers"]}
+            added = [field for field in _FIELDS if field[0] not in present]
             message = {**message, "headers": [*message["headers"], *added]}
         await send(message)
 

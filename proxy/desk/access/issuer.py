@@ -112,7 +112,7 @@ class Issuer:
         `state`, `nonce` and the PKCE `verifier` are secrets of this login. Raises IssuerError.
         """
         digest = hashlib.sha256(verifier.encode()).digest()
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self.config.client_id,
             "redirect_uri": back,
@@ -122,24 +122,24 @@ class Issuer:
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
         }
-        return _with_query((await self.metadata()).authorization, asked)
+        return _with_query((await self.metadata()).authorization, query)
 
     def logout_url(self, back: str) -> str | None:
         """Return the issuer's address to log out and come `back`, or None if it is not known."""
         if self._metadata is None or self._metadata.end_session is None:
             return None
-        asked = {"client_id": self.config.client_id, "post_logout_redirect_uri": back}
-        return _with_query(self._metadata.end_session, asked)
+        query = {"client_id": self.config.client_id, "post_logout_redirect_uri": back}
+        return _with_query(self._metadata.end_session, query)
 
     async def check_answer(self, answer: Mapping[str, str]) -> None:
         """Refuse an answer that another issuer gave, by its `iss` (RFC 9207).
 
         Raises LoginRefusedError.
         """
-        said = answer.get("iss")
-        if said is None and not (await self.metadata()).names_itself:
+        issuer = answer.get("iss")
+        if issuer is None and not (await self.metadata()).names_itself:
             return
-        if said != self.config.issuer:
+        if issuer != self.config.issuer:
             raise LoginRefusedError("this answer does not come from the issuer that was asked")
 
     async def claims(self, code: str, verifier: str, nonce: str, back: str) -> dict[str, Any]:
@@ -198,8 +198,8 @@ class Issuer:
 
     async def keys(self) -> list[dict[str, Any]]:
         """Fetch the issuer's current public keys, as JSON Web Keys; raises IssuerError."""
-        status, said = await self._request_json("GET", (await self.metadata()).keys)
-        keys = said.get("keys")
+        status, body = await self._request_json("GET", (await self.metadata()).keys)
+        keys = body.get("keys")
         if status != 200 or not isinstance(keys, list):
             raise IssuerError(f"{self.config.title} has no keys (status {status})")
         return [each for each in keys if isinstance(each, dict)]
@@ -212,21 +212,21 @@ class Issuer:
         Raises IssuerError if it is missing or names another issuer.
         """
         issuer = self.config.issuer
-        status, said = await self._request_json("GET", issuer.rstrip("/") + _DISCOVERY)
+        status, fields = await self._request_json("GET", issuer.rstrip("/") + _DISCOVERY)
         if status != 200:
             raise IssuerError(f"{issuer} has no {_DISCOVERY} (status {status})")
-        if said.get("issuer") != issuer:
-            told = f"{issuer} calls itself {str(said.get('issuer'))[:200]!r}"
-            raise IssuerError(f"{told}: admin.oidc.issuer must be written like that")
-        methods = said.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        if fields.get("issuer") != issuer:
+            text = f"{issuer} calls itself {str(fields.get('issuer'))[:200]!r}"
+            raise IssuerError(f"{text}: admin.oidc.issuer must be written like that")
+        methods = fields.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return Metadata(
-            authorization=_address(said, "authorization_endpoint", issuer),
-            token=_address(said, "token_endpoint", issuer),
-            keys=_address(said, "jwks_uri", issuer),
-            userinfo=_named_address(said, "userinfo_endpoint", issuer),
-            end_session=_named_address(said, "end_session_endpoint", issuer),
+            authorization=_address(fields, "authorization_endpoint", issuer),
+            token=_address(fields, "token_endpoint", issuer),
+            keys=_address(fields, "jwks_uri", issuer),
+            userinfo=_named_address(fields, "userinfo_endpoint", issuer),
+            end_session=_named_address(fields, "end_session_endpoint", issuer),
             takes_basic="client_secret_basic" in methods,
-            names_itself=said.get("authorization_response_iss_parameter_supported") is True,
+            names_itself=fields.get("authorization_response_iss_parameter_supported") is True,
         )
 
     async def _exchange_code(self, code: str, verifier: str, back: str) -> dict[str, Any]:
@@ -244,10 +244,10 @@ class Issuer:
             headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         else:
             form |= {"client_id": config.client_id} | ({"client_secret": secret} if secret else {})
-        status, said = await self._request_json("POST", metadata.token, data=form, headers=headers)
+        status, body = await self._request_json("POST", metadata.token, data=form, headers=headers)
         if status == 200:
-            return said
-        reason = str(said.get("error", f"status {status}"))[:100]
+            return body
+        reason = str(body.get("error", f"status {status}"))[:100]
         if reason == "invalid_grant":
             raise LoginRefusedError("this login was used before, or took too long: log in again")
         log.error("issuer_unusable", reason=f"the code was not exchanged: {reason}")
@@ -262,10 +262,10 @@ class Issuer:
         person.
         """
         headers = {"authorization": f"Bearer {access_token}", "accept": "application/json"}
-        status, said = await self._request_json("GET", url, headers=headers)
-        if status != 200 or said.get("sub") != claims["sub"]:
+        status, userinfo = await self._request_json("GET", url, headers=headers)
+        if status != 200 or userinfo.get("sub") != claims["sub"]:
             raise LoginRefusedError("what the issuer knows about this person cannot be read")
-        return {**said, **claims}
+        return {**userinfo, **claims}
 
     async def _key(self, id: object, algorithm: str) -> dict[str, Any]:
         """Return the public key that a token names by `id` and `algorithm`.
@@ -303,10 +303,10 @@ class Issuer:
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             raise IssuerError(f"{_host(url)} cannot be reached: {type(error).__name__}") from error
         try:
-            said = json.loads(body)
+            fields = json.loads(body)
         except ValueError:
-            said = {}
-        return answer.status_code, said if isinstance(said, dict) else {}
+            fields = {}
+        return answer.status_code, fields if isinstance(fields, dict) else {}
 
 
 async def checked_issuer(config: OidcConfig) -> int:
@@ -328,17 +328,17 @@ def claim(claims: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def _named_address(said: Mapping[str, Any], name: str, issuer: str) -> str | None:
+def _named_address(fields: Mapping[str, Any], name: str, issuer: str) -> str | None:
     """Return an address that an issuer names, or None where it names none; see `_address`."""
-    return _address(said, name, issuer) if said.get(name) else None
+    return _address(fields, name, issuer) if fields.get(name) else None
 
 
-def _address(said: Mapping[str, Any], name: str, issuer: str) -> str:
+def _address(fields: Mapping[str, Any], name: str, issuer: str) -> str:
     """Return an address that an issuer's metadata names; raises IssuerError if it is unusable.
 
     It must use https if the issuer does.
     """
-    url = str(said.get(name) or "")
+    url = str(fields.get(name) or "")
     is_safe = url.startswith("https://") or not issuer.startswith("https://")
     if not url.startswith(("https://", "http://")) or not is_safe:
         raise IssuerError(f"{issuer} names no usable {name}")
@@ -358,9 +358,9 @@ def _matching_keys(keys: list[dict[str, Any]], id: object, algorithm: str) -> li
     ]
 
 
-def _with_query(url: str, asked: Mapping[str, str]) -> str:
+def _with_query(url: str, query: Mapping[str, str]) -> str:
     """Return a URL with query parameters appended."""
-    return f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}"
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
 
 def _host(url: str) -> str:

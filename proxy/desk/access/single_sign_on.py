@@ -142,8 +142,8 @@ def visitor_of(config: OidcConfig, claims: Mapping[str, Any]) -> Visitor:
     if config.name_claim == "email" and claims.get("email_verified") is not True:
         raise LoginRefusedError("the issuer has not verified this e-mail address")
     name = name.strip()
-    given = claim(claims, config.groups_claim)
-    listed = given if isinstance(given, list) else [given]
+    value = claim(claims, config.groups_claim)
+    listed = value if isinstance(value, list) else [value]
     groups = {each for each in listed if isinstance(each, str)} | {EVERYBODY}
     of_them = [section for group, section in config.groups.items() if group in groups]
     if not of_them:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from proxy.desk.decisions.desk import Desk
 
-__all__ = ["login_page", "pages", "reviews", "routes", "shown"]
+__all__ = ["display", "login_page", "pages", "reviews", "routes"]
 
 
 def routes(desk: Desk) -> list[BaseRoute]:
@@ -49,16 +49,16 @@ def login_page(
     *,
     sign_on: str | None = None,
     title: str = "",
-    told: str | None = None,
+    note: str | None = None,
     leave: str | None = None,
 ) -> Response:
     """Return the page that asks for a token or a key, with an error, if any.
 
     The form is sent to `action`; `wanted` is the address to go on to. `sign_on` is the address of a
-    login at the issuer with that `title`, and `leave` the one that ends the session there. `told`
+    login at the issuer with that `title`, and `leave` the one that ends the session there. `note`
     is a sentence to show.
     """
-    ways = {"sign_on": sign_on, "issuer": title, "told": told, "leave": leave}
+    ways = {"sign_on": sign_on, "issuer": title, "note": note, "leave": leave}
     return render_page(
         "outside/login.html", status, action=action, wanted=wanted, error=error, **ways
     )

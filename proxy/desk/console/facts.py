@@ -103,13 +103,13 @@ class Facts:
         engine = self._desk.queue.engine
         seen = sample(engine, window)
         rows = [row for row in seen.rows if _matches(row, whose)]
-        given = [
+        judged = [
             each
             for each in judged_replies(engine, time.time() - LABELS_FOR_DAYS * DAY_S)
             if _matches(each, whose)
         ]
         scores = quality.one_per_conversation(rows)
-        labels = quality.weight_labels(given, scores)
+        labels = quality.weight_labels(judged, scores)
         total = sum(row.weight for row in rows)
         scored = sum(row.weight for row in rows if row.confidence is not None)
         of_all = None if seen.a_day is None else seen.a_day / seen.total
@@ -136,8 +136,8 @@ class Facts:
             most_of_a_slice=MOST_OF_A_SLICE,
             slices=window.slices,
             labels=len(labels),
-            audits=sum(each.stratum == "audited" for each in given),
-            population=quality.population(given),
+            audits=sum(each.stratum == "audited" for each in judged),
+            population=quality.population(judged),
             accuracy=quality.share((each.is_correct, each.weight) for each in labels),
             ece=quality.ece(bands),
             least=quality.LEAST,
@@ -148,9 +148,9 @@ class Facts:
             bands=bands,
             threshold=threshold,
             point=points[round(threshold * quality.STEPS)],
-            warnings=quality.warnings(given),
+            warnings=quality.warnings(judged),
             monitors=sorted(monitor_states(engine), key=lambda one: (one.alarm is None, -one.seen)),
-            opinions=second_opinions(engine, window, given, lambda row: _matches(row, whose)),
+            opinions=second_opinions(engine, window, judged, lambda row: _matches(row, whose)),
             labels_for_days=LABELS_FOR_DAYS,
             by=by if len(series) > 1 else None,
             series=series,
@@ -216,8 +216,8 @@ def _read_filters(request: Request, *filters: str) -> dict[str, str | None]:
 
 def _days(request: Request) -> tuple[int, Window]:
     """Return (days, window) of the query's parameter `days`; 7 days if it is no known window."""
-    given = request.query_params.get("days", "")
-    days = int(given) if given in map(str, WINDOWS) else 7
+    text = request.query_params.get("days", "")
+    days = int(text) if text in map(str, WINDOWS) else 7
     return days, _window(days)
 
 
@@ -235,10 +235,10 @@ def _matches(row: Any, whose: dict[str, str | None]) -> bool:
 def _threshold(request: Request) -> float:
     """Return the query's `threshold`; `START` if it is no number from 0 to 1."""
     try:
-        given = float(request.query_params.get("threshold", START))
+        threshold = float(request.query_params.get("threshold", START))
     except ValueError:
         return START
-    return given if 0 <= given <= 1 else START
+    return threshold if 0 <= threshold <= 1 else START
 
 
 def _charts(

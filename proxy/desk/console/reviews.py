@@ -18,14 +18,19 @@ from starlette.routing import Route
 
 from proxy.desk.access.guard import checked_form, visitor_of
 from proxy.desk.access.sessions import Visitor
+from proxy.desk.console.display import (
+    MOST_TURNS,
+    before_the_request,
+    content_of,
+    form_of,
+    show_turns,
+)
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, with_error_pages
-from proxy.desk.console.shown import MOST_TURNS, before_the_request, content_of, form_of, show_turns
 from proxy.desk.decisions.basis import in_words, mark_words, score_facts
 from proxy.desk.decisions.desk import STATES, Desk, Verdict, approvals_of
 from proxy.desk.decisions.editing import editable
-from proxy.desk.decisions.standing import LikeThis, end
-from proxy.desk.decisions.standing import approval_json as told_standing
+from proxy.desk.decisions.standing import LikeThis, approval_json, end
 from proxy.desk.decisions.unseen import one_line
 from proxy.desk.decisions.waiting_calls import calls_in
 from proxy.errors import BadRequestError, ProxyError
@@ -182,7 +187,7 @@ class Reviews:
             filters=filters,
             states=STATES,
             items=items,
-            standing=[told_standing(each) for each in self._desk.queue.standing_approvals()],
+            standing=[approval_json(each) for each in self._desk.queue.standing_approvals()],
             more=found.next,
             queues=sorted(queues),
             teams=sorted(teams),
@@ -201,7 +206,7 @@ class Reviews:
         self,
         request: Request,
         held: HeldReply,
-        given: ReviewForm,
+        form: ReviewForm,
         error: str | None = None,
         status: int = 200,
     ) -> Response:
@@ -238,13 +243,13 @@ class Reviews:
             doubts=facts["doubts"],
             earlier=first,
             folded=before_the_request(turns[first:]),
-            asked=show_turns(turns[first:], is_all=is_all),
-            answered=show_turns(
+            conversation=show_turns(turns[first:], is_all=is_all),
+            replies=show_turns(
                 read_reply(held.reply, path), is_all=is_all, calls=() if held.edit else calls
             ),
             revised=show_turns(read_reply(held.edit, path), calls=calls) if held.edit else [],
             tools=tools_of(held.request)[:50],
-            editable=None if is_large else form_of(found, given.fields),
+            editable=None if is_large else form_of(found, form.fields),
             is_large=is_large,
             why=facts["why"] or [],
             like_this=facts["like_this"],
@@ -252,7 +257,7 @@ class Reviews:
             has_approved=has_approved(held.approved, visitor_of(request).name),
             labels=facts["labels"],
             history=facts["history"],
-            given=given,
+            form=form,
             error=error,
             done=DONE.get(request.query_params.get("done", "")),
         )
@@ -338,11 +343,11 @@ class Reviews:
     ) -> Response:
         """Return the reply's page again, with what was written and the error."""
         is_edit = fields.get("verdict") == "edit"
-        given = ReviewForm(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
+        form = ReviewForm(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
 
         def answer(request: Request) -> Response:
             held = self._desk.find_reply(request.path_params["id"])
-            return self._page_of(request, held, given, error.message, error.status)
+            return self._page_of(request, held, form, error.message, error.status)
 
         return with_error_pages(self._desk, answer)(request)
 
@@ -404,8 +409,8 @@ def _like_this(fields: Mapping[str, str]) -> LikeThis | None:
         for_s, uses = float(fields.get("minutes", "")) * 60, int(fields.get("uses", ""))
     except ValueError as error:
         raise BadRequestError("minutes and uses are numbers", param="like_this") from error
-    given = [name.removeprefix("any.") for name in fields if name.startswith("any.")]
-    return LikeThis(for_s, uses, given)
+    free = [name.removeprefix("any.") for name in fields if name.startswith("any.")]
+    return LikeThis(for_s, uses, free)
 
 
 def _filters(request: Request) -> dict[str, Any]:
@@ -413,9 +418,9 @@ def _filters(request: Request) -> dict[str, Any]:
 
     `state` is always a public name, `open` by default.
     """
-    given = {name: request.query_params.get(name) or None for name in FILTERS}
-    given["state"] = state_name(stored_state(given["state"] or "") or HELD)
-    return given
+    filters = {name: request.query_params.get(name) or None for name in FILTERS}
+    filters["state"] = state_name(stored_state(filters["state"] or "") or HELD)
+    return filters
 
 
 def _rule(held: HeldReply) -> dict[str, str]:

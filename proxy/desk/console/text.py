@@ -44,10 +44,10 @@ def render_markdown(text: str) -> Markup:
 
     Longer texts than `MOST_FORMATTED` become plain text with their lines.
     """
-    shown = visible(text)
-    if len(shown) > MOST_FORMATTED:
+    markdown = visible(text)
+    if len(markdown) > MOST_FORMATTED:
         return plain(text)
-    html = _reader().render(shown)
+    html = _reader().render(markdown)
     safe = nh3.clean(
         html,
         tags=_TAGS,
@@ -65,8 +65,8 @@ def plain(text: str) -> Markup:
 
     A long one is split into pieces, of which a browser lays out only those in sight.
     """
-    told = visible(text)
-    pieces = (told[at : at + PIECE] for at in range(0, len(told) or 1, PIECE))
+    characters = visible(text)
+    pieces = (characters[at : at + PIECE] for at in range(0, len(characters) or 1, PIECE))
     return Markup("").join(Markup('<div class="plain">{}</div>').format(one) for one in pieces)
 
 

@@ -61,10 +61,10 @@ def meaning(held: StoredReply) -> str | None:
     is_familiar = findings.is_familiar is not False
     if is_familiar and (checked or is_learnt_here(held.calibrator)):
         return f"Of a hundred replies like this, about {round(held.confidence * 100)} are correct."
-    said = NOT_CHECKED if findings.basis else NOT_KNOWN
+    sentence = NOT_CHECKED if findings.basis else NOT_KNOWN
     if checked:
-        said = f"Checked against {in_words(checked)}."
-    return said if is_familiar else f"{said} {UNFAMILIAR}"
+        sentence = f"Checked against {in_words(checked)}."
+    return sentence if is_familiar else f"{sentence} {UNFAMILIAR}"
 
 
 def in_words(basis: Sequence[str]) -> str:

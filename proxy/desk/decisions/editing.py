@@ -176,27 +176,27 @@ def _with_calls(
 
 
 def _arguments(
-    given: Any, call: EditableCall, schema: Any, where: str, checks: SchemaChecks
+    value: Any, call: EditableCall, schema: Any, where: str, checks: SchemaChecks
 ) -> Any:
     """Return a call's new arguments as the reply has them: a text, an object, or JSON as text.
 
     Those of a tool with a schema are added to `checks`. Raises UnusableEditError.
     """
     if call.kind == "text":
-        if not isinstance(given, str):
+        if not isinstance(value, str):
             raise UnusableEditError(f"{call.name} takes a text", param=where)
-        return given
-    value = given
-    if isinstance(given, str):
+        return value
+    arguments = value
+    if isinstance(value, str):
         try:
-            value = json.loads(given)
+            arguments = json.loads(value)
         except (ValueError, RecursionError) as error:
             message = f"the arguments are no JSON: {error}"
             raise UnusableEditError(message, param=where) from error
-    if not isinstance(value, dict):
+    if not isinstance(arguments, dict):
         raise UnusableEditError("the arguments of a call are a JSON object", param=where)
     if isinstance(schema, dict):
-        checks.add(value, schema, partial(_arguments_error, where, call.name))
+        checks.add(arguments, schema, partial(_arguments_error, where, call.name))
     if call.kind == "object":
-        return value
-    return given if isinstance(given, str) else dumps(value).decode()
+        return arguments
+    return value if isinstance(value, str) else dumps(arguments).decode()

@@ -98,15 +98,15 @@ class WaitingCall:
     @property
     def marked_line(self) -> str:
         """The call as code, with its marks in words: `amount=842.0 [not in the conversation]`."""
-        told = (f"{code} [{mark}]" if mark else code for code, mark in self.pieces)
+        arguments = (f"{code} [{mark}]" if mark else code for code, mark in self.pieces)
         whole = f"  [{mark}]" if (mark := self.marks.get("", "")) else ""
-        return f"{self.name}({', '.join(told)}){whole}"
+        return f"{self.name}({', '.join(arguments)}){whole}"
 
     @property
     def warning(self) -> str:
         """What a person must know about the call as a whole: a high risk, and its marks."""
-        told = [f"high risk: {'; '.join(self.reasons)}"] if self.level == HIGH else []
-        return "; ".join([*told, *([mark] if (mark := self.marks.get("", "")) else [])])
+        warnings = [f"high risk: {'; '.join(self.reasons)}"] if self.level == HIGH else []
+        return "; ".join([*warnings, *([mark] if (mark := self.marks.get("", "")) else [])])
 
     def facts(self) -> dict[str, Any]:
         """Return the call as JSON values by name: arguments, marks, risk, level and reasons."""

@@ -63,8 +63,8 @@ def editable_call(
     `place` is the call's place in the reply. Raises KeyError if the call lacks a name or the
     member.
     """
-    given = call[name]
-    arguments = given if isinstance(given, str) else dumps(given).decode()
+    value = call[name]
+    arguments = value if isinstance(value, str) else dumps(value).decode()
     return EditableCall(call["name"], arguments, kind, (*place, name), (*place, "name"))
 
 

@@ -110,12 +110,12 @@ def turns_in(messages: Any) -> list[Any]:
     try:
         of_user = [message["content"] for message in listed if message["role"] == "user"]
     except (KeyError, TypeError):  # one of them is no message
-        told = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
-        of_user = [content for role, content in told if role == "user"]
+        pairs = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
+        of_user = [content for role, content in pairs if role == "user"]
     if {str}.issuperset(map(type, of_user)):
         return [*filter(None, of_user)]
-    said = [each if type(each) is str else _without_results(each) for each in of_user]
-    return [*filter(None, said)]
+    contents = [each if type(each) is str else _without_results(each) for each in of_user]
+    return [*filter(None, contents)]
 
 
 def last_users_text(messages: Any) -> str:
@@ -171,10 +171,10 @@ class Assembler(Protocol):
     reading: StreamReading  # how events are parsed
     has_unread: bool = False  # whether an event came that may hold a part of the answer, unread
 
-    def note_unread(self, sight: EventMeaning) -> EventMeaning:
+    def note_unread(self, meaning: EventMeaning) -> EventMeaning:
         """Remember in `has_unread` whether an event was not read, and return its meaning."""
-        self.has_unread = self.has_unread or sight.is_unread
-        return sight
+        self.has_unread = self.has_unread or meaning.is_unread
+        return meaning
 
     def add(self, event: Event) -> EventMeaning:
         """Add one event and return what it means."""

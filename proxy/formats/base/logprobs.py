@@ -33,8 +33,8 @@ class Token:
 
 def tokens_of(choice: Choice) -> Iterator[Token]:
     """Yield the tokens of a choice's text, in order, that have a readable log-probability."""
-    given = choice.logprobs or {}
-    if isinstance(listed := given.get("content"), list):
+    fields = choice.logprobs or {}
+    if isinstance(listed := fields.get("content"), list):
         for each in listed:
             if isinstance(each, dict) and (logprob := _logprob(each.get("logprob"))) is not None:
                 yield Token(
@@ -44,14 +44,14 @@ def tokens_of(choice: Choice) -> Iterator[Token]:
                 )
         return
     names, logprobs, tops = (
-        found if isinstance(found := given.get(name), list) else []
+        found if isinstance(found := fields.get(name), list) else []
         for name in ("tokens", "token_logprobs", "top_logprobs")
     )
     for at, (name, value) in enumerate(zip(names, logprobs, strict=False)):
         if (logprob := _logprob(value)) is not None:
             top = tops[at] if at < len(tops) else None
-            told = top.items() if isinstance(top, dict) else ()
-            yield Token(str(name), logprob, dict(_read(told)))
+            pairs = top.items() if isinstance(top, dict) else ()
+            yield Token(str(name), logprob, dict(_read(pairs)))
 
 
 def summary(choice: Choice) -> tuple[float, float] | None:
@@ -68,14 +68,14 @@ def _read_alternatives(top: Any) -> dict[str, float]:
 
     What cannot be read is left out.
     """
-    pairs = top if isinstance(top, list) else ()
-    told = [(e.get("token"), e.get("logprob")) for e in pairs if isinstance(e, dict)]
-    return dict(_read(told))
+    entries = top if isinstance(top, list) else ()
+    pairs = [(e.get("token"), e.get("logprob")) for e in entries if isinstance(e, dict)]
+    return dict(_read(pairs))
 
 
-def _read(told: Any) -> Iterator[tuple[str, float]]:
+def _read(pairs: Any) -> Iterator[tuple[str, float]]:
     """Yield (name, log-probability) of those pairs in which both can be read."""
-    for name, value in told:
+    for name, value in pairs:
         if isinstance(name, str) and (logprob := _logprob(value)) is not None:
             yield name, logprob
 

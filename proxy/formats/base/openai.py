@@ -132,7 +132,7 @@ class ChunkAssembler(Assembler, ABC):
         if chunk is None:
             return self.note_unread(unreadable(event.data))
         if is_error(chunk) or (event.raw.startswith(b"event") and name_of(event.raw) == "error"):
-            return error_sight(chunk)
+            return error_meaning(chunk)
         return self._add_chunk(chunk)
 
     def _add_chunk(self, chunk: Json) -> EventMeaning:
@@ -152,8 +152,8 @@ class ChunkAssembler(Assembler, ABC):
         beside = chunk.keys() - _OF_CHUNKS
         is_stray = bool(beside) and has_call({key: chunk[key] for key in beside})
         if isinstance(listed, list):
-            sight = self.add_parts(listed)
-            return replace(sight, is_unread=True) if is_stray else sight
+            meaning = self.add_parts(listed)
+            return replace(meaning, is_unread=True) if is_stray else meaning
         return self.note_unread(UNREAD) if listed or is_stray else NOTHING
 
     @abstractmethod
@@ -166,22 +166,22 @@ def is_constrained(payload: Json) -> bool:
     return any(payload.get(name) not in (None, "") for name in _CONSTRAINTS)
 
 
-def is_error(told: Json) -> bool:
+def is_error(body: Json) -> bool:
     """Return whether an object says that it is an error, in the words of any server.
 
     These are `error`, and in an object without choices `errors`, `object: error` (vLLM),
     `success: false`, Baidu's `error_code` and MiniMax's `base_resp` with another status than 0.
     """
-    if told.get("error"):
+    if body.get("error"):
         return True
-    if told.get("choices"):
+    if body.get("choices"):
         return False
-    base = told.get("base_resp")
+    base = body.get("base_resp")
     if isinstance(base, dict) and base.get("status_code") not in (None, 0):
         return True
-    if told.get("error_code") or told.get("errors"):
+    if body.get("error_code") or body.get("errors"):
         return True
-    return told.get("object") == "error" or told.get("success") is False
+    return body.get("object") == "error" or body.get("success") is False
 
 
 def is_failed(completion: Json) -> bool:
@@ -209,33 +209,33 @@ def _says_nothing(choice: Any) -> bool:
         return False
     for key, value in choice.items():
         if key in ("delta", "message") and isinstance(value, dict):
-            said = {**value, "role": None} if value.get("role") == "assistant" else value
-            is_empty = _is_no_text(said)
+            message = {**value, "role": None} if value.get("role") == "assistant" else value
+            is_empty = _is_no_text(message)
         elif key in ("finish_reason", "native_finish_reason"):
             is_empty = value in _ENDINGS
         else:
-            is_told = (
+            is_plain_error = (
                 key == "error" and isinstance(value, dict) and _harmless_content(value) == value
             )
-            is_empty = is_told or _is_no_text(value)
+            is_empty = is_plain_error or _is_no_text(value)
         if not is_empty:
             return False
     return True
 
 
-def _harmless_content(told: Any) -> Any:
+def _harmless_content(content: Any) -> Any:
     """Return the content of an error unchanged, or without what may be part of an answer.
 
     Of an object with such members only known words stay, such as `code` and `message`.
     """
-    if told is None or isinstance(told, str | int | float):
-        return told
-    if isinstance(told, list):
-        return [_harmless_content(each) for each in told if not isinstance(each, list)]
-    words = told if isinstance(told, dict) else {}
+    if content is None or isinstance(content, str | int | float):
+        return content
+    if isinstance(content, list):
+        return [_harmless_content(each) for each in content if not isinstance(each, list)]
+    words = content if isinstance(content, dict) else {}
     unknown = [words[key] for key in words.keys() - _OF_ERROR_OBJECTS]
     if words and all(map(_is_no_text, unknown)) and not seems_call(words):
-        return told
+        return content
     known = (key for key in _WORDS if key in words)
     kept = {key: words[key] for key in known if isinstance(words[key], str | int | None)}
     return kept if any(kept.values()) else {**kept, "message": "upstream failed"}
@@ -261,31 +261,31 @@ def unreadable(data: str) -> EventMeaning:
     return UNREAD if may_be_object(data) else NOTHING
 
 
-def error_alone(told: Json) -> Json:
+def error_alone(body: Json) -> Json:
     """Return a copy of an error's object without members that may be a part of an answer.
 
-    It equals `told` if none could be one; members that are null or empty cannot.
+    It equals `body` if none could be one; members that are null or empty cannot.
     """
     kept = {
         key: _harmless_content(value) if value else value
-        for key, value in told.items()
+        for key, value in body.items()
         if value is None
         or value == []
         or (key in OF_ERRORS and (key in _NESTED or not isinstance(value, dict | list)))
     }
-    choices = told.get("choices")
+    choices = body.get("choices")
     if isinstance(choices, list) and choices and all(map(_says_nothing, choices)):
         kept["choices"] = choices
     return kept
 
 
-def error_sight(told: Json, name: str | None = None) -> EventMeaning:
+def error_meaning(body: Json, name: str | None = None) -> EventMeaning:
     """Return the meaning of an error's event; `name` is the event's, where it needs one.
 
     `bare` is the event without possible parts of an answer, None if it has none.
     """
-    kept = error_alone(told)
-    if kept == told:
+    kept = error_alone(body)
+    if kept == body:
         return EventMeaning(is_end=True, is_error=True)
     bare = event_bytes(dumps(kept))
     if name is not None:

@@ -239,10 +239,10 @@ def is_stray(event: Mapping[str, Any], *expected: str) -> bool:
 
     `expected` are the members in which an event of its type has them.
     """
-    told = {place: event.get(place) for place in _PLACES if place not in expected}
-    if isinstance(told.get("message"), str):
-        del told["message"]  # what a gateway says; a message with parts is an object
-    return any(told.values()) or seems_call(
+    values = {place: event.get(place) for place in _PLACES if place not in expected}
+    if isinstance(values.get("message"), str):
+        del values["message"]  # what a gateway says; a message with parts is an object
+    return any(values.values()) or seems_call(
         {key: each for key, each in event.items() if key not in expected and key != "type"}
     )
 
@@ -290,10 +290,10 @@ def _each_arguments(owner: Mapping[str, Any], call: Mapping[str, Any]) -> list[T
     One if it has none.
     """
     name = owner["name"] if isinstance(owner.get("name"), str) else ""
-    given = [owner[key] for key in _ARGUMENTS if owner.get(key)]
-    if not given and owner is call:
-        given = [call]
-    return [ToolCall(name, _text(each)) for each in given] or [ToolCall(name, "")]
+    values = [owner[key] for key in _ARGUMENTS if owner.get(key)]
+    if not values and owner is call:
+        values = [call]
+    return [ToolCall(name, _text(each)) for each in values] or [ToolCall(name, "")]
 
 
 def _names_in(value: Any) -> list[str]:

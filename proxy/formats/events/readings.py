@@ -150,11 +150,11 @@ def has_stray_call(completion: Mapping[str, Any]) -> bool:
     return any(map(_has_call_beside, (completion, *choices)))
 
 
-def _has_call_beside(told: Any) -> bool:
+def _has_call_beside(owner: Any) -> bool:
     """Return whether there is a call beside a choice's message, or beside an answer's choices."""
-    if not isinstance(told, dict):
+    if not isinstance(owner, dict):
         return False
-    beside = told.copy()
+    beside = owner.copy()
     for known in ("choices", "message", "logprobs", "usage"):  # the last two only describe
         beside.pop(known, None)
     is_plain = beside.keys() <= _PLAIN and _HOLDING.isdisjoint(map(type, beside.values()))

@@ -138,14 +138,16 @@ class MessagesFormat:
         The problems are the results of its calls, or a message of the user. None for an empty
         reply.
         """
-        messages, said = payload.get("messages"), completion.get("content")
-        if not isinstance(messages, list) or not isinstance(said, list) or not said:
+        messages, blocks = payload.get("messages"), completion.get("content")
+        if not isinstance(messages, list) or not isinstance(blocks, list) or not blocks:
             return None
-        calls = [each for each in said if isinstance(each, dict) and each.get("type") == "tool_use"]
+        calls = [
+            each for each in blocks if isinstance(each, dict) and each.get("type") == "tool_use"
+        ]
         failed = {"type": "tool_result", "is_error": True, "content": problems}
         results = [{**failed, "tool_use_id": call.get("id")} for call in calls]
         answer = {"role": "user", "content": results or problems}
-        return {"messages": [*messages, {"role": "assistant", "content": said}, answer]}
+        return {"messages": [*messages, {"role": "assistant", "content": blocks}, answer]}
 
     def choices(self, completion: Json) -> list[Choice]:
         """Return the one choice of a message, as a chat message; none for what is no message."""
@@ -224,7 +226,7 @@ class MessagesFormat:
 
     def error_body(self, error: ProxyError) -> bytes:
         """Return an error in Anthropic's envelope; its clients look for a code in `error_code`."""
-        told = {
+        fields = {
             "type": error_type(error.status, error.type),
             "message": error.message,
             "code": error.machine_code,
@@ -232,7 +234,7 @@ class MessagesFormat:
             "details": {"error_code": error.machine_code},
             **error.details,
         }
-        return dumps({"type": "error", "error": told})
+        return dumps({"type": "error", "error": fields})
 
     def error_event(self, error: ProxyError) -> bytes:
         return named_event("error", self.error_body(error))
@@ -257,11 +259,11 @@ def _chat_messages(messages: Any) -> list[Any]:
     """
     if not isinstance(messages, list):
         raise ValueError("'messages' must be a list with at least one message")
-    asked = next((i for i in reversed(range(len(messages))) if _asks(messages[i])), 0)
+    question_at = next((i for i in reversed(range(len(messages))) if _asks(messages[i])), 0)
     return [
-        *_latest(messages[:asked], HISTORY_LOOKED_AT),
-        *(turn for message in messages[asked : asked + 1] for turn in _turns(message)),
-        *_latest(messages[asked + 1 :], AFTER_LOOKED_AT),
+        *_latest(messages[:question_at], HISTORY_LOOKED_AT),
+        *(turn for message in messages[question_at : question_at + 1] for turn in _turns(message)),
+        *_latest(messages[question_at + 1 :], AFTER_LOOKED_AT),
     ]
 
 

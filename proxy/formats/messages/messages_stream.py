@@ -13,7 +13,7 @@ from typing import Any
 
 from calibrator import blocks_message, is_tool_use
 from proxy.formats.base.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, EventMeaning, Json
-from proxy.formats.base.openai import error_sight, kind_of, unreadable
+from proxy.formats.base.openai import error_meaning, kind_of, unreadable
 from proxy.formats.events.called import beyond_text, is_stray, may_hold_part, unknown_call
 from proxy.formats.events.known_types import BLOCK_DELTAS, BLOCKS
 from proxy.formats.events.merging import Pieces, index_of, join_texts, merge
@@ -154,7 +154,7 @@ class MessagesAssembler(Assembler):
             case "message_stop":
                 return _END
             case "error":
-                return error_sight(data, "error")
+                return error_meaning(data, "error")
             case "ping":
                 pass
             case _ if may_hold_part(kind, data):
@@ -174,18 +174,18 @@ class MessagesAssembler(Assembler):
         self.model = model if isinstance(model, str) and model else None
         if blocks and not isinstance(blocks, list):
             return UNREAD
-        sights = [self._start(index, block) for index, block in enumerate(blocks or ())]
-        return next((sight for sight in sights if sight is not NOTHING), NOTHING)
+        meanings = [self._start(index, block) for index, block in enumerate(blocks or ())]
+        return next((meaning for meaning in meanings if meaning is not NOTHING), NOTHING)
 
     def _start(self, index: int, block: Any) -> EventMeaning:
         """Begin a block; return what the event means. A second block of an index is unread."""
         if not isinstance(block, dict) or index in self._blocks:
             return UNREAD
-        sight = self._calls() if may_call(block) else NOTHING
+        meaning = self._calls() if may_call(block) else NOTHING
         self.model = model_after(block) or self.model
         self._blocks[index] = block
         self._open.add(index)
-        return sight
+        return meaning
 
     def _calls(self) -> EventMeaning:
         """Return the meaning of a part of a call, and remember where the first one is.
@@ -287,9 +287,9 @@ class MessagesAssembler(Assembler):
         return [*stops, *remaining_events(completion, next_index)]
 
 
-def _update(told: Json, news: Json) -> None:
+def _update(target: Json, news: Json) -> None:
     """Update an object in place by another; a null does not replace a value."""
-    told.update({k: v for k, v in news.items() if v is not None or told.get(k) is None})
+    target.update({k: v for k, v in news.items() if v is not None or target.get(k) is None})
 
 
 # A message as events

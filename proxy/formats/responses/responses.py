@@ -107,15 +107,15 @@ class ResponsesFormat:
 
     def last_question(self, payload: Json) -> str:
         """Return the user's last text in the input; an empty string if there is none."""
-        given = payload.get("input")
-        if not isinstance(given, list):
-            return given if isinstance(given, str) else ""
-        of_user = [i for i in given if isinstance(i, dict) and i.get("role") == "user"]
+        items = payload.get("input")
+        if not isinstance(items, list):
+            return items if isinstance(items, str) else ""
+        of_user = [i for i in items if isinstance(i, dict) and i.get("role") == "user"]
         return last_users_text(of_user)
 
     def user_turns(self, payload: Json) -> list[Any]:
-        given = payload.get("input")
-        return [given] if isinstance(given, str) else turns_in(given)
+        items = payload.get("input")
+        return [items] if isinstance(items, str) else turns_in(items)
 
     def count(self, payload: Json) -> int:
         return 1
@@ -139,12 +139,16 @@ class ResponsesFormat:
         The problems are the results of its calls, or a message of the user. None for an empty
         reply.
         """
-        given, items = payload.get("input"), completion.get("output")
-        asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
-        if not isinstance(asked, list) or not isinstance(items, list):
+        request_input, items = payload.get("input"), completion.get("output")
+        messages = (
+            [{"role": "user", "content": request_input}]
+            if isinstance(request_input, str)
+            else request_input
+        )
+        if not isinstance(messages, list) or not isinstance(items, list):
             return None
-        said = answer_to(items).get("content")
-        added: list[Json] = [{"role": "assistant", "content": said}] if said else []
+        text = answer_to(items).get("content")
+        added: list[Json] = [{"role": "assistant", "content": text}] if text else []
         results: list[Json] = []
         for item in items:
             kind = item.get("type") if isinstance(item, dict) else None
@@ -155,7 +159,7 @@ class ResponsesFormat:
                 results.append({**called, "output": problems})
         if not added:
             return None
-        return {"input": [*asked, *added, *(results or [{"role": "user", "content": problems}])]}
+        return {"input": [*messages, *added, *(results or [{"role": "user", "content": problems}])]}
 
     def wants_schema(self, payload: Json) -> bool:
         """Return whether a request wants JSON, or constrains the answer in a server's own way."""
@@ -210,7 +214,7 @@ class ResponsesFormat:
         ]
         if not parts:
             return Editable([], calls)
-        told = [part.get("text") or part.get("refusal") or "" for _, part in parts]
+        texts = [part.get("text") or part.get("refusal") or "" for _, part in parts]
 
         def changes(text: str) -> Changes:
             """Return what a new text changes, by place: one part for all, and a cut ending."""
@@ -224,7 +228,7 @@ class ResponsesFormat:
                 changed["output", first[1], "status"] = "completed"
             return changed
 
-        return Editable([EditableText("\n".join(told), changes)], calls)
+        return Editable([EditableText("\n".join(texts), changes)], calls)
 
     def assembler(self) -> Assembler:
         return ResponsesAssembler()
@@ -259,8 +263,8 @@ class ResponsesFormat:
             if changed := with_text(items[at], added):
                 items[at] = changed
                 whole = completion.get("output_text")
-                told = {"output_text": whole + added} if isinstance(whole, str) else {}
-                return {**completion, "output": items, **told}
+                members = {"output_text": whole + added} if isinstance(whole, str) else {}
+                return {**completion, "output": items, **members}
         return None
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:

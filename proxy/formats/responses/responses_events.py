@@ -41,9 +41,9 @@ def error_event(error: ProxyError) -> bytes:
     It has the members of the documented event, and `error`, which makes clients raise.
     """
     body = error.envelope()["error"]
-    told = {key: body[key] for key in ("code", "message", "param")}
+    fields = {key: body[key] for key in ("code", "message", "param")}
     return named_event(
-        "error", dumps({"type": "error", **told, "sequence_number": 0, "error": body})
+        "error", dumps({"type": "error", **fields, "sequence_number": 0, "error": body})
     )
 
 

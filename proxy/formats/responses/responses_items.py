@@ -77,16 +77,16 @@ def item_type(value: Any) -> Any:
     return value.get("type") if isinstance(value, dict) else None
 
 
-def as_items(given: Any) -> list[Any]:
+def as_items(value: Any) -> list[Any]:
     """Return a request's `input` as a list of items; a text becomes a message of the user.
 
     Raises ValueError for any other value.
     """
-    if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    if not isinstance(given, list):
-        raise ValueError(f"'input' must be a string or a list, not {type(given).__name__}")
-    return given
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if not isinstance(value, list):
+        raise ValueError(f"'input' must be a string or a list, not {type(value).__name__}")
+    return value
 
 
 def chat_messages(items: Sequence[Any]) -> list[Json]:
@@ -208,8 +208,8 @@ def recent(items: Sequence[Any]) -> list[Any]:
     """
     last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items) - 1)
     before, after = items[:last], items[last + 1 :]
-    asked = [_light(item) for item in items[last : last + 1]]
-    return [*latest(before, HISTORY_CHARACTERS), *asked, *latest(after)]
+    question = [_light(item) for item in items[last : last + 1]]
+    return [*latest(before, HISTORY_CHARACTERS), *question, *latest(after)]
 
 
 def _is_users(item: Any) -> bool:
@@ -235,9 +235,9 @@ def _length(item: Any) -> int:
     """Return the characters of an item's texts, the least that it has in a question's history."""
     if not isinstance(item, dict):
         return 0
-    told = [item.get(key) for key in ("content", "output", "arguments", "input")]
-    parts = [p for value in told if isinstance(value, list) for p in value if isinstance(p, dict)]
-    texts = [*told, *(part.get("text") for part in parts)]
+    values = [item.get(key) for key in ("content", "output", "arguments", "input")]
+    parts = [p for value in values if isinstance(value, list) for p in value if isinstance(p, dict)]
+    texts = [*values, *(part.get("text") for part in parts)]
     return sum(len(text) for text in texts if isinstance(text, str))
 
 
@@ -261,8 +261,8 @@ def _light_part(part: Any) -> Any:
     """
     if not isinstance(part, dict) or "type" not in part:
         return part
-    told = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)
+    keys = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)
     url = part.get("image_url")
     if isinstance(url, str) and len(url) <= MOST_URL and not url.startswith("data:"):
-        told = (*told, "image_url")
-    return {key: part[key] for key in told if key in part}
+        keys = (*keys, "image_url")
+    return {key: part[key] for key in keys if key in part}

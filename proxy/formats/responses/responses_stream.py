@@ -14,7 +14,7 @@ from typing import Any
 
 from calibrator import answer_message, is_call
 from proxy.formats.base.format import NOTHING, UNREAD, Assembler, Choice, EventMeaning, Json
-from proxy.formats.base.openai import error_sight, kind_of, unreadable
+from proxy.formats.base.openai import error_meaning, kind_of, unreadable
 from proxy.formats.events.called import beyond_text, has_call, is_stray, may_hold_part, unknown_call
 from proxy.formats.events.known_types import ITEMS, RESPONSE_EVENTS
 from proxy.formats.events.merging import Pieces, join_texts
@@ -124,7 +124,7 @@ class ResponsesAssembler(Assembler):
     def _add(self, kind: str, value: Json, data: str) -> EventMeaning:
         """Add an event of a type to the response, and return what it means."""
         if kind == "error" or value.get("error"):
-            return error_sight(value, "error")
+            return error_meaning(value, "error")
         if kind in _FAILED:
             return _failure(kind, value)
         of_call = _OF_CALL_EVENTS if kind.startswith(_CALL_EVENTS) else ()
@@ -138,12 +138,12 @@ class ResponsesAssembler(Assembler):
         if kind in ("response.output_item.added", "response.output_item.done"):
             return self._add_item(kind, value)
         self._deltas.append(data)
-        told = RESPONSE_EVENTS.get(kind)
-        if told == "call" or (told is None and "_call" in kind):
+        content_kind = RESPONSE_EVENTS.get(kind)
+        if content_kind == "call" or (content_kind is None and "_call" in kind):
             self._arguments |= {value[key] for key in _GROWN if _is_text(value, key)}
             self._names |= {value["name"]} if _is_text(value, "name") else set()
             return self._call(value)
-        if told is not None or _TOLD_OF.fullmatch(kind):
+        if content_kind is not None or _TOLD_OF.fullmatch(kind):
             return NOTHING
         if not may_hold_part(kind, value):  # clients ignore it, like rate limits
             return NOTHING
@@ -175,12 +175,12 @@ class ResponsesAssembler(Assembler):
     def _add_item(self, kind: str, value: Json) -> EventMeaning:
         """Remember an item that begins or is done, and return what the event means."""
         item, index = value.get("item"), _index(value, len(self._added))
-        sight = NOTHING
+        meaning = NOTHING
         if may_call(item):
-            sight = self._call(value)
+            meaning = self._call(value)
             self._called.append(item if kind.endswith("done") else _named_only(item))
         (self._done if kind.endswith("done") else self._added)[index] = item
-        return sight
+        return meaning
 
     def _call(self, value: Json) -> EventMeaning:
         """Return the meaning of a part of a call, and remember where the first one is.
@@ -206,14 +206,14 @@ class ResponsesAssembler(Assembler):
             return UNREAD
         self._take(response)
         items = self._items()
-        told = response.get("output")
-        if not isinstance(told, list) or len(told) < len(items):
+        output = response.get("output")
+        if not isinstance(output, list) or len(output) < len(items):
             self._response = {**response, "output": items}
         calls_tool = any(map(may_call, self._response["output"]))
         if calls_tool:
             self._call(value)
         self._is_finished = True
-        is_unread = bool(told) and not isinstance(told, list)
+        is_unread = bool(output) and not isinstance(output, list)
         if not self._is_same(self._response["output"], items):
             is_unread = True
         self._deltas.clear()
@@ -221,13 +221,13 @@ class ResponsesAssembler(Assembler):
 
     def _is_same(self, output: list[Any], items: list[Any]) -> bool:
         """Return whether `output` has each call of the events before, and of `items`, unchanged."""
-        told = {_call_of(each) for item in output for each in (item, _named_only(item))}
+        known_calls = {_call_of(each) for item in output for each in (item, _named_only(item))}
         grown = [item if _has_begun(item) else _named_only(item) for item in items]
         calls = [*self._called, *filter(may_call, grown)]
-        given = {item[key] for item in output for key in _GROWN if _is_text(item, key)}
+        texts = {item[key] for item in output for key in _GROWN if _is_text(item, key)}
         names = {item["name"] for item in output if _is_text(item, "name")}
-        is_told = all(_call_of(call) in told for call in calls)
-        return is_told and self._arguments <= given and self._names <= names
+        has_calls = all(_call_of(call) in known_calls for call in calls)
+        return has_calls and self._arguments <= texts and self._names <= names
 
     def _items(self) -> list[Any]:
         """Return the items of the output as they are now, in order.
@@ -301,13 +301,13 @@ def _failure(kind: str, value: Json) -> EventMeaning:
     `bare` is then the event without that.
     """
     response = value.get("response")
-    told = response if isinstance(response, dict) else {}
+    fields = response if isinstance(response, dict) else {}
     extra = value.keys() - {"type", "sequence_number", "response"}
-    if not extra and not told.get("output") and not told.get("output_text"):
+    if not extra and not fields.get("output") and not fields.get("output_text"):
         return EventMeaning(is_end=True, is_error=True)
-    kept = {key: each for key, each in told.items() if key != "output_text"} | {"output": []}
+    kept = {key: each for key, each in fields.items() if key != "output_text"} | {"output": []}
     bare = named_event(kind, dumps({"type": kind, "response": kept}))
-    items = told.get("output")
+    items = fields.get("output")
     calls_tool = bool(extra) or not isinstance(items, list) or any(map(may_call, items))
     return EventMeaning(is_end=True, is_error=True, calls_tool=calls_tool, bare=bare)
 

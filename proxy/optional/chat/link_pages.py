@@ -22,9 +22,9 @@ from policies import plural
 from proxy.config.settings.admin import LINKS
 from proxy.config.settings.webhooks import WebhookConfig
 from proxy.desk.access.guard import form_of, known_visitor
+from proxy.desk.console.display import MOST_TURNS, show_turns
 from proxy.desk.console.pages import render_page
 from proxy.desk.console.reviews import LABELS, MOST_OF_A_NOTE, ReviewForm, check_look
-from proxy.desk.console.shown import MOST_TURNS, show_turns
 from proxy.desk.decisions.desk import Desk, Verdict
 from proxy.desk.decisions.waiting_calls import calls_in
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, ProxyError
@@ -196,7 +196,7 @@ class LinkPages:
         (log.info if ending.status == 200 else log.warning)(event, outcome=ending.outcome, **facts)
         self._on_end(ending.outcome)
         desk = f"/console/reviews/{link.review_id}" if link else "/console/reviews"
-        nothing: dict[str, Any] = {"asked": [], "answered": []}
+        nothing: dict[str, Any] = {"conversation": [], "replies": []}
         return render_page(
             "outside/link.html",
             ending.status,
@@ -235,12 +235,12 @@ class LinkPages:
             item={**facts, "revision": revision_of(held.proposed)},
             until=min(held.expires_at, link.expires_at),
             wanted=fields.get("verdict") or fields.get("wanted", ""),
-            given=ReviewForm(fields.get("correct", ""), fields.get("note", "")),
+            form=ReviewForm(fields.get("correct", ""), fields.get("note", "")),
             opened=f"{time.time():.3f}",
             error=error,
             earlier=first,
-            asked=show_turns(turns[first:]),
-            answered=show_turns(reply, calls=calls),
+            conversation=show_turns(turns[first:]),
+            replies=show_turns(reply, calls=calls),
             calls=calls,
             doubts=self._desk.doubts.of(held)[1],
         )

@@ -35,7 +35,7 @@ def test_what_is_a_share_adds_up_and_of_the_rest_the_worst_counts() -> None:
         batches={1: 2},
         dropped={"records": 1},
         lag_s=0.5,
-        told={"otel": (1, 2)},
+        telemetry={"otel": (1, 2)},
         certificates={("p", "c"): True},
     )
     other = figures(
@@ -46,7 +46,7 @@ def test_what_is_a_share_adds_up_and_of_the_rest_the_worst_counts() -> None:
         batches={1: 1, 4: 1},
         dropped={"records": 2},
         lag_s=0.1,
-        told={"otel": (3, 4)},
+        telemetry={"otel": (3, 4)},
         certificates={("p", "c"): False},
     )
     total = add_figures([one, other])
@@ -54,7 +54,7 @@ def test_what_is_a_share_adds_up_and_of_the_rest_the_worst_counts() -> None:
     assert counted(total, "pinocchio_score_seconds_count") == 5
     assert (total.in_flight, total.waiting, total.lag_s) == (3, 7, 0.5)
     assert (total.breakers, total.batches) == ({"a": True}, {1: 3, 4: 1})
-    assert (total.dropped, total.told) == ({"records": 3}, {"otel": (4, 6)})
+    assert (total.dropped, total.telemetry) == ({"records": 3}, {"otel": (4, 6)})
     assert total.certificates == {("p", "c"): False}
 
 

@@ -16,7 +16,7 @@ import structlog
 from typer.testing import CliRunner
 
 from proxy.commands.app import cli as on_records
-from proxy.exchange.polls import AskedAgain
+from proxy.exchange.polls import PolledReply
 from proxy.learning.drift import look, monitor_states
 from proxy.store.database.verdicts import VerdictStore
 from proxy.store.record.reader import since
@@ -93,7 +93,7 @@ def test_the_log_has_few_lines_of_polls(holding: LiveProxy) -> None:
 
 
 def test_a_thousand_polls_are_five_lines() -> None:
-    again, lines = AskedAgain("r"), 0
+    again, lines = PolledReply("r"), 0
     for _ in range(1_000):
         again.count += 1
         lines += again.is_news("hold", None)

@@ -338,7 +338,7 @@ def test_no_client_can_ask_for_a_policy_that_judges() -> None:
     plain = parse_policy("{version: 1, name: plain, default: deliver}", "plain.yaml")
     governing = ActivePolicies((plain,), Traffic("sqlite:///:memory:"))
     with pytest.raises(BadRequestError, match="asks further models, which no request can ask for"):
-        governing.with_asked(parse_policy(judged_by(JUDGE), "judged.yaml"))
+        governing.with_requested(parse_policy(judged_by(JUDGE), "judged.yaml"))
 
 
 def test_a_question_with_an_image_is_not_judged(

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from proxy.desk.console.shown import content_of, form_of
+from proxy.desk.console.display import content_of, form_of
 from proxy.errors import UnusableEditError
 from proxy.formats.base.edits import Editable, EditableCall, EditableText
 

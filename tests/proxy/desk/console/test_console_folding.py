@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from proxy.desk.console.shown import before_the_request, show_turns
+from proxy.desk.console.display import before_the_request, show_turns
 from proxy.formats.conversation import Part, Turn, read_request
 
 RULES = "Be careful. " * 500

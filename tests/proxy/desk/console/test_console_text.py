@@ -9,7 +9,7 @@ import unicodedata
 import pytest
 
 from proxy.desk.console import text
-from proxy.desk.console.shown import MOST_SHOWN, fields_of, show_turns
+from proxy.desk.console.display import MOST_SHOWN, fields_of, show_turns
 from proxy.desk.decisions.times import format_time_left
 from proxy.desk.decisions.unseen import visible
 from proxy.formats.conversation import Part, Turn

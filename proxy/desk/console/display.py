@@ -196,8 +196,8 @@ def _fields(values: dict[str, Any]) -> Iterator[Field]:
             yield Field(name, "text", value)
         else:
             is_flat = not isinstance(value, dict | list) or not value
-            told = json.dumps(value, ensure_ascii=False, indent=None if is_flat else 2)
-            yield Field(name, "json", told)
+            text = json.dumps(value, ensure_ascii=False, indent=None if is_flat else 2)
+            yield Field(name, "json", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,17 +218,17 @@ class EditForm:
     calls: tuple[CallForm, ...]
 
 
-def form_of(found: Editable | None, given: Mapping[str, str] | None = None) -> EditForm | None:
+def form_of(found: Editable | None, fields: Mapping[str, str] | None = None) -> EditForm | None:
     """Return the form of a reply, filled in with what a person wrote before, if anything.
 
-    `given` has the fields of that form: `text.0` for a choice's text, `call.0` for a call's
+    `fields` has the fields of that form: `text.0` for a choice's text, `call.0` for a call's
     arguments, `call.0.1` for one argument. None where nothing can be edited.
     """
     if found is None or not (found.texts or found.calls):
         return None
-    written = given or {}
-    texts = [written.get(f"text.{at}", each.text) for at, each in enumerate(found.texts)]
-    calls = [_call_form(call, at, written) for at, call in enumerate(found.calls)]
+    values = fields or {}
+    texts = [values.get(f"text.{at}", each.text) for at, each in enumerate(found.texts)]
+    calls = [_call_form(call, at, values) for at, call in enumerate(found.calls)]
     return EditForm(tuple(texts), tuple(calls))
 
 
@@ -243,15 +243,15 @@ def _call_form(call: EditableCall, at: int, written: Mapping[str, str]) -> CallF
     return CallForm(call.name, arguments, tuple(fields), is_json)
 
 
-def content_of(found: Editable | None, given: Mapping[str, str]) -> dict[str, Any]:
+def content_of(found: Editable | None, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of an edit from a form: `text` and `tool_calls`, each if changed.
 
     Raises UnusableEditError where nothing was changed or cannot be.
     """
     if found is None:
         raise UnusableEditError("this reply cannot be edited: approve or reject it as it is")
-    texts = [_text(each.text, given.get(f"text.{at}")) for at, each in enumerate(found.texts)]
-    calls = [_arguments(call, at, given) for at, call in enumerate(found.calls)]
+    texts = [_text(each.text, fields.get(f"text.{at}")) for at, each in enumerate(found.texts)]
+    calls = [_arguments(call, at, fields) for at, call in enumerate(found.calls)]
     content: dict[str, Any] = {}
     if texts != [each.text for each in found.texts]:
         content["text"] = texts
@@ -283,17 +283,17 @@ def _as_sent(value: str) -> str:
     return value.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
 
 
-def _arguments(call: EditableCall, at: int, given: Mapping[str, str]) -> str:
+def _arguments(call: EditableCall, at: int, fields: Mapping[str, str]) -> str:
     """Return a call's arguments from a form as JSON text; the same text if nothing was edited.
 
     Raises UnusableEditError where a field has no JSON.
     """
-    fields = fields_of(call.arguments) if call.kind != "text" else ()
-    if not fields:
-        return _text(call.arguments, given.get(f"call.{at}"))
+    arguments = fields_of(call.arguments) if call.kind != "text" else ()
+    if not arguments:
+        return _text(call.arguments, fields.get(f"call.{at}"))
     values, is_changed = {}, False
-    for number, field in enumerate(fields):
-        written = _text(field.value, given.get(f"call.{at}.{number}"))
+    for number, field in enumerate(arguments):
+        written = _text(field.value, fields.get(f"call.{at}.{number}"))
         is_changed |= written != field.value
         values[field.name] = written if field.kind == "text" else _value(written, call, field)
     return json.dumps(values, ensure_ascii=False) if is_changed else call.arguments
