@@ -102,16 +102,15 @@ class SeenCalls:
         while len(self._calls) > self._most:
             self._calls.popitem(last=False)
 
-    def judged(self, asked: bytes, documents: list[Any]) -> float | None:
+    def judged(self, request_body: bytes, documents: list[Any]) -> float | None:
         """Return the judge's P(correct) of a chat completion; None without a judge, or if it fails.
 
-        `asked` is the body of the request, and `documents` is the reply: one JSON object, or the
-        events of a stream in their order.
+        `documents` is the reply: one JSON object, or the events of a stream in their order.
         """
         if self._judge is None:
             return None
         try:
-            request = json.loads(asked)
+            request = json.loads(request_body)
             reply = documents[0] if len(documents) == 1 else _put_together(documents)
             tools = request.get("tools")
             return float(self._judge.score(reply, messages=request["messages"], tools=tools))
@@ -152,18 +151,18 @@ class SeenCalls:
         if is_packed or kind not in (_JSON, _EVENTS):
             return None
         request = getattr(response, "_request", None)  # `request` raises where there is none
-        asked = getattr(request, "_content", b"")  # empty for a streamed body
-        return _Reading(self, kind == _EVENTS, asked)
+        request_body = getattr(request, "_content", b"")  # empty for a streamed body
+        return _Reading(self, kind == _EVENTS, request_body)
 
 
 class _Reading:
     """The body of one reply as it passes through, read for its calls and their facts."""
 
-    def __init__(self, seen: SeenCalls, is_stream: bool, asked: bytes) -> None:
-        """Begin to read a reply to the request body `asked`, which is empty if streamed."""
+    def __init__(self, seen: SeenCalls, is_stream: bool, request_body: bytes) -> None:
+        """Begin to read a reply to a request; its body is empty if it was streamed."""
         self._seen = seen
         self._is_stream = is_stream
-        self._asked = asked
+        self._request_body = request_body
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -187,7 +186,7 @@ class _Reading:
             request_id = member.get("request_id", request_id)
             notes |= _notes_in(member)
         if calls and confidence is None:
-            confidence = self._seen.judged(self._asked, documents)
+            confidence = self._seen.judged(self._request_body, documents)
         for id, name in calls.items():
             marks, risk = notes.get(id, (None, None))
             self._seen.note(id, confidence, name, request_id, marks, risk)
@@ -279,9 +278,9 @@ def _put_together(events: list[Any]) -> dict[str, Any]:
             new = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
             call = calls.setdefault(piece.get("index", 0), new)
             call["id"] = piece.get("id") or call["id"]
-            told = piece.get("function") or {}
-            call["function"]["name"] = told.get("name") or call["function"]["name"]
-            call["function"]["arguments"] += told.get("arguments") or ""
+            function = piece.get("function") or {}
+            call["function"]["name"] = function.get("name") or call["function"]["name"]
+            call["function"]["arguments"] += function.get("arguments") or ""
     message = {"role": "assistant", "content": text or None, "tool_calls": [*calls.values()]}
     model = next((event["model"] for event in events if event.get("model")), None)
     return {"model": model, "choices": [{"index": 0, "message": message}]}
@@ -294,9 +293,9 @@ def _record_body(stream: Any, reading: _Reading, base: str, own: dict[str, Any])
     `own`.
     """
     kind = next(each for each in type(stream).__mro__ if each.__name__ == base)
-    heard = type("HeardStream", (kind,), own)()
-    heard.stream, heard.reading = stream, reading
-    return heard
+    recorded = type("ReadStream", (kind,), own)()
+    recorded.stream, recorded.reading = stream, reading
+    return recorded
 
 
 def _iterate(self: Any) -> Iterator[bytes]:

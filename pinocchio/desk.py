@@ -38,7 +38,7 @@ class DeskError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HeldCall:
     """The state of a held call; `verdict` is None while it is open.
 
     `name` and `arguments` are those to run, which after an `edit` are the reviewer's. `message` is
@@ -65,7 +65,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class StoppedCall:
     """A tool call that waits for a person; `messages` is the conversation before it."""
 
     id: str
@@ -114,8 +114,8 @@ class Desk:
         self._url = url.rstrip("/").removesuffix("/v1") + _PATH
         self._key = key
         escalate = {"after_s": escalate_after_s, "to": escalate_to} if escalate_to else None
-        given = {"queue": queue, "expires_s": expires_s, "escalate": escalate, "below": below}
-        self._given = {name: value for name, value in given.items() if value is not None}
+        settings = {"queue": queue, "expires_s": expires_s, "escalate": escalate, "below": below}
+        self._settings = {name: value for name, value in settings.items() if value is not None}
         self._approvals = approvals
         self._patience_s = patience_s
 
@@ -129,7 +129,7 @@ class Desk:
         tools: Iterable[Mapping[str, Any]] = (),
         request_id: str | None = None,
         run: str | None = None,
-    ) -> Told:
+    ) -> HeldCall:
         """Hold a call at the desk, or find it there, and return its state.
 
         `messages` are those of a chat completion. `run` names the agent's run, to which an approval
@@ -139,7 +139,7 @@ class Desk:
         DeskError and OSError.
         """
         call = {"id": call_id, "name": name, "arguments": arguments}
-        body = {**self._given, "call": call, "messages": [*messages]}
+        body = {**self._settings, "call": call, "messages": [*messages]}
         if (needed := self._approvals_for(name)) != 1:
             body["approvals"] = needed
         if tools:
@@ -152,21 +152,21 @@ class Desk:
 
     def _approvals_for(self, tool: str) -> int:
         """Return how many people have to approve a call of this tool, 1 if nothing is set."""
-        given = self._approvals
-        return given if isinstance(given, int) else given.get(tool, 1)
+        approvals = self._approvals
+        return approvals if isinstance(approvals, int) else approvals.get(tool, 1)
 
-    def verdict(self, review_id: str, wait_s: float = 0.0) -> Told:
+    def verdict(self, review_id: str, wait_s: float = 0.0) -> HeldCall:
         """Return the state of a held call, after waiting up to `wait_s` seconds for a verdict."""
         return self._ask(f"{self._url}/{review_id}?wait_s={wait_s}", None, wait_s)
 
     def decided(
-        self, stopped: Sequence[Stopped], wait_s: float = 0.0, *, run: str | None = None
-    ) -> list[Told] | None:
+        self, stopped: Sequence[StoppedCall], wait_s: float = 0.0, *, run: str | None = None
+    ) -> list[HeldCall] | None:
         """Hold these calls and return their verdicts in order, or None while one is open.
 
         Each open call is waited for at most `wait_s` seconds.
         """
-        told = [
+        held = [
             self.hold(
                 each.id,
                 each.name,
@@ -178,10 +178,10 @@ class Desk:
             for each in stopped
         ]
         if wait_s > 0:
-            told = [self.verdict(each.review_id, wait_s) if each.is_open else each for each in told]
-        return None if any(each.is_open for each in told) else told
+            held = [self.verdict(each.review_id, wait_s) if each.is_open else each for each in held]
+        return None if any(each.is_open for each in held) else held
 
-    def _ask(self, url: str, body: bytes | None, wait_s: float = 0.0) -> Told:
+    def _ask(self, url: str, body: bytes | None, wait_s: float = 0.0) -> HeldCall:
         """Send a request to the desk, a POST where there is a body, and return the call's state.
 
         A proxy that restarts is asked again each second for `patience_s`. Raises DeskError for a
@@ -206,13 +206,13 @@ class Desk:
             time.sleep(_PAUSE_S)
 
 
-def _read_call_state(found: Any, url: str) -> Told:
+def _read_call_state(found: Any, url: str) -> HeldCall:
     """Return the desk's JSON answer as a state; raises DeskError for an answer that is none."""
     if not isinstance(found, dict) or not isinstance(found.get("review_id"), str):
         raise _no_desk(200, url)
     names = ("review_id", "state", "verdict", "name", "arguments", "message", "approvals")
     read: dict[str, Any] = {name: found.get(name) for name in names}
-    return Told(**read)
+    return HeldCall(**read)
 
 
 def _error_of(error: urllib.error.HTTPError, url: str) -> DeskError:
@@ -221,8 +221,8 @@ def _error_of(error: urllib.error.HTTPError, url: str) -> DeskError:
     It says that there is no review desk where the answer is not the desk's own.
     """
     try:
-        told = json.load(error)["error"]
-        code, message = told["code"], told["message"]
+        fields = json.load(error)["error"]
+        code, message = fields["code"], fields["message"]
     except (ValueError, KeyError, TypeError, AttributeError):
         return _no_desk(error.code, url)
     if str(code).startswith("upstream_"):  # a proxy relays paths that it does not know

@@ -23,7 +23,7 @@ from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
-from pinocchio.desk import Desk, Stopped, Told
+from pinocchio.desk import Desk, HeldCall, StoppedCall
 from pinocchio.doubt import doubt
 
 __all__ = ["Desk", "SeenCalls", "at_desk", "noting", "unsure"]
@@ -120,10 +120,10 @@ def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
     stopped = [_stopped_by(each.value, messages) for each in interrupts]
     run = thread.get("configurable", {}).get("thread_id")
     listed = [call for calls in stopped for call in calls]
-    told = desk.decided(listed, wait_s, run=None if run is None else str(run)[:256])
-    if told is None:
+    held = desk.decided(listed, wait_s, run=None if run is None else str(run)[:256])
+    if held is None:
         return None
-    rest = iter(told)
+    rest = iter(held)
     resumed: dict[str, Any] = {}
     for interrupt, calls in zip(interrupts, stopped, strict=True):
         decisions = [_decision(next(rest)) for _ in calls]
@@ -132,7 +132,7 @@ def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
     return resumed
 
 
-def _stopped_by(value: Any, messages: Any) -> list[Stopped]:
+def _stopped_by(value: Any, messages: Any) -> list[StoppedCall]:
     """Return the calls that an interrupt is about, each with the conversation before it.
 
     Where the interrupt has no ids, its requests are matched by name and arguments with the calls of
@@ -144,24 +144,26 @@ def _stopped_by(value: Any, messages: Any) -> list[Stopped]:
     before = convert(messages[:at])
     request_id = messages[at].response_metadata.get(_REQUEST)
     if "tool_call_id" in value:
-        return [Stopped(value["tool_call_id"], value["name"], value["args"], before, request_id)]
+        return [
+            StoppedCall(value["tool_call_id"], value["name"], value["args"], before, request_id)
+        ]
     found = []
     for request in value["action_requests"]:
         name, arguments = request["name"], request["args"]
         call = next(each for each in calls if (each["name"], each["args"]) == (name, arguments))
         calls.remove(call)
-        found.append(Stopped(call["id"], name, arguments, before, request_id))
+        found.append(StoppedCall(call["id"], name, arguments, before, request_id))
     return found
 
 
-def _decision(told: Told) -> dict[str, Any]:
+def _decision(held: HeldCall) -> dict[str, Any]:
     """Return the desk's verdict as a decision of LangChain, a dict with `type`.
 
     `reject` has the refusal as `message`, `edit` has `edited_action` with name and arguments. Any
     other verdict is `approve`.
     """
-    if told.verdict == "reject":
-        return {"type": "reject", "message": told.refusal}
-    if told.verdict == "edit":
-        return {"type": "edit", "edited_action": {"name": told.name, "args": told.arguments}}
+    if held.verdict == "reject":
+        return {"type": "reject", "message": held.refusal}
+    if held.verdict == "edit":
+        return {"type": "edit", "edited_action": {"name": held.name, "args": held.arguments}}
     return {"type": "approve"}

@@ -147,11 +147,11 @@ class _Listener:
         }
         body = json.dumps(visit, default=str).encode()
         try:
-            told = await asyncio.to_thread(self._post, body)
+            answer = await asyncio.to_thread(self._post, body)
         except (OSError, ValueError):  # HTTP errors are OSErrors
-            told = {"verdict": not self._fail_closed, "data": {**_UNKNOWN}}
-        facts: dict[str, Any] = told.get("data") or {}
-        if not told.get("verdict"):
+            answer = {"verdict": not self._fail_closed, "data": {**_UNKNOWN}}
+        facts: dict[str, Any] = answer.get("data") or {}
+        if not answer.get("verdict"):
             raise _withheld_error(facts)
         return facts
 
@@ -182,8 +182,8 @@ def _put_on(chunk: Any, facts: dict[str, Any]) -> None:
 
 def _headers(facts: dict[str, Any]) -> dict[str, str]:
     """Return the facts as response headers, such as `x-pinocchio-confidence: 0.9312`."""
-    told = {_HEADERS[name]: facts[name] for name in _HEADERS if facts.get(name) is not None}
-    return {name: _in_header(value) for name, value in told.items()}
+    fields = {_HEADERS[name]: facts[name] for name in _HEADERS if facts.get(name) is not None}
+    return {name: _in_header(value) for name, value in fields.items()}
 
 
 def _in_header(value: Any) -> str:

@@ -19,7 +19,7 @@ from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
-from pinocchio.desk import Desk, Stopped, made_call
+from pinocchio.desk import Desk, StoppedCall, made_call
 from pinocchio.doubt import doubt
 
 __all__ = ["Desk", "SeenCalls", "at_desk", "unsure"]
@@ -70,7 +70,7 @@ def at_desk(
     items = state.get_interruptions()
     messages = list(_messages(state.to_json()))
     stopped = [
-        Stopped(
+        StoppedCall(
             item.call_id,
             item.name,
             item.arguments or "{}",
@@ -79,10 +79,10 @@ def at_desk(
         )
         for item in items
     ]
-    told = desk.decided(stopped, wait_s, run=run)
-    if told is None:
+    held = desk.decided(stopped, wait_s, run=run)
+    if held is None:
         return False
-    for item, each in zip(items, told, strict=True):
+    for item, each in zip(items, held, strict=True):
         if each.verdict == "approve":
             state.approve(item)
         elif each.verdict == "edit":
@@ -98,8 +98,8 @@ def _messages(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
     Calls without an answer, which are waiting, are left out. `state` is the JSON form of a
     RunState.
     """
-    given = state["original_input"]
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else [*given]
+    original = state["original_input"]
+    items = [{"role": "user", "content": original}] if isinstance(original, str) else [*original]
     items += [each["raw_item"] for each in state["generated_items"]]
     answered = {each.get("call_id") for each in items if str(each.get("type")).endswith("_output")}
     for item in items:

@@ -10,9 +10,9 @@ from typer.core import TyperOption
 from pinocchio import __version__
 
 
-def _tell_version(is_asked: bool) -> None:
+def _print_version(is_requested: bool) -> None:
     """Print the name and version of the distribution, and exit, where `--version` was given."""
-    if is_asked:
+    if is_requested:
         typer.echo(f"pinocchio-proxy {__version__}")
         raise typer.Exit
 
@@ -21,7 +21,7 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
@@ -34,6 +34,6 @@ def hide_type_of_flags() -> None:
     Typer has no option for this, so its class of options is changed.
     """
     option: Any = TyperOption
-    shown = getattr(option, "display_type_rich", None)
-    if shown is not None:
-        option.display_type_rich = lambda self, ctx: None if self.is_flag else shown(self, ctx)
+    display = getattr(option, "display_type_rich", None)
+    if display is not None:
+        option.display_type_rich = lambda self, ctx: None if self.is_flag else display(self, ctx)

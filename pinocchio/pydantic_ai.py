@@ -18,7 +18,7 @@ from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
-from pinocchio.desk import Desk, Stopped, Told, made_call
+from pinocchio.desk import Desk, HeldCall, StoppedCall, made_call
 from pinocchio.doubt import doubt
 
 __all__ = ["Desk", "SeenCalls", "at_desk", "unsure"]
@@ -66,7 +66,7 @@ def at_desk(
     calls = _open_calls(messages)
     before = list(_messages(messages))
     stopped = [
-        Stopped(
+        StoppedCall(
             call.tool_call_id,
             call.tool_name,
             call.args_as_dict(),
@@ -75,22 +75,22 @@ def at_desk(
         )
         for call in calls
     ]
-    told = desk.decided(stopped, wait_s, run=run)
-    if told is None:
+    held = desk.decided(stopped, wait_s, run=run)
+    if held is None:
         return None
     library: Any = import_module("pydantic_ai")
     results = library.DeferredToolResults()
-    for call, each in zip(calls, told, strict=True):
+    for call, each in zip(calls, held, strict=True):
         results.approvals[call.tool_call_id] = _approval(library, each)
     return results
 
 
-def _approval(library: Any, told: Told) -> Any:
+def _approval(library: Any, held: HeldCall) -> Any:
     """Return the desk's verdict as pydantic-ai's ToolApproved or ToolDenied."""
-    if told.verdict == "reject":
-        return library.ToolDenied(told.refusal)
-    if told.verdict == "edit":
-        return library.ToolApproved(override_args=dict(told.arguments or {}))
+    if held.verdict == "reject":
+        return library.ToolDenied(held.refusal)
+    if held.verdict == "edit":
+        return library.ToolApproved(override_args=dict(held.arguments or {}))
     return library.ToolApproved()
 
 

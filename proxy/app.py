@@ -196,7 +196,7 @@ class App:
         has_drift = parts.records is not None and self._leads
         self._drift = DriftWatch(store) if has_drift else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
-        self._notifications = Notifications(store, self._hear, self._note_told)
+        self._notifications = Notifications(store, self._hear, self._note_notified)
         self._own: ASGIApplication | None = None
         self._feedback_engine = LazyEngine(store)
         probe = partial(Endpoint, max_body=config.limits.max_body)
@@ -214,8 +214,8 @@ class App:
         peers.on("owners", parts.conversations.owned.cached_owners)
         peers.on("figures", lambda _: figures_of(parts, self._reloading))
         peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.hear, id))
-        peers.on("told", lambda event: self._hear(*event))
-        peers.on("is told", self._note_told)
+        peers.on("notification", lambda event: self._hear(*event))
+        peers.on("notified", self._note_notified)
         peers.on("drain", lambda _: self._begin_to_drain())
         self._reloading.join(peers)
 
@@ -453,17 +453,17 @@ class App:
     def _hear(self, kind: str, id: str) -> None:
         """Handle the store's notification that keys or a decision changed; runs on a thread."""
         if self._parts.peers is not None and self._leads:
-            self._parts.peers.tell_others("told", (kind, id))
+            self._parts.peers.tell_others("notification", (kind, id))
         if kind == KEYS:
             self._reloading.look_at_keys()
         elif kind == DECIDED:
             self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
 
-    def _note_told(self, is_told: bool) -> None:
+    def _note_notified(self, is_notified: bool) -> None:
         """Note whether notifications of the store arrive, so that it is polled less often."""
         if self._parts.peers is not None and self._leads:
-            self._parts.peers.tell_others("is told", is_told)
-        self._reloading.is_told = self._parts.verdicts.is_told = is_told
+            self._parts.peers.tell_others("notified", is_notified)
+        self._reloading.is_notified = self._parts.verdicts.is_notified = is_notified
 
     async def _stop(self) -> None:
         """Stop all parts in the order in which they depend on each other."""

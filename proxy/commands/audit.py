@@ -58,23 +58,23 @@ def verify_record(
             )
         found = verify(record.engine, key, head, has_begun=has_key_file(store))
     if as_json:
-        told = {**asdict(found), "is_intact": found.is_intact}
-        typer.echo(json.dumps(told | {"breaks": [asdict(each) for each in found.breaks]}))
+        values = {**asdict(found), "is_intact": found.is_intact}
+        typer.echo(json.dumps(values | {"breaks": [asdict(each) for each in found.breaks]}))
     else:
-        _tell(found)
+        _print_verification(found)
     if not found.is_intact or found.unverified > known:
         raise typer.Exit(ExitStatus.FAILED)
 
 
-def _tell(found: VerificationResult) -> None:
+def _print_verification(found: VerificationResult) -> None:
     """Print a verification for people: counts, keys, declared cuts, breaks, the head last."""
     from proxy.store.database.chain import KEY_VARIABLE
 
     rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
     if found.entries == 0:
-        begun = "the chain has no entry yet: it begins with what is recorded next"
+        beginning = "the chain has no entry yet: it begins with what is recorded next"
         typer.echo(
-            f"{begun}; until then it shows no change to the "
+            f"{beginning}; until then it shows no change to the "
             f"{plural(found.earlier, 'row that is', 'rows that are')} there"
         )
     else:
@@ -95,10 +95,10 @@ def _tell(found: VerificationResult) -> None:
         typer.echo(
             f"{plural(found.forgotten, 'exchange was', 'exchanges were')} deleted as the time came"
         )
-    for said in found.declared:
-        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(said.at))
-        cuts = plural(len(said.cuts), "missing entry", "missing entries")
-        typer.echo(f"  entry {said.sequence}: {said.by!r} declared {cuts}, {at}: {said.why!r}")
+    for entry in found.declared:
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(entry.at))
+        cuts = plural(len(entry.cuts), "missing entry", "missing entries")
+        typer.echo(f"  entry {entry.sequence}: {entry.by!r} declared {cuts}, {at}: {entry.why!r}")
     for each in found.breaks:
         typer.echo(f"  {each}")
     if found.count > len(found.breaks):

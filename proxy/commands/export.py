@@ -26,7 +26,7 @@ import typer
 
 from calibrator import file_option
 from policies import plural
-from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, stop
+from proxy.commands.opening.exits import ConfigOption, exit_on_calibrator_errors, stop
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
@@ -55,7 +55,7 @@ def export(
     from calibrator import check_target
     from proxy.store.exported import with_content, without_content
 
-    with calibrator_errors_told():
+    with exit_on_calibrator_errors():
         check_target(output)
     start, count, unread = time.time() - seconds(since), 0, 0
     with opened_record(config) as record, _open_output(output) as lines:
@@ -96,21 +96,21 @@ def row_of(exported: ExportedReply) -> dict[str, Any] | None:
         return None
     try:
         choices = format.choices(completion)
-        asked = format.question(request) if request else Question(held.question)
+        question = format.question(request) if request else Question(held.question)
     except (NoAnswerError, NotScorableError, ValueError):
         return None
-    question = asked.text
-    if len(choices) != 1 or asked.images or not question:
+    question_text = question.text
+    if len(choices) != 1 or question.images or not question_text:
         return None
-    answering = completion.get("model")
+    answering_model = completion.get("model")
     values = {
         "id": held.id,
-        "question_id": hashlib.sha256(question.encode(errors="replace")).hexdigest()[:16],
+        "question_id": hashlib.sha256(question_text.encode(errors="replace")).hexdigest()[:16],
         "domain": _domain(exported.facts),
-        "question": question,
-        **_conversation(asked, choices[0].message),
+        "question": question_text,
+        **_conversation(question, choices[0].message),
         "response": dict(choices[0].message),
-        "model": answering if isinstance(answering, str) else held.model,
+        "model": answering_model if isinstance(answering_model, str) else held.model,
         "correct": int(exported.verdicts[-1].is_correct) if exported.verdicts else None,
         "confidence": held.confidence,
         "calibrator": held.calibrator,
@@ -130,13 +130,17 @@ def row_of(exported: ExportedReply) -> dict[str, Any] | None:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _conversation(asked: Question, message: dict[str, Any]) -> dict[str, Any]:
+def _conversation(question: Question, message: dict[str, Any]) -> dict[str, Any]:
     """Return `messages` and `tools` of a reply that calls tools, or {} for other replies.
 
     Calibrators read the conversation before such a reply, too.
     """
-    used = asked.tool_use(message)
-    return {} if used is None else {"messages": list(used.messages), "tools": list(used.tools)}
+    tool_use = question.tool_use(message)
+    return (
+        {}
+        if tool_use is None
+        else {"messages": list(tool_use.messages), "tools": list(tool_use.tools)}
+    )
 
 
 def _signals(facts: str | None) -> dict[str, Any]:
@@ -164,10 +168,14 @@ def _domain(facts: str | None) -> str | None:
     return recorded[0].get("domain") if recorded else None
 
 
-def _verdict_member(given: ExportedVerdict) -> dict[str, Any]:
+def _verdict_member(verdict: ExportedVerdict) -> dict[str, Any]:
     """Return a reviewer's verdict as a member of a row; the note only where there is one."""
-    values = {"reviewer": given.reviewer, "correct": int(given.is_correct), "at_s": given.given_at}
-    return values | ({"note": given.note} if given.note else {})
+    values = {
+        "reviewer": verdict.reviewer,
+        "correct": int(verdict.is_correct),
+        "at_s": verdict.given_at,
+    }
+    return values | ({"note": verdict.note} if verdict.note else {})
 
 
 def _feedback_member(label: Volunteered) -> dict[str, Any]:
@@ -181,10 +189,10 @@ def _feedback_member(label: Volunteered) -> dict[str, Any]:
 
 def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:
     """Return a recorded exchange without content: its columns, with those in JSON unpacked."""
-    told = {name: value for name, value in exchange.items() if value is not None}
-    for name in {"facts", "calls", "shadowed"} & told.keys():
-        told[name] = json.loads(told[name])
-    return {"id": told.pop("request_id"), "at_s": told.pop("started_at"), **told}
+    fields = {name: value for name, value in exchange.items() if value is not None}
+    for name in {"facts", "calls", "shadowed"} & fields.keys():
+        fields[name] = json.loads(fields[name])
+    return {"id": fields.pop("request_id"), "at_s": fields.pop("started_at"), **fields}
 
 
 @contextmanager

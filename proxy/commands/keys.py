@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from proxy.commands.opening.exits import ConfigOption, errors_told, existing_store, stop
+from proxy.commands.opening.exits import ConfigOption, existing_store, exit_on_errors, stop
 from proxy.commands.reviews.reviews import JsonOption
 from proxy.errors import ExitStatus, StartupError
 
@@ -115,15 +115,15 @@ def list_keys(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         if as_json:
             typer.echo(json.dumps(_facts(key, now)))
             continue
-        told = [key.id, f"{key.state(now):8}", f"made {_day(key.created_at)}"]
-        told += [f"expires {_day(key.expires_at)}"] if key.expires_at else []
-        told += [key.role] if key.role != "caller" else []
+        words = [key.id, f"{key.state(now):8}", f"made {_day(key.created_at)}"]
+        words += [f"expires {_day(key.expires_at)}"] if key.expires_at else []
+        words += [key.role] if key.role != "caller" else []
         settings = (
             *("name", "team", "policy", "requests_per_minute", "max_held", "attach"),
             *("surfaces", "queues"),
         )
-        told += [f"{name}={value}" for name in settings if (value := getattr(key, name))]
-        typer.echo("  ".join(told))
+        words += [f"{name}={value}" for name in settings if (value := getattr(key, name))]
+        typer.echo("  ".join(words))
 
 
 @cli.command()
@@ -176,8 +176,12 @@ def _problem_of_names(key: ClientKey) -> str | None:
 
     for name in key.surfaces.split(",") if key.surfaces is not None else ():
         if name not in SURFACES:
-            meant = nearest(name, SURFACES)
-            hint = f"; did you mean {meant!r}?" if meant else f"; there are: {', '.join(SURFACES)}"
+            suggestion = nearest(name, SURFACES)
+            hint = (
+                f"; did you mean {suggestion!r}?"
+                if suggestion
+                else f"; there are: {', '.join(SURFACES)}"
+            )
             return f"there is no surface {name!r}{hint}"
     if key.queues is not None and key.role != "reviewer":
         return "--queues is for reviewers, who see them at the desk: add --role reviewer"
@@ -217,7 +221,7 @@ def _with_store(config: Path | None, work: Callable[[KeyStore], T], *, may_make:
     from proxy.startup.startup import check_store
     from proxy.store.database.client_keys import KeyStore
 
-    with errors_told():
+    with exit_on_errors():
         config_of_store = load_store_config(config)
         if not may_make:
             existing_store(config_of_store.store)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calibrator import install_command
-from proxy.commands.opening.exits import ConfigOption, errors_told, stop
+from proxy.commands.opening.exits import ConfigOption, exit_on_errors, stop
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def mcp(
     from proxy.http.listener.logs import configure_logs
     from proxy.optional.mcp.scoring import ScoringTools
 
-    with errors_told():
+    with exit_on_errors():
         configure_logs()
         section = load_store_config(config).calibrator
     if section.engine.kind != "in_process":

@@ -12,7 +12,12 @@ import typer
 
 from calibrator import ROWS_HELP, file_option, refuse
 from policies import plural
-from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, stop
+from proxy.commands.opening.exits import (
+    ConfigOption,
+    exit_on_calibrator_errors,
+    exit_on_errors,
+    stop,
+)
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
@@ -83,7 +88,7 @@ Study = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
-NUMBERS_TOLD = {
+KINDS_OF_NUMBERS = {
     "alone": "",
     "others": " of numbers with second opinions",
     "signals": " for judges and log-probabilities",
@@ -127,7 +132,7 @@ def recalibrate(
     of: Of = "signals" if signals else "others" if second_opinion else "alone"
     if rollback or history:
         refuse(context, OF_FITTING, "is for fitting; leave it out with --rollback and --history")
-        with calibrator_errors_told():
+        with exit_on_calibrator_errors():
             versions = _versions(config)
             if rollback:
                 _roll_back(versions, of, as_json)
@@ -135,7 +140,7 @@ def recalibrate(
                 _list_history(versions, as_json)
     elif from_store:
         refuse(context, OF_FILES, "is for labelled FILES; leave it out with --from-store")
-        with calibrator_errors_told():
+        with exit_on_calibrator_errors():
             _learn(config, since, kind, by, of, held_only, dry_run, output, as_json)
     else:
         refuse(context, (*OF_STORE, "config"), "is for verdicts; leave it out, or use --from-store")
@@ -152,7 +157,7 @@ def _read_config(config: Path | None) -> Config:
     """
     from proxy.config.setup import load_store_config
 
-    with errors_told():
+    with exit_on_errors():
         return load_store_config(config)
 
 
@@ -290,9 +295,9 @@ def _print_learnt(
     found, tried = learnt.recalibration, learnt.trial
     before = current.name if current else None
     if as_json:
-        told: dict[str, Any] = {"name": found.name, "calibrator": found.calibrator}
-        told |= {"before": before, "promoted": is_promoted}
-        values = {**told, **_parts(found), "unknown": learnt.unknown}
+        fields: dict[str, Any] = {"name": found.name, "calibrator": found.calibrator}
+        fields |= {"before": before, "promoted": is_promoted}
+        values = {**fields, **_parts(found), "unknown": learnt.unknown}
         typer.echo(json.dumps({**values, **tried.as_dict()}))
         return
     own = ""
@@ -307,11 +312,11 @@ def _print_learnt(
     for name in parts.get("numbers", ()):
         typer.echo(f"  gives {name}")
     pairs = (("ECE", "ece"), ("Brier", "brier"), ("log loss", "log_loss"))
-    told_figures = ", ".join(
+    figures = ", ".join(
         f"{name} {getattr(tried.before, key):.3f} -> {getattr(tried.after, key):.3f}"
         for name, key in pairs
     )
-    typer.echo(f"  on verdicts it was not fitted on, against {before or 'none'}: {told_figures}")
+    typer.echo(f"  on verdicts it was not fitted on, against {before or 'none'}: {figures}")
     gain = tried.gain
     typer.echo(
         f"  gain of log loss {gain.value:+.4f}, 95 % between {gain.low:+.4f} and "
@@ -366,15 +371,15 @@ def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
     """Print all promotions and rollbacks, and which recalibrations count now."""
     counting = versions.current(), versions.current("others"), versions.current("signals")
     for change in versions.history():
-        told: dict[str, Any] = {"at": change.at, "kind": change.kind}
-        told |= {"before": change.before, "after": change.after}
+        fields: dict[str, Any] = {"at": change.at, "kind": change.kind}
+        fields |= {"before": change.before, "after": change.after}
         if as_json:
-            told |= {"knows_others": change.knows_others, "knows_signals": change.knows_signals}
-            typer.echo(json.dumps({**told, "figures": dict(change.figures)}))
+            fields |= {"knows_others": change.knows_others, "knows_signals": change.knows_signals}
+            typer.echo(json.dumps({**fields, "figures": dict(change.figures)}))
         else:
             labels = change.figures.get("labels")
             why = f", {plural(labels, 'verdict')}" if labels else ""
-            of = NUMBERS_TOLD[change.of]
+            of = KINDS_OF_NUMBERS[change.of]
             what = f"{change.before or 'none'} -> {change.after or 'none'}{of}"
             typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {what}{why}")
     if not as_json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from proxy.commands.opening.exits import ConfigOption, errors_told, plain, stop
+from proxy.commands.opening.exits import ConfigOption, exit_on_errors, plain, stop
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ class DeskSnapshot:
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of all series of a metric that have these labels; 0 without any."""
         wanted = labels.items()
-        return sum(v for its, v in self.series.get(name, {}).items() if its >= wanted)
+        return sum(v for own, v in self.series.get(name, {}).items() if own >= wanted)
 
     def label(self, name: str, label: str) -> str:
         """Return a label's value in the first series of a name that has it, else an empty text."""
-        found = (dict(its).get(label, "") for its in self.series.get(name, {}))
+        found = (dict(labels).get(label, "") for labels in self.series.get(name, {}))
         return next(filter(None, found), "")
 
 
@@ -76,10 +76,10 @@ class Change:
         """
         before = self.before.series.get(name, {})
         grown: dict[tuple[str, ...], float] = {}
-        for its, now in self.after.series.get(name, {}).items():
-            then = before.get(its, 0.0)
-            told = dict(its)
-            key = tuple(told.get(label, "") for label in labels)
+        for series_labels, now in self.after.series.get(name, {}).items():
+            then = before.get(series_labels, 0.0)
+            values = dict(series_labels)
+            key = tuple(values.get(label, "") for label in labels)
             grown[key] = grown.get(key, 0.0) + (now - then if now >= then else now)
         return grown
 
@@ -128,7 +128,7 @@ def top(
 
     # clients' text is no markup: a bracket in a model's name would end the command
     console = Console(markup=False, emoji=False, highlight=False)
-    with errors_told(), _client(config, url) as desk, suppress(KeyboardInterrupt):
+    with exit_on_errors(), _client(config, url) as desk, suppress(KeyboardInterrupt):
         try:
             first = look(desk)
             if once or not console.is_terminal:
@@ -158,12 +158,12 @@ def _client(config: Path | None, url: str | None) -> httpx.Client:
     host = f"[{admin.host}]" if ":" in admin.host else admin.host
     place = url or f"http://{host}:{admin.port or DEFAULT_DESK_PORT}"
     try:
-        asked = httpx.URL(place)
+        address = httpx.URL(place)
         token = admin.token.get_secret_value()
-        if not token and is_loopback(asked.host):
-            token = local_token(asked.port or 80) or ""
+        if not token and is_loopback(address.host):
+            token = local_token(address.port or 80) or ""
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=asked, headers=headers, timeout=ANSWER_S, trust_env=False)
+        return httpx.Client(base_url=address, headers=headers, timeout=ANSWER_S, trust_env=False)
     except httpx.InvalidURL as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, f"--url {place}: {error}") from error
 
@@ -205,8 +205,8 @@ def _watch(desk: httpx.Client, first: DeskSnapshot, every: float, console: Any) 
     from rich.live import Live
 
     begin, last, place = first, first, str(desk.base_url)
-    shown: RenderableType = picture(Change(first, first), begin, place)
-    with Live(shown, console=console, screen=True, auto_refresh=False) as live:
+    current: RenderableType = picture(Change(first, first), begin, place)
+    with Live(current, console=console, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(every)
             try:
@@ -214,13 +214,13 @@ def _watch(desk: httpx.Client, first: DeskSnapshot, every: float, console: Any) 
             except UnreachableError as error:
                 if not error.may_pass:
                     raise
-                live.update(_lost_contact(shown, str(error)), refresh=True)
+                live.update(_lost_contact(current, str(error)), refresh=True)
                 continue
             if now.total("pinocchio_confidence_count") < begin.total("pinocchio_confidence_count"):
                 begin = DeskSnapshot(now.at, {})  # the proxy was restarted
-            shown = picture(Change(last, now), begin, place)
+            current = picture(Change(last, now), begin, place)
             last = now
-            live.update(shown, refresh=True)
+            live.update(current, refresh=True)
 
 
 # --- the picture ----------------------------------------------------------------------------------
@@ -246,12 +246,12 @@ def picture(change: Change, begin: DeskSnapshot, place: str) -> RenderableType:
     )
 
 
-def _lost_contact(shown: RenderableType, why: str) -> RenderableType:
+def _lost_contact(last_picture: RenderableType, why: str) -> RenderableType:
     """Return the last picture under a red line that says why there is no newer one."""
     from rich.console import Group
     from rich.text import Text
 
-    return Group(Text(f"{why}; asking on", style="bold red"), shown)
+    return Group(Text(f"{why}; asking on", style="bold red"), last_picture)
 
 
 def _head(change: Change, place: str) -> RenderableType:
@@ -322,12 +322,12 @@ def _times(change: Change) -> Table:
     They are those of the last interval or, dimmed, of all time where it has none.
     """
     table = _table("Time", "", "#p50", "#p99")
-    for name, said in (("overhead", "ours"), ("upstream", "upstream's"), ("score", "scoring")):
+    for name, title in (("overhead", "ours"), ("upstream", "upstream's"), ("score", "scoring")):
         metric = f"pinocchio_{name}_seconds"
         is_news = change.quantile(metric, 0.5) is not None
         of = change if is_news else Change(DeskSnapshot(0.0, {}), change.after)
         found = [of.quantile(metric, share) for share in (0.5, 0.99)]
-        table.add_row(said, *map(_duration, found), style="" if is_news else "dim")
+        table.add_row(title, *map(_duration, found), style="" if is_news else "dim")
     queue = change.after.total("pinocchio_score_queue_depth")
     table.add_row("waiting to be scored", f"{queue:.0f}", "")
     return table
@@ -382,8 +382,10 @@ def _decisions(change: Change) -> Table:
 def _holds_table(now: DeskSnapshot) -> Table:
     """Return the table of queues: replies that wait, the oldest, the share of its time used."""
     table = _table("Waiting for a reviewer", "queue", "kind", "#replies", "#oldest", "#time used")
-    for its, count in sorted(now.series.get("pinocchio_held_replies", {}).items(), key=str):
-        labels = dict(its)
+    for series_labels, count in sorted(
+        now.series.get("pinocchio_held_replies", {}).items(), key=str
+    ):
+        labels = dict(series_labels)
         used = now.total("pinocchio_held_time_used", **labels)
         oldest = _duration(now.total("pinocchio_held_oldest_seconds", **labels))
         style = "yellow" if labels["kind"] == "hold" and used > 0.5 else ""
@@ -410,24 +412,24 @@ def _errors(change: Change) -> Table:
     for (status, reason), count in sorted(scores.items()):
         if status not in UNSCORED:
             every = whole("pinocchio_scores_total", status=status, reason=reason)
-            said = plain(f"no number: {status} {reason}".rstrip())
-            table.add_row(said, f"{count:.0f}", f"{every:,.0f}")
-    for name, said in (
+            text = plain(f"no number: {status} {reason}".rstrip())
+            table.add_row(text, f"{count:.0f}", f"{every:,.0f}")
+    for name, text in (
         ("late_scores", "streams that ended before their score"),
         ("store_dropped", "rows that were not written"),
         ("config_reload_failures", "configurations that were refused"),
     ):
         if every := whole(f"pinocchio_{name}_total"):
             count = sum(change.by(f"pinocchio_{name}_total").values())
-            table.add_row(said, f"{count:.0f}", f"{every:,.0f}", style="red" if count else "")
-    for its, count in change.after.series.get("pinocchio_drift", {}).items():
+            table.add_row(text, f"{count:.0f}", f"{every:,.0f}", style="red" if count else "")
+    for labels, count in change.after.series.get("pinocchio_drift", {}).items():
         if count:
-            said = f"drift of {dict(its)['kind']}, {plain(dict(its)['calibrator'])}"
-            table.add_row(said, "", f"{count:.0f}", style="yellow")
-    for its, counts in change.after.series.get("pinocchio_certificate_valid", {}).items():
+            text = f"drift of {dict(labels)['kind']}, {plain(dict(labels)['calibrator'])}"
+            table.add_row(text, "", f"{count:.0f}", style="yellow")
+    for labels, counts in change.after.series.get("pinocchio_certificate_valid", {}).items():
         if not counts:
-            said = f"{plain(dict(its)['certificate'])} does not count"
-            table.add_row(said, "", "", style="yellow")
+            text = f"{plain(dict(labels)['certificate'])} does not count"
+            table.add_row(text, "", "", style="yellow")
     if not table.row_count:
         table.add_row("none", "", "")
     return table

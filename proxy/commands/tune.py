@@ -12,7 +12,12 @@ import typer
 
 from calibrator import ROWS_HELP, refuse
 from policies import plural
-from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, stop
+from proxy.commands.opening.exits import (
+    ConfigOption,
+    exit_on_calibrator_errors,
+    exit_on_errors,
+    stop,
+)
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.errors import ExitStatus
 
@@ -61,7 +66,7 @@ def tune(
     if (output is None) != dry_run:
         message = "say where to write with -o, or compare alone with --dry-run"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
-    with calibrator_errors_told():
+    with exit_on_calibrator_errors():
         start, current = _in_use(config, calibrator, output)
         if files:
             learnt, facts, notes = _from_files(files, start, current)
@@ -74,8 +79,8 @@ def tune(
             start.write(output, learnt.tuned, facts, {"verdicts": quality_of(learnt.now)})
     written = output if is_written else None
     if as_json:
-        told = {"written": str(written) if written else None, "left_out": notes, **facts}
-        typer.echo(json.dumps({**told, **learnt.as_dict()}))
+        fields = {"written": str(written) if written else None, "left_out": notes, **facts}
+        typer.echo(json.dumps({**fields, **learnt.as_dict()}))
     else:
         typer.echo("\n".join(_lines(learnt, notes, written)))
     if not learnt.is_better:
@@ -98,7 +103,7 @@ def _in_use(
         check_output(output)
     if calibrator is not None:
         return TunableCheckpoint(calibrator), None
-    with errors_told():
+    with exit_on_errors():
         named = load_store_config(config).calibrator
     if not isinstance(named.engine, InProcess) and not named.names_checkpoint:
         message = f"scores come from {named.summary}; say which checkpoint that is: --calibrator"
@@ -127,8 +132,8 @@ def _from_files(
     with Progress("learning", TUNING_STEPS) as bar:
         learnt = learn_tuning_of_rows(rows, found, current, progress=bar.advance)
     questions = len({row.question_id for row in rows})
-    told = bad_row_sentences(bad, len(labelled) + len(bad))
-    problems = [*told, *copies_in(labelled).sentences()]
+    sentences = bad_row_sentences(bad, len(labelled) + len(bad))
+    problems = [*sentences, *copies_in(labelled).sentences()]
     if calls := len(labelled) - len(rows):
         problems.append(
             f"{plural(calls, 'row calls', 'rows call')} tools, which is judged by parts that "

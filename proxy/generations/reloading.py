@@ -40,7 +40,7 @@ NEEDS_RESTART = (
 )
 
 
-TOLD_LOOK_EVERY_S = 2.0  # between checks of the keys, while notifications of changes arrive
+NOTIFIED_LOOK_EVERY_S = 2.0  # between checks of the keys, while notifications of changes arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Generations:
         self._are_keys_readable = True
         self._known: list[ClientKey] = []
         self._next_end = math.inf  # when the next key expires
-        self.is_told = False  # whether notifications of changed keys arrive
+        self.is_notified = False  # whether notifications of changed keys arrive
         self._keys_looked_at = 0.0  # by time.monotonic
         self.live = LiveWork()
         self._watch = ConfigWatch(self._files, self._on_change, self._look_at_keys)
@@ -263,7 +263,7 @@ class Generations:
         Between them only expired keys are looked for.
         """
         passed_s = time.monotonic() - self._keys_looked_at
-        if self.is_told and passed_s < TOLD_LOOK_EVERY_S:
+        if self.is_notified and passed_s < NOTIFIED_LOOK_EVERY_S:
             self._look_at_times()
         else:
             self.look_at_keys()

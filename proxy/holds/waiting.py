@@ -19,7 +19,7 @@ from proxy.store.reviews.held_replies import HELD, HeldReply, Store
 
 log = structlog.get_logger(__name__)
 
-ASK_EVERY_S, TOLD_ASK_EVERY_S = 0.25, 2.0
+ASK_EVERY_S, NOTIFIED_ASK_EVERY_S = 0.25, 2.0
 ASKED_AT_ONCE = 10_000  # ids in one query
 
 
@@ -29,7 +29,7 @@ class Verdicts:
     def __init__(self, store: Store, every_s: float = ASK_EVERY_S) -> None:
         self._store = store
         self._every_s = every_s
-        self.is_told = False  # whether the store sends notifications of verdicts given elsewhere
+        self.is_notified = False  # whether the store reports verdicts given elsewhere
         self._waiting: dict[asyncio.Future[None], str] = {}  # the id that each one waits for
         self._asking: asyncio.Task[None] | None = None
         self._is_over = False  # no request may wait any longer
@@ -83,7 +83,7 @@ class Verdicts:
         A failing store is logged; the requests continue to wait.
         """
         while self._waiting:
-            await asyncio.sleep(TOLD_ASK_EVERY_S if self.is_told else self._every_s)
+            await asyncio.sleep(NOTIFIED_ASK_EVERY_S if self.is_notified else self._every_s)
             ids = list(set(self._waiting.values()))
             try:
                 for start in range(0, len(ids), ASKED_AT_ONCE):

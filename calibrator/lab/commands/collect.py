@@ -14,8 +14,8 @@ from calibrator import Progress
 from policies import plural
 from proxy.commands.opening.exits import (
     ConfigOption,
-    calibrator_errors_told,
-    errors_told,
+    exit_on_calibrator_errors,
+    exit_on_errors,
     plain,
     stop,
 )
@@ -97,7 +97,7 @@ def collect(
     if list_all:
         _list()
         return
-    with errors_told(), calibrator_errors_told():
+    with exit_on_errors(), exit_on_calibrator_errors():
         if not sources or not model or (output is None and not estimate):
             raise input_error("collect needs a FILE with questions, --model and --output")
         tasks, bad = load_tasks(sources, is_as_it_is=as_it_is, most=questions)

@@ -12,7 +12,12 @@ import typer
 from calibrator import ROWS_HELP, Progress, check_target, file_option, writer
 from calibrator.lab.commands.collect import FAILED, INTERRUPTED, input_error, router_to, say
 from policies import plural
-from proxy.commands.opening.exits import ConfigOption, calibrator_errors_told, errors_told, plain
+from proxy.commands.opening.exits import (
+    ConfigOption,
+    exit_on_calibrator_errors,
+    exit_on_errors,
+    plain,
+)
 
 if TYPE_CHECKING:
     from calibrator import Row
@@ -47,7 +52,7 @@ def elicit(
     from calibrator import load_labelled
     from calibrator.lab.collecting.eliciting import Elicitation, lines_of
 
-    with errors_told(), calibrator_errors_told():
+    with exit_on_errors(), exit_on_calibrator_errors():
         wanted = Elicitation(stated, judge, samples, model)
         if not (stated or judge or samples):
             raise input_error("say what to ask: --stated, --judge MODEL, --samples N")

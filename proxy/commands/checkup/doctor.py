@@ -89,8 +89,8 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[D
         return
     upstreams = plural(len(setup.config.upstreams), "upstream")
     policy = setup.policy
-    told = f"{setup.path or 'built in'}: policy {policy.name} ({policy.mode}), {upstreams}"
-    yield Diagnosis("ok", "configuration", told)
+    text = f"{setup.path or 'built in'}: policy {policy.name} ({policy.mode}), {upstreams}"
+    yield Diagnosis("ok", "configuration", text)
     patient = Patient(setup, url)
     checks: list[Callable[[Patient], Iterable[Diagnosis]]] = [_policies, check_upstreams]
     checks += [_scorer, _gpu] if scores else []
@@ -145,11 +145,12 @@ class CanaryResult(NamedTuple):
 
 
 def try_calibrator(
-    load: Callable[[], Scorer], place: str, its: Recalibrations | None
+    load: Callable[[], Scorer], place: str, recalibrations: Recalibrations | None
 ) -> CanaryResult:
     """Load a calibrator, score the canary twice, close the calibrator, and return the result.
 
-    `place` names it in a failure, `its` are its recalibrations. Errors are returned as a failure.
+    `place` names it in a failure, and `recalibrations` are its own. Errors are returned as a
+    failure.
     """
     from calibrator import CalibratorError
     from proxy.commands.checkup.machine import resident_memory
@@ -161,18 +162,18 @@ def try_calibrator(
         scorer = load()
         loaded_s = time.perf_counter() - began
         try:
-            is_well, text = _score_twice(scorer)
+            is_well, canary_text = _score_twice(scorer)
             memory = max(0, resident_memory() - before)  # measured before the scorer is closed
         finally:
             if (close := getattr(scorer, "close", None)) is not None:
                 close()
     except (CalibratorError, StartupError, OSError) as error:
         return CanaryResult("fail", f"{place}: {error}")
-    name = name_with(scorer.name, its)
-    told = f"{name}: {text}, loaded in {loaded_s:.1f} s"
+    name = name_with(scorer.name, recalibrations)
+    text = f"{name}: {canary_text}, loaded in {loaded_s:.1f} s"
     if kernel := getattr(scorer, "kernel", None):  # of the embedded one; it may not be built here
-        told += f", kernel: {kernel}"
-    return CanaryResult("ok" if is_well else "fail", told, name, memory)
+        text += f", kernel: {kernel}"
+    return CanaryResult("ok" if is_well else "fail", text, name, memory)
 
 
 def _score_twice(scorer: Scorer) -> tuple[bool, str]:
@@ -248,13 +249,13 @@ def _store(patient: Patient) -> Iterator[Diagnosis]:
         return
     if found.skew_s is not None:
         patient.skews_s["the database"] = found.skew_s
-    said = {
+    state_text = {
         "missing": "the start will make it",
         "empty": "empty; the start will make its tables",
         "older": "of an older version; the start will bring it up to date",
         "current": f"can be read, and holds replies ({found.latency_s * 1_000:.0f} ms)",
     }[found.state]
-    yield Diagnosis("ok", "store", f"{place}: {said}")
+    yield Diagnosis("ok", "store", f"{place}: {state_text}")
     if path is not None:
         yield _disk(path.resolve().parent)
     elif chain_key(url) is None:

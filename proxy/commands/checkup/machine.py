@@ -69,18 +69,18 @@ class Machine:
     def suits(self, processes: Processes) -> tuple[Literal["ok", "warn"], str]:
         """Return `ok` or `warn`, and a sentence on whether this is enough for the processes."""
         whole = max(1, int(self.cores))
-        told = f"{processes.summary}; here are {plural(whole, 'core')}"
+        sentence = f"{processes.summary}; here are {plural(whole, 'core')}"
         if self.cores < 1:
-            told = f"{processes.summary}; here is {self.cores:g} of a core"
+            sentence = f"{processes.summary}; here is {self.cores:g} of a core"
         if self.free is not None:
-            told += f" and {self.free / 1e6:,.0f} MB"
+            sentence += f" and {self.free / 1e6:,.0f} MB"
             if processes.memory_mb * 1e6 > self.free:
-                return "warn", f"{told}: too little memory for so many"
+                return "warn", f"{sentence}: too little memory for so many"
         if processes.workers > whole:
-            return "warn", f"{told}: workers that share a core only take turns"
+            return "warn", f"{sentence}: workers that share a core only take turns"
         if processes.workers < whole:
-            return "ok", f"{told}: `workers: {whole}` would use them all"
-        return "ok", told
+            return "ok", f"{sentence}: `workers: {whole}` would use them all"
+        return "ok", sentence
 
 
 def cores(cgroup: Path = CGROUP) -> float:

@@ -56,8 +56,8 @@ async def _ask_upstreams(patient: Patient) -> list[Diagnosis]:
     config = patient.setup.config
     router = Router(config)
     try:
-        asked = [_ask(patient, router, *each) for each in config.upstreams.items()]
-        return await asyncio.gather(*asked)
+        findings = [_ask(patient, router, *each) for each in config.upstreams.items()]
+        return await asyncio.gather(*findings)
     finally:
         await router.aclose()
 
@@ -90,14 +90,14 @@ async def _ask(patient: Patient, router: Router, name: str, section: UpstreamCon
         return Diagnosis("fail", about, error.message)
     passed_ms = (time.perf_counter() - began) * 1_000
     _note_date(patient, name, reply.values.get(b"date"))
-    level, said = _judge_status(reply.status, has_key=router.has_key(name))
+    level, text = _judge_status(reply.status, has_key=router.has_key(name))
     place = address_of(section.base_url)
-    if reply.status == 404 and (meant := meant_address(place)):
-        level, said = "warn", f"it knows no /models; did you mean base_url: {meant} ?"
+    if reply.status == 404 and (suggestion := meant_address(place)):
+        level, text = "warn", f"it knows no /models; did you mean base_url: {suggestion} ?"
     between = forward_proxy_for(urlsplit(place).scheme, urlsplit(place).hostname or "")
     if between is not None:
-        said += f", through the proxy at {between.where}"
-    return Diagnosis(level, about, f"{place}: {said} ({reply.status}, {passed_ms:.0f} ms)")
+        text += f", through the proxy at {between.where}"
+    return Diagnosis(level, about, f"{place}: {text} ({reply.status}, {passed_ms:.0f} ms)")
 
 
 def _judge_status(status: int, *, has_key: bool) -> tuple[Level, str]:

@@ -34,7 +34,7 @@ def stop(status: ExitStatus, message: str) -> typer.Exit:
 
 
 @contextmanager
-def errors_told() -> Iterator[None]:
+def exit_on_errors() -> Iterator[None]:
     """End the process with the sentence and status of a StartupError or StoreError."""
     try:
         yield
@@ -45,7 +45,7 @@ def errors_told() -> Iterator[None]:
 
 
 @contextmanager
-def calibrator_errors_told() -> Iterator[None]:
+def exit_on_calibrator_errors() -> Iterator[None]:
     """End the process with the sentence of a CalibratorError or OSError, and status 2."""
     from calibrator import CalibratorError
 

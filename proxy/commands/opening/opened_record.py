@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from policies import plural
-from proxy.commands.opening.exits import errors_told, existing_store, plain, stop
+from proxy.commands.opening.exits import existing_store, exit_on_errors, plain, stop
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def opened_record(config: Path | None) -> Iterator[VerdictStore]:
     from proxy.config.setup import load_store_config
     from proxy.store.database.verdicts import VerdictStore
 
-    with errors_told():
+    with exit_on_errors():
         findings = VerdictStore(existing_store(load_store_config(config).store))
         try:
             yield findings
@@ -47,7 +47,7 @@ def usable_setup(config: Path | None, policy: str | None = None) -> Setup:
     """Load the configuration with its policies; end the process where they cannot be used."""
     from proxy.config.setup import load_setup
 
-    with errors_told():
+    with exit_on_errors():
         return load_setup(config, policy)
 
 

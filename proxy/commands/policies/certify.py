@@ -14,7 +14,7 @@ import typer
 
 from calibrator import file_option, refuse
 from policies import plural
-from proxy.commands.opening.exits import ConfigOption, errors_told
+from proxy.commands.opening.exits import ConfigOption, exit_on_errors
 from proxy.commands.opening.opened_record import opened_record, seconds
 from proxy.commands.policies.options import (
     NOT_CERTIFIED,
@@ -145,8 +145,8 @@ def _scope(model: str | None, team: str | None, policy: Policy | None, name: str
     for rule in policy.rules:
         if rule.name == name:
             return Scope(model, team, name, rule.digest)
-    meant = nearest(name, [rule.name for rule in policy.rules])
-    hint = f"; did you mean {meant!r}?" if meant else ""
+    suggestion = nearest(name, [rule.name for rule in policy.rules])
+    hint = f"; did you mean {suggestion!r}?" if suggestion else ""
     raise ValueError(f"policy {policy.name} has no rule {name!r}{hint}")
 
 
@@ -173,7 +173,7 @@ def _read_audit_labels(
     from proxy.learning.certifying import audited_knowing, audited_labels
     from proxy.scoring.engines.opening import known_name
 
-    with errors_told():
+    with exit_on_errors():
         named = load_store_config(config).calibrator
     checkpoint = calibrator = known_name(named)
     counting = resolve_recalibrations(named.recalibration)
@@ -214,14 +214,14 @@ def _auroc(labelled: Sequence[LabelledScore]) -> Interval | None:
 
 def _cannot_rank(auroc: Interval, found: Certification) -> str:
     """Return a warning that the confidences do not rank these replies, and what to do."""
-    told = f"AUROC {auroc.value:.3f}, 95 % between {auroc.low:.3f} and {auroc.high:.3f}"
+    auroc_text = f"AUROC {auroc.value:.3f}, 95 % between {auroc.low:.3f} and {auroc.high:.3f}"
     so = ""
     if found.threshold is not None:
         so = "the threshold holds because few replies are wrong, not because it sorts them; "
     return (
         "warning: the calibrator cannot rank these replies, as far as "
         f"{plural(found.labels, 'label shows', 'labels show')} "
-        f"({told}); {so}do not gate on it; `pinocchio advise` with the same labels says what "
+        f"({auroc_text}); {so}do not gate on it; `pinocchio advise` with the same labels says what "
         "to do"
     )
 

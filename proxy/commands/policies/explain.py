@@ -55,19 +55,19 @@ def explain(
     is_poll = request_id not in (recorded.request_id, recorded.review_id)
     if as_json:
         values = _explained_values(recorded, now, explanations)
-        asked_again = {"is_poll": is_poll, "review": held and held._asdict()}
-        typer.echo(json.dumps(values | asked_again))
+        poll = {"is_poll": is_poll, "review": held and held._asdict()}
+        typer.echo(json.dumps(values | poll))
         return
     if is_poll:
         typer.echo(f"{request_id} asked again for the reply that is held as {recorded.review_id}")
-    for told in _explain_record(recorded, now, explanations):
-        typer.echo("\n".join(plain(line) for line in told.split("\n")))
+    for paragraph in _explain_record(recorded, now, explanations):
+        typer.echo("\n".join(plain(line) for line in paragraph.split("\n")))
     if recorded.policy and not (policy or named):
         typer.echo(
             f"policy {plain(recorded.policy_name)} {NOT_CONFIGURED}; explain by it with --policy"
         )
     if held is not None:
-        typer.echo(_review_told(held))
+        typer.echo(_review_line(held))
 
 
 def _with_held_arguments(recorded: RecordedExchange, findings: VerdictStore) -> RecordedExchange:
@@ -89,7 +89,7 @@ def _with_held_arguments(recorded: RecordedExchange, findings: VerdictStore) -> 
     return replace(recorded, facts=facts, lacks=recorded.lacks - {"arguments"})
 
 
-def _review_told(held: HoldState) -> str:
+def _review_line(held: HoldState) -> str:
     """Return a line about a held reply: its id, state, who decided, how often it was asked for."""
     from proxy.store.reviews.held_replies import HELD
 
@@ -112,8 +112,8 @@ def _explain_record(
     from policies import strictest
 
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(recorded.started_at))
-    asked = recorded.facts[0].model if recorded.facts else recorded.model
-    model = plain((asked or "none")[:NAME_SHOWN])
+    model_name = recorded.facts[0].model if recorded.facts else recorded.model
+    model = plain((model_name or "none")[:NAME_SHOWN])
     yield f"{recorded.request_id} at {at}: model {model}, status {recorded.status}"
     if not recorded.facts:
         why = recorded.reason or recorded.error or recorded.confidence_status
@@ -179,14 +179,14 @@ def _explained_values(
     lacks = sorted(recorded.lacks & policy.looks_at)
     then = {"policy": recorded.policy, "action": _then(recorded)}
     facts = [facts_as_values(facts) for facts in recorded.facts]
-    said = {"request_id": recorded.request_id, "then": then, "facts": facts, "lacks": lacks}
+    values = {"request_id": recorded.request_id, "then": then, "facts": facts, "lacks": lacks}
     if lacks and recorded.is_by(policy):
-        return {**said, "now": then, "is_same": True, "rules": []}
+        return {**values, "now": then, "is_same": True, "rules": []}
     now = strictest(each.decision for each in explanations) if explanations else None
     if _list_possible(recorded, policy):
         now = None
     return {
-        **said,
+        **values,
         "now": {"policy": now.label, "action": now.action.name} if now else None,
         "is_same": _is_same(recorded, now) if now else None,
         "rules": [

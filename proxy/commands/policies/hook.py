@@ -57,15 +57,15 @@ def hook(
     from policies import InvalidDocumentError, decide, load_policy
 
     try:
-        asked = read_hook_input(sys.stdin.buffer.read())
+        hook_input = read_hook_input(sys.stdin.buffer.read())
         deciding = load_policy(policy)
     except (ValueError, InvalidDocumentError, OSError) as error:
         typer.echo(f"pinocchio hook: {error}", err=True)
         raise typer.Exit(DENIED) from error
-    facts, words = _facts(asked, deciding, calibrator)
+    facts, words = _facts(hook_input, deciding, calibrator)
     decision = decide(deciding, facts)
     denies_held = ask == "deny"
-    answer = hook_output(asked, decision, facts.confidence, words, denies_held=denies_held)
+    answer = hook_output(hook_input, decision, facts.confidence, words, denies_held=denies_held)
     if answer is not None:
         typer.echo(json.dumps(answer))
     raise typer.Exit(ExitStatus.OK)
@@ -74,27 +74,33 @@ def hook(
 def read_hook_input(raw: bytes) -> HookInput:
     """Return the call in the JSON that a coding agent writes; raises ValueError for other bytes."""
     try:
-        told = json.loads(raw)
+        fields = json.loads(raw)
     except ValueError as error:
         raise ValueError(f"stdin is no JSON ({error}); a coding agent writes it") from error
-    if not isinstance(told, dict) or not isinstance(tool := told.get("tool_name"), str) or not tool:
+    if (
+        not isinstance(fields, dict)
+        or not isinstance(tool := fields.get("tool_name"), str)
+        or not tool
+    ):
         raise ValueError("stdin names no tool: 'tool_name' must be text")
-    given = told.get("tool_input", {})
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    transcript = told.get("transcript_path")
-    folder = os.environ.get("CLAUDE_PROJECT_DIR") or told.get("cwd")
+    tool_input = fields.get("tool_input", {})
+    arguments = (
+        tool_input if isinstance(tool_input, str) else json.dumps(tool_input, ensure_ascii=False)
+    )
+    transcript = fields.get("transcript_path")
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or fields.get("cwd")
     return HookInput(
-        str(told.get("hook_event_name") or "PreToolUse"),
+        str(fields.get("hook_event_name") or "PreToolUse"),
         tool,
         arguments,
         folder if isinstance(folder, str) and folder else None,
         Path(transcript) if isinstance(transcript, str) and transcript else None,
-        "turn_id" in told,  # Codex's turns have ids, Claude Code's have none
+        "turn_id" in fields,  # Codex's turns have ids, Claude Code's have none
     )
 
 
 def hook_output(
-    asked: HookInput,
+    hook_input: HookInput,
     decision: Decision,
     confidence: float | None,
     words: Sequence[str] = (),
@@ -110,19 +116,19 @@ def hook_output(
     if permission == "ask" and denies_held:
         permission = "deny"
     reason = f"{decision.policy}: {decision.rule}"
-    told = [] if confidence is None else [f"confidence {confidence:.2f}"]
-    if told := [*told, *words]:
-        reason += f" ({'; '.join(told)})"
-    if asked.event == "PermissionRequest":
+    phrases = [] if confidence is None else [f"confidence {confidence:.2f}"]
+    if phrases := [*phrases, *words]:
+        reason += f" ({'; '.join(phrases)})"
+    if hook_input.event == "PermissionRequest":
         if permission == "ask":
             return None
         answer = {"behavior": permission} | ({"message": reason} if permission == "deny" else {})
-        return {"hookSpecificOutput": {"hookEventName": asked.event, "decision": answer}}
-    if asked.is_codex and permission != "deny":
+        return {"hookSpecificOutput": {"hookEventName": hook_input.event, "decision": answer}}
+    if hook_input.is_codex and permission != "deny":
         return None  # Codex reads only denials before a call; its sandbox and approvals go on
     return {
         "hookSpecificOutput": {
-            "hookEventName": asked.event,
+            "hookEventName": hook_input.event,
             "permissionDecision": permission,
             "permissionDecisionReason": reason,
         }
@@ -140,7 +146,7 @@ def permission_of(decision: Decision) -> Permission:
     return "deny" if decision.action.name == "block" else "ask"
 
 
-def _facts(asked: HookInput, policy: Policy, calibrator: str) -> tuple[Facts, list[str]]:
+def _facts(hook_input: HookInput, policy: Policy, calibrator: str) -> tuple[Facts, list[str]]:
     """Return the facts about a call, and up to four phrases that speak against it.
 
     The confidence and marks are known only where the policy needs a score and there is a
@@ -148,22 +154,24 @@ def _facts(asked: HookInput, policy: Policy, calibrator: str) -> tuple[Facts, li
     """
     from policies import Facts, OfferedTools, ToolCall
 
-    readings = OfferedTools([asked.tool]).readings(asked.tool)
+    readings = OfferedTools([hook_input.tool]).readings(hook_input.tool)
     confidence, notes = None, None
-    if policy.needs_score and asked.transcript is not None:
-        confidence, notes = _judge_call(asked, asked.transcript, calibrator)
+    if policy.needs_score and hook_input.transcript is not None:
+        confidence, notes = _judge_call(hook_input, hook_input.transcript, calibrator)
     marks, risk = None, None
     words: list[str] = []
     if notes is not None:
         marks, risk = tuple((mark.name, mark.argument) for mark in notes.marks), notes.risk
         words = [f"{mark.argument}: {mark.words}".lstrip(": ") for mark in notes.marks[:3]]
         words += [f"high risk: {', '.join(notes.reasons)}"] if notes.risk == "high" else []
-    call = ToolCall(asked.tool, asked.arguments, readings, asked.project, marks, risk)
+    call = ToolCall(
+        hook_input.tool, hook_input.arguments, readings, hook_input.project, marks, risk
+    )
     return Facts(confidence, "", (call,), finish_reason="tool_calls"), words
 
 
 def _judge_call(
-    asked: HookInput, transcript: Path, calibrator: str
+    hook_input: HookInput, transcript: Path, calibrator: str
 ) -> tuple[float | None, CallNotes | None]:
     """Return the probability that the call is right after the conversation, its marks and risk.
 
@@ -172,7 +180,7 @@ def _judge_call(
     from calibrator import CalibratorError, NotScorableError, Pinocchio, call_notes
     from proxy.formats import MESSAGES, RESPONSES
 
-    function = {"name": asked.tool, "arguments": asked.arguments}
+    function = {"name": hook_input.tool, "arguments": hook_input.arguments}
     reply = {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
     notes = None
     try:

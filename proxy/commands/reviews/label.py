@@ -22,8 +22,8 @@ from proxy.commands.opening.exits import (
     NAME_SHOWN,
     AsOption,
     ConfigOption,
-    calibrator_errors_told,
-    errors_told,
+    exit_on_calibrator_errors,
+    exit_on_errors,
     plain,
     stop,
     user,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from proxy.store.verdicts.feedback import Feedback
 
 AT_ONCE: Final = 1_000  # lines of feedback stored in one transaction
-MOST_TOLD: Final = 20  # printed lines about labels that were not kept
+MOST_PRINTED: Final = 20  # printed lines about labels that were not kept
 
 Target = Annotated[
     str | None,
@@ -140,7 +140,7 @@ def _give_all(config: Path | None, file: Path, by: str) -> None:
     if not file.exists():
         message = f"there is no file {file}; to label one reply, say `label ID correct` or `wrong`"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
-    with calibrator_errors_told():
+    with exit_on_calibrator_errors():
         labels = list(_labels(file))
     with opened_record(config) as findings:
         queue = ReviewQueue(load_store_config(config).store)
@@ -153,8 +153,8 @@ def _give_all(config: Path | None, file: Path, by: str) -> None:
         queue.close()
     typer.echo(f"{plural(count, 'verdict')} of {by} stored")
     if missing:
-        more = [f"and {len(missing) - MOST_TOLD} more"] if len(missing) > MOST_TOLD else []
-        raise stop(ExitStatus.FAILED, "\n".join([*missing[:MOST_TOLD], *more]))
+        more = [f"and {len(missing) - MOST_PRINTED} more"] if len(missing) > MOST_PRINTED else []
+        raise stop(ExitStatus.FAILED, "\n".join([*missing[:MOST_PRINTED], *more]))
 
 
 def _labels(file: Path) -> Iterator[tuple[str, Feedback]]:
@@ -203,8 +203,8 @@ def _keep_feedback(config: Path | None, file: Path, by: str) -> None:
     from proxy.store.verdicts.feedback import FeedbackStore
 
     counts: Counter[str] = Counter()
-    told: list[str] = []
-    with opened_record(config) as findings, calibrator_errors_told():
+    problems: list[str] = []
+    with opened_record(config) as findings, exit_on_calibrator_errors():
         store = FeedbackStore(lambda: findings.engine)
         lines = _lines(file)
         while some := list(islice(lines, AT_ONCE)):
@@ -215,21 +215,21 @@ def _keep_feedback(config: Path | None, file: Path, by: str) -> None:
                     numbers.append(number)
                 except (BadRequestError, ValueError) as error:
                     counts["unreadable"] += 1
-                    said = error.message if isinstance(error, BadRequestError) else "no JSON"
-                    told.append(f"{file}:{number}: {said}")
+                    reason = error.message if isinstance(error, BadRequestError) else "no JSON"
+                    problems.append(f"{file}:{number}: {reason}")
             for number, label, status in zip(numbers, labels, store.keep(labels, by), strict=True):
                 counts[status] += 1
                 if status == "not_found":
-                    told.append(f"{file}:{number}: there is no record of {label.id}")
-    for text in told[:MOST_TOLD]:
+                    problems.append(f"{file}:{number}: there is no record of {label.id}")
+    for text in problems[:MOST_PRINTED]:
         typer.echo(text, err=True)
-    if len(told) > MOST_TOLD:
-        typer.echo(f"and {len(told) - MOST_TOLD} more", err=True)
+    if len(problems) > MOST_PRINTED:
+        typer.echo(f"and {len(problems) - MOST_PRINTED} more", err=True)
     labels_kept = plural(counts["kept"], "label")
-    typer.echo(f"{labels_kept} kept, {len(told)} not")
-    if told:
-        lines_told = plural(len(told), "line")
-        raise stop(ExitStatus.FAILED, f"not kept: {lines_told} of {file}")
+    typer.echo(f"{labels_kept} kept, {len(problems)} not")
+    if problems:
+        count = plural(len(problems), "line")
+        raise stop(ExitStatus.FAILED, f"not kept: {count} of {file}")
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
@@ -253,7 +253,7 @@ def _fetch_verdicts(config: Path | None, since: str, *, dry_run: bool) -> None:
     from proxy.store.queue import ReviewQueue
 
     start = max(0.0, time.time() - seconds(since))
-    with errors_told():
+    with exit_on_errors():
         loaded = load_store_config(config)
     keepers = score_keepers(loaded.telemetry)
     if not keepers:
@@ -305,4 +305,6 @@ def _describe_counts(counts: Counter[str], *, dry_run: bool) -> str:
         ("unknown", "of replies that are not on record"),
         ("ambiguous", "on a trace with several replies"),
     )
-    return ", ".join([kept, *(f"{counts[name]} {said}" for name, said in others if counts[name])])
+    return ", ".join(
+        [kept, *(f"{counts[name]} {phrase}" for name, phrase in others if counts[name])]
+    )

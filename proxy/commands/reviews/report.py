@@ -87,9 +87,15 @@ def _estimate(findings: VerdictStore, start: float) -> dict[str, Any]:
     values: dict[str, Any] = {"undrawn": labels.undrawn}
     values["volunteered"] = {"labels": volunteered, "wrong": wrong}
     for name in POPULATIONS:
-        its = labels.of(name)
-        figures = {"right": its.estimate(name), "confidence": its.estimate(name, "confidence")}
-        counts = {"replies": its.totals.delivered + its.totals.held, "labels": len(its.replies)}
+        population = labels.of(name)
+        figures = {
+            "right": population.estimate(name),
+            "confidence": population.estimate(name, "confidence"),
+        }
+        counts = {
+            "replies": population.totals.delivered + population.totals.held,
+            "labels": len(population.replies),
+        }
         values[name] = counts | {key: asdict(found) for key, found in figures.items()}
     return values
 
@@ -99,15 +105,15 @@ def _estimate_lines(values: Mapping[str, Any]) -> Iterator[str]:
     from proxy.learning.labels import POPULATIONS
 
     for name in POPULATIONS:
-        its = values[name]
-        right, sure = its["right"], its["confidence"]
-        verdicts = plural(its["labels"], "verdict")
-        told = f"{name}: {verdicts} on {plural(its['replies'], 'reply', 'replies')}"
+        population = values[name]
+        right, sure = population["right"], population["confidence"]
+        verdicts = plural(population["labels"], "verdict")
+        text = f"{name}: {verdicts} on {plural(population['replies'], 'reply', 'replies')}"
         if math.isnan(right["value"]):
-            yield f"{told}, too few to say anything"
+            yield f"{text}, too few to say anything"
         else:
             yield (
-                f"{told}, {right['value']:.1%} right (95 % between {right['low']:.1%} and "
+                f"{text}, {right['value']:.1%} right (95 % between {right['low']:.1%} and "
                 f"{right['high']:.1%}), mean confidence {sure['value']:.1%}"
             )
     if count := values["volunteered"]["labels"]:
@@ -123,9 +129,9 @@ def _agreement(findings: VerdictStore, start: float) -> tuple[int, Agreement]:
     from calibrator import Label, agreement_of
     from proxy.store.verdicts.labels import all_verdicts
 
-    given = all_verdicts(findings.engine, start)
-    replies = len({each.request_id for each in given})
-    return replies, agreement_of(Label(*each) for each in given)
+    verdicts = all_verdicts(findings.engine, start)
+    replies = len({each.request_id for each in verdicts})
+    return replies, agreement_of(Label(*each) for each in verdicts)
 
 
 def _agreement_lines(found: Agreement, replies: int) -> Iterator[str]:

@@ -17,8 +17,8 @@ from proxy.commands.opening.exits import (
     NAME_SHOWN,
     AsOption,
     ConfigOption,
-    errors_told,
     existing_store,
+    exit_on_errors,
     plain,
     plain_json,
     stop,
@@ -119,7 +119,7 @@ def list_reviews(
             total = desk.queue.count(stored, queue=queue, team=team)
             if total > limit:
                 typer.echo(f"{limit} of {total} are shown; --limit {total} shows all", err=True)
-        _tell_of_missing(desk, [listed.policy for listed in found])
+        _warn_of_missing(desk, [listed.policy for listed in found])
 
 
 def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
@@ -182,7 +182,7 @@ def show_review(
         held = desk.find_reply(_whole_id(desk, id))
         reply = None if held.is_forgotten else json.loads(held.reply)
         facts, leaning = _facts(desk, held), desk.leaning_of(held)
-        _tell_of_missing(desk, [held.policy])
+        _warn_of_missing(desk, [held.policy])
     if as_json:
         text = json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False)
         typer.echo(plain_json(text))
@@ -245,7 +245,7 @@ def _decide(
     from proxy.desk.decisions.desk import Verdict
     from proxy.desk.decisions.standing import end
 
-    given = Verdict(verdict, correct, None, note, revision, like_this)
+    decision = Verdict(verdict, correct, None, note, revision, like_this)
     with _desk(config) as desk:
         if verdict == "reject" and desk.queue.standing_by_id(id) is not None:
             if correct is not None or note is not None:
@@ -254,16 +254,16 @@ def _decide(
             typer.echo(f"{id} is {end(desk.queue, id, reviewer or user())['state']}")
             return
         id = _whole_id(desk, id)
-        decided = desk.decide(id, given, reviewer or user())
+        decided = desk.decide(id, decision, reviewer or user())
     typer.echo(f"{id} is {decided['state']}{_approvals(decided['approvals'])}")
 
 
-def _approvals(told: dict[str, Any] | None) -> str:
+def _approvals(approvals: dict[str, Any] | None) -> str:
     """Return a phrase such as `: 1 of 2 approved (ann)`; empty where one person decides."""
-    if told is None:
+    if approvals is None:
         return ""
-    people = ", ".join(plain(each["by"]) for each in told["given"])
-    return f": {len(told['given'])} of {told['needed']} approved" + (
+    people = ", ".join(plain(each["by"]) for each in approvals["given"])
+    return f": {len(approvals['given'])} of {approvals['needed']} approved" + (
         f" ({people})" if people else ""
     )
 
@@ -279,7 +279,7 @@ def _desk(config: Path | None) -> Iterator[Desk]:
     from proxy.desk.decisions.desk import Desk
     from proxy.store.queue import ReviewQueue
 
-    with errors_told():
+    with exit_on_errors():
         store = existing_store(load_store_config(config).store)
         setup = None
         with suppress(StartupError):  # a broken policy must not keep people from deciding
@@ -321,7 +321,7 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
     return facts | more | {"decided_by": held.decided_by, "note": held.note}
 
 
-def _tell_of_missing(desk: Desk, labels: Sequence[str]) -> None:
+def _warn_of_missing(desk: Desk, labels: Sequence[str]) -> None:
     """Print a line for each policy that held a call and is not in the configuration.
 
     Without it nothing says which pattern of risk a call matches. `labels` are such as
@@ -365,9 +365,9 @@ def _lines_of(facts: Mapping[str, Any], held: HeldReply, leaning: ThresholdSide)
         sure += f" ({where} {leaning.whose} threshold, {leaning.threshold:g})"
     yield f"{plain(str(facts['id']))}  {facts['state']}, queue {plain(str(facts['queue']))}"
     yield f"{_INDENT}{plain(str(facts['model']))}, {sure}, policy {plain(str(facts['policy']))}"
-    told = [f"{word} {_at(facts[name])}" for name, word in _TIMES if facts.get(name) is not None]
-    if told:
-        yield f"{_INDENT}{', '.join(told)}"
+    times = [f"{word} {_at(facts[name])}" for name, word in _TIMES if facts.get(name) is not None]
+    if times:
+        yield f"{_INDENT}{', '.join(times)}"
     yield from _decision(facts)
     yield "Question"
     yield from _indent(str(facts["question"] or "(not kept)"))
@@ -384,8 +384,8 @@ def _decision(facts: Mapping[str, Any]) -> Iterator[str]:
     if facts.get("note"):
         yield f"{_INDENT}note: {plain(str(facts['note']))}"
     if approvals := facts.get("approvals"):
-        given = len(approvals["given"])
-        yield f"{_INDENT}approvals: {given} of {approvals['needed']}"
+        count = len(approvals["given"])
+        yield f"{_INDENT}approvals: {count} of {approvals['needed']}"
     if facts.get("revision"):
         yield f"{_INDENT}edited; approve it with --revision {plain(str(facts['revision']))}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from proxy.commands.opening.exits import ConfigOption, errors_told
+from proxy.commands.opening.exits import ConfigOption, exit_on_errors
 
 
 def migrate(config: ConfigOption = None) -> None:
@@ -15,7 +15,7 @@ def migrate(config: ConfigOption = None) -> None:
     from proxy.store.database.schema import LATEST
     from proxy.store.database.tables import place_of
 
-    with errors_told():
+    with exit_on_errors():
         url = load_store_config(config).store
         check_folder(url)
         open_engine(url).dispose()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from calibrator import refuse
-from proxy.commands.opening.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, errors_told
+from proxy.commands.opening.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, exit_on_errors
 
 
 def serve(
@@ -34,7 +34,7 @@ def serve(
     # numpy reads this when it is imported. With a thread for each core its library waits for cores
     # that others use: a score of a short reply took ten times as long on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with errors_told():
+    with exit_on_errors():
         if scorer_only:
             refuse(
                 context, ["policy", "workers"], "is for the proxy; leave it out with --scorer-only"
