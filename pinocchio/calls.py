@@ -231,8 +231,8 @@ def _notes_in(
     found = {}
     choices = member.get("choices")
     for choice in choices if isinstance(choices, list) else ():
-        listed = choice.get("calls") if isinstance(choice, dict) else None
-        for call in listed if isinstance(listed, list) else ():
+        calls = choice.get("calls") if isinstance(choice, dict) else None
+        for call in calls if isinstance(calls, list) else ():
             marks = call.get("marks", [])
             pairs = tuple((str(m.get("mark")), str(m.get("argument", ""))) for m in marks)
             if isinstance(call.get("id"), str):

@@ -211,8 +211,8 @@ def _read_call_state(found: Any, url: str) -> HeldCall:
     if not isinstance(found, dict) or not isinstance(found.get("review_id"), str):
         raise _no_desk(200, url)
     names = ("review_id", "state", "verdict", "name", "arguments", "message", "approvals")
-    read: dict[str, Any] = {name: found.get(name) for name in names}
-    return HeldCall(**read)
+    fields: dict[str, Any] = {name: found.get(name) for name in names}
+    return HeldCall(**fields)
 
 
 def _error_of(error: urllib.error.HTTPError, url: str) -> DeskError:

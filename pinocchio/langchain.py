@@ -79,9 +79,9 @@ def _with_confidences(message: Any, seen: SeenCalls) -> dict[str, Any] | None:
     Return None where nothing is known of its calls.
     """
     ids = [call["id"] for call in getattr(message, "tool_calls", ())]
-    known = {id: seen.confidence(id) for id in ids if seen.confidence(id) is not None}
+    confidences = {id: seen.confidence(id) for id in ids if seen.confidence(id) is not None}
     request_id = seen.get(ids[0]).request_id if ids else None
-    if not known and request_id is None:
+    if not confidences and request_id is None:
         return None
     calls = {id: seen.get(id) for id in ids}
     notes = {
@@ -89,7 +89,12 @@ def _with_confidences(message: Any, seen: SeenCalls) -> dict[str, Any] | None:
         for id, call in calls.items()
         if call.marks is not None
     }
-    metadata = {**message.response_metadata, _NOTED: known, _REQUEST: request_id, _NOTES: notes}
+    metadata = {
+        **message.response_metadata,
+        _NOTED: confidences,
+        _REQUEST: request_id,
+        _NOTES: notes,
+    }
     return {"messages": [message.model_copy(update={"response_metadata": metadata})]}
 
 
@@ -119,14 +124,14 @@ def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
     messages = state.values["messages"]
     stopped = [_stopped_by(each.value, messages) for each in interrupts]
     run = thread.get("configurable", {}).get("thread_id")
-    listed = [call for calls in stopped for call in calls]
-    held = desk.decided(listed, wait_s, run=None if run is None else str(run)[:256])
+    all_calls = [call for calls in stopped for call in calls]
+    held = desk.decided(all_calls, wait_s, run=None if run is None else str(run)[:256])
     if held is None:
         return None
-    rest = iter(held)
+    remaining = iter(held)
     resumed: dict[str, Any] = {}
     for interrupt, calls in zip(interrupts, stopped, strict=True):
-        decisions = [_decision(next(rest)) for _ in calls]
+        decisions = [_decision(next(remaining)) for _ in calls]
         is_one = "tool_call_id" in interrupt.value
         resumed[interrupt.id] = decisions[0] if is_one else {"decisions": decisions}
     return resumed

@@ -113,8 +113,8 @@ def create_app_of(
     StartupError for one that cannot be used. One of several workers has `peers`, and shares
     `buckets` and `preloaded` calibrators with them.
     """
-    standing = GenerationState(setup) if peers is None else peers.standing
-    config = standing.setup.config
+    state = GenerationState(setup) if peers is None else peers.standing
+    config = state.setup.config
     scoring = Scoring(
         load or preloaded.loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,
@@ -144,7 +144,7 @@ def create_app_of(
         is_open,
         peers,
     )
-    return App(standing, parts, reload, admin, guardrails)
+    return App(state, parts, reload, admin, guardrails)
 
 
 def _stand_in_of(config: CalibratorConfig, preloaded: PreloadedCalibrators) -> Scoring | None:
@@ -165,15 +165,15 @@ class App:
 
     def __init__(
         self,
-        standing: GenerationState,
+        state: GenerationState,
         parts: Parts,
         reload: Callable[[], Setup] | None,
         admin: AdminSocket | None = None,
         guardrails: socket.socket | None = None,
     ) -> None:
         self._parts = parts
-        config, peers = standing.setup.config, parts.peers
-        self._reloading = Generations(standing, parts, reload)
+        config, peers = state.setup.config, parts.peers
+        self._reloading = Generations(state, parts, reload)
         self._leads = peers is None or peers.leads  # the leader does the work that is done once
         self._desk: DeskServer | None = None
         self._admin_url = config.admin.url or (admin.url if admin else None)
@@ -188,7 +188,7 @@ class App:
             self._guardrails = guardrails_server(guardrails, config, self._reloading, metrics)
         elif guardrails is not None:
             guardrails.close()
-        self.is_draining = standing.is_draining
+        self.is_draining = state.is_draining
         self._courier: Courier | None = None
         self._telemetry = parts.telemetry
         self._counts: Counts = parts.telemetry or parts.metrics

@@ -164,9 +164,9 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
     return setup
 
 
-def _names(listed: str | None) -> str | None:
+def _names(text: str | None) -> str | None:
     """Return comma-separated names without blanks around them; None for None."""
-    return None if listed is None else ",".join(name.strip() for name in listed.split(","))
+    return None if text is None else ",".join(name.strip() for name in text.split(","))
 
 
 def _problem_of_names(key: ClientKey) -> str | None:

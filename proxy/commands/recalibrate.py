@@ -203,15 +203,15 @@ def _learn(
     with opened_record(config) as findings:
         engine, start = findings.engine, time.time() - seconds(since)
         if of == "signals":
-            learnt, current = _learnt_signals(engine, start, whole, held_only)
+            fit, current = _learnt_signals(engine, start, whole, held_only)
         else:
-            learnt, current = _learnt_curve(engine, start, whole, kind, by, of, held_only)
-    is_promoted = versions is not None and learnt.trial.is_better
+            fit, current = _learnt_curve(engine, start, whole, kind, by, of, held_only)
+    is_promoted = versions is not None and fit.trial.is_better
     if output is not None:
-        learnt.recalibration.save(output)
+        fit.recalibration.save(output)
     elif versions is not None and is_promoted:
-        versions.promote(learnt.recalibration, learnt.trial.as_dict())
-    _print_learnt(learnt, current, is_promoted, output, as_json)
+        versions.promote(fit.recalibration, fit.trial.as_dict())
+    _print_learnt(fit, current, is_promoted, output, as_json)
     if versions is not None and not is_promoted:
         raise typer.Exit(NOT_PROMOTED)
 
@@ -229,8 +229,8 @@ def _learnt_curve(
     from proxy.scoring.engines.opening import known_name
     from proxy.upstreams.router import Domains, Router
 
-    named = whole.calibrator
-    base, counting = known_name(named), resolve_recalibrations(named.recalibration)
+    section = whole.calibrator
+    base, counting = known_name(section), resolve_recalibrations(section.recalibration)
     labels = read_labels(engine, start, base)
     if of == "others":
         base = name_with_others(labels.replies, base)
@@ -240,16 +240,16 @@ def _learnt_curve(
         current = None  # it is for numbers that are no longer given
     if "domain" in (by, current.by if current else None):
         labels = labels.in_domains(Domains(whole, Router(whole)))
-    learnt = learn_recalibration(
+    fit = learn_recalibration(
         labels,
         base,
         current,
         kind=kind,
         by=by,
         is_held_only=held_only,
-        known=_known_recalibrations(named.recalibration, current),
+        known=_known_recalibrations(section.recalibration, current),
     )
-    return learnt, current
+    return fit, current
 
 
 def _learnt_signals(
@@ -271,7 +271,7 @@ def _learnt_signals(
 
 
 def _known_recalibrations(
-    named: Sequence[Path], current: Recalibration | None
+    paths: Sequence[Path], current: Recalibration | None
 ) -> list[Recalibration]:
     """Return all recalibrations whose confidences the record may hold.
 
@@ -279,33 +279,33 @@ def _known_recalibrations(
     """
     from calibrator import versions_named
 
-    if (versions := versions_named(named)) is not None:
+    if (versions := versions_named(paths)) is not None:
         return versions.all()
     return [current] if current else []
 
 
 def _print_learnt(
-    learnt: LearnedFit,
+    fit: LearnedFit,
     current: Recalibration | SignalWeights | None,
     is_promoted: bool,
     output: Path | None,
     as_json: bool,
 ) -> None:
     """Print the figures of a fit and what becomes of it, as text or as JSON."""
-    found, tried = learnt.recalibration, learnt.trial
+    found, trial = fit.recalibration, fit.trial
     before = current.name if current else None
     if as_json:
         fields: dict[str, Any] = {"name": found.name, "calibrator": found.calibrator}
         fields |= {"before": before, "promoted": is_promoted}
-        values = {**fields, **_parts(found), "unknown": learnt.unknown}
-        typer.echo(json.dumps({**values, **tried.as_dict()}))
+        values = {**fields, **_parts(found), "unknown": fit.unknown}
+        typer.echo(json.dumps({**values, **trial.as_dict()}))
         return
     own = ""
     if "groups" in (parts := _parts(found)) and getattr(found, "by", None):
         own = f", {len(parts['groups'])} with curves of their own"
     typer.echo(
-        f"{found.name}: fitted on {plural(tried.labels, 'verdict')}, worth "
-        f"{tried.effective_labels:.0f} "
+        f"{found.name}: fitted on {plural(trial.labels, 'verdict')}, worth "
+        f"{trial.effective_labels:.0f} "
         f"of equal weight{own}\n"
         f"  for {found.calibrator}"
     )
@@ -313,20 +313,20 @@ def _print_learnt(
         typer.echo(f"  gives {name}")
     pairs = (("ECE", "ece"), ("Brier", "brier"), ("log loss", "log_loss"))
     figures = ", ".join(
-        f"{name} {getattr(tried.before, key):.3f} -> {getattr(tried.after, key):.3f}"
+        f"{name} {getattr(trial.before, key):.3f} -> {getattr(trial.after, key):.3f}"
         for name, key in pairs
     )
     typer.echo(f"  on verdicts it was not fitted on, against {before or 'none'}: {figures}")
-    gain = tried.gain
+    gain = trial.gain
     typer.echo(
         f"  gain of log loss {gain.value:+.4f}, 95 % between {gain.low:+.4f} and "
         f"{gain.high:+.4f}{'' if gain.low > 0 else ': may be no gain'}"
     )
-    if learnt.unknown:
+    if fit.unknown:
         typer.echo(
-            f"  {plural(learnt.unknown, 'verdict')} left out: what was recalibrated is not recorded"
+            f"  {plural(fit.unknown, 'verdict')} left out: what was recalibrated is not recorded"
         )
-    typer.echo(_conclusion(learnt, is_promoted, output))
+    typer.echo(_conclusion(fit, is_promoted, output))
 
 
 def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
@@ -341,19 +341,17 @@ def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
     return {"groups": sorted(found.groups)}
 
 
-def _conclusion(learnt: LearnedFit, is_promoted: bool, output: Path | None) -> str:
+def _conclusion(fit: LearnedFit, is_promoted: bool, output: Path | None) -> str:
     """Return the last line: written, promoted, or why nothing changed."""
     if output is not None:
-        unproven = (
-            "" if learnt.trial.is_better else ", without a proven gain: not better beyond noise"
-        )
+        unproven = "" if fit.trial.is_better else ", without a proven gain: not better beyond noise"
         return f"written to {output}{unproven}"
     if is_promoted:
         return (
             "promoted: it counts from the next request on, `--rollback` takes it back; certified "
             "thresholds were for the version before, so certify again"
         )
-    if learnt.trial.is_better:
+    if fit.trial.is_better:
         return "better beyond noise; nothing was promoted, as asked"
     return "not promoted: it is not better beyond noise; what counted before still counts"
 
@@ -380,8 +378,8 @@ def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
             labels = change.figures.get("labels")
             why = f", {plural(labels, 'verdict')}" if labels else ""
             of = KINDS_OF_NUMBERS[change.of]
-            what = f"{change.before or 'none'} -> {change.after or 'none'}{of}"
-            typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {what}{why}")
+            change_text = f"{change.before or 'none'} -> {change.after or 'none'}{of}"
+            typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {change_text}{why}")
     if not as_json:
         typer.echo(f"{counting[0].name if counting[0] else 'no recalibration'} counts")
         if counting[1]:

@@ -98,12 +98,12 @@ class Change:
         Values are taken as evenly spread within a bucket.
         """
         buckets = self.buckets(name)
-        wanted, low, seen = share * sum(count for _, count in buckets), 0.0, 0.0
+        rank, low, passed = share * sum(count for _, count in buckets), 0.0, 0.0
         for bound, count in buckets:
-            if count and seen + count >= wanted:
-                inside = (wanted - seen) / count
+            if count and passed + count >= rank:
+                inside = (rank - passed) / count
                 return low if bound == float("inf") else low + (bound - low) * inside
-            seen, low = seen + count, bound
+            passed, low = passed + count, bound
         return None
 
 
@@ -309,9 +309,9 @@ def _requests(change: Change) -> Table:
     def whole(key: tuple[str, ...]) -> float:
         return change.after.total(name, **dict(zip(labels, key, strict=True)))
 
-    for key, count, every in _most(change.by(name, *labels), whole):
+    for key, count, total in _most(change.by(name, *labels), whole):
         style = "red" if key[2] == "5xx" else ""
-        numbers = f"{count / change.seconds:.1f}", f"{every:,.0f}"
+        numbers = f"{count / change.seconds:.1f}", f"{total:,.0f}"
         table.add_row(*map(plain, key), *numbers, style=style)
     return table
 
@@ -373,8 +373,8 @@ def _decisions(change: Change) -> Table:
     def whole(key: tuple[str, ...]) -> float:
         return change.after.total(name, **dict(zip(labels, key, strict=True)))
 
-    for (policy, rule, action, mode), count, every in _most(change.by(name, *labels), whole):
-        numbers = f"{count / change.seconds:.1f}", f"{every:,.0f}"
+    for (policy, rule, action, mode), count, total in _most(change.by(name, *labels), whole):
+        numbers = f"{count / change.seconds:.1f}", f"{total:,.0f}"
         table.add_row(plain(f"{policy}/{rule}"), action, mode, *numbers)
     return table
 
@@ -386,11 +386,11 @@ def _holds_table(now: DeskSnapshot) -> Table:
         now.series.get("pinocchio_held_replies", {}).items(), key=str
     ):
         labels = dict(series_labels)
-        used = now.total("pinocchio_held_time_used", **labels)
+        time_used = now.total("pinocchio_held_time_used", **labels)
         oldest = _duration(now.total("pinocchio_held_oldest_seconds", **labels))
-        style = "yellow" if labels["kind"] == "hold" and used > 0.5 else ""
+        style = "yellow" if labels["kind"] == "hold" and time_used > 0.5 else ""
         queue, kind = plain(labels["queue"]), labels["kind"]
-        table.add_row(queue, kind, f"{count:,.0f}", oldest, f"{used:.0%}", style=style)
+        table.add_row(queue, kind, f"{count:,.0f}", oldest, f"{time_used:.0%}", style=style)
     return table
 
 
@@ -398,9 +398,9 @@ def _least_sure(now: DeskSnapshot) -> Table:
     """Return the table of the held replies with the lowest confidences."""
     table = _table("Least sure of them", "#confidence", "queue", "model", "question")
     for each in now.waiting:
-        sure = "none" if each["confidence"] is None else f"{each['confidence']:.4f}"
+        score = "none" if each["confidence"] is None else f"{each['confidence']:.4f}"
         question = plain(str(each["question"]).replace("\n", " ")[:80])
-        table.add_row(sure, plain(each["queue"]), plain(each["model"][:40]), question)
+        table.add_row(score, plain(each["queue"]), plain(each["model"][:40]), question)
     return table
 
 
@@ -411,17 +411,17 @@ def _errors(change: Change) -> Table:
     whole = change.after.total
     for (status, reason), count in sorted(scores.items()):
         if status not in UNSCORED:
-            every = whole("pinocchio_scores_total", status=status, reason=reason)
+            total = whole("pinocchio_scores_total", status=status, reason=reason)
             text = plain(f"no number: {status} {reason}".rstrip())
-            table.add_row(text, f"{count:.0f}", f"{every:,.0f}")
+            table.add_row(text, f"{count:.0f}", f"{total:,.0f}")
     for name, text in (
         ("late_scores", "streams that ended before their score"),
         ("store_dropped", "rows that were not written"),
         ("config_reload_failures", "configurations that were refused"),
     ):
-        if every := whole(f"pinocchio_{name}_total"):
+        if total := whole(f"pinocchio_{name}_total"):
             count = sum(change.by(f"pinocchio_{name}_total").values())
-            table.add_row(text, f"{count:.0f}", f"{every:,.0f}", style="red" if count else "")
+            table.add_row(text, f"{count:.0f}", f"{total:,.0f}", style="red" if count else "")
     for labels, count in change.after.series.get("pinocchio_drift", {}).items():
         if count:
             text = f"drift of {dict(labels)['kind']}, {plain(dict(labels)['calibrator'])}"

@@ -69,21 +69,21 @@ def tune(
     with exit_on_calibrator_errors():
         start, current = _in_use(config, calibrator, output)
         if files:
-            learnt, facts, notes = _from_files(files, start, current)
+            trial, facts, notes = _from_files(files, start, current)
         else:
             gathered = _gather_replies(config, since, start, held_only)
-            learnt = _run_trial(gathered, current, held_only)
+            trial = _run_trial(gathered, current, held_only)
             facts, notes = {"store": gathered.facts()}, list(gathered.left_out.sentences())
-        is_written = output is not None and learnt.is_better
+        is_written = output is not None and trial.is_better
         if output is not None and is_written:
-            start.write(output, learnt.tuned, facts, {"verdicts": quality_of(learnt.now)})
+            start.write(output, trial.tuned, facts, {"verdicts": quality_of(trial.now)})
     written = output if is_written else None
     if as_json:
         fields = {"written": str(written) if written else None, "left_out": notes, **facts}
-        typer.echo(json.dumps({**fields, **learnt.as_dict()}))
+        typer.echo(json.dumps({**fields, **trial.as_dict()}))
     else:
-        typer.echo("\n".join(_lines(learnt, notes, written)))
-    if not learnt.is_better:
+        typer.echo("\n".join(_lines(trial, notes, written)))
+    if not trial.is_better:
         raise typer.Exit(NOT_BETTER)
 
 
@@ -104,12 +104,12 @@ def _in_use(
     if calibrator is not None:
         return TunableCheckpoint(calibrator), None
     with exit_on_errors():
-        named = load_store_config(config).calibrator
-    if not isinstance(named.engine, InProcess) and not named.names_checkpoint:
-        message = f"scores come from {named.summary}; say which checkpoint that is: --calibrator"
+        section = load_store_config(config).calibrator
+    if not isinstance(section.engine, InProcess) and not section.names_checkpoint:
+        message = f"scores come from {section.summary}; say which checkpoint that is: --calibrator"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
-    current = resolve_recalibrations(named.recalibration).alone
-    return TunableCheckpoint(named.checkpoint), current
+    current = resolve_recalibrations(section.recalibration).alone
+    return TunableCheckpoint(section.checkpoint), current
 
 
 def _from_files(
@@ -130,7 +130,7 @@ def _from_files(
     with Progress("reading", len(rows)) as bar:
         found = start.read_rows(rows, bar.advance)
     with Progress("learning", TUNING_STEPS) as bar:
-        learnt = learn_tuning_of_rows(rows, found, current, progress=bar.advance)
+        trial = learn_tuning_of_rows(rows, found, current, progress=bar.advance)
     questions = len({row.question_id for row in rows})
     sentences = bad_row_sentences(bad, len(labelled) + len(bad))
     problems = [*sentences, *copies_in(labelled).sentences()]
@@ -139,7 +139,7 @@ def _from_files(
             f"{plural(calls, 'row calls', 'rows call')} tools, which is judged by parts that "
             "are not fine-tuned"
         )
-    return learnt, {"rows": {"labels": len(rows), "questions": questions}}, problems
+    return trial, {"rows": {"labels": len(rows), "questions": questions}}, problems
 
 
 def _gather_replies(
@@ -186,9 +186,9 @@ def quality_of(found: Trial) -> dict[str, float]:
     }
 
 
-def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterator[str]:
+def _lines(trial: TuningTrial, notes: list[str], folder: Path | None) -> Iterator[str]:
     """Yield the lines of a trial for people; `folder` is where the result is, None if nowhere."""
-    now, less, beside = learnt.now, learnt.recalibration, learnt.beside
+    now, less, beside = trial.now, trial.recalibration, trial.beside
     yield f"{plural(now.labels, 'label')}, worth {now.effective_labels:.0f} of equal weight"
     yield from (f"  left out: {note}" for note in notes)
     yield f"{'on labels that were not fitted on':38}{'AUROC':>8}{'ECE':>8}{'log loss':>10}"
@@ -196,9 +196,9 @@ def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterat
     for name, figures in rows:
         yield f"  {name:36}{figures.auroc:8.3f}{figures.ece:8.3f}{figures.log_loss:10.4f}"
     yield f"evidence against now {now.evidence:.3g}, against recalibrated {beside.evidence:.3g}"
-    if not learnt.is_better:
-        yield _why_not(learnt)
-    if folder is None and learnt.is_better:
+    if not trial.is_better:
+        yield _why_not(trial)
+    if folder is None and trial.is_better:
         yield "better beyond noise; nothing was written, as asked"
     if folder is not None:
         yield f"written to {folder}; use it with `calibrator: {{checkpoint: {folder}}}` and restart"
@@ -208,14 +208,14 @@ def _lines(learnt: TuningTrial, notes: list[str], folder: Path | None) -> Iterat
         )
 
 
-def _why_not(learnt: TuningTrial) -> str:
+def _why_not(trial: TuningTrial) -> str:
     """Return a sentence on why the tuned calibrator was not better."""
-    if learnt.recalibration.is_better:
+    if trial.recalibration.is_better:
         return (
             "not better: a recalibration of these labels does as well; "
             "run `pinocchio recalibrate --from-store`"
         )
-    if learnt.now.is_better:
+    if trial.now.is_better:
         return (
             "not enough: better than now, but not beyond noise than a recalibration; more "
             "labels will tell"

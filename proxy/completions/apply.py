@@ -146,27 +146,27 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
     request, holding = job.request, job.services.holding
     try:
         held = job.earlier.held if job.earlier else None
-        if held is None and (used := await holding.use_approvals(answer, outcome, job.http)):
-            outcome.action, outcome.standing_approval = "deliver", ", ".join(used)
+        if held is None and (approvals := await holding.use_approvals(answer, outcome, job.http)):
+            outcome.action, outcome.standing_approval = "deliver", ", ".join(approvals)
             job.note_owner(answer.completion)
             return None
         held = held or await holding.hold(answer, request, outcome, hold, job.http, job.digest)
         job.note_owner(answer.completion, held.id)
         job.exchange.note_held(outcome, held.id)
-        standing, held = await holding.wait_for_state(held, request.format, hold)
+        state, held = await holding.wait_for_state(held, request.format, hold)
     except StoreError as error:
         _raise(job, outcome, error)
-    outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
-    if standing == RELEASED:
+    outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(state, "hold")
+    if state == RELEASED:
         outcome.approvals = approving_items(answer.completion)
         outcome.is_rewritten = held.revised is not None
         return await holding.revised_completion(held, answer)
-    refusal = withheld_error(standing, hold, answer, request, held)
-    if not job.is_status_out and comes_later(standing, hold, request, job.http):
+    refusal = withheld_error(state, hold, answer, request, held)
+    if not job.is_status_out and comes_later(state, hold, request, job.http):
         postpone(answer, request.format, held.id)
     elif refusal is not None:
         _raise_in_time(job, outcome, refusal, answer)
-    return replace_held(standing, hold, answer, request, held)
+    return replace_held(state, hold, answer, request, held)
 
 
 def _raise_in_time(job: Job, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
@@ -181,8 +181,8 @@ def _raise_in_time(job: Job, outcome: Outcome, error: ProxyError, answer: Answer
 def _raise(job: Job, outcome: Outcome, error: ProxyError) -> NoReturn:
     """Raise an error with the outcome in its headers, as in those of a reply."""
     job.exchange.stamp(outcome)
-    named = {name for name, _ in error.headers}
-    error.headers += [field for field in job.headers(outcome) if field[0] not in named]
+    names = {name for name, _ in error.headers}
+    error.headers += [field for field in job.headers(outcome) if field[0] not in names]
     raise error
 
 
@@ -238,39 +238,39 @@ def reply_to(hold: Hold, answer: Answer, request: CompletionRequest) -> str:
 
 
 def withheld_error(
-    standing: str, hold: Hold, answer: Answer, request: CompletionRequest, held: HeldReply
+    state: str, hold: Hold, answer: Answer, request: CompletionRequest, held: HeldReply
 ) -> ProxyError | None:
-    """Return the error for a held reply in the state `standing` (`HeldReply.current_state`).
+    """Return the error for a held reply in the state `state` (`HeldReply.current_state`).
 
     Returns None if a placeholder or a refusal replaces it.
     """
-    if standing == BLOCKED:
+    if state == BLOCKED:
         return _about(held, blocked_error())
     reply = reply_to(hold, answer, request)
     if reply == "refusal":
         return None
-    if standing == HELD:
+    if state == HELD:
         return held_error(held, request.format) if reply == "error" else None
-    if standing == REJECTED:
+    if state == REJECTED:
         return rejected_error(held)
-    return _about(held, RejectedError(EXPIRED_TEXT, code=f"held_reply_{standing}"))
+    return _about(held, RejectedError(EXPIRED_TEXT, code=f"held_reply_{state}"))
 
 
 def replace_held(
-    standing: str, hold: Hold, answer: Answer, request: CompletionRequest, held: HeldReply
+    state: str, hold: Hold, answer: Answer, request: CompletionRequest, held: HeldReply
 ) -> Json:
     """Return the completion that replaces a held reply, used also if an error comes too late.
 
-    Its text depends on the state `standing`: a placeholder or refusal while held, or a sentence
+    Its text depends on the state `state`: a placeholder or refusal while held, or a sentence
     about the rejection, block or expiry.
     """
     is_refusal = reply_to(hold, answer, request) == "refusal"
-    if standing == HELD and not is_refusal:
+    if state == HELD and not is_refusal:
         return placeholder_for(answer, request.format, held.id)
     texts = {BLOCKED: BLOCKED_TEXT, HELD: refused_text(answer, held)}
     texts[REJECTED] = _rejection(held) if is_refusal else rejected_text(held)
-    text = texts.get(standing, EXPIRED_TEXT)
-    ending: Ending = "stop" if is_refusal and standing != BLOCKED else "content_filter"
+    text = texts.get(state, EXPIRED_TEXT)
+    ending: Ending = "stop" if is_refusal and state != BLOCKED else "content_filter"
     return request.format.replace_text(_around(answer), text, ending)
 
 
@@ -291,8 +291,8 @@ def refused_text(answer: Answer, held: HeldReply) -> str:
 
     It names the tools, without arguments, and the review id; tools with odd names are "a call".
     """
-    made = calls_made(answer.completion)  # these are done already
-    messages = (without_calls(choice.message, made) for choice in answer.choices)
+    done_ids = calls_made(answer.completion)  # these are done already
+    messages = (without_calls(choice.message, done_ids) for choice in answer.choices)
     names = [call.name for message in messages for call in tool_calls(message)]
     labels = (name if _PLAIN_NAME.fullmatch(name) else "a call" for name in names)
     calls = ", ".join(dict.fromkeys(labels))

@@ -228,14 +228,14 @@ class SeveralCalls:
             raise
         return [first, *(task.result() for task in others)]
 
-    def surest(self, made: Sequence[Call]) -> Call | None:
+    def surest(self, calls: Sequence[Call]) -> Call | None:
         """Return the call with the highest confidence, the first of equals; None if none is usable.
 
         A reply of the other kind than requested, a stream or one object, is usable only if none of
         the right kind has begun, because the client may be receiving that one already.
         """
         is_stream = self.calls.request.is_stream
-        answered = [call for call in made if call.answer is not None]
+        answered = [call for call in calls if call.answer is not None]
         alike = [call for call in answered if (call.whole.events is not None) == is_stream]
         usable = alike if self.head.done() else answered
         return usable[surest([call.confidence for call in usable])] if usable else None
@@ -253,28 +253,28 @@ async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | Slow
     """
     exchange, request = job.exchange, job.request
     exchange.model, exchange.is_stream = request.model, request.is_stream
-    several = SeveralCalls(job.further_calls(), models)
-    work = asyncio.create_task(_surest(job, several))
-    if await is_done(work, several.head):
+    calls = SeveralCalls(job.further_calls(), models)
+    work = asyncio.create_task(_surest(job, calls))
+    if await is_done(work, calls.head):
         return work.result()
 
     async def read() -> Answer | Reply:
         return await work
 
-    return SlowReply(several.head.result(), read)
+    return SlowReply(calls.head.result(), read)
 
 
-async def _surest(job: Job, several: SeveralCalls) -> Answer | Reply:
+async def _surest(job: Job, calls: SeveralCalls) -> Answer | Reply:
     """Wait for all models, and return the answer with the highest confidence as the kept one.
 
     Returns the first model's reply, or raises its error, if no model answered.
     """
-    first, *others = await several.make_all()
-    surest = several.surest([first, *others])
+    first, *others = await calls.make_all()
+    surest = calls.surest([first, *others])
     if surest is None:
         return await _first_failure(job, first)
     await first.aclose()
-    several.calls.keep(surest)
+    calls.calls.keep(surest)
     job.keep_for_followups(surest.whole.completion)
     return surest.whole
 

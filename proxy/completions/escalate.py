@@ -32,8 +32,8 @@ def problems_of(confidence: Confidence | None, *, has_calls: bool) -> str:
 
     It lists up to `MOST` findings of the confidence, or none for None.
     """
-    named = dict.fromkeys(_problems(confidence) if confidence else ())
-    found = [each[:LONGEST] for each in named][:MOST]
+    problems = dict.fromkeys(_problems(confidence) if confidence else ())
+    found = [each[:LONGEST] for each in problems][:MOST]
     first, last = _CALLS if has_calls else _TEXT
     return "\n".join([first, *(f"- {each}" for each in found), last])
 
@@ -44,8 +44,8 @@ def _problems(confidence: Confidence) -> Iterator[str]:
         for mark in notes.marks:
             yield mark.text
     for each in confidence.findings.unsupported:
-        what = "contradicted by" if each.kind == "contradicted" else "not in"
-        yield f"{what} the given text: {each.sentence}"
+        relation = "contradicted by" if each.kind == "contradicted" else "not in"
+        yield f"{relation} the given text: {each.sentence}"
     yield from confidence.because
 
 
@@ -71,10 +71,10 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
     calls = job.further_calls()
     kept = first = calls.chosen_call(answer)
     decisions, is_revised = [decision], False
-    tried = {call.model for call in job.exchange.calls if call.purpose == "answer"}
+    models = {call.model for call in job.exchange.calls if call.purpose == "answer"}
     while isinstance(step := decision.applied, Escalate):
-        if step.is_revision or step.to not in tried:
-            tried.add(step.to)
+        if step.is_revision or step.to not in models:
+            models.add(step.to)
             call = await _next(calls, kept, step)
             if _is_better(call, kept, step):
                 kept, is_revised = call, step.is_revision
@@ -83,8 +83,8 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
         decisions = _decide_again(job, kept.whole, decision)
         decision = strictest(decisions)
     if kept is not first:
-        begun = first.whole.continues  # a stream whose beginning the client has
-        kept.whole.continues, kept.whole.is_restarted = begun, begun is not None
+        beginning = first.whole.continues  # a stream whose beginning the client has
+        kept.whole.continues, kept.whole.is_restarted = beginning, beginning is not None
         job.keep_for_followups(kept.whole.completion)
     outcome = job.outcome(kept.whole, decisions)
     outcome.facts, outcome.shadowed = before.facts, before.shadowed

@@ -103,8 +103,8 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
         )
     exchange.conversation = request.conversation = services.conversations.of(request)
     job = Job(services, exchange, request, digest)
-    if (wanted := services.governing.second_opinion) is not None:
-        job.opinions = Opinions(wanted, job.further_calls(), services.scoring)
+    if (second_opinion := services.governing.second_opinion) is not None:
+        job.opinions = Opinions(second_opinion, job.further_calls(), services.scoring)
     if (judge := services.governing.judge) is not None:
         job.judging = CompletionJudge(judge, job.further_calls())
     return job

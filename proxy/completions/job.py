@@ -282,10 +282,10 @@ class Job:
         They were decided on when upstream requested the approval.
         """
         approvals = self.services.conversations.approvals
-        made = approvals.approved_ids(answer.completion, hash_key(self.http))
-        if made:
+        approved_ids = approvals.approved_ids(answer.completion, hash_key(self.http))
+        if approved_ids:
             for each, choice in zip(facts, answer.choices, strict=True):
-                message = dict(without_calls(choice.message, made))
+                message = dict(without_calls(choice.message, approved_ids))
                 each.tools = self.request.calls_in(replace(choice, message=message))
 
     def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:

@@ -91,10 +91,10 @@ class Surfaces:
         Raises UpstreamBrokenError for a list that cannot be read.
         """
         listing = json_object(body) if reply.header(b"content-encoding") is None else None
-        if listing is None or not isinstance(listed := listing.get("data"), list):
+        if listing is None or not isinstance(models := listing.get("data"), list):
             raise UpstreamBrokenError("upstream's list cannot be read, to show what is this key's")
-        kept = await self.ownership.readable(exchange.request, place, listed)
-        if len(kept) == len(listed):
+        kept = await self.ownership.readable(exchange.request, place, models)
+        if len(kept) == len(models):
             return self.label_unscored(exchange, reply, body)
         reply.headers = without(reply.headers, b"content-length")
         return self.label_unscored(exchange, reply, replace_member(body, "data", kept))

@@ -63,14 +63,14 @@ class ConfigWatch:
         A change counts once the files look the same in two turns, or at once after `ask`. A file
         that is seen for the first time counts as unchanged.
         """
-        used, now = self._used, self._look()
+        states, now = self._used, self._look()
         # a file that the watch sees for the first time has just been read
-        has_changed = any(used.setdefault(path, state) != state for path, state in now.items())
+        has_changed = any(states.setdefault(path, state) != state for path, state in now.items())
         if self._is_asked or (has_changed and now == self._before):
             self._is_asked = False
-            used.update(now)
+            states.update(now)
             self._on_change()
-            self._used = self._look() | used  # other files may matter from now on
+            self._used = self._look() | states  # other files may matter from now on
         self._before = now
         self._every_turn()
 

@@ -178,8 +178,8 @@ class CalibratorConfig(Section):
         """The checkpoint, and the engine where scores are computed elsewhere, for people."""
         if isinstance(self.engine, InProcess):
             return self.checkpoint
-        named = f"{self.checkpoint}, " if self.names_checkpoint else ""
-        return f"{named}engine {self.engine.place}"
+        prefix = f"{self.checkpoint}, " if self.names_checkpoint else ""
+        return f"{prefix}engine {self.engine.place}"
 
     @property
     def longest_s(self) -> float:

@@ -55,11 +55,11 @@ class Setup:
         """The files that were read; the setup has to be loaded again when one changes."""
         own = {self.path} if self.path is not None else set()
         calibrator = self.config.calibrator
-        named = calibrator.recalibration
+        paths = calibrator.recalibration
         if calibrator.stand_in is not None:
-            named = (*named, *calibrator.stand_in.recalibration)
+            paths = (*paths, *calibrator.stand_in.recalibration)
         facts = {calibrator.facts} if calibrator.facts is not None else set()
-        return self.book.files() | own | facts | (_files_of(named) if named else set())
+        return self.book.files() | own | facts | (_files_of(paths) if paths else set())
 
     def digest(self) -> str:
         """Return 12 hex digits that proxies with the same configuration have in common.
@@ -71,11 +71,11 @@ class Setup:
         teams = self.config.teams.items()
         policies = {name: self.book.load(team.policy).digest for name, team in teams}
         stand_in = self.config.calibrator.stand_in
-        named = (
+        paths = (
             *self.config.calibrator.recalibration,
             *(stand_in.recalibration if stand_in else ()),
         )
-        curves = [_hash(each.read_bytes()) for each in sorted(_files_of(named))] if named else []
+        curves = [_hash(each.read_bytes()) for each in sorted(_files_of(paths))] if paths else []
         values = [self.config.model_dump(mode="json", exclude=_OWN), default | policies, curves]
         return _hash(json.dumps(values, sort_keys=True).encode())[:12]
 

@@ -76,8 +76,8 @@ class DeskApplication:
         api.add_exception_handler(RequestValidationError, _unusable)
         api.add_exception_handler(ClientDisconnect, _answer_nobody)
         api.add_exception_handler(Exception, _fault)
-        known = [Depends(visitor_of), Depends(only_known_parameters)]
-        api.include_router(review_routes(desk, feed), dependencies=known)
+        dependencies = [Depends(visitor_of), Depends(only_known_parameters)]
+        api.include_router(review_routes(desk, feed), dependencies=dependencies)
         api.router.routes.extend(login_routes(door, sign_on))
         api.router.routes.extend(routes(desk))
         api.router.routes.extend(others)

@@ -82,8 +82,8 @@ class Feed:
         It counts as watching from its first read on, since a client may leave before. The first
         watcher starts the task that polls.
         """
-        mine: _Waiting = asyncio.Queue(MOST_WAITING)
-        self._watchers[mine] = stays
+        queue: _Waiting = asyncio.Queue(MOST_WAITING)
+        self._watchers[queue] = stays
         if not self._is_polling():
             self._loop = asyncio.get_running_loop()
             self._polling = asyncio.create_task(self._poll())
@@ -93,14 +93,14 @@ class Feed:
                 yield message
             while not self._is_closed:
                 try:
-                    message = await asyncio.wait_for(mine.get(), PING_EVERY_S)
+                    message = await asyncio.wait_for(queue.get(), PING_EVERY_S)
                 except TimeoutError:
                     message = PING
                 if message == END:
                     return
                 yield message
         finally:
-            self._watchers.pop(mine, None)
+            self._watchers.pop(queue, None)
 
     def _messages_since(self, last_number: int | None) -> list[bytes]:
         """Return the messages after the number `last_number` that this stream came too late for.
@@ -158,8 +158,10 @@ class Feed:
         Their waiting messages are lost.
         """
         watchers = dict(self._watchers)
-        gone = await asyncio.to_thread(lambda: [each for each in watchers if not watchers[each]()])
-        for watcher in gone:
+        departed = await asyncio.to_thread(
+            lambda: [each for each in watchers if not watchers[each]()]
+        )
+        for watcher in departed:
             if self._watchers.pop(watcher, None) is not None:
                 _empty(watcher)
                 watcher.put_nowait(END)

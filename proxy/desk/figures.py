@@ -62,7 +62,7 @@ def figures_of(parts: Parts, holder: Generations) -> Figures:
     )
 
 
-def add_figures(several: Iterable[Figures]) -> Figures:
+def add_figures(figures: Iterable[Figures]) -> Figures:
     """Return the figures of several workers as one: counts and shares add up.
 
     A breaker counts as open if one is, a certificate as invalid if one is, and the largest lag
@@ -70,7 +70,7 @@ def add_figures(several: Iterable[Figures]) -> Figures:
     """
     metrics = Metrics()
     total = Figures({})
-    for each in several:
+    for each in figures:
         metrics.absorb(each.counted)
         total.in_flight += each.in_flight
         total.waiting += each.waiting
@@ -91,9 +91,9 @@ def add_figures(several: Iterable[Figures]) -> Figures:
     return total
 
 
-def left_by(several: Iterable[Figures]) -> Figures:
+def left_by(figures: Iterable[Figures]) -> Figures:
     """Return the counts of workers that have died, added up, without their current values."""
-    total = add_figures(several)
+    total = add_figures(figures)
     return Figures(
         total.counted, batches=total.batches, dropped=total.dropped, telemetry=total.telemetry
     )

@@ -300,12 +300,12 @@ class Gauges:
 
         Empty while the store cannot be read.
         """
-        at, known = self._drift
+        at, counts = self._drift
         if time.monotonic() - at > DRIFT_FOR_S:
             alarms = _readable(lambda: [*alarms_now(self._desk.queue.engine).items()])
-            known = [(about, float(count)) for about, count in alarms]
-            self._drift = time.monotonic(), known
-        return known
+            counts = [(labels, float(count)) for labels, count in alarms]
+            self._drift = time.monotonic(), counts
+        return counts
 
 
 def _limit_queues(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -316,11 +316,11 @@ def _limit_queues(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = sorted(rows, key=lambda row: -row["count"])
     kept, others = rows[:MOST_QUEUES], dict[str, dict[str, Any]]()
     for row in rows[MOST_QUEUES:]:
-        known = others.setdefault(row["kind"], {**row, "queue": OTHER, "count": 0, "escalated": 0})
-        known["count"] += row["count"]
-        known["escalated"] += row["escalated"]
-        known["oldest_at"] = min(known["oldest_at"], row["oldest_at"])
-        known["time_used"] = max(known["time_used"] or 0.0, row["time_used"] or 0.0)
+        total = others.setdefault(row["kind"], {**row, "queue": OTHER, "count": 0, "escalated": 0})
+        total["count"] += row["count"]
+        total["escalated"] += row["escalated"]
+        total["oldest_at"] = min(total["oldest_at"], row["oldest_at"])
+        total["time_used"] = max(total["time_used"] or 0.0, row["time_used"] or 0.0)
     return [*kept, *others.values()]
 
 

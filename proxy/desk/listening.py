@@ -173,10 +173,10 @@ def bind_admin(config: AdminConfig) -> AdminSocket | None:
         listening = open_socket(config.host, 0, BACKLOG)
     if config.has_token:
         return AdminSocket(listening, None)
-    made = write_local_token(listening.getsockname()[1]) if is_loopback(config.host) else None
-    if made is not None:
-        _remove_at_exit(made[1])
-    return AdminSocket(listening, secrets.token_urlsafe(32), made[0] if made else None)
+    token_file = write_local_token(listening.getsockname()[1]) if is_loopback(config.host) else None
+    if token_file is not None:
+        _remove_at_exit(token_file[1])
+    return AdminSocket(listening, secrets.token_urlsafe(32), token_file[0] if token_file else None)
 
 
 def _cannot_listen(config: AdminConfig, error: OSError) -> StartupError:

@@ -42,25 +42,25 @@ def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]
         A code that was used gets the page with an error and status 401.
         """
         code = request.query_params.get("token")
-        wanted = request.query_params.get("next", "/")
+        next_url = request.query_params.get("next", "/")
         if code is None:
-            return page.render(request, wanted)
+            return page.render(request, next_url)
         try:
             visitor = await asyncio.to_thread(door.redeem, code, address_of(request))
         except ProxyError:
             text = "This link was used before, or is of another start of the proxy."
-            return page.render(request, wanted, text, 401)
-        return _open_session(door, visitor, request, wanted)
+            return page.render(request, next_url, text, 401)
+        return _open_session(door, visitor, request, next_url)
 
     async def log_in(request: Request) -> Response:
         """Open a session for a token or key, or show the login page with the error."""
         fields = await checked_form(request)
-        wanted, secret = fields.get("next", "/"), fields.get("token", "").strip()
+        next_url, secret = fields.get("next", "/"), fields.get("token", "").strip()
         try:
             visitor = await asyncio.to_thread(door.identify, secret, address_of(request))
         except ProxyError as error:
-            return page.render(request, wanted, error.message, error.status)
-        return _open_session(door, visitor, request, wanted)
+            return page.render(request, next_url, error.message, error.status)
+        return _open_session(door, visitor, request, next_url)
 
     async def log_out(request: Request) -> Response:
         """End the session, delete its cookie, and redirect to the login page."""
@@ -87,11 +87,11 @@ def _sign_on_routes(door: Door, sign_on: SingleSignOn, page: _LoginPage) -> list
 
         The cookie is lax: browsers would not send a strict one with the issuer's link.
         """
-        wanted = request.query_params.get("next", "/")
+        next_url = request.query_params.get("next", "/")
         try:
-            url, cookie = await sign_on.begin(wanted, _back(sign_on, request))
+            url, cookie = await sign_on.begin(next_url, _back(sign_on, request))
         except ProxyError as error:
-            return page.render(request, wanted, error.message, error.status)
+            return page.render(request, next_url, error.message, error.status)
         response = RedirectResponse(url, 303)
         response.set_cookie(
             _attempt_name(request),
@@ -110,10 +110,10 @@ def _sign_on_routes(door: Door, sign_on: SingleSignOn, page: _LoginPage) -> list
         """
         name = _attempt_name(request)
         try:
-            visitor, wanted = await sign_on.end(
+            visitor, next_url = await sign_on.end(
                 request.query_params, request.cookies.get(name, ""), _back(sign_on, request)
             )
-            response = _open_session(door, visitor, request, wanted, sign_on.session_s)
+            response = _open_session(door, visitor, request, next_url, sign_on.session_s)
         except ProxyError as error:
             response = page.render(request, "/", error.message, error.status)
         response.delete_cookie(name, secure=is_https(request), httponly=True, samesite="lax")
@@ -132,20 +132,20 @@ class _LoginPage:
         self._sign_on = sign_on
 
     def render(
-        self, request: Request, wanted: str, error: str | None = None, status: int = 200
+        self, request: Request, next_url: str, error: str | None = None, status: int = 200
     ) -> Response:
-        """Return the login page with an error, if any; `wanted` is the address to go on to."""
+        """Return the login page with an error, if any; `next_url` is the address to go on to."""
         if (sign_on := self._sign_on) is None:
-            return login_page(LOGIN, wanted, error, status)
+            return login_page(LOGIN, next_url, error, status)
         has_left = _LEFT in request.query_params
         desk_login = f"{_desk_url(sign_on, request)}{LOGIN}"
         return login_page(
             LOGIN,
-            wanted,
+            next_url,
             error,
             status,
             title=sign_on.config.title,
-            sign_on=f"{SINGLE_SIGN_ON}?{urlencode({'next': wanted})}",
+            sign_on=f"{SINGLE_SIGN_ON}?{urlencode({'next': next_url})}",
             note=_LEFT_TEXT if has_left else None,
             leave=sign_on.issuer.logout_url(desk_login) if has_left else None,
         )
@@ -168,15 +168,15 @@ def _attempt_name(request: Request) -> str:
 
 
 def _open_session(
-    door: Door, visitor: Visitor, request: Request, wanted: str, lasts_s: float = SESSION_S
+    door: Door, visitor: Visitor, request: Request, next_url: str, lasts_s: float = SESSION_S
 ) -> Response:
-    """Open a session of `lasts_s` seconds, set its cookie, and redirect to `wanted`.
+    """Open a session of `lasts_s` seconds, set its cookie, and redirect to `next_url`.
 
     An address that leads elsewhere than to this desk becomes `/`. The redirect leaves no secret in
     the address.
     """
-    is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
-    response = RedirectResponse(wanted if is_ours else "/", 303)
+    is_ours = next_url.startswith("/") and not next_url.startswith(("//", "/\\"))
+    response = RedirectResponse(next_url if is_ours else "/", 303)
     response.set_cookie(
         cookie_name(request),
         door.open_session(visitor, lasts_s),

@@ -152,8 +152,8 @@ class Exchange:
 
     def overhead_ms(self) -> float:
         """Return the proxy's own time so far in milliseconds: all but the waiting for upstream."""
-        passed = time.perf_counter() - self.request.started
-        return max(0.0, (passed - (self.in_upstream.s or 0.0)) * 1_000)
+        passed_s = time.perf_counter() - self.request.started
+        return max(0.0, (passed_s - (self.in_upstream.s or 0.0)) * 1_000)
 
     def note_scoring(self, began: float) -> None:
         """Add the time of a scoring that began at `began`, by `time.perf_counter`, and ends now."""

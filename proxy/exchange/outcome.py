@@ -262,8 +262,8 @@ def _calls_member(message: Mapping[str, Any], notes: Sequence[CallNotes]) -> lis
 
     The call's `id` is added if every call of the message has one.
     """
-    listed = message.get("tool_calls")
-    ids = [each.get("id") for each in listed] if isinstance(listed, list) else []
+    tool_calls = message.get("tool_calls")
+    ids = [each.get("id") for each in tool_calls] if isinstance(tool_calls, list) else []
     found = []
     for at, note in enumerate(notes):
         id = ids[at] if len(ids) == len(notes) else None

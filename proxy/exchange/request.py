@@ -330,11 +330,11 @@ def project_of(instructions: Any, messages: Any) -> str | None:
     Only instructions count, and the block in which Codex describes its surroundings: a tool's
     result or a model's text cannot move the project elsewhere. None where they name no folder.
     """
-    listed = messages[:_TURNS] if isinstance(messages, list) else []
-    for text in _instructions(instructions, listed):
+    turns = messages[:_TURNS] if isinstance(messages, list) else []
+    for text in _instructions(instructions, turns):
         if found := _FOLDER.search(text[:_LOOKED_AT]):
             return found[1].rstrip(" .`\r")
-    for text in _texts_of(listed, ("user",)):
+    for text in _texts_of(turns, ("user",)):
         if text.lstrip().startswith(_SURROUNDINGS) and (found := _CODEX.search(text[:_LOOKED_AT])):
             return found[1]
     return None

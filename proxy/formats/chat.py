@@ -361,9 +361,9 @@ class ChatAssembler(ChunkAssembler):
                 return True
         is_clear = True
         if "tool_calls" in delta:
-            if listed := delta["tool_calls"]:
+            if tool_calls := delta["tool_calls"]:
                 calls = self._calls.setdefault(choice.index, GrowingCalls())
-                is_clear = calls.merge(listed if isinstance(listed, list) else [listed])
+                is_clear = calls.merge(tool_calls if isinstance(tool_calls, list) else [tool_calls])
             delta = {key: value for key, value in delta.items() if key != "tool_calls"}
         merge(choice.message, delta)
         return is_clear
@@ -386,7 +386,7 @@ class ChatAssembler(ChunkAssembler):
 
     def completion(self) -> Json:
         """Return the completion that the same reply would have been without a stream."""
-        listed = [
+        choices = [
             {
                 "index": choice.index,
                 "message": {"role": "assistant", "content": None, **choice.message},
@@ -396,7 +396,7 @@ class ChatAssembler(ChunkAssembler):
             for choice in self.choices()
         ]
         usage = {} if self._usage is None else {"usage": self._usage}
-        return {**self._head, "object": _OBJECT, "choices": listed, **usage}
+        return {**self._head, "object": _OBJECT, "choices": choices, **usage}
 
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         """Return events that finish the choices which had not finished before the first call.

@@ -55,8 +55,8 @@ class CompletionsFormat(ChoicesFormat):
     def last_question(self, payload: Json) -> str:
         """Return the texts of the prompt, joined by an empty line."""
         prompt = payload.get("prompt")
-        listed = prompt if isinstance(prompt, list) else [prompt]
-        return "\n\n".join(text for text in listed if isinstance(text, str))
+        prompts = prompt if isinstance(prompt, list) else [prompt]
+        return "\n\n".join(text for text in prompts if isinstance(text, str))
 
     def user_turns(self, payload: Json) -> list[Any]:
         prompt = payload.get("prompt")
@@ -209,7 +209,7 @@ class CompletionsAssembler(ChunkAssembler):
 
     def completion(self) -> Json:
         """Return the completion that the same reply would have been without a stream."""
-        listed = [
+        choices = [
             {
                 "text": choice.message["content"],
                 "index": choice.index,
@@ -219,7 +219,7 @@ class CompletionsAssembler(ChunkAssembler):
             for choice in self.choices()
         ]
         usage = {} if self._usage is None else {"usage": self._usage}
-        return {"object": _OBJECT, **self._head, "choices": listed, **usage}
+        return {"object": _OBJECT, **self._head, "choices": choices, **usage}
 
     def continue_stream(self, completion: Json, payload: Json) -> list[bytes]:
         """Return the whole stream, since this format has no tool calls to wait for."""

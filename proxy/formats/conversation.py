@@ -95,9 +95,9 @@ def read_reply(reply: bytes, path: str | None) -> list[Turn]:
 def tools_of(request: bytes | None) -> list[str]:
     """Return the names of the tools that a request offers, or their types if they have no name."""
     payload = (json_object(request) if request is not None else None) or {}
-    listed = payload.get("tools")
+    tools = payload.get("tools")
     names = []
-    for tool in listed if isinstance(listed, list) else []:
+    for tool in tools if isinstance(tools, list) else []:
         if isinstance(tool, dict):
             inner = tool.get("function") or tool.get("custom")
             name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
@@ -177,10 +177,10 @@ def _part_of_member(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[P
 
 def _calls(item: Json) -> list[Part]:
     """Return the calls of a message as parts, also one that is no list, and `function_call`."""
-    listed = item.get("tool_calls")
-    calls = [_call(call) for call in listed] if isinstance(listed, list) else []
-    if listed and not calls:
-        calls = [_call(listed)]
+    tool_calls = item.get("tool_calls")
+    calls = [_call(call) for call in tool_calls] if isinstance(tool_calls, list) else []
+    if tool_calls and not calls:
+        calls = [_call(tool_calls)]
     legacy = item.get("function_call")
     return [*calls, _call({"function": legacy})] if isinstance(legacy, dict) else calls
 
@@ -199,8 +199,8 @@ def _parts(content: Any) -> list[Part]:
     """Return the parts of a message's content: a text, blocks of any format, or anything else."""
     if content is None:
         return []
-    listed = content if isinstance(content, list) else [content]
-    return [part for block in listed if (part := _part(block)) is not None]
+    items = content if isinstance(content, list) else [content]
+    return [part for block in items if (part := _part(block)) is not None]
 
 
 def _part(block: Any) -> Part | None:

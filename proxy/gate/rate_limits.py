@@ -130,28 +130,28 @@ class SharedBuckets:
         finally:
             fcntl.lockf(self._lock, fcntl.LOCK_UN)
 
-    def _slot(self, whose: str, rate: int, now: float, taken: set[int]) -> _Slot:
+    def _slot(self, owner: str, rate: int, now: float, positions: set[int]) -> _Slot:
         """Return the slot of a bucket with its level now, or a slot for a new, full bucket.
 
-        Slots at the positions `taken` are in use by the same request. A bucket is full after a
+        Slots at the positions `positions` are in use by the same request. A bucket is full after a
         minute, so its slot is free then. If none is free, the new bucket replaces the least
         recently used one.
         """
-        owner = _digest(whose)
-        first = int.from_bytes(owner[:4], "little")
-        oldest = _Slot(-1, owner, float(rate), float("inf"))
+        digest = _digest(owner)
+        first = int.from_bytes(digest[:4], "little")
+        oldest = _Slot(-1, digest, float(rate), float("inf"))
         for number in range(LOOKED_AT):
             at = (first + number) % self._slots * _SLOT.size
-            there, level, since = _SLOT.unpack_from(self._table, at)
-            if there == owner:
+            stored, level, since = _SLOT.unpack_from(self._table, at)
+            if stored == digest:
                 level = min(float(rate), level + (now - since) * rate / MINUTE_S)
-                return _Slot(at, owner, level, since)
-            if since < oldest.since and at not in taken:
-                oldest = _Slot(at, owner, float(rate), since)
+                return _Slot(at, digest, level, since)
+            if since < oldest.since and at not in positions:
+                oldest = _Slot(at, digest, float(rate), since)
         return oldest
 
 
 @remembers(1_024)
-def _digest(whose: str) -> bytes:
+def _digest(owner: str) -> bytes:
     """Return the 16-byte BLAKE2b digest of a bucket's owner."""
-    return blake2b(whose.encode(), digest_size=16).digest()
+    return blake2b(owner.encode(), digest_size=16).digest()

@@ -76,18 +76,18 @@ class Generations:
     """The holder of the `current` generation; `reload` reads the setup, or raises StartupError."""
 
     def __init__(
-        self, standing: GenerationState, parts: Parts, reload: Callable[[], Setup] | None
+        self, state: GenerationState, parts: Parts, reload: Callable[[], Setup] | None
     ) -> None:
-        self.current = first = Generation(standing.number, standing.setup, parts)
+        self.current = first = Generation(state.number, state.setup, parts)
         self._parts = parts
         self._reload = reload
         self._retired: list[Generation] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._newest = first  # set on the watch's thread; about to be the current one
         self._suspects: frozenset[Path] = frozenset()  # files with the mistakes of a refused setup
-        self.refusal = standing.refusal  # of the files as they are now
-        self.refusals = standing.refusals  # the number of refusals since the start
-        self.taken_at = standing.taken_at  # when the newest usable configuration was read
+        self.refusal = state.refusal  # of the files as they are now
+        self.refusals = state.refusals  # the number of refusals since the start
+        self.taken_at = state.taken_at  # when the newest usable configuration was read
         self._prepared: _NextGeneration | None = None  # waits for the supervisor's swap
         self._lock = threading.RLock()  # for the newest generation and the version of the keys
         self._keys = KeyStore(first.setup.config.store)
@@ -195,9 +195,11 @@ class Generations:
         Logs changed sections that need a restart. Raises StartupError and StoreError.
         """
         before = self._newest
-        setup, left = with_what_stays(before.setup, setup)
-        if left and self._leads:
-            log.warning("restart_needed", sections=left, hint="these stay as they were at start")
+        setup, unchanged = with_what_stays(before.setup, setup)
+        if unchanged and self._leads:
+            log.warning(
+                "restart_needed", sections=unchanged, hint="these stay as they were at start"
+            )
         generation = Generation(before.number + 1, setup, self._parts, before)
         version, keys = self._read_keys() if setup.config.needs_keys else (None, [])
         generation.admission.use_keys(keys)
@@ -236,9 +238,9 @@ class Generations:
         try:
             assert self._reload is not None
             setup = self._reload()
-            read, self._prepared = digest_of(setup), self._prepare(setup)
+            own_digest, self._prepared = digest_of(setup), self._prepare(setup)
             if self._prepared.generation.number == number:
-                digest = read
+                digest = own_digest
         except (StartupError, StoreError) as error:
             problems = tuple(str(error).splitlines())
         except Exception as error:
@@ -377,12 +379,12 @@ def with_what_stays(before: Setup, after: Setup) -> tuple[Setup, list[str]]:
 
     Also returns the names of those sections in which old and new differ.
     """
-    config, left = _with_what_stays(before.config, after.config)
+    config, unchanged = _with_what_stays(before.config, after.config)
     setup = replace(after, config=config)
-    if "calibrator" in left:  # the new files may be for another checkpoint
+    if "calibrator" in unchanged:  # the new files may be for another checkpoint
         old = before.recalibrations, before.of_stand_in
         setup = replace(setup, recalibrations=old[0], of_stand_in=old[1], facts=before.facts)
-    return setup, left
+    return setup, unchanged
 
 
 def _with_what_stays(before: Config, after: Config) -> tuple[Config, list[str]]:
@@ -394,8 +396,8 @@ def _with_what_stays(before: Config, after: Config) -> tuple[Config, list[str]]:
     kept = {name: getattr(before, name) for name in NEEDS_RESTART}
     if _without_files(before.calibrator) == _without_files(after.calibrator):
         del kept["calibrator"]
-    left = [name for name, value in kept.items() if getattr(after, name) != value]
-    return after.model_copy(update=kept), left
+    unchanged = [name for name, value in kept.items() if getattr(after, name) != value]
+    return after.model_copy(update=kept), unchanged
 
 
 def _without_files(calibrator: CalibratorConfig) -> CalibratorConfig:

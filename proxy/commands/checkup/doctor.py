@@ -66,8 +66,8 @@ def doctor(
         values = [asdict(each) for each in findings]
         typer.echo(json.dumps({"is_well": not failed, "findings": values}))
     if failed:
-        what = plural(len(failed), "part")
-        raise stop(ExitStatus.FAILED, f"{what} failed: {', '.join(f.about for f in failed)}")
+        parts = plural(len(failed), "part")
+        raise stop(ExitStatus.FAILED, f"{parts} failed: {', '.join(f.about for f in failed)}")
 
 
 def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[Diagnosis]:
@@ -275,13 +275,13 @@ def _clock(patient: Patient) -> Iterator[Diagnosis]:
     if not patient.skews_s:
         yield Diagnosis("skip", "clock", "nobody to compare it with: no upstream told its own")
         return
-    whose = min(patient.skews_s, key=lambda name: abs(patient.skews_s[name]))
-    behind_s = patient.skews_s[whose]
+    server = min(patient.skews_s, key=lambda name: abs(patient.skews_s[name]))
+    behind_s = patient.skews_s[server]
     if abs(behind_s) <= MOST_SKEW_S:
-        yield Diagnosis("ok", "clock", f"agrees with that of {whose} to {MOST_SKEW_S:g} s")
+        yield Diagnosis("ok", "clock", f"agrees with that of {server} to {MOST_SKEW_S:g} s")
         return
     which = "behind" if behind_s > 0 else "ahead of"
-    text = f"{abs(behind_s):.0f} s {which} that of {whose}"
+    text = f"{abs(behind_s):.0f} s {which} that of {server}"
     yield Diagnosis("warn", "clock", f"{text}: holds and keys expire by this clock")
 
 
@@ -291,15 +291,15 @@ def _limits(patient: Patient) -> Iterator[Diagnosis]:
 
     limits = patient.setup.config.limits
     files = raise_file_limit()  # raised as a proxy does
-    room, wanted = connections_for(files), limits.max_connections
-    if wanted is not None and wanted > room:
+    room, maximum = connections_for(files), limits.max_connections
+    if maximum is not None and maximum > room:
         text = (
-            f"limits.max_connections is {wanted:,}, and {files:,} open files have room for "
+            f"limits.max_connections is {maximum:,}, and {files:,} open files have room for "
             f"{room:,}: raise the limit (ulimit -n, LimitNOFILE)"
         )
         yield Diagnosis("warn", "limits", text)
     else:
-        most = plural(wanted or room, "connection")
+        most = plural(maximum or room, "connection")
         yield Diagnosis("ok", "limits", f"{files:,} open files: room for {most}")
     if not _is_current(patient):
         return

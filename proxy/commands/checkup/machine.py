@@ -33,25 +33,25 @@ class Processes:
     @property
     def memory_mb(self) -> float:
         """What they take together, shared pages counted once."""
-        several = self.workers if self.workers > 1 else 0
-        copies = 1 if self.has_scorer or self.is_forked or not several else several
-        own_mb = FIRST_MB + FURTHER_MB * (several + self.has_scorer)
+        workers = self.workers if self.workers > 1 else 0
+        copies = 1 if self.has_scorer or self.is_forked or not workers else workers
+        own_mb = FIRST_MB + FURTHER_MB * (workers + self.has_scorer)
         return own_mb + copies * (self.calibrator or 0) / 1e6
 
     @property
     def summary(self) -> str:
         """For people: how many, and whose the calibrator is."""
         if self.calibrator is None:
-            whose = " (calibrators not counted)"
+            note = " (calibrators not counted)"
         elif self.workers == 1:
-            whose = ""
+            note = ""
         elif self.has_scorer:
-            whose = ", one scorer for all of them"
+            note = ", one scorer for all of them"
         elif self.is_forked:
-            whose = ", which share the memory of the calibrator"
+            note = ", which share the memory of the calibrator"
         else:
-            whose = ", each with a calibrator of its own"
-        return f"{plural(self.workers, 'worker')}{whose}: about {self.memory_mb:,.0f} MB of memory"
+            note = ", each with a calibrator of its own"
+        return f"{plural(self.workers, 'worker')}{note}: about {self.memory_mb:,.0f} MB of memory"
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,8 +105,8 @@ def _left_out(count: int, name: str) -> list[str]:
     """Return a sentence about requests that other policies than `name` decided on; [] for none."""
     if not count:
         return []
-    what = plural(count, "request")
-    return [f"{what} that other policies than {plain(name)} decided on: left out; see --all"]
+    requests = plural(count, "request")
+    return [f"{requests} that other policies than {plain(name)} decided on: left out; see --all"]
 
 
 def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -> list[str]:

@@ -174,9 +174,9 @@ def _read_audit_labels(
     from proxy.scoring.engines.opening import known_name
 
     with exit_on_errors():
-        named = load_store_config(config).calibrator
-    checkpoint = calibrator = known_name(named)
-    counting = resolve_recalibrations(named.recalibration)
+        section = load_store_config(config).calibrator
+    checkpoint = calibrator = known_name(section)
+    counting = resolve_recalibrations(section.recalibration)
     if counting.alone is not None:
         calibrator += f"+{counting.alone.name}"
     start = time.time() - seconds(since)
@@ -207,22 +207,22 @@ def _auroc(labelled: Sequence[LabelledScore]) -> Interval | None:
 
     if len({each.is_correct for each in labelled}) < 2:
         return None
-    right = [float(each.is_correct) for each in labelled]
+    labels = [float(each.is_correct) for each in labelled]
     questions = [each.question for each in labelled]
-    return auroc_interval(right, [each.confidence for each in labelled], questions)
+    return auroc_interval(labels, [each.confidence for each in labelled], questions)
 
 
 def _cannot_rank(auroc: Interval, found: Certification) -> str:
     """Return a warning that the confidences do not rank these replies, and what to do."""
     auroc_text = f"AUROC {auroc.value:.3f}, 95 % between {auroc.low:.3f} and {auroc.high:.3f}"
-    so = ""
+    note = ""
     if found.threshold is not None:
-        so = "the threshold holds because few replies are wrong, not because it sorts them; "
+        note = "the threshold holds because few replies are wrong, not because it sorts them; "
     return (
         "warning: the calibrator cannot rank these replies, as far as "
         f"{plural(found.labels, 'label shows', 'labels show')} "
-        f"({auroc_text}); {so}do not gate on it; `pinocchio advise` with the same labels says what "
-        "to do"
+        f"({auroc_text}); {note}do not gate on it; `pinocchio advise` with the same labels says "
+        "what to do"
     )
 
 
@@ -334,7 +334,7 @@ def _add_grant(path: Path | None, grant: Grant) -> None:
     kept = tuple(each for each in known if each.subject != grant.subject)
     issued = datetime.now(UTC).date().isoformat()
     certificate = Certificate((*kept, grant), issued)
-    written = path.with_name(f"{path.name}.new")  # a running proxy never reads half of it
-    written.write_text(certificate.to_json(), encoding="utf-8")
-    written.replace(path)
+    new_path = path.with_name(f"{path.name}.new")  # a running proxy never reads half of it
+    new_path.write_text(certificate.to_json(), encoding="utf-8")
+    new_path.replace(path)
     typer.echo(f"written to {path}", err=True)

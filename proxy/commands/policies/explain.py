@@ -49,8 +49,8 @@ def explain(
             raise stop(ExitStatus.FAILED, f"there is no record of {request_id}")
         recorded = _with_held_arguments(recorded, findings)
         held = standing_of(findings.engine, recorded.review_id) if recorded.review_id else None
-        named = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
-        now = without_withdrawn(next(iter(named), setup.policy), findings)
+        namesakes = [] if policy else [p for p in setup.book if p.name == recorded.policy_name]
+        now = without_withdrawn(next(iter(namesakes), setup.policy), findings)
     explanations = [run(now, facts) for facts in recorded.facts]
     is_poll = request_id not in (recorded.request_id, recorded.review_id)
     if as_json:
@@ -62,7 +62,7 @@ def explain(
         typer.echo(f"{request_id} asked again for the reply that is held as {recorded.review_id}")
     for paragraph in _explain_record(recorded, now, explanations):
         typer.echo("\n".join(plain(line) for line in paragraph.split("\n")))
-    if recorded.policy and not (policy or named):
+    if recorded.policy and not (policy or namesakes):
         typer.echo(
             f"policy {plain(recorded.policy_name)} {NOT_CONFIGURED}; explain by it with --policy"
         )
@@ -119,8 +119,8 @@ def _explain_record(
         why = recorded.reason or recorded.error or recorded.confidence_status
         yield f"no policy decided on it: {why}"
         return
-    sure = "none" if recorded.confidence is None else f"{recorded.confidence:.4f}"
-    yield f"confidence {sure} ({recorded.confidence_status}) by {recorded.calibrator}"
+    score = "none" if recorded.confidence is None else f"{recorded.confidence:.4f}"
+    yield f"confidence {score} ({recorded.confidence_status}) by {recorded.calibrator}"
     if recorded.facts[0].basis:
         yield _describe_basis(recorded.facts[0])
     yield f"then  {recorded.policy}: {_then(recorded)}"
@@ -166,8 +166,8 @@ def _list_possible(recorded: RecordedExchange, policy: Policy) -> list[str]:
     """
     from policies import possible_decisions, shown_decisions
 
-    every = (possible_decisions(policy, facts, recorded.lacks) for facts in recorded.facts)
-    return [shown_decisions(possible) for possible in every if len(possible) > 1]
+    decisions = (possible_decisions(policy, facts, recorded.lacks) for facts in recorded.facts)
+    return [shown_decisions(possible) for possible in decisions if len(possible) > 1]
 
 
 def _explained_values(

@@ -187,8 +187,8 @@ def _judge_call(
         messages, items = _conversation(transcript)
         format, payload = (RESPONSES, {"input": items}) if items else (MESSAGES, {})
         question = format.question(payload or {"messages": messages})
-        if (used := question.tool_use(reply)) is not None:
-            [notes] = call_notes(used) or [None]
+        if (tool_use := question.tool_use(reply)) is not None:
+            [notes] = call_notes(tool_use) or [None]
         return Pinocchio(calibrator).score(reply, messages=question.all_messages()), notes
     except (OSError, CalibratorError, NotScorableError, ValueError) as error:
         typer.echo(f"pinocchio hook: no confidence: {error}", err=True)

@@ -64,8 +64,8 @@ class ScoredRow:
         at_s = raw.get("at_s") if isinstance(raw.get("at_s"), int | float) else None
         source, found = f"row {raw.get('id', self.row.question_id)}", self._findings()
         if isinstance(raw.get("facts"), dict):
-            sure = {"confidence": self.confidence, "calibrator": self.calibrator}
-            values = {**found, **raw["facts"], **sure}
+            score = {"confidence": self.confidence, "calibrator": self.calibrator}
+            values = {**found, **raw["facts"], **score}
             return Exchange(facts_from_values(values, source), self.is_correct, at_s)
         message = _message(raw["response"])
         facts = Facts(
@@ -77,9 +77,9 @@ class ScoredRow:
             length=len(self.row.answer),
             calibrator=self.calibrator,
         )
-        read = facts_from_values({"model": facts.model or "none", **found}, source)
-        facts.support, facts.basis, facts.act = read.support, read.basis, read.act
-        facts.needs_facts, facts.familiar = read.needs_facts, read.familiar
+        row_facts = facts_from_values({"model": facts.model or "none", **found}, source)
+        facts.support, facts.basis, facts.act = row_facts.support, row_facts.basis, row_facts.act
+        facts.needs_facts, facts.familiar = row_facts.needs_facts, row_facts.familiar
         if self.score is not None and self.score.alone is not None:
             facts.alone, facts.opinions = self.score.alone, self.score.compared
             facts.alone_calibrator = self.alone_calibrator
@@ -95,8 +95,8 @@ class ScoredRow:
         """
         if self.score is not None and self.score.notes is not None:
             return self.score.notes
-        used = self.row.item("served").tool_use
-        return call_notes(used) if used is not None and used.has_calls else None
+        tool_use = self.row.item("served").tool_use
+        return call_notes(tool_use) if tool_use is not None and tool_use.has_calls else None
 
     def _findings(self) -> dict[str, Any]:
         """Return the findings besides the confidence, under their names in a record."""

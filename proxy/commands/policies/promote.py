@@ -107,13 +107,13 @@ def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
     One line says so where none would change. `rule` is the promoted one, None for all.
     """
     counts = Counter(each.would for each in replies if each.would not in (None, "deliver"))
-    whose = f"rule {rule!r}" if rule else "it"
+    subject = f"rule {rule!r}" if rule else "it"
     for action in sorted(counts, key=lambda name: (name != "hold", -counts[name])):
         count = counts[action]
         share = f"{count / len(replies):.1%}"
-        yield f"once live, {whose} would {action} {count} of {len(replies)} ({share})"
+        yield f"once live, {subject} would {action} {count} of {len(replies)} ({share})"
     if replies and not counts:
-        yield f"once live, {whose} would change none of them"
+        yield f"once live, {subject} would change none of them"
 
 
 def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:

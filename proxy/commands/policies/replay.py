@@ -73,9 +73,9 @@ def replay(
         else:
             only_since = ["config", "team", "is_all"]
             refuse(context, only_since, "is for --since; leave it out with --rows")
-            read = scored_rows(rows or [], calibrator)
-            exchanges, old, hints = [row.exchange() for row in read], None, []
-            outcomes = _outcomes(read)
+            scored = scored_rows(rows or [], calibrator)
+            exchanges, old, hints = [row.exchange() for row in scored], None, []
+            outcomes = _outcomes(scored)
         old = policy_named(before) if before else old
         typer.echo(str(run(policy_named(policies), exchanges, before=old)))
         for hint in hints if before is None else []:

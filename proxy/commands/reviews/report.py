@@ -106,7 +106,7 @@ def _estimate_lines(values: Mapping[str, Any]) -> Iterator[str]:
 
     for name in POPULATIONS:
         population = values[name]
-        right, sure = population["right"], population["confidence"]
+        right, confidence = population["right"], population["confidence"]
         verdicts = plural(population["labels"], "verdict")
         text = f"{name}: {verdicts} on {plural(population['replies'], 'reply', 'replies')}"
         if math.isnan(right["value"]):
@@ -114,7 +114,7 @@ def _estimate_lines(values: Mapping[str, Any]) -> Iterator[str]:
         else:
             yield (
                 f"{text}, {right['value']:.1%} right (95 % between {right['low']:.1%} and "
-                f"{right['high']:.1%}), mean confidence {sure['value']:.1%}"
+                f"{right['high']:.1%}), mean confidence {confidence['value']:.1%}"
             )
     if count := values["volunteered"]["labels"]:
         wrong = values["volunteered"]["wrong"]
@@ -190,11 +190,11 @@ def _drift_lines(stands: Sequence[MonitorState]) -> Iterator[str]:
         yield "no monitor has begun: replies are looked at a minute after they were asked for"
     for each in stands:
         key = each.key
-        about = " ".join(filter(None, (key.calibrator, key.model, key.team)))
-        what = "conversation" if key.kind == "scores" else "audited verdict"
+        subject = " ".join(filter(None, (key.calibrator, key.model, key.team)))
+        unit = "conversation" if key.kind == "scores" else "audited verdict"
         state = f"ALARM: {each.alarm.text}" if each.alarm else "no alarm"
         state += "" if each.is_current else " (no longer in use)"
-        yield f"{key.kind} of {about}: {plural(each.seen, what)}, {state}"
+        yield f"{key.kind} of {subject}: {plural(each.seen, unit)}, {state}"
         for band in each.bands:
             if band.gap is not None:
                 ends = f"{band.low:g} to {band.high:g}"

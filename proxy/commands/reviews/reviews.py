@@ -98,20 +98,20 @@ def list_reviews(
         found = desk.queue.page(stored, limit, queue=queue, team=team)
         if not found and not as_json:
             typer.echo(f"no reply is {state_name(stored)}", err=True)
-        for listed in found:
+        for entry in found:
             if as_json:
-                typer.echo(json.dumps(_facts(desk, desk.find_reply(listed.id))))
+                typer.echo(json.dumps(_facts(desk, desk.find_reply(entry.id))))
                 continue
-            sure = "no score" if listed.confidence is None else f"{listed.confidence:.4f}"
-            if (support := score_facts(listed)["support"]) is not None:
-                sure += f"  support {support:.4f}"
-            age = f"{in_words(time.time() - listed.created_at)} ago"
+            score = "no score" if entry.confidence is None else f"{entry.confidence:.4f}"
+            if (support := score_facts(entry)["support"]) is not None:
+                score += f"  support {support:.4f}"
+            age = f"{in_words(time.time() - entry.created_at)} ago"
             typer.echo(
-                f"{_id_shown(listed.id)}  {sure}  {plain(listed.queue)}"
-                f"  {plain(listed.model[:NAME_SHOWN])}  {age}  {_end(listed)}"
-                f"  {listed.question[:60]!r}"
+                f"{_id_shown(entry.id)}  {score}  {plain(entry.queue)}"
+                f"  {plain(entry.model[:NAME_SHOWN])}  {age}  {_end(entry)}"
+                f"  {entry.question[:60]!r}"
             )
-            for call in desk.calls(listed):
+            for call in desk.calls(entry):
                 risk = f"  [{call.risk}]" if call.risk else ""
                 risk += "  [high risk]" if call.level == "high" else ""
                 typer.echo(f"    {plain(call.marked_line)}{risk}")
@@ -119,7 +119,7 @@ def list_reviews(
             total = desk.queue.count(stored, queue=queue, team=team)
             if total > limit:
                 typer.echo(f"{limit} of {total} are shown; --limit {total} shows all", err=True)
-        _warn_of_missing(desk, [listed.policy for listed in found])
+        _warn_of_missing(desk, [entry.policy for entry in found])
 
 
 def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
@@ -138,8 +138,8 @@ def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
         if as_json:
             typer.echo(json.dumps(each))
             continue
-        left = format_time_left(max(0.0, each["expires_at"] - time.time()))
-        state = f"{left} left" if each["state"] == "open" else each["state"]
+        time_left = format_time_left(max(0.0, each["expires_at"] - time.time()))
+        state = f"{time_left} left" if each["state"] == "open" else each["state"]
         free = ", ".join(map(plain, each["any"])) or "nothing"
         typer.echo(
             f"{each['id']}  {plain(each['tool'])}  any: {free}"
@@ -359,12 +359,12 @@ def _lines_of(facts: Mapping[str, Any], held: HeldReply, leaning: ThresholdSide)
     characters are escaped, so no text can move the cursor.
     """
     confidence = facts["confidence"]
-    sure = "no confidence" if confidence is None else f"confidence {leaning.figure(confidence)}"
+    score = "no confidence" if confidence is None else f"confidence {leaning.figure(confidence)}"
     if leaning.side is not None:
         where = "below" if leaning.side == "low" else "at or above"
-        sure += f" ({where} {leaning.whose} threshold, {leaning.threshold:g})"
+        score += f" ({where} {leaning.whose} threshold, {leaning.threshold:g})"
     yield f"{plain(str(facts['id']))}  {facts['state']}, queue {plain(str(facts['queue']))}"
-    yield f"{_INDENT}{plain(str(facts['model']))}, {sure}, policy {plain(str(facts['policy']))}"
+    yield f"{_INDENT}{plain(str(facts['model']))}, {score}, policy {plain(str(facts['policy']))}"
     times = [f"{word} {_at(facts[name])}" for name, word in _TIMES if facts.get(name) is not None]
     if times:
         yield f"{_INDENT}{', '.join(times)}"

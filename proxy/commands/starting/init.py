@@ -54,9 +54,9 @@ def _write_pack(name: str, path: Path) -> None:
     if str(path) == "-":
         typer.echo(text, nl=False)
         return
-    written = Path(f"{name}.yaml") if path == Path("proxy.yaml") else path
-    _write(written, text)
-    typer.echo(f"{written} is the pack {name}. In proxy.yaml: policies: {written}")
+    target = Path(f"{name}.yaml") if path == Path("proxy.yaml") else path
+    _write(target, text)
+    typer.echo(f"{target} is the pack {name}. In proxy.yaml: policies: {target}")
 
 
 def _write(path: Path, text: str) -> None:

@@ -50,8 +50,8 @@ class Judgement:
 class CompletionJudge:
     """The judge of one completion, if its policy wants one."""
 
-    def __init__(self, wanted: Judge, calls: Calls) -> None:
-        self._wanted = wanted
+    def __init__(self, judge: Judge, calls: Calls) -> None:
+        self._judge = judge
         self._calls = calls
 
     async def ask_about(self, answer: Answer, facts: Sequence[Facts]) -> list[Judgement | None]:
@@ -61,7 +61,7 @@ class CompletionJudge:
         gets one call, up to MOST_JUDGED, all at the same time and with the policy's time limit.
         """
         found: list[Judgement | None] = [None] * len(answer.choices)
-        at = [at for at, each in enumerate(facts) if self._wanted.is_wanted(each)][:MOST_JUDGED]
+        at = [at for at, each in enumerate(facts) if self._judge.is_wanted(each)][:MOST_JUDGED]
         if not at or not self._can_be_shown():
             return found
         self._calls.chosen_call(answer)
@@ -88,23 +88,23 @@ class CompletionJudge:
         Returns None if the answer is no text, the call fails, or the judge refuses or says nothing
         readable; the last two are noted in the call.
         """
-        wanted, calls = self._wanted, self._calls
+        judge, calls = self._judge, self._calls
         try:
             text = fence_texts(calls.request.question().text, message_text(choice.message))
         except (ValueError, RecursionError):  # the answer is no text
             return None
         beside: Mapping[str, Any] = NOTHING
-        if wanted.by == "token":
+        if judge.by == "token":
             beside = calls.request.format.asks_logprobs
-        call = await calls.write(wanted.model, INSTRUCTIONS, text, wanted.within_s, "judge", beside)
+        call = await calls.write(judge.model, INSTRUCTIONS, text, judge.within_s, "judge", beside)
         if call.answer is None:
             return None
         reply = call.answer.choices[0]
-        by_token = by_log_probabilities(reply) if wanted.by == "token" else None
+        by_token = by_log_probabilities(reply) if judge.by == "token" else None
         if by_token is not None:
-            return Judgement(by_token, wanted.model)
+            return Judgement(by_token, judge.model)
         if (in_words := by_words(reply)) is not None:
-            return Judgement(in_words, wanted.model + IN_WORDS)
+            return Judgement(in_words, judge.model + IN_WORDS)
         calls.note_failure(call, "refused" if _is_refusal(reply) else "unreadable")
         return None
 

@@ -126,16 +126,16 @@ def fallback_problems(
     found: list[tuple[tuple[str | int, ...], str]] = []
     for i, route in enumerate(routes):
         for model in route.fallback.to if route.fallback else ():
-            taken = next((each for each in routes if fnmatchcase(model, each.match)), None)
+            target = next((each for each in routes if fnmatchcase(model, each.match)), None)
             place = ("models", i, "fallback", "to")
-            if taken is None:
+            if target is None:
                 found.append((place, f"no route matches the fallback model {model!r}"))
-            elif taken.upstream != route.upstream and not _has_own_key(upstreams[taken.upstream]):
+            elif target.upstream != route.upstream and not _has_own_key(upstreams[target.upstream]):
                 found.append(
                     (
                         place,
                         f"{model!r} would be sent the client's key for upstream "
-                        f"{route.upstream!r}: set api_key of upstream {taken.upstream!r} "
+                        f"{route.upstream!r}: set api_key of upstream {target.upstream!r} "
                         "(any word, where it asks for none)",
                     )
                 )

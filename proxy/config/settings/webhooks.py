@@ -45,10 +45,10 @@ class WebhookConfig(Section):
 
         One address may serve several reviewers, or each queue in another way.
         """
-        named = [self.url]
-        named += [f"reviewer {self.reviewer}"] if self.reviewer is not None else []
-        named += [f"queues {', '.join(sorted(self.queues))}"] if self.queues is not None else []
-        return "\n".join(named)
+        parts = [self.url]
+        parts += [f"reviewer {self.reviewer}"] if self.reviewer is not None else []
+        parts += [f"queues {', '.join(sorted(self.queues))}"] if self.queues is not None else []
+        return "\n".join(parts)
 
     @property
     def is_chat(self) -> bool:
@@ -97,10 +97,10 @@ def webhook_problems(
         if (first := known.index(identity)) != at:
             text = f"this is webhooks[{first}] once more: name all events in one of them"
             return [(("webhooks", at), text)]
-    named = [at for at, each in enumerate(webhooks) if each.reviewer is not None]
-    if not named:
+    with_reviewer = [at for at, each in enumerate(webhooks) if each.reviewer is not None]
+    if not with_reviewer:
         return []
-    place: Place = ("webhooks", named[0], "reviewer")
+    place: Place = ("webhooks", with_reviewer[0], "reviewer")
     return [(place, text) for text in _list_missing(admin)][:1]
 
 

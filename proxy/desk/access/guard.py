@@ -287,9 +287,9 @@ def _to_login(request: Request) -> Response:
     if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
         return HTMLResponse(_ONCE_MORE, headers={"cache-control": "no-store"})
     query: str = request.scope["query_string"].decode("latin-1")
-    wanted = request.scope["path"] + (f"?{query}" if query else "")
-    there = f"{LOGIN}?next={quote(wanted)}" if request.method == "GET" else LOGIN
-    return RedirectResponse(there, 303)
+    next_url = request.scope["path"] + (f"?{query}" if query else "")
+    location = f"{LOGIN}?next={quote(next_url)}" if request.method == "GET" else LOGIN
+    return RedirectResponse(location, 303)
 
 
 _FIELDS: Final = (  # the default header fields of responses

@@ -51,7 +51,7 @@ def local_token(port: int) -> str | None:
 
 def _path_of(port: int) -> Path:
     """Return the token's file for a port, in `PINOCCHIO_CACHE` or the user's cache folder."""
-    if named := os.environ.get(_FOLDER_VARIABLE):
-        return Path(named).expanduser() / "desk" / str(port)
+    if folder := os.environ.get(_FOLDER_VARIABLE):
+        return Path(folder).expanduser() / "desk" / str(port)
     shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return shared / "pinocchio" / "desk" / str(port)

@@ -135,8 +135,8 @@ class Door:
         Errors of the store are ignored.
         """
         with contextlib.suppress(StoreError):
-            known = {key.digest: key for key in self._keys.all() if key.role != "caller"}
-            self._remembered = known
+            by_digest = {key.digest: key for key in self._keys.all() if key.role != "caller"}
+            self._remembered = by_digest
 
     def _key(self, digest: str) -> ClientKey | None:
         """Return the key with this digest, or None; remember or forget it by what the store says.
@@ -150,12 +150,12 @@ class Door:
             else:
                 key = self._keys.find(digest)
         except StoreError as error:
-            if (known := self._remembered.get(digest)) is None:
+            if (remembered := self._remembered.get(digest)) is None:
                 raise
             if self._is_store_readable:
                 log.warning("desk_keys_remembered", reason=error.message)
             self._is_store_readable = False
-            return known
+            return remembered
         self._is_store_readable = True
         if key is None or key.role == "caller" or key.revoked_at is not None:
             self._remembered.pop(digest, None)
@@ -189,8 +189,10 @@ class Door:
         Beyond `MOST_SESSIONS` the oldest session ends.
         """
         secret = secrets.token_urlsafe(32)
-        known = replace(visitor, csrf=secrets.token_urlsafe(32))
-        self._sessions[digest_of(secret.encode())] = _Session(known, time.time() + lasts_s)
+        session_visitor = replace(visitor, csrf=secrets.token_urlsafe(32))
+        self._sessions[digest_of(secret.encode())] = _Session(
+            session_visitor, time.time() + lasts_s
+        )
         while len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
         return secret

@@ -59,12 +59,12 @@ class SingleSignOn:
         self._key = secrets.token_bytes(32)
         self._used: OrderedDict[str, None] = OrderedDict()
 
-    async def begin(self, wanted: str, back: str) -> tuple[str, str]:
+    async def begin(self, next_url: str, back: str) -> tuple[str, str]:
         """Begin a login, and return (the issuer's address, the value of the browser's cookie).
 
-        `wanted` is the address to go on to after the login, `back` the one to return to.
+        `next_url` is the address to go on to after the login, `back` the one to return to.
         """
-        attempt = Attempt(wanted if len(wanted) <= MOST_WANTED else "/")
+        attempt = Attempt(next_url if len(next_url) <= MOST_WANTED else "/")
         url = await self.issuer.login_url(attempt.state, attempt.nonce, attempt.verifier, back)
         return url, self._sign(attempt)
 
@@ -143,8 +143,8 @@ def visitor_of(config: OidcConfig, claims: Mapping[str, Any]) -> Visitor:
         raise LoginRefusedError("the issuer has not verified this e-mail address")
     name = name.strip()
     value = claim(claims, config.groups_claim)
-    listed = value if isinstance(value, list) else [value]
-    groups = {each for each in listed if isinstance(each, str)} | {EVERYBODY}
+    values = value if isinstance(value, list) else [value]
+    groups = {each for each in values if isinstance(each, str)} | {EVERYBODY}
     of_them = [section for group, section in config.groups.items() if group in groups]
     if not of_them:
         raise LoginRefusedError(f"{name} is in no group that may come to this desk")

@@ -43,7 +43,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
 
 def login_page(
     action: str,
-    wanted: str,
+    next_url: str,
     error: str | None = None,
     status: int = 200,
     *,
@@ -54,11 +54,11 @@ def login_page(
 ) -> Response:
     """Return the page that asks for a token or a key, with an error, if any.
 
-    The form is sent to `action`; `wanted` is the address to go on to. `sign_on` is the address of a
+    The form is sent to `action`; `next_url` is the page after it. `sign_on` is the address of a
     login at the issuer with that `title`, and `leave` the one that ends the session there. `note`
     is a sentence to show.
     """
     ways = {"sign_on": sign_on, "issuer": title, "note": note, "leave": leave}
     return render_page(
-        "outside/login.html", status, action=action, wanted=wanted, error=error, **ways
+        "outside/login.html", status, action=action, next_url=next_url, error=error, **ways
     )

@@ -126,18 +126,20 @@ def show_turns(
     characters, or at `MOST_AT_ALL` if `is_all`. The last parts are formatted first, until
     `MOST_FORMATTED` characters are used up; the others are plain text.
     """
-    left, marked = MOST_FORMATTED, list(calls)
+    characters_left, marked = MOST_FORMATTED, list(calls)
     found = []
     for turn in reversed(turns):
         parts = []
         for part in reversed(turn.parts):
             size = len(part.text)
             is_formatted = part.kind in ("text", "thought") and size <= min(
-                left, text.MOST_FORMATTED
+                characters_left, text.MOST_FORMATTED
             )
-            left -= size if is_formatted else 0
-            one = _show_part(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
-            parts.append(_add_marks(one, marked.pop()) if one.kind == "call" and marked else one)
+            characters_left -= size if is_formatted else 0
+            piece = _show_part(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
+            parts.append(
+                _add_marks(piece, marked.pop()) if piece.kind == "call" and marked else piece
+            )
         size = _size(turn) if turn.role in _INSTRUCTIONS else 0
         folded = size if size > MOST_UNFOLDED else None
         found.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1]), folded))
@@ -232,14 +234,14 @@ def form_of(found: Editable | None, fields: Mapping[str, str] | None = None) -> 
     return EditForm(tuple(texts), tuple(calls))
 
 
-def _call_form(call: EditableCall, at: int, written: Mapping[str, str]) -> CallForm:
+def _call_form(call: EditableCall, at: int, values: Mapping[str, str]) -> CallForm:
     """Return the form of the call with number `at`, with what a person wrote before."""
     is_json = call.kind != "text"
     fields = [
-        Field(field.name, field.kind, written.get(f"call.{at}.{number}", field.value))
+        Field(field.name, field.kind, values.get(f"call.{at}.{number}", field.value))
         for number, field in enumerate(fields_of(call.arguments) if is_json else ())
     ]
-    arguments = written.get(f"call.{at}", call.arguments)
+    arguments = values.get(f"call.{at}", call.arguments)
     return CallForm(call.name, arguments, tuple(fields), is_json)
 
 
@@ -293,15 +295,15 @@ def _arguments(call: EditableCall, at: int, fields: Mapping[str, str]) -> str:
         return _text(call.arguments, fields.get(f"call.{at}"))
     values, is_changed = {}, False
     for number, field in enumerate(arguments):
-        written = _text(field.value, fields.get(f"call.{at}.{number}"))
-        is_changed |= written != field.value
-        values[field.name] = written if field.kind == "text" else _value(written, call, field)
+        text = _text(field.value, fields.get(f"call.{at}.{number}"))
+        is_changed |= text != field.value
+        values[field.name] = text if field.kind == "text" else _value(text, call, field)
     return json.dumps(values, ensure_ascii=False) if is_changed else call.arguments
 
 
-def _value(written: str, call: EditableCall, field: Field) -> Any:
+def _value(text: str, call: EditableCall, field: Field) -> Any:
     """Parse what a person wrote into an argument's field as JSON; raises UnusableEditError."""
     try:
-        return json.loads(written)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnusableEditError(f"{call.name}: {field.name} is no JSON: {error}") from error

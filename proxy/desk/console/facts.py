@@ -91,48 +91,50 @@ class Facts:
         """Return the exchanges after the id `after` of the query, as rows of a table."""
         filters = _read_filters(request, "model", "team", "action")
         after = request.query_params.get("after") or None
-        seen = latest(self._desk.queue.engine, ExchangeFilter(**filters), after=after)
-        return render_page("traffic_new.html", seen=seen, leaning=self._desk.compare_threshold)
+        page_of_rows = latest(self._desk.queue.engine, ExchangeFilter(**filters), after=after)
+        return render_page(
+            "traffic_new.html", seen=page_of_rows, leaning=self._desk.compare_threshold
+        )
 
     # --- quality --------------------------------------------------------------------------------
 
     def _quality(self, request: Request) -> Response:
         """Return the page about the confidence: calibration, thresholds, monitors and opinions."""
         days, window = _days(request)
-        whose = _read_filters(request, "model", "team")
+        filters = _read_filters(request, "model", "team")
         engine = self._desk.queue.engine
-        seen = sample(engine, window)
-        rows = [row for row in seen.rows if _matches(row, whose)]
+        traffic = sample(engine, window)
+        rows = [row for row in traffic.rows if _matches(row, filters)]
         judged = [
             each
             for each in judged_replies(engine, time.time() - LABELS_FOR_DAYS * DAY_S)
-            if _matches(each, whose)
+            if _matches(each, filters)
         ]
         scores = quality.one_per_conversation(rows)
         labels = quality.weight_labels(judged, scores)
         total = sum(row.weight for row in rows)
         scored = sum(row.weight for row in rows if row.confidence is not None)
-        of_all = None if seen.a_day is None else seen.a_day / seen.total
+        of_all = None if traffic.a_day is None else traffic.a_day / traffic.total
         points = quality.tradeoff(labels, scores, scored if of_all is None else of_all * scored)
         threshold = _threshold(request)
         bands = quality.bands(labels)
         enough = len(labels) >= quality.LEAST
-        by = "team" if whose["model"] else "model"
-        series = quality.over_time(seen, scores, by)
-        models, teams = names(seen.rows)
+        by = "team" if filters["model"] else "model"
+        series = quality.over_time(traffic, scores, by)
+        models, teams = names(traffic.rows)
         return page(
             self._desk,
             request,
             "quality.html",
             "quality",
-            filters={"days": days, **whose},
+            filters={"days": days, **filters},
             windows=WINDOWS,
             models=models[:50],
             teams=teams[:50],
             total=total,
             conversations=sum(row.weight for row in scores),
             a_day=None if of_all is None else of_all * total,
-            is_exact=seen.is_exact,
+            is_exact=traffic.is_exact,
             most_of_a_slice=MOST_OF_A_SLICE,
             slices=window.slices,
             labels=len(labels),
@@ -150,11 +152,11 @@ class Facts:
             point=points[round(threshold * quality.STEPS)],
             warnings=quality.warnings(judged),
             monitors=sorted(monitor_states(engine), key=lambda one: (one.alarm is None, -one.seen)),
-            opinions=second_opinions(engine, window, judged, lambda row: _matches(row, whose)),
+            opinions=second_opinions(engine, window, judged, lambda row: _matches(row, filters)),
             labels_for_days=LABELS_FOR_DAYS,
             by=by if len(series) > 1 else None,
             series=series,
-            charts=_charts(seen, bands if enough else [], points, series),
+            charts=_charts(traffic, bands if enough else [], points, series),
         )
 
     # --- policies and calibrator ----------------------------------------------------------------
@@ -162,12 +164,12 @@ class Facts:
     def _policies(self, request: Request) -> Response:
         """Return the page of the loaded policies, with what they decided in the window."""
         days, window = _days(request)
-        seen = sample(self._desk.queue.engine, window)
+        traffic = sample(self._desk.queue.engine, window)
         setup = self._setup
         teams = {
             name: setup.book.load(team.policy).digest for name, team in setup.config.teams.items()
         }
-        views, others = policy_views(setup.book, seen.rows, teams)
+        views, others = policy_views(setup.book, traffic.rows, teams)
         return page(
             self._desk,
             request,
@@ -175,8 +177,8 @@ class Facts:
             "policies",
             filters={"days": days},
             windows=WINDOWS,
-            total=seen.total,
-            is_exact=seen.is_exact,
+            total=traffic.total,
+            is_exact=traffic.is_exact,
             policies=views,
             others=others,
         )
@@ -227,9 +229,9 @@ def _window(days: int) -> Window:
     return Window(now - days * DAY_S, now)
 
 
-def _matches(row: Any, whose: dict[str, str | None]) -> bool:
-    """Return whether each attribute of `row` named in `whose` has its value; None matches any."""
-    return all(value is None or getattr(row, name) == value for name, value in whose.items())
+def _matches(row: Any, filters: dict[str, str | None]) -> bool:
+    """Return whether each attribute of `row` named in `filters` has its value; None matches any."""
+    return all(value is None or getattr(row, name) == value for name, value in filters.items())
 
 
 def _threshold(request: Request) -> float:
@@ -242,7 +244,7 @@ def _threshold(request: Request) -> float:
 
 
 def _charts(
-    seen: Sample,
+    traffic: Sample,
     bands: list[quality.Band],
     points: list[quality.Point],
     series: list[dict[str, Any]],
@@ -251,7 +253,7 @@ def _charts(
 
     They are "tradeoff" and "time", and "reliability" where there are `bands`.
     """
-    edges = seen.window.edges
+    edges = traffic.window.edges
     found: dict[str, Any] = {
         "tradeoff": {
             "threshold": [point.threshold for point in points],

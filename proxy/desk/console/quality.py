@@ -87,9 +87,13 @@ def one_per_conversation(rows: Iterable[SampledExchange]) -> list[SampledExchang
 
     A held reply counts beside a delivered one, as for labels.
     """
-    seen = {True: SeenConversations(None, None), False: SeenConversations(None, None)}
+    conversations = {True: SeenConversations(None, None), False: SeenConversations(None, None)}
     in_time = sorted((row for row in rows if row.confidence is not None), key=lambda row: row.at)
-    return [row for row in in_time if seen[row.review_id is not None].is_first(row.conversation)]
+    return [
+        row
+        for row in in_time
+        if conversations[row.review_id is not None].is_first(row.conversation)
+    ]
 
 
 def warnings(labels: Sequence[JudgedReply]) -> list[str]:
@@ -209,12 +213,12 @@ def over_time(
         "all": [row for row in rows if row.confidence is not None]
     }
     if by is not None:
-        named: dict[str, list[SampledExchange]] = {}
+        by_name: dict[str, list[SampledExchange]] = {}
         for row in groups["all"]:
             if (name := getattr(row, by)) is not None:
-                named.setdefault(name, []).append(row)
-        most = sorted(named, key=lambda name: -sum(row.weight for row in named[name]))[:6]
-        groups |= {name: named[name] for name in most if len(most) > 1}
+                by_name.setdefault(name, []).append(row)
+        most = sorted(by_name, key=lambda name: -sum(row.weight for row in by_name[name]))[:6]
+        groups |= {name: by_name[name] for name in most if len(most) > 1}
     return [
         {"name": name, "values": _means(sample, found)} for name, found in groups.items() if found
     ]

@@ -92,8 +92,8 @@ class Claims:
         If somebody else has it open, return their name and change nothing.
         """
         with self._lock:
-            if (other := self._holder(id, name)) is not None:
-                return other
+            if (holder := self._holder(id, name)) is not None:
+                return holder
             self._by_name.pop(name, None)
             self._by_name[name] = _Claim(id, self._clock() + CLAIM_S)
             while len(self._by_name) > MOST_CLAIMS:
@@ -129,13 +129,13 @@ class Reviews:
 
     def routes(self) -> list[Route]:
         """Return the routes of the pages and of their forms."""
-        one = "/console/reviews/{id}"
+        path = "/console/reviews/{id}"
         return [
             Route("/console/reviews", with_error_pages(self._desk, self._queue)),
-            Route(one, with_error_pages(self._desk, self._review)),
-            Route(f"{one}/next", with_error_pages(self._desk, self._next)),
-            Route(f"{one}/claim", self._claim, methods=["POST"]),
-            Route(f"{one}/verdict", self._verdict, methods=["POST"]),
+            Route(path, with_error_pages(self._desk, self._review)),
+            Route(f"{path}/next", with_error_pages(self._desk, self._next)),
+            Route(f"{path}/claim", self._claim, methods=["POST"]),
+            Route(f"{path}/verdict", self._verdict, methods=["POST"]),
             Route("/console/standing/{id}/revoke", self._revoke, methods=["POST"]),
         ]
 
@@ -295,8 +295,8 @@ class Reviews:
             held = await asyncio.to_thread(self._desk.find_reply, id)
         except ProxyError as error:
             return JSONResponse(error.envelope(), error.status, SAFE)
-        other = self._claims.take(held.id, name) if held.state == HELD else None
-        return JSONResponse({"claimed_by": other}, headers=SAFE)
+        holder = self._claims.take(held.id, name) if held.state == HELD else None
+        return JSONResponse({"claimed_by": holder}, headers=SAFE)
 
     async def _revoke(self, request: Request) -> Response:
         """Revoke a standing approval and redirect to the queue; an error is answered as JSON."""

@@ -141,8 +141,8 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
 
     Without any it says how to fit one; where they cannot be read it says why.
     """
-    named = config.recalibration
-    if not named:
+    paths = config.recalibration
+    if not paths:
         note = (
             "None is configured: the number is as the checkpoint gives it. About a hundred "
             "verdicts are enough to fit one: pinocchio recalibrate --from-store."
@@ -150,13 +150,13 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
         yield Card("Recalibration", (), note)
         return
     try:
-        counting = resolve_recalibrations(named)
-        versions = versions_named(named)
+        counting = resolve_recalibrations(paths)
+        versions = versions_named(paths)
         history = versions.history() if versions is not None else []
     except CalibratorError as error:
-        yield Card("Recalibration", tuple(("file", path.name) for path in named), str(error))
+        yield Card("Recalibration", tuple(("file", path.name) for path in paths), str(error))
         return
-    facts = [("configured", ", ".join(path.name for path in named))]
+    facts = [("configured", ", ".join(path.name for path in paths))]
     facts += [("in force", counting.alone.name if counting.alone else "none yet")]
     if (knowing := counting.with_others) is not None:
         facts += [("in force with second opinions", knowing.name)]
@@ -170,8 +170,8 @@ def _describe_change(change: Any) -> str:
     """Return a change as a text, such as `promoted, with second opinions: none → platt@9c1d`."""
     of = ", with second opinions" if change.knows_others else ""
     of = ", for judges and log-probabilities" if change.knows_signals else of
-    what = f"{change.before or 'none'} → {change.after or 'none'}"
-    return f"{change.kind.replace('_', ' ')}{of}: {what}"
+    versions = f"{change.before or 'none'} → {change.after or 'none'}"
+    return f"{change.kind.replace('_', ' ')}{of}: {versions}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +282,8 @@ def _add(
 
 def _shadow_rules(row: SampledExchange) -> set[str]:
     """Return the names of the rules in shadow that matched an exchange."""
-    listed: list[dict[str, Any]] = json.loads(row.shadowed) if row.shadowed else []
-    return {str(each["rule"]) for each in listed}
+    rules: list[dict[str, Any]] = json.loads(row.shadowed) if row.shadowed else []
+    return {str(each["rule"]) for each in rules}
 
 
 def _rules(
@@ -296,12 +296,12 @@ def _rules(
     total = sum(counts.values()) or 1.0
     for rule in policy.rules:
         count = shadowed if rule.is_shadow else counts
-        seen = count.get(rule.name if rule.is_shadow else rule_slug(rule.name), 0.0)
-        yield RuleView(rule.name, rule.then.name, seen, seen / total, rule.is_shadow)
+        matches = count.get(rule.name if rule.is_shadow else rule_slug(rule.name), 0.0)
+        yield RuleView(rule.name, rule.then.name, matches, matches / total, rule.is_shadow)
     for name, action in (("default", policy.default), ("on_score_error", policy.on_score_error)):
-        seen = counts.get(rule_slug(name), 0.0)
-        if seen or name == "default":
-            yield RuleView(name, action.name, seen, seen / total)
+        matches = counts.get(rule_slug(name), 0.0)
+        if matches or name == "default":
+            yield RuleView(name, action.name, matches, matches / total)
 
 
 def source_of(policy: Policy) -> Source:

@@ -275,8 +275,8 @@ class Desk:
 
         Raises BadRequestError where it goes too far.
         """
-        wanted = verdict.like_this
-        return None if wanted is None else standing_for(held, wanted, self._limits)
+        like_this = verdict.like_this
+        return None if like_this is None else standing_for(held, like_this, self._limits)
 
     def _is_same(self, held: HeldReply, verdict: Verdict, reviewer: str) -> bool:
         """Return whether this reviewer has made the same decision before, with the same label.
@@ -342,9 +342,9 @@ class Desk:
             }
             self._stats = time.monotonic(), stats
         stats = stats | {"configuration": self._configuration()}
-        if (seen := SEEN_QUEUES.get()) is None:
+        if (queues := SEEN_QUEUES.get()) is None:
             return stats
-        waiting = [row for row in stats["queues"] if row["queue"] in seen]
+        waiting = [row for row in stats["queues"] if row["queue"] in queues]
         return stats | {
             "open": sum(row["count"] for row in waiting),
             "oldest_at": min((row["oldest_at"] for row in waiting), default=None),

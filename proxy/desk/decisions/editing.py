@@ -72,11 +72,11 @@ def _split_content(content: Any) -> tuple[list[str] | None, list[Json] | None]:
     Raises UnusableEditError for content of another form.
     """
     if isinstance(content, dict) and content and set(content) <= _BOTH:
-        texts, none = _split_content(content["text"]) if "text" in content else (None, None)
-        listed, calls = (
+        texts, other_calls = _split_content(content["text"]) if "text" in content else (None, None)
+        other_texts, calls = (
             _split_content(content["tool_calls"]) if "tool_calls" in content else (None, None)
         )
-        if none is None and listed is None:
+        if other_calls is None and other_texts is None:
             return texts, calls
     if isinstance(content, str):
         return [content], None
@@ -122,16 +122,16 @@ def _check_text(text: str, format: Format, payload: Json, where: str, checks: Sc
 
     A value for which the client gave a schema is added to `checks`.
     """
-    wanted = format.wanted_json(payload)
-    if wanted is None:
+    wanted_json = format.wanted_json(payload)
+    if wanted_json is None:
         return
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         message = f"the client asked for JSON, which this is not: {error}"
         raise UnusableEditError(message, param=where) from error
-    if wanted.schema is not None:
-        checks.add(value, wanted.schema, partial(_unwanted_error, where))
+    if wanted_json.schema is not None:
+        checks.add(value, wanted_json.schema, partial(_unwanted_error, where))
     elif not isinstance(value, dict):
         raise _unwanted_error(where, "the client asked for a JSON object")
 

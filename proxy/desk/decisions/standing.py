@@ -47,7 +47,7 @@ def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
     return {**bounds, "tool": calls[0].name, "arguments": arguments}
 
 
-def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> StandingRequest:
+def standing_for(held: HeldReply, like_this: LikeThis, limits: LimitsConfig) -> StandingRequest:
     """Return the standing approval that a reviewer wants, in the form that is stored.
 
     Raises BadRequestError where the reply can cover no call, or the bounds go beyond the limits.
@@ -59,28 +59,28 @@ def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Sta
             "client that sent a key (not of a remote MCP server), and limits.standing_s above 0"
         )
         raise BadRequestError(text, param="like_this", code="not_coverable")
-    if not 0 < wanted.for_s <= limits.standing_s or not 0 < wanted.uses <= MOST_USES:
+    if not 0 < like_this.for_s <= limits.standing_s or not 0 < like_this.uses <= MOST_USES:
         most = f"{limits.standing_s:g} s (limits.standing_s) and {MOST_USES} uses"
         text = f"calls like this can be approved for more than nothing, and at most {most}"
         raise BadRequestError(text, param="like_this", code="beyond_limits")
     [call] = calls_in(held.as_proposed.reply, held.path)
     try:
-        pattern = pattern_of(call.arguments, wanted.any_of)
+        pattern = pattern_of(call.arguments, like_this.any_of)
     except ValueError as error:
         raise BadRequestError(str(error), param="like_this", code="unknown_argument") from error
-    return StandingRequest(call.name, pattern, wanted.for_s, wanted.uses)
+    return StandingRequest(call.name, pattern, like_this.for_s, like_this.uses)
 
 
-def approval_json(standing: StandingApproval) -> dict[str, Any]:
+def approval_json(approval: StandingApproval) -> dict[str, Any]:
     """Return a standing approval as JSON values, with the names of its call's arguments alone.
 
     `same` are those that must be equal, None if the whole text must; `any` may have any value.
     """
     names = ("id", "review_id", "queue", "tool", "created_at", "created_by", "expires_at")
     more = ("most_uses", "uses", "used_at", "revoked_at", "revoked_by", "state")
-    pattern = json.loads(standing.arguments)
+    pattern = json.loads(approval.arguments)
     return {
-        **{name: getattr(standing, name) for name in names + more},
+        **{name: getattr(approval, name) for name in names + more},
         "same": sorted(pattern.get("exact", {})) if "text" not in pattern else None,
         "any": pattern.get("any", []),
     }

@@ -150,7 +150,7 @@ def _with_arguments(
 ) -> tuple[ToolCall, ...]:
     """Return the recorded calls, with their marks and risk, and these arguments."""
     pairs = zip(recorded, calls, strict=True)
-    return tuple(replace(known, arguments=call.arguments) for known, call in pairs)
+    return tuple(replace(tool_call, arguments=call.arguments) for tool_call, call in pairs)
 
 
 Known: TypeAlias = tuple[list[dict[str, str]], list[str], list[CallNotes]]
@@ -201,8 +201,8 @@ class Doubts:
                 ]
         if rule is None:
             return found
-        known = notes if len(notes) == len(found) else [None] * len(found)
-        pairs = zip(found, known, strict=True)
+        call_notes = notes if len(notes) == len(found) else [None] * len(found)
+        pairs = zip(found, call_notes, strict=True)
         return [replace(call, risk=risk_of(rule, _tool_call(call, note))) for call, note in pairs]
 
 
@@ -242,10 +242,10 @@ def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
         return [], [], []
     try:
         question = format.question(payload)
-        used = [question.tool_use(each.message) for each in format.choices(completion)]
+        tool_uses = [question.tool_use(each.message) for each in format.choices(completion)]
     except (NoAnswerError, NotScorableError):
         return [], [], []
-    found = [call_doubts(each) for each in used if each is not None and each.has_calls]
+    found = [call_doubts(each) for each in tool_uses if each is not None and each.has_calls]
     notes = [note for each in found for note in each.notes]
     marks = [mark for each in found for mark in each.arguments]
     if len(notes) == len(marks):

@@ -81,18 +81,22 @@ def uncut(choice: Json, place: Place) -> Changes:
     return changed
 
 
-def wanted_of(wanted: Any) -> WantedJson | None:
+def wanted_of(response_format: Any) -> WantedJson | None:
     """Return what a request's `response_format` (or the like) requires of the text.
 
     None if any text will do.
     """
-    wanted = _object(wanted)
-    if wanted.get("type") == "json_object":
+    response_format = _object(response_format)
+    if response_format.get("type") == "json_object":
         return WantedJson(None)
-    if wanted.get("type") != "json_schema":
+    if response_format.get("type") != "json_schema":
         return None
-    named = wanted.get("json_schema")
-    return WantedJson(_object(named).get("schema") if named is not None else wanted.get("schema"))
+    json_schema = response_format.get("json_schema")
+    return WantedJson(
+        _object(json_schema).get("schema")
+        if json_schema is not None
+        else response_format.get("schema")
+    )
 
 
 def tool_schemas(payload: Json) -> dict[str, Any]:
@@ -101,8 +105,8 @@ def tool_schemas(payload: Json) -> dict[str, Any]:
     The schema is None for a tool without one. Tools in a namespace are included.
     """
     found: dict[str, Any] = {}
-    listed = [*_list_objects(payload.get("tools")), *_list_objects(payload.get("functions"))]
-    for tool in listed:
+    tools = [*_list_objects(payload.get("tools")), *_list_objects(payload.get("functions"))]
+    for tool in tools:
         if tool.get("type") == "namespace":
             found |= tool_schemas(tool)
             continue

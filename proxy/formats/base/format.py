@@ -106,11 +106,11 @@ def turns_in(messages: Any) -> list[Any]:
 
     `messages` is what a request has there; none for what is no list.
     """
-    listed = messages if isinstance(messages, list) else []
+    items = messages if isinstance(messages, list) else []
     try:
-        of_user = [message["content"] for message in listed if message["role"] == "user"]
+        of_user = [message["content"] for message in items if message["role"] == "user"]
     except (KeyError, TypeError):  # one of them is no message
-        pairs = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
+        pairs = [(m.get("role"), m.get("content")) for m in items if isinstance(m, dict)]
         of_user = [content for role, content in pairs if role == "user"]
     if {str}.issuperset(map(type, of_user)):
         return [*filter(None, of_user)]
@@ -124,12 +124,12 @@ def last_users_text(messages: Any) -> str:
     If the user says nothing, it is the text of the last message, or an empty string if there is
     none.
     """
-    listed = messages if isinstance(messages, list) else []
-    for message in reversed(messages_without_asides(listed)):
+    items = messages if isinstance(messages, list) else []
+    for message in reversed(messages_without_asides(items)):
         is_users = isinstance(message, dict) and message.get("role") == "user"
         if is_users and (text := text_of(_without_results(message.get("content")))):
             return text
-    last = listed[-1] if listed else None
+    last = items[-1] if items else None
     return text_of(last.get("content") if isinstance(last, dict) else None)
 
 

@@ -34,8 +34,8 @@ class Token:
 def tokens_of(choice: Choice) -> Iterator[Token]:
     """Yield the tokens of a choice's text, in order, that have a readable log-probability."""
     fields = choice.logprobs or {}
-    if isinstance(listed := fields.get("content"), list):
-        for each in listed:
+    if isinstance(entries := fields.get("content"), list):
+        for each in entries:
             if isinstance(each, dict) and (logprob := _logprob(each.get("logprob"))) is not None:
                 yield Token(
                     str(each.get("token", "")),

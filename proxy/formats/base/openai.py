@@ -51,8 +51,8 @@ class ChoicesFormat(ABC):
 
     def count(self, payload: Json) -> int:
         """Return how many choices a request wants, at least 1."""
-        wanted = payload.get("n")
-        return wanted if isinstance(wanted, int) and wanted > 1 else 1
+        n = payload.get("n")
+        return n if isinstance(n, int) and n > 1 else 1
 
     def without_effects(self, payload: Json) -> Json | None:
         """Return the members to change so that one choice is made and nothing is stored.
@@ -68,15 +68,17 @@ class ChoicesFormat(ABC):
 
     def wants_schema(self, payload: Json) -> bool:
         """Return whether a request wants JSON, or constrains the answer in a server's own way."""
-        wanted = payload.get("response_format")
-        is_formatted = isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+        response_format = payload.get("response_format")
+        is_formatted = (
+            isinstance(response_format, dict) and response_format.get("type", "text") != "text"
+        )
         return is_formatted or is_constrained(payload)
 
     def choices(self, completion: Json) -> list[Choice]:
         """Return the choices of a completion; an empty list if one of them has no message."""
-        listed = completion.get("choices")
+        parts = completion.get("choices")
         choices = []
-        for position, choice in enumerate(listed if isinstance(listed, list) else ()):
+        for position, choice in enumerate(parts if isinstance(parts, list) else ()):
             message = self.message(choice) if isinstance(choice, dict) else None
             if message is None:
                 return []
@@ -148,13 +150,13 @@ class ChunkAssembler(Assembler, ABC):
             self.model = chunk["model"]
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
-        listed = chunk.get("choices")
+        parts = chunk.get("choices")
         beside = chunk.keys() - _OF_CHUNKS
         is_stray = bool(beside) and has_call({key: chunk[key] for key in beside})
-        if isinstance(listed, list):
-            meaning = self.add_parts(listed)
+        if isinstance(parts, list):
+            meaning = self.add_parts(parts)
             return replace(meaning, is_unread=True) if is_stray else meaning
-        return self.note_unread(UNREAD) if listed or is_stray else NOTHING
+        return self.note_unread(UNREAD) if parts or is_stray else NOTHING
 
     @abstractmethod
     def add_parts(self, parts: list[Any]) -> EventMeaning:

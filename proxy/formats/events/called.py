@@ -142,9 +142,9 @@ def _offered_by(tool: Any) -> list[str]:
         return []
     owners = (tool, tool.get("function"), tool.get("custom"), *_items(tool.get("tools")))
     found = [each.get("name") for each in owners if isinstance(each, dict)]
-    named = [each for each in (*found, *_items(tool.get("allowed_tools"))) if isinstance(each, str)]
+    names = [each for each in (*found, *_items(tool.get("allowed_tools"))) if isinstance(each, str)]
     kind = tool.get("type")
-    return named or ([kind] if isinstance(kind, str) and kind != "function" else [])
+    return names or ([kind] if isinstance(kind, str) and kind != "function" else [])
 
 
 def _items(value: Any) -> list[Any]:
@@ -275,12 +275,15 @@ def _read_call(call: Any) -> list[ToolCall]:
     """
     if not isinstance(call, dict):
         return [ToolCall("", _text(call))]
-    known = [call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
-    named = [each for each in call.values() if isinstance(each, dict) and "name" in each]
-    owners = [*known, *(each for each in named if not any(each is one for one in known))]
+    functions = [call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
+    with_name = [each for each in call.values() if isinstance(each, dict) and "name" in each]
+    owners = [
+        *functions,
+        *(each for each in with_name if not any(each is function for function in functions)),
+    ]
     if "name" in call:
         owners.append(call)
-    found = [called for owner in owners for called in _each_arguments(owner, call)]
+    found = [tool_call for owner in owners for tool_call in _each_arguments(owner, call)]
     return found or [ToolCall(name, _text(call)) for name in _names_in(call) or [_type_of(call)]]
 
 
@@ -362,6 +365,6 @@ def unknown_call(kind: Any, value: Any) -> dict[str, Any]:
 
     The call's name is the value's, or else its type `kind`.
     """
-    named = value.get("name") if isinstance(value, dict) else None
-    name = named if isinstance(named, str) else str(kind)
+    own_name = value.get("name") if isinstance(value, dict) else None
+    name = own_name if isinstance(own_name, str) else str(kind)
     return {"type": "unknown", "unknown": {"name": name, "arguments": _text(value)}}

@@ -20,7 +20,7 @@ def _table(**names: str) -> dict[str, KindOfType]:
     """
     kinds: dict[str, KindOfType] = {"text": "text", "call": "call"}
     kinds |= {"result": "result", "other": "other"}
-    return {name: kinds[kind] for kind, listed in names.items() for name in listed.split()}
+    return {name: kinds[kind] for kind, types in names.items() for name in types.split()}
 
 
 BLOCKS: Final = _table(  # of Anthropic's messages; thoughts count as text

@@ -237,12 +237,12 @@ def plain_objects(raw: bytes) -> list[Any] | None:
 
     None if one of the events is of any other kind.
     """
-    listed = raw[len(b"data: ") : -len(b"\n\n")].replace(b"\n\ndata: ", b",")
+    array = raw[len(b"data: ") : -len(b"\n\n")].replace(b"\n\ndata: ", b",")
     is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\r") < 0
-    if not is_plain or listed.find(b"\n") >= 0:
+    if not is_plain or array.find(b"\n") >= 0:
         return None
     try:
-        objects: list[Any] = loads(b"[%b]" % listed)
+        objects: list[Any] = loads(b"[%b]" % array)
     except ValueError:
         return None
     is_each = len(objects) == raw.count(b"\n\n")

@@ -110,9 +110,9 @@ class MessagesFormat:
     def wants_schema(self, payload: Json) -> bool:
         """Return whether a request wants JSON, or forces a call of a tool."""
         config, choice = payload.get("output_config"), payload.get("tool_choice")
-        wanted = config.get("format") if isinstance(config, dict) else None
+        output_format = config.get("format") if isinstance(config, dict) else None
         is_forced = isinstance(choice, dict) and choice.get("type") in _FORCING
-        return is_forced or bool(wanted or payload.get("output_format"))
+        return is_forced or bool(output_format or payload.get("output_format"))
 
     def conversation(self, payload: Json) -> tuple[Any, Any]:
         return payload.get("system"), payload.get("messages")
@@ -120,8 +120,8 @@ class MessagesFormat:
     def wanted_json(self, payload: Json) -> WantedJson | None:
         """Return the JSON that the answer must be, by either name of the parameter, or None."""
         config = payload.get("output_config")
-        wanted = config.get("format") if isinstance(config, dict) else None
-        return wanted_of(wanted or payload.get("output_format"))
+        output_format = config.get("format") if isinstance(config, dict) else None
+        return wanted_of(output_format or payload.get("output_format"))
 
     def text_request(self, model: str, instructions: str, text: str) -> Json:
         """Return a request with the instructions as `system` and the text as the user's message."""

@@ -89,8 +89,8 @@ def answering_model(completion: Json) -> str | None:
     `fallback` block, else the message's own.
     """
     usage, blocks = completion.get("usage"), completion.get("content")
-    tried = usage.get("iterations") if isinstance(usage, dict) else None
-    for each in reversed(tried if isinstance(tried, list) else []):
+    iterations = usage.get("iterations") if isinstance(usage, dict) else None
+    for each in reversed(iterations if isinstance(iterations, list) else []):
         is_fallback = isinstance(each, dict) and each.get("type") == "fallback_message"
         if is_fallback and isinstance(model := each.get("model"), str) and model:
             return model

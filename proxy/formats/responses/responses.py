@@ -153,10 +153,10 @@ class ResponsesFormat:
         for item in items:
             kind = item.get("type") if isinstance(item, dict) else None
             if kind in _CALLED:
-                named = {k: v for k, v in item.items() if k in (*_CALLED[kind], "type")}
-                added.append(named)
-                called = {"type": f"{kind}_output", "call_id": item.get("call_id")}
-                results.append({**called, "output": problems})
+                call = {k: v for k, v in item.items() if k in (*_CALLED[kind], "type")}
+                added.append(call)
+                result = {"type": f"{kind}_output", "call_id": item.get("call_id")}
+                results.append({**result, "output": problems})
         if not added:
             return None
         return {"input": [*messages, *added, *(results or [{"role": "user", "content": problems}])]}
@@ -164,8 +164,8 @@ class ResponsesFormat:
     def wants_schema(self, payload: Json) -> bool:
         """Return whether a request wants JSON, or constrains the answer in a server's own way."""
         text = payload.get("text")
-        wanted = text.get("format") if isinstance(text, dict) else None
-        is_formatted = isinstance(wanted, dict) and wanted.get("type", "text") != "text"
+        text_format = text.get("format") if isinstance(text, dict) else None
+        is_formatted = isinstance(text_format, dict) and text_format.get("type", "text") != "text"
         return is_formatted or is_constrained(payload)
 
     def conversation(self, payload: Json) -> tuple[Any, Any]:

@@ -64,10 +64,15 @@ class EventWriter:
     def start(self, response: Json) -> None:
         """Append the two events that begin a response, without its items, usage and our member."""
         left_out = (MEMBER, "completed_at")
-        begun = {key: value for key, value in response.items() if key not in left_out}
-        begun |= {"status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
-        self.event("created", response=begun)
-        self.event("in_progress", response=begun)
+        opening = {key: value for key, value in response.items() if key not in left_out}
+        opening |= {
+            "status": "in_progress",
+            "incomplete_details": None,
+            "output": [],
+            "usage": None,
+        }
+        self.event("created", response=opening)
+        self.event("in_progress", response=opening)
 
     def finish(self, response: Json) -> None:
         """Append the event that ends a response, completed or incomplete."""
@@ -97,9 +102,11 @@ class EventWriter:
         """Append the delta and the end of a call's arguments or input, in one piece."""
         stem = "function_call_arguments" if member == "arguments" else "custom_tool_call_input"
         text = str(item.get(member) or "")
-        named = {"name": item["name"]} if stem.startswith("function") and "name" in item else {}
+        name_field = (
+            {"name": item["name"]} if stem.startswith("function") and "name" in item else {}
+        )
         self.event(f"{stem}.delta", **at, delta=text)
-        self.event(f"{stem}.done", **at, **named, **{member: text})
+        self.event(f"{stem}.done", **at, **name_field, **{member: text})
 
     def _parts(self, item: Json, member: str, at: Json) -> None:
         """Append the events of a message's contents or a reasoning's summary, part by part."""

@@ -30,8 +30,8 @@ def calls_made(completion: Mapping[str, Any]) -> frozenset[str]:
     Completions of other formats have none.
     """
     items = completion.get("output")
-    made = [i for i in items if item_type(i) in _MADE_UPSTREAM] if isinstance(items, list) else []
-    return frozenset(str(item.get("call_id") or item.get("id")) for item in made)
+    calls = [i for i in items if item_type(i) in _MADE_UPSTREAM] if isinstance(items, list) else []
+    return frozenset(str(item.get("call_id") or item.get("id")) for item in calls)
 
 
 def has_server_calls(completion: Mapping[str, Any]) -> bool:
@@ -95,11 +95,11 @@ def chat_messages(items: Sequence[Any]) -> list[Json]:
     Raises NotScorableError for items whose text is not there, ValueError for what is no item.
     """
     messages: list[Json] = []
-    made = [i.get("approval_request_id") for i in items if item_type(i) == "mcp_call"]
+    approval_ids = [i.get("approval_request_id") for i in items if item_type(i) == "mcp_call"]
     for item in items:
         if not isinstance(item, Mapping):
             raise ValueError(f"an input item must be an object, not {type(item).__name__}")
-        if item.get("type") == "mcp_approval_request" and item.get("id") in made:
+        if item.get("type") == "mcp_approval_request" and item.get("id") in approval_ids:
             continue  # the call that was made follows it
         for message in _messages_of(item):
             _append(messages, message)
@@ -170,9 +170,9 @@ def _screenshot(output: Any) -> Json:
 
 def _generated_image(call: Mapping[str, Any]) -> Json:
     """Return the image that a call has made, as PNG data, whatever its type is."""
-    made = call.get("result")
+    image = call.get("result")
     return {"type": "input_image"} | (
-        {"source": {"type": "base64", "media_type": "image/png", "data": made}} if made else {}
+        {"source": {"type": "base64", "media_type": "image/png", "data": image}} if image else {}
     )
 
 
