@@ -58,7 +58,8 @@ class Opinions:
         the answer. Calls that are late are cancelled.
         """
         if not self._tasks:
-            is_wanted = self._settings.start == "after" and any(map(self._settings.is_wanted, facts))
+            settings = self._settings
+            is_wanted = settings.start == "after" and any(map(settings.is_wanted, facts))
             if not is_wanted or not self._can_read():
                 return
             self._ask()
