@@ -27,8 +27,8 @@ log = structlog.get_logger(__name__)
 class Opinions:
     """The second opinions on one completion, if its policy wants them."""
 
-    def __init__(self, settings: SecondOpinion, calls: Calls, scores: Scores) -> None:
-        self._settings = settings
+    def __init__(self, config: SecondOpinion, calls: Calls, scores: Scores) -> None:
+        self._config = config
         self._calls = calls
         self._scores = scores
         self._tasks: dict[asyncio.Task[None], Call] = {}
@@ -42,7 +42,7 @@ class Opinions:
         """
         self._calls.exchange.in_upstream = SharedClock()
         facts = self._calls.request.facts()
-        is_wanted = self._settings.start == "with" and self._settings.may_be_wanted(facts)
+        is_wanted = self._config.start == "with" and self._config.may_be_wanted(facts)
         if is_wanted and self._can_read():
             self._ask()
 
@@ -58,15 +58,14 @@ class Opinions:
         the answer. Calls that are late are cancelled.
         """
         if not self._tasks:
-            settings = self._settings
-            is_wanted = settings.start == "after" and any(map(settings.is_wanted, facts))
+            is_wanted = self._config.start == "after" and any(map(self._config.is_wanted, facts))
             if not is_wanted or not self._can_read():
                 return
             self._ask()
         self._calls.chosen_call(answer)
         loop = asyncio.get_running_loop()
         if self._deadline is None:
-            self._deadline = loop.time() + self._settings.within_s
+            self._deadline = loop.time() + self._config.within_s
         self._waiting += 1
         try:
             await asyncio.wait(self._tasks, timeout=max(0.0, self._deadline - loop.time()))
@@ -85,7 +84,7 @@ class Opinions:
     def _ask(self) -> None:
         """Start a call, each in a task, of every model that is to give a second opinion."""
         answering = {self._calls.request.model, *(c.model for c in self._calls.exchange.calls)}
-        for model in self._settings.models_for(answering):
+        for model in self._config.models_for(answering):
             call = self._calls.add_call(model, "second_opinion")
             self._tasks[asyncio.create_task(self._calls.ask_opinion(call))] = call
 
