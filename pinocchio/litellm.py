@@ -38,7 +38,7 @@ _HEADERS: Final = {
 _WITHHELD: Final = 422
 _PENDING: Final = {"x-pinocchio-confidence-status": "pending"}
 _UNKNOWN: Final[dict[str, Any]] = {"confidence": None, "status": "error", "reason": "unreachable"}
-_ASKED: Final = ("model", "messages", "tools", "response_format", "n", "stream")
+_REQUEST_FIELDS: Final = ("model", "messages", "tools", "response_format", "n", "stream")
 
 
 class WithheldError(Exception):
@@ -140,7 +140,7 @@ class _Listener:
         does not answer, the status is `error`, or with `fail_closed` the reply is withheld.
         """
         visit = {
-            "request": {name: data[name] for name in _ASKED if data.get(name) is not None},
+            "request": {name: data[name] for name in _REQUEST_FIELDS if data.get(name) is not None},
             "response": response.model_dump(mode="json"),
             "user_api_key_alias": getattr(caller, "key_alias", None),
             "user_api_key_team_alias": getattr(caller, "team_alias", None),

@@ -131,8 +131,8 @@ def revoke(id: str, config: ConfigOption = None) -> None:
     """Revoke a key; running proxies refuse it within a second."""
     is_done, is_known = _with_store(config, lambda store: (store.revoke(id), store.has(id)))
     if not is_done:
-        there_is_none = f"there is no key {id} to revoke; `keys list` has their ids"
-        raise stop(ExitStatus.FAILED, f"{id} is revoked already" if is_known else there_is_none)
+        message = f"there is no key {id} to revoke; `keys list` has their ids"
+        raise stop(ExitStatus.FAILED, f"{id} is revoked already" if is_known else message)
     typer.echo(f"{id} is revoked")
 
 

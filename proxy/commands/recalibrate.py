@@ -203,20 +203,20 @@ def _learn(
     with opened_record(config) as findings:
         engine, start = findings.engine, time.time() - seconds(since)
         if of == "signals":
-            fit, current = _learnt_signals(engine, start, whole, held_only)
+            fit, current = _learn_signals(engine, start, whole, held_only)
         else:
-            fit, current = _learnt_curve(engine, start, whole, kind, by, of, held_only)
+            fit, current = _learn_curve(engine, start, whole, kind, by, of, held_only)
     is_promoted = versions is not None and fit.trial.is_better
     if output is not None:
         fit.recalibration.save(output)
     elif versions is not None and is_promoted:
         versions.promote(fit.recalibration, fit.trial.as_dict())
-    _print_learnt(fit, current, is_promoted, output, as_json)
+    _print_fit(fit, current, is_promoted, output, as_json)
     if versions is not None and not is_promoted:
         raise typer.Exit(NOT_PROMOTED)
 
 
-def _learnt_curve(
+def _learn_curve(
     engine: Any, start: float, whole: Config, kind: Kind, by: By | None, of: Of, held_only: bool
 ) -> tuple[LearnedFit, Recalibration | None]:
     """Fit a curve for numbers of one kind; return the fit and the curve in force, or None.
@@ -252,7 +252,7 @@ def _learnt_curve(
     return fit, current
 
 
-def _learnt_signals(
+def _learn_signals(
     engine: Any, start: float, whole: Config, held_only: bool
 ) -> tuple[LearnedFit, SignalWeights | None]:
     """Fit weights of signals; return the fit and the weights in force, or None."""
@@ -284,7 +284,7 @@ def _known_recalibrations(
     return [current] if current else []
 
 
-def _print_learnt(
+def _print_fit(
     fit: LearnedFit,
     current: Recalibration | SignalWeights | None,
     is_promoted: bool,

@@ -71,9 +71,12 @@ def tune(
         if files:
             trial, facts, notes = _from_files(files, start, current)
         else:
-            gathered = _gather_replies(config, since, start, held_only)
-            trial = _run_trial(gathered, current, held_only)
-            facts, notes = {"store": gathered.facts()}, list(gathered.left_out.sentences())
+            replies = _gather_replies(config, since, start, held_only)
+            trial = _run_trial(replies, current, held_only)
+            facts, notes = (
+                {"store": replies.facts()},
+                list(replies.left_out.sentences()),
+            )
         is_written = output is not None and trial.is_better
         if output is not None and is_written:
             start.write(output, trial.tuned, facts, {"verdicts": quality_of(trial.now)})
@@ -163,13 +166,13 @@ def _gather_replies(
             )
 
 
-def _run_trial(gathered: TuningData, current: Recalibration | None, held_only: bool) -> TuningTrial:
+def _run_trial(replies: TuningData, current: Recalibration | None, held_only: bool) -> TuningTrial:
     """Tune on these replies, compare with now and with a recalibration, and return the trial."""
     from calibrator import TUNING_STEPS, Progress
     from proxy.learning.tuning import learn_tuning
 
     with Progress("learning", TUNING_STEPS) as bar:
-        return learn_tuning(gathered, current, is_held_only=held_only, progress=bar.advance)
+        return learn_tuning(replies, current, is_held_only=held_only, progress=bar.advance)
 
 
 def quality_of(found: Trial) -> dict[str, float]:

@@ -14,7 +14,7 @@ from proxy.http.wire.worker_threads import Worker
 
 EVERY_S = 0.25
 
-Sight = tuple[int, int, int]
+FileState = tuple[int, int, int]
 """A file's time of modification (ns), its size (bytes) and its inode."""
 
 
@@ -35,9 +35,9 @@ class ConfigWatch:
         self._files = files
         self._on_change = on_change
         self._every_turn = every_turn
-        self._is_asked = False
-        self._used: dict[Path, Sight] = {}  # how the files looked when they were read
-        self._before: dict[Path, Sight] = {}
+        self._is_requested = False
+        self._used: dict[Path, FileState] = {}  # how the files looked when they were read
+        self._before: dict[Path, FileState] = {}
         self._worker = Worker("watch", self.turn, every_s=EVERY_S)
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class ConfigWatch:
 
     def ask(self) -> None:
         """Treat the files as changed at the next turn; signal handlers may call this."""
-        self._is_asked = True
+        self._is_requested = True
 
     def stop(self) -> None:
         """Stop the thread."""
@@ -66,20 +66,20 @@ class ConfigWatch:
         states, now = self._used, self._look()
         # a file that the watch sees for the first time has just been read
         has_changed = any(states.setdefault(path, state) != state for path, state in now.items())
-        if self._is_asked or (has_changed and now == self._before):
-            self._is_asked = False
+        if self._is_requested or (has_changed and now == self._before):
+            self._is_requested = False
             states.update(now)
             self._on_change()
             self._used = self._look() | states  # other files may matter from now on
         self._before = now
         self._every_turn()
 
-    def _look(self) -> dict[Path, Sight]:
+    def _look(self) -> dict[Path, FileState]:
         """Return how each file looks now, by its path."""
-        return {path: sight_of(path) for path in self._files()}
+        return {path: file_state(path) for path in self._files()}
 
 
-def sight_of(path: Path) -> Sight:
+def file_state(path: Path) -> FileState:
     """Return a file's time of modification (ns), size (bytes) and inode, zeros if unreadable.
 
     They differ once it is changed, replaced or created.

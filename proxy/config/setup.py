@@ -125,17 +125,17 @@ def load_setup(path: Path | None, policy: str | None = None) -> Setup:
     Raises StartupError with the file and line of every problem.
     """
     found, config = find_config(path), load_store_config(path)
-    with _locate_policy_errors(found, *(() if policy else ("policies",))):
+    with _locate_policy_error(found, *(() if policy else ("policies",))):
         default = load_config_policy(config, found, policy)
     book = PolicyBook(default, found.parent if found else None)
     for name, team in config.teams.items():
-        with _locate_policy_errors(found, "teams", name, "policy"):
+        with _locate_policy_error(found, "teams", name, "policy"):
             book.load(team.policy)
     return Setup(found, config, book)
 
 
 @contextmanager
-def _locate_policy_errors(path: Path | None, *key: str) -> Iterator[None]:
+def _locate_policy_error(path: Path | None, *key: str) -> Iterator[None]:
     """Convert a policy's InvalidDocumentError, raised inside, to a StartupError.
 
     A problem without a line, such as an unreadable policy, gets the line of `key` in the file
@@ -165,7 +165,7 @@ def unusable(error: InvalidDocumentError) -> StartupError:
 
 
 @contextmanager
-def refusal_placed(path: Path | None, *key: str) -> Iterator[None]:
+def locate_error(path: Path | None, *key: str) -> Iterator[None]:
     """Add the file and line of a key, such as `"admin", "port"`, to a StartupError from inside."""
     try:
         yield

@@ -52,7 +52,7 @@ class VerdictBody(BaseModel):
         None, description="Of an approval: it covers calls like this one too, for a while."
     )
 
-    def verdict_given(self) -> Verdict:
+    def as_verdict(self) -> Verdict:
         """Return the body as a verdict for the desk."""
         wish = self.like_this
         like_this = None if wish is None else LikeThis(wish.for_s, wish.uses, wish.any)
@@ -117,7 +117,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         open until the last of them does. If one of them edits the reply, the others approve its
         `revision`, or get a 409 `review_edited`.
         """
-        return desk.decide(id, body.verdict_given(), who.name, is_named=who.is_named)
+        return desk.decide(id, body.as_verdict(), who.name, is_named=who.is_named)
 
     @api.post("/reviews/{id}/label")
     @as_json

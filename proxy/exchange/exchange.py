@@ -278,7 +278,7 @@ class Exchange:
     def _row(self, error: str | None, passed_s: float) -> tuple[Any, ...]:
         """Return a value for each column of `exchanges` (`store/record/writer.py`), in order."""
         request, caller, model = self.request, self.request.caller, cut(self.model)
-        outcome: Any = self.outcome or _UNTOLD
+        outcome: Any = self.outcome or _NO_OUTCOME
         found: Findings = outcome.findings or NOTHING
         # the facts of a single reply that was not escalated only repeat the columns
         others = outcome.facts and (len(outcome.facts) > 1 or outcome.escalated_from is not None)
@@ -323,5 +323,5 @@ class Exchange:
         )
 
 
-_UNTOLD: Final = SimpleNamespace(**dict.fromkeys(each.name for each in fields(Outcome)))
+_NO_OUTCOME: Final = SimpleNamespace(**dict.fromkeys(each.name for each in fields(Outcome)))
 """Used instead of an outcome where the client got none."""

@@ -130,7 +130,7 @@ class ChatFormat(ChoicesFormat):
         ]
         return {**completion, "choices": choices}
 
-    def noticed_choice(self, choice: Json, notice: str) -> Json:
+    def choice_with_notice(self, choice: Json, notice: str) -> Json:
         """Return the choice with a notice after its text, or unchanged if it has no text."""
         message = choice["message"]
         if not isinstance(text := message.get("content"), str) or not text:
@@ -245,10 +245,10 @@ class ChatAssembler(ChunkAssembler):
         meaning = super().add(event)
         if self._tries and meaning is NOTHING and event is self.reading.clear:
             self._tries -= 1
-            self._alike = self._learnt_from(event)
+            self._alike = self._learn_from(event)
         return meaning
 
-    def _learnt_from(self, event: Event) -> AlikeEvents | None:
+    def _learn_from(self, event: Event) -> AlikeEvents | None:
         """Return the form of events of text, learnt from this one, or None if it is none.
 
         The event must say the same to all readers.
@@ -381,7 +381,7 @@ class ChatAssembler(ChunkAssembler):
         legacy = choice.message.get("function_call")
         whole = Choice(choice.index, message, choice.finish_reason, join_texts(choice.logprobs))
         if calls or legacy:
-            whole.names = _names_given([*calls.values(), legacy])
+            whole.names = _other_names([*calls.values(), legacy])
         return whole
 
     def completion(self) -> Json:
@@ -420,7 +420,7 @@ class ChatAssembler(ChunkAssembler):
         return _events({**completion, "choices": choices}, payload)
 
 
-def _names_given(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
+def _other_names(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
     """Return the other names by which a call's deltas may be read, by its name in the message.
 
     Calls with the same name share them: a reading that is safe for one may not be so for the other.

@@ -110,7 +110,7 @@ class CompletionsFormat(ChoicesFormat):
         ]
         return {**completion, "choices": choices}
 
-    def noticed_choice(self, choice: Json, notice: str) -> Json:
+    def choice_with_notice(self, choice: Json, notice: str) -> Json:
         text = choice["text"]
         return {**choice, "text": text + NOTICE_GAP + notice} if text else choice
 

@@ -103,8 +103,8 @@ class Generation:
 
         Callers with the same two share them.
         """
-        for its_policy, its_attach, routes in self._routes:
-            if its_policy is policy and its_attach == attach:
+        for other_policy, other_attach, routes in self._routes:
+            if other_policy is policy and other_attach == attach:
                 return routes
         config, parts = self.setup.config.model_copy(update={"attach": attach}), self._parts
         services = Services(

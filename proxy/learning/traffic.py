@@ -25,7 +25,7 @@ from policies import (
     SeenConversations,
     load_certificate,
 )
-from proxy.config.file_watcher import Sight, sight_of
+from proxy.config.file_watcher import FileState, file_state
 from proxy.errors import StoreError
 from proxy.learning.certificates import CertifiedPolicy
 from proxy.store.database.verdicts import VerdictStore, Withdrawal
@@ -79,7 +79,7 @@ class Traffic:
         self._recent: dict[tuple[str, str, str], _Recent] = {}
         self._of_key: dict[tuple[str, str, str, str], _Recent] = {}  # by key as well
         self._followed: dict[tuple[str, str], CertifiedPolicy] = {}
-        self._sights: dict[Path, Sight] = {}
+        self._file_states: dict[Path, FileState] = {}
         self._last_verdict = 0
         self._found: list[Withdrawal] = []  # all known withdrawals
         self._unwritten: list[Withdrawal] = []
@@ -278,8 +278,8 @@ class Traffic:
 
     def _has_changed(self, path: Path) -> bool:
         """Return whether a file has changed since the last call, which this one notes."""
-        before, now = self._sights.get(path), sight_of(path)
-        self._sights[path] = now
+        before, now = self._file_states.get(path), file_state(path)
+        self._file_states[path] = now
         return now != before
 
 

@@ -20,7 +20,7 @@ from calibrator import (
 )
 from proxy.config.sections import NO_CALIBRATOR, CalibratorConfig, Config, StandInConfig
 from proxy.config.settings.engines import InProcess
-from proxy.config.setup import refusal_placed
+from proxy.config.setup import locate_error
 from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def calibrator_refusal_placed(path: Path | None, key: str) -> Iterator[None]:
 
     The message has file and line of the key at fault in the section `calibrator`.
     """
-    with refusal_placed(path, "calibrator", key):
+    with locate_error(path, "calibrator", key):
         try:
             yield
         except HubError as error:

@@ -26,7 +26,7 @@ from proxy.config.sections import (
     Config,
 )
 from proxy.config.settings.workers import WorkersConfig
-from proxy.config.setup import Setup, load_setup, problems_of, refusal_placed, unusable
+from proxy.config.setup import Setup, load_setup, locate_error, problems_of, unusable
 from proxy.desk.listening import AdminSocket, bind_admin, check_admin, remove_secret_files
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.gate.host_check import is_loopback
@@ -134,12 +134,12 @@ def check_stored_keys(setup: Setup) -> None:
 def check_setup(setup: Setup, host: str) -> None:
     """Refuse a setup that could not work or would not be safe; raises StartupError."""
     check_exposure(setup, host)
-    with refusal_placed(setup.path, "admin", "host"):
+    with locate_error(setup.path, "admin", "host"):
         check_admin(setup.config.admin)
-    with refusal_placed(setup.path, "guardrails", "host"):
+    with locate_error(setup.path, "guardrails", "host"):
         check_guardrails(setup.config)
     check_models(setup)
-    with refusal_placed(setup.path, "store"):
+    with locate_error(setup.path, "store"):
         check_folder(setup.config.store)
     check_calibrator(setup.config.calibrator, setup.path)
 

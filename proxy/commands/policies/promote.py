@@ -45,14 +45,14 @@ def promote(
     span = seconds(since)
     with opened_record(config) as findings:
         found = recorded_since(findings.engine, time.time() - span)
-        beside = [_beside(each, rule) for each in found if _is_by(each, now)]
+        comparisons = [_compare(each, rule) for each in found if _is_by(each, now)]
     typer.echo(
-        f"{plural(len(beside), 'reply', 'replies')} decided by this version of policy "
+        f"{plural(len(comparisons), 'reply', 'replies')} decided by this version of policy "
         f"{now.name}, last {since}"
     )
-    if not beside:
+    if not comparisons:
         typer.echo("  nothing shows yet what it would do: let the proxy decide by it for a while")
-    for line in (*_once_live(beside, rule), *_agreement(beside)) if beside else ():
+    for line in (*_once_live(comparisons, rule), *_agreement(comparisons)) if comparisons else ():
         typer.echo(f"  {line}")
     after = parse_policy(changed, str(policy))
     if after.on_score_error != now.on_score_error:
@@ -87,7 +87,7 @@ def _is_by(recorded: RecordedExchange, policy: Policy) -> bool:
     return recorded.policy_name == policy.name and digest == policy.digest.partition("+")[0]
 
 
-class _Beside(NamedTuple):
+class _Comparison(NamedTuple):
     """The action that would have been taken (or None), the one taken, and a verdict (or None)."""
 
     would: str | None
@@ -95,13 +95,13 @@ class _Beside(NamedTuple):
     is_correct: bool | None
 
 
-def _beside(recorded: RecordedExchange, rule: str | None) -> _Beside:
+def _compare(recorded: RecordedExchange, rule: str | None) -> _Comparison:
     """Return what the policy, or one rule, would have done to a reply, beside what was done."""
     would = dict(recorded.shadowed).get(rule) if rule else recorded.would_action
-    return _Beside(would, recorded.action, recorded.is_correct)
+    return _Comparison(would, recorded.action, recorded.is_correct)
 
 
-def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
+def _once_live(replies: Sequence[_Comparison], rule: str | None) -> Iterator[str]:
     """Yield, for each action but deliver, how many of the replies would get it, with the share.
 
     One line says so where none would change. `rule` is the promoted one, None for all.
@@ -116,7 +116,7 @@ def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
         yield f"once live, {subject} would change none of them"
 
 
-def _agreement(all_replies: Sequence[_Beside]) -> Iterator[str]:
+def _agreement(all_replies: Sequence[_Comparison]) -> Iterator[str]:
     """Yield how often what would have been done agrees with what was done.
 
     The last line counts the verdicts on replies where they differ.

@@ -107,7 +107,7 @@ def list_reviews(
                 score += f"  support {support:.4f}"
             age = f"{in_words(time.time() - entry.created_at)} ago"
             typer.echo(
-                f"{_id_shown(entry.id)}  {score}  {plain(entry.queue)}"
+                f"{_id_text(entry.id)}  {score}  {plain(entry.queue)}"
                 f"  {plain(entry.model[:NAME_SHOWN])}  {age}  {_end(entry)}"
                 f"  {entry.question[:60]!r}"
             )
@@ -149,7 +149,7 @@ def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
         typer.echo("no approval covers further calls", err=True)
 
 
-def _id_shown(id: str) -> str:
+def _id_text(id: str) -> str:
     """Return the part of an id that a list shows; commands take it in place of the whole."""
     if not sys.stdout.isatty():
         return plain(id)

@@ -188,8 +188,8 @@ def _read(reply: Choice) -> tuple[str | None, str | None] | None:
 
 
 def _is_refusal(reply: Choice) -> bool:
-    has_said_so = reply.is_refusal or bool(reply.message.get("refusal"))
-    return has_said_so or reply.finish_reason == "content_filter"
+    has_refusal = reply.is_refusal or bool(reply.message.get("refusal"))
+    return has_refusal or reply.finish_reason == "content_filter"
 
 
 def _word(token: str) -> str:

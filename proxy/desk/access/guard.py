@@ -52,7 +52,7 @@ MOST_OF_A_STRANGERS_BODY: Final = 2**14  # bytes
 _VISITOR: Final = "pinocchio.visitor"
 _STAYS: Final = "pinocchio.stays"
 # browsers send no strict cookie when a link on another site leads here; our page reloads with it
-_ONCE_MORE: Final = '<!doctype html><meta http-equiv="refresh" content="0"><title>Pinocchio</title>'
+_RELOAD: Final = '<!doctype html><meta http-equiv="refresh" content="0"><title>Pinocchio</title>'
 
 
 class Guard:
@@ -285,7 +285,7 @@ def _to_login(request: Request) -> Response:
     A link from another site first gets a page that reloads itself, so that the cookie is sent.
     """
     if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
-        return HTMLResponse(_ONCE_MORE, headers={"cache-control": "no-store"})
+        return HTMLResponse(_RELOAD, headers={"cache-control": "no-store"})
     query: str = request.scope["query_string"].decode("latin-1")
     next_url = request.scope["path"] + (f"?{query}" if query else "")
     location = f"{LOGIN}?next={quote(next_url)}" if request.method == "GET" else LOGIN

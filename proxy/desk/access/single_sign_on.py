@@ -29,7 +29,7 @@ SESSION_S: Final = 43_200.0  # how long a session lasts
 MOST_USED: Final = 10_000  # used attempts that are remembered; the oldest go first
 MOST_WANTED: Final = 1_000  # characters of the address to go on to
 MOST_OF_A_NAME: Final = 200
-_AGAIN: Final = "log in again"
+_LOG_IN_AGAIN: Final = "log in again"
 
 
 def _random() -> str:
@@ -90,9 +90,9 @@ class SingleSignOn:
         """
         await self.issuer.check_answer(answer)
         if error := answer.get("error"):
-            raise LoginRefusedError(f"{self.config.title} says {error[:100]!r}: {_AGAIN}")
+            raise LoginRefusedError(f"{self.config.title} says {error[:100]!r}: {_LOG_IN_AGAIN}")
         if not (code := answer.get("code")):
-            raise LoginRefusedError(f"the answer has no code: {_AGAIN}")
+            raise LoginRefusedError(f"the answer has no code: {_LOG_IN_AGAIN}")
         claims = await self.issuer.claims(code, attempt.verifier, attempt.nonce, back)
         return visitor_of(self.config, claims)
 
@@ -115,14 +115,14 @@ class SingleSignOn:
         """
         text, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
-            raise LoginRefusedError(f"no login was begun in this browser: {_AGAIN}")
+            raise LoginRefusedError(f"no login was begun in this browser: {_LOG_IN_AGAIN}")
         attempt = Attempt(**json.loads(base64.urlsafe_b64decode(text)))
         if not hmac.compare_digest(attempt.state.encode(), state.encode()):
-            raise LoginRefusedError(f"this answer belongs to another login: {_AGAIN}")
+            raise LoginRefusedError(f"this answer belongs to another login: {_LOG_IN_AGAIN}")
         if attempt.ends_at <= time.time():
-            raise LoginRefusedError(f"the login took too long: {_AGAIN}")
+            raise LoginRefusedError(f"the login took too long: {_LOG_IN_AGAIN}")
         if attempt.state in self._used:
-            raise LoginRefusedError(f"this login was used before: {_AGAIN}")
+            raise LoginRefusedError(f"this login was used before: {_LOG_IN_AGAIN}")
         self._used[attempt.state] = None
         while len(self._used) > MOST_USED:
             self._used.popitem(last=False)

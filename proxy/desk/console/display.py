@@ -53,7 +53,7 @@ class Field:
         return self.value[:MOST_SHOWN]
 
     @property
-    def kind_shown(self) -> str:
+    def value_kind(self) -> str:
         """The kind of value that a form asks for, such as "number"; empty for a text."""
         if self.kind == "text":
             return ""
@@ -166,9 +166,9 @@ def _show_part(part: Part, most: int, is_formatted: bool) -> ShownPart:
     if part.kind == "call":
         fields = fields_of(part.text)
         is_plain = plain_arguments(part.text) is not None
-        whole = text.laid_out(part.text) if is_plain else part.text
-        laid_out = "" if fields else whole[:most]
-        return ShownPart("call", laid_out, one_line(part.name, 80), fields=fields, cut=cut)
+        whole = text.indented_json(part.text) if is_plain else part.text
+        preview = "" if fields else whole[:most]
+        return ShownPart("call", preview, one_line(part.name, 80), fields=fields, cut=cut)
     if part.kind == "image":
         return ShownPart("image", part.text)  # half an image is of no use
     return ShownPart(part.kind, head, cut=cut)

@@ -386,10 +386,10 @@ def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
     for pages without scripts.
     """
     try:
-        looked_s = time.time() - float(fields.get("opened", "0"))
+        viewed_s = time.time() - float(fields.get("opened", "0"))
     except ValueError as error:
         raise BadRequestError("the form has no time at which it was opened") from error
-    if looked_s < PAUSE_S:
+    if viewed_s < PAUSE_S:
         text = "that was within a second after this reply appeared: look at it, then decide"
         raise BadRequestError(text, code="decided_unseen")
     is_approved = fields.get("verdict") == "approve" and fields.get("confirmed") != "yes"

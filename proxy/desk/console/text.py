@@ -76,7 +76,7 @@ def raw(text: str) -> Markup:
     return escape(held.encode("utf-8", "replace").decode("utf-8"))
 
 
-def laid_out(arguments: str) -> str:
+def indented_json(arguments: str) -> str:
     """Format JSON over several lines, and return other texts unchanged.
 
     So are JSON that is longer than `MOST_JSON` and JSON that is nested too deeply.

@@ -60,7 +60,12 @@ def calibrator_cards(config: CalibratorConfig) -> list[Card]:
     if found is None:
         note = "It has no card: it is not a checkpoint of a trained calibrator."
         return [Card("Checkpoint", (("configured", config.checkpoint),), note)]
-    return [_checkpoint(config, found), *_quality(found), _knows(found), *_recalibrations(config)]
+    return [
+        _checkpoint(config, found),
+        *_quality(found),
+        _models(found),
+        *_recalibrations(config),
+    ]
 
 
 def _checkpoint(config: CalibratorConfig, card: Mapping[str, Any]) -> Card:
@@ -110,7 +115,7 @@ def _number(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _knows(card: Mapping[str, Any]) -> Card:
+def _models(card: Mapping[str, Any]) -> Card:
     """Return the card of what the checkpoint reads, and which models and benchmarks it knows."""
     facts = [("reads", _read(card))]
     if not card.get("images"):

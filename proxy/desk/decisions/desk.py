@@ -190,7 +190,7 @@ class Desk:
         """
         side, threshold, _ = self.leaning_of(held)
         return {
-            **listed_facts(held),
+            **stored_facts(held),
             "threshold": threshold,
             "is_below_threshold": None if side is None else side == "low",
             "calls": [call.facts() for call in self.calls(held)],
@@ -435,7 +435,7 @@ class Desk:
         ]
 
 
-def listed_facts(held: QueueEntry | HeldReply) -> dict[str, Any]:
+def stored_facts(held: QueueEntry | HeldReply) -> dict[str, Any]:
     """Return the stored facts of an entry in the queue by name, with approvals and score.
 
     Times are seconds since the epoch. `on_expiry` is None for an audited reply.

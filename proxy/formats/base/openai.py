@@ -95,11 +95,11 @@ class ChoicesFormat(ABC):
 
     def add_notice(self, completion: Json, notice: str) -> Json | None:
         """Return the completion with a notice after each text, or None if no choice has a text."""
-        choices = [self.noticed_choice(choice, notice) for choice in completion["choices"]]
+        choices = [self.choice_with_notice(choice, notice) for choice in completion["choices"]]
         return {**completion, "choices": choices} if choices != completion["choices"] else None
 
     @abstractmethod
-    def noticed_choice(self, choice: Json, notice: str) -> Json:
+    def choice_with_notice(self, choice: Json, notice: str) -> Json:
         """Return the choice with a notice after its text, or unchanged if it has no text."""
 
     def annotate_event(self, event: Event, member: Mapping[str, Any]) -> bytes:

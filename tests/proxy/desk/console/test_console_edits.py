@@ -72,7 +72,7 @@ def test_a_field_says_what_it_asks_for() -> None:
     arguments = '{"to": "ada", "n": 12.5, "at": -1e3, "is_paid": true, "lines": [1], "ref": null}'
     form = form_of(Editable([], [call(arguments)]))
     assert form is not None
-    assert {field.name: field.kind_shown for field in form.calls[0].fields} == {
+    assert {field.name: field.value_kind for field in form.calls[0].fields} == {
         "to": "",
         "n": "number",
         "at": "number",
