@@ -20,9 +20,9 @@ GC_THRESHOLDS = 50_000, 20, 50  # high, as nearly all imported objects stay aliv
 def misplaced_package(root: Path) -> str | None:
     """Return a sentence about the first of our packages that is not in `root`, or None."""
     for name in PACKAGES:
-        if (found := place_of(name)) != root:
+        if (place := place_of(name)) != root:
             return (
-                f"pinocchio: package {name!r} comes from {found or 'nowhere'}, not from {root}; "
+                f"pinocchio: package {name!r} comes from {place or 'nowhere'}, not from {root}; "
                 "another distribution installs that name: give pinocchio-proxy its own environment"
             )
     return None

@@ -25,9 +25,9 @@ class RootGroup(TyperGroup):
 
         Without the lab, an unknown name ends the process with a sentence that says so.
         """
-        found = super().get_command(ctx, cmd_name)
-        if found is not None:
-            return found
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            return command
         if "lab" not in self.commands:
             raise SystemExit(
                 f"pinocchio: there is no command `{cmd_name}` here; the researchers' commands are "

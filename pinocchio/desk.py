@@ -195,9 +195,9 @@ class Desk:
                 with urllib.request.urlopen(request, timeout=_TIMEOUT_S + wait_s) as reply:
                     return _read_call_state(json.load(reply), url)
             except urllib.error.HTTPError as error:
-                found = _error_of(error, url)
-                if found.status not in _RESTARTING or time.monotonic() > give_up:
-                    raise found from error
+                desk_error = _error_of(error, url)
+                if desk_error.status not in _RESTARTING or time.monotonic() > give_up:
+                    raise desk_error from error
             except ValueError as error:  # no JSON
                 raise _no_desk(200, url) from error
             except (OSError, http.client.HTTPException) as error:
@@ -206,12 +206,12 @@ class Desk:
             time.sleep(_PAUSE_S)
 
 
-def _read_call_state(found: Any, url: str) -> HeldCall:
+def _read_call_state(state: Any, url: str) -> HeldCall:
     """Return the desk's JSON answer as a state; raises DeskError for an answer that is none."""
-    if not isinstance(found, dict) or not isinstance(found.get("review_id"), str):
+    if not isinstance(state, dict) or not isinstance(state.get("review_id"), str):
         raise _no_desk(200, url)
     names = ("review_id", "state", "verdict", "name", "arguments", "message", "approvals")
-    fields: dict[str, Any] = {name: found.get(name) for name in names}
+    fields: dict[str, Any] = {name: state.get(name) for name in names}
     return HeldCall(**fields)
 
 

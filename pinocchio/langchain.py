@@ -152,13 +152,13 @@ def _stopped_by(value: Any, messages: Any) -> list[StoppedCall]:
         return [
             StoppedCall(value["tool_call_id"], value["name"], value["args"], before, request_id)
         ]
-    found = []
+    stopped = []
     for request in value["action_requests"]:
         name, arguments = request["name"], request["args"]
         call = next(each for each in calls if (each["name"], each["args"]) == (name, arguments))
         calls.remove(call)
-        found.append(StoppedCall(call["id"], name, arguments, before, request_id))
-    return found
+        stopped.append(StoppedCall(call["id"], name, arguments, before, request_id))
+    return stopped
 
 
 def _decision(held: HeldCall) -> dict[str, Any]:

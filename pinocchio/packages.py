@@ -28,11 +28,11 @@ def place_of(name: str) -> Path | None:
 
 def check_own(name: str, root: Path = ROOT) -> None:
     """Raise ImportError where an application's own package hides ours of the same name."""
-    found = place_of(name)
-    if found != root:
+    place = place_of(name)
+    if place != root:
         raise ImportError(
             f"pinocchio needs its own package {name!r} from {root}, but "
-            + (f"{name!r} in {found} comes before it: rename yours" if found else MISSING)
+            + (f"{name!r} in {place} comes before it: rename yours" if place else MISSING)
         )
 
 

@@ -56,59 +56,59 @@ def verify_record(
                 ExitStatus.UNUSABLE_INPUT,
                 f"there is no key: {KEY_VARIABLE} is not set and no file beside the store has one",
             )
-        found = verify(record.engine, key, head, has_begun=has_key_file(store))
+        result = verify(record.engine, key, head, has_begun=has_key_file(store))
     if as_json:
-        values = {**asdict(found), "is_intact": found.is_intact}
-        typer.echo(json.dumps(values | {"breaks": [asdict(each) for each in found.breaks]}))
+        values = {**asdict(result), "is_intact": result.is_intact}
+        typer.echo(json.dumps(values | {"breaks": [asdict(each) for each in result.breaks]}))
     else:
-        _print_verification(found)
-    if not found.is_intact or found.unverified > known:
+        _print_verification(result)
+    if not result.is_intact or result.unverified > known:
         raise typer.Exit(ExitStatus.FAILED)
 
 
-def _print_verification(found: VerificationResult) -> None:
+def _print_verification(result: VerificationResult) -> None:
     """Print a verification for people: counts, keys, declared cuts, breaks, the head last."""
     from proxy.store.database.chain import KEY_VARIABLE
 
-    rows = ", ".join(f"{count} of {name}" for name, count in sorted(found.rows.items()))
-    if found.entries == 0:
+    rows = ", ".join(f"{count} of {name}" for name, count in sorted(result.rows.items()))
+    if result.entries == 0:
         beginning = "the chain has no entry yet: it begins with what is recorded next"
         typer.echo(
             f"{beginning}; until then it shows no change to the "
-            f"{plural(found.earlier, 'row that is', 'rows that are')} there"
+            f"{plural(result.earlier, 'row that is', 'rows that are')} there"
         )
     else:
-        typer.echo(f"{plural(found.entries, 'entry covers', 'entries cover')} {rows or 'no rows'}")
-    if found.entries and not found.has_entry_of_key:
+        typer.echo(f"{plural(result.entries, 'entry covers', 'entries cover')} {rows or 'no rows'}")
+    if result.entries and not result.has_entry_of_key:
         typer.echo(
             f"{KEY_VARIABLE}, or the file beside the store, has another key than all of these "
             "entries: verify them with the key that they were made with (or all were changed)"
         )
-    if found.unverified and found.verified_since is not None:
-        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.verified_since))
+    if result.unverified and result.verified_since is not None:
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(result.verified_since))
         typer.echo(
-            f"this key has been in use since entry {found.unverified + 1}, {at}: the entries "
+            f"this key has been in use since entry {result.unverified + 1}, {at}: the entries "
             "before it were made with another key, or changed; verify them with that key "
-            f"(--other-key {found.unverified} accepts them)"
+            f"(--other-key {result.unverified} accepts them)"
         )
-    if found.forgotten:
+    if result.forgotten:
         typer.echo(
-            f"{plural(found.forgotten, 'exchange was', 'exchanges were')} deleted as the time came"
+            f"{plural(result.forgotten, 'exchange was', 'exchanges were')} deleted as the time came"
         )
-    for entry in found.declared:
+    for entry in result.declared:
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(entry.at))
         cuts = plural(len(entry.cuts), "missing entry", "missing entries")
         typer.echo(f"  entry {entry.sequence}: {entry.by!r} declared {cuts}, {at}: {entry.why!r}")
-    for each in found.breaks:
+    for each in result.breaks:
         typer.echo(f"  {each}")
-    if found.count > len(found.breaks):
-        typer.echo(f"  and {found.count - len(found.breaks)} more")
-    places = plural(found.count, "place")
-    if found.entries or not found.is_intact:
-        since = f" since entry {found.unverified + 1}" if found.unverified else ""
-        typer.echo(f"nothing was changed{since}" if found.is_intact else f"BROKEN in {places}")
-    if found.head is not None:
-        typer.echo(f"head {found.head}")
+    if result.count > len(result.breaks):
+        typer.echo(f"  and {result.count - len(result.breaks)} more")
+    places = plural(result.count, "place")
+    if result.entries or not result.is_intact:
+        since = f" since entry {result.unverified + 1}" if result.unverified else ""
+        typer.echo(f"nothing was changed{since}" if result.is_intact else f"BROKEN in {places}")
+    if result.head is not None:
+        typer.echo(f"head {result.head}")
 
 
 @cli.command("declare")

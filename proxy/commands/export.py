@@ -157,9 +157,9 @@ def _findings(kept: str | None) -> dict[str, Any]:
 
     `kept` is the JSON object that is stored with a held reply.
     """
-    found = json.loads(kept) if kept else {}
+    findings = json.loads(kept) if kept else {}
     names = ("support", "basis", "unsupported", "act", "needs_facts", "familiar", "because")
-    return {name: found.get(name) for name in names}
+    return {name: findings.get(name) for name in names}
 
 
 def _domain(facts: str | None) -> str | None:

@@ -235,11 +235,11 @@ def _with_store(config: Path | None, work: Callable[[KeyStore], T], *, may_make:
 
 def _seconds(text: str) -> int:
     """Return a duration such as `12h` in seconds; end the process for anything else."""
-    found = re.fullmatch(r"(\d{1,5})([mhdw])", text)
-    if found is None or int(found[1]) == 0:
+    match = re.fullmatch(r"(\d{1,5})([mhdw])", text)
+    if match is None or int(match[1]) == 0:
         message = f"--expires must be a duration such as 30m, 12h, 90d or 52w, not {text!r}"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
-    return int(found[1]) * _UNITS_S[found[2]]
+    return int(match[1]) * _UNITS_S[match[2]]
 
 
 def _facts(key: ClientKey, now: float) -> dict[str, Any]:

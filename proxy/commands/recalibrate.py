@@ -292,22 +292,25 @@ def _print_fit(
     as_json: bool,
 ) -> None:
     """Print the figures of a fit and what becomes of it, as text or as JSON."""
-    found, trial = fit.recalibration, fit.trial
+    recalibration, trial = fit.recalibration, fit.trial
     before = current.name if current else None
     if as_json:
-        fields: dict[str, Any] = {"name": found.name, "calibrator": found.calibrator}
+        fields: dict[str, Any] = {
+            "name": recalibration.name,
+            "calibrator": recalibration.calibrator,
+        }
         fields |= {"before": before, "promoted": is_promoted}
-        values = {**fields, **_parts(found), "unknown": fit.unknown}
+        values = {**fields, **_parts(recalibration), "unknown": fit.unknown}
         typer.echo(json.dumps({**values, **trial.as_dict()}))
         return
     own = ""
-    if "groups" in (parts := _parts(found)) and getattr(found, "by", None):
+    if "groups" in (parts := _parts(recalibration)) and getattr(recalibration, "by", None):
         own = f", {len(parts['groups'])} with curves of their own"
     typer.echo(
-        f"{found.name}: fitted on {plural(trial.labels, 'verdict')}, worth "
+        f"{recalibration.name}: fitted on {plural(trial.labels, 'verdict')}, worth "
         f"{trial.effective_labels:.0f} "
         f"of equal weight{own}\n"
-        f"  for {found.calibrator}"
+        f"  for {recalibration.calibrator}"
     )
     for name in parts.get("numbers", ()):
         typer.echo(f"  gives {name}")
@@ -329,16 +332,16 @@ def _print_fit(
     typer.echo(_conclusion(fit, is_promoted, output))
 
 
-def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
+def _parts(recalibration: Recalibration | SignalWeights) -> dict[str, list[str]]:
     """Return what a fit consists of, by a name for JSON.
 
     These are `groups` with a curve of their own, or `numbers` that weights of signals give.
     """
     from calibrator import SignalWeights
 
-    if isinstance(found, SignalWeights):
-        return {"numbers": sorted(found.names())}
-    return {"groups": sorted(found.groups)}
+    if isinstance(recalibration, SignalWeights):
+        return {"numbers": sorted(recalibration.names())}
+    return {"groups": sorted(recalibration.groups)}
 
 
 def _conclusion(fit: LearnedFit, is_promoted: bool, output: Path | None) -> str:

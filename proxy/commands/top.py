@@ -54,8 +54,8 @@ class DeskSnapshot:
 
     def label(self, name: str, label: str) -> str:
         """Return a label's value in the first series of a name that has it, else an empty text."""
-        found = (dict(labels).get(label, "") for labels in self.series.get(name, {}))
-        return next(filter(None, found), "")
+        values = (dict(labels).get(label, "") for labels in self.series.get(name, {}))
+        return next(filter(None, values), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +179,10 @@ def look(desk: httpx.Client) -> DeskSnapshot:
             text = f"{desk.base_url} asks for an admin: set admin.token, or PINOCCHIO_ADMIN_TOKEN"
             raise UnreachableError(text, may_pass=False)
         answer.raise_for_status()
-        found: dict[str, dict[Labels, float]] = {}
+        series: dict[str, dict[Labels, float]] = {}
         for family in text_string_to_metric_families(answer.text):
             for sample in family.samples:
-                found.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+                series.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
         page = desk.get("/pinocchio/v1/reviews", params={"kind": "hold", "limit": LEAST_SURE})
         waiting = page.json()["items"] if page.status_code == 200 else []
     except httpx.TransportError as error:
@@ -191,9 +191,9 @@ def look(desk: httpx.Client) -> DeskSnapshot:
     except (httpx.HTTPStatusError, httpx.UnsupportedProtocol, ValueError, KeyError) as error:
         text = f"what is at {desk.base_url} is no review desk: {error}"
         raise UnreachableError(text, may_pass=True) from error
-    if "pinocchio_build_info" not in found:
+    if "pinocchio_build_info" not in series:
         raise UnreachableError(f"{desk.base_url} has no metrics of a proxy", may_pass=False)
-    return DeskSnapshot(time.monotonic(), found, waiting)
+    return DeskSnapshot(time.monotonic(), series, waiting)
 
 
 def _watch(desk: httpx.Client, first: DeskSnapshot, every: float, console: Any) -> None:
@@ -326,8 +326,8 @@ def _times(change: Change) -> Table:
         metric = f"pinocchio_{name}_seconds"
         is_news = change.quantile(metric, 0.5) is not None
         of = change if is_news else Change(DeskSnapshot(0.0, {}), change.after)
-        found = [of.quantile(metric, share) for share in (0.5, 0.99)]
-        table.add_row(title, *map(_duration, found), style="" if is_news else "dim")
+        quantiles = [of.quantile(metric, share) for share in (0.5, 0.99)]
+        table.add_row(title, *map(_duration, quantiles), style="" if is_news else "dim")
     queue = change.after.total("pinocchio_score_queue_depth")
     table.add_row("waiting to be scored", f"{queue:.0f}", "")
     return table

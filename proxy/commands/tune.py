@@ -131,9 +131,9 @@ def _from_files(
     labelled, bad = load_labelled(files)
     rows = [row for row in labelled if start.learns_from(row.item("served"))]
     with Progress("reading", len(rows)) as bar:
-        found = start.read_rows(rows, bar.advance)
+        readings = start.read_rows(rows, bar.advance)
     with Progress("learning", TUNING_STEPS) as bar:
-        trial = learn_tuning_of_rows(rows, found, current, progress=bar.advance)
+        trial = learn_tuning_of_rows(rows, readings, current, progress=bar.advance)
     questions = len({row.question_id for row in rows})
     sentences = bad_row_sentences(bad, len(labelled) + len(bad))
     problems = [*sentences, *copies_in(labelled).sentences()]
@@ -175,17 +175,17 @@ def _run_trial(replies: TuningData, current: Recalibration | None, held_only: bo
         return learn_tuning(replies, current, is_held_only=held_only, progress=bar.advance)
 
 
-def quality_of(found: Trial) -> dict[str, float]:
+def quality_of(trial: Trial) -> dict[str, float]:
     """Return the figures of a checkpoint's card: AUROC, Brier score, ECE and number of labels.
 
     They are those after tuning, on verdicts that it was not fitted on.
     """
-    figures = found.after
+    figures = trial.after
     return {
         "auroc": round(figures.auroc, 4),
         "brier": round(figures.brier, 4),
         "ece": round(figures.ece, 4),
-        "rows": found.labels,
+        "rows": trial.labels,
     }
 
 

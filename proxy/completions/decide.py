@@ -136,4 +136,4 @@ class ActivePolicies:
 
 def _strictest_mode(policies: Sequence[Policy], **of_request: Any) -> StreamMode:
     modes = [stream_mode(policy, **of_request) for policy in policies]
-    return max(modes, key=lambda found: STRICTNESS.index(found.mode))
+    return max(modes, key=lambda mode: STRICTNESS.index(mode.mode))

@@ -33,9 +33,9 @@ def problems_of(confidence: Confidence | None, *, has_calls: bool) -> str:
     It lists up to `MOST` findings of the confidence, or none for None.
     """
     problems = dict.fromkeys(_problems(confidence) if confidence else ())
-    found = [each[:LONGEST] for each in problems][:MOST]
+    sentences = [each[:LONGEST] for each in problems][:MOST]
     first, last = _CALLS if has_calls else _TEXT
-    return "\n".join([first, *(f"- {each}" for each in found), last])
+    return "\n".join([first, *(f"- {each}" for each in sentences), last])
 
 
 def _problems(confidence: Confidence) -> Iterator[str]:

@@ -108,10 +108,10 @@ async def _confidences(
 
     async def score(image: Json) -> Confidence:
         question = Question(text, [image])
-        [found] = await services.scoring.score(
+        [confidence] = await services.scoring.score(
             ScoreRequest(lambda: question, [choice], model, domain, team)
         )
-        return found
+        return confidence
 
     return await asyncio.gather(*map(score, images))
 
@@ -123,5 +123,5 @@ def _outcome(exchange: Exchange, confidences: list[Confidence], calibrator: str 
     outcome.reason, outcome.confidence, outcome.score = lowest.reason, lowest.value, lowest.score
     if lowest.stand_in is not None:
         outcome.calibrator = lowest.stand_in.calibrator
-    outcome.choices = [(Choice(at), found, None) for at, found in enumerate(confidences)]
+    outcome.choices = [(Choice(at), confidence, None) for at, confidence in enumerate(confidences)]
     return outcome

@@ -216,7 +216,7 @@ class Job:
             answer.unaided = answer.confidences
             pairs = zip(answer.unaided, answer.signals, strict=True)
             joined = self.services.scoring.with_signals
-            answer.confidences = [joined(found, signals) for found, signals in pairs]
+            answer.confidences = [joined(confidence, signals) for confidence, signals in pairs]
 
     async def weigh_others(self, answer: Answer) -> None:
         """Change an answer's confidences by other calls' answers to the same question.

@@ -49,10 +49,10 @@ class PolicyBook:
         for policy in self:
             digests.setdefault(policy.name, set()).add(policy.digest)
         return [
-            f"{len(found)} policies are called {name!r}: {POLICY.decode()} and `explain` take the "
-            "first of them; give each a name of its own"
-            for name, found in digests.items()
-            if len(found) > 1
+            f"{len(versions)} policies are called {name!r}: {POLICY.decode()} and `explain` take "
+            "the first of them; give each a name of its own"
+            for name, versions in digests.items()
+            if len(versions) > 1
         ]
 
     def requested_by(self, headers: Headers) -> Policy:

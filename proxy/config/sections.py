@@ -421,11 +421,12 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
         config = Config.model_validate(_prepare_values(value))
     except ValidationError as error:
         problems = [
-            problem_of(document, found, _keys_at(found["loc"][:-1])) for found in error.errors()
+            problem_of(document, problem, _keys_at(problem["loc"][:-1]))
+            for problem in error.errors()
         ]
         raise InvalidDocumentError(tuple(sorted(problems, key=lambda p: p.line))) from error
-    if found := config.contradictions():
-        raise InvalidDocumentError(tuple(sentence(document, loc, text) for loc, text in found))
+    if problem := config.contradictions():
+        raise InvalidDocumentError(tuple(sentence(document, loc, text) for loc, text in problem))
     return _resolve_paths(config, path.parent)
 
 
@@ -482,9 +483,9 @@ def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
     for place in places:
         if (field := section.model_fields.get(str(place))) is None:
             continue  # the number of an entry in a list
-        if (found := _section_in(field.annotation)) is None:
+        if (subsection := _section_in(field.annotation)) is None:
             break
-        section = found
+        section = subsection
         if get_origin(field.annotation) is dict:
             next(places, None)  # the name of an entry, which may be that of a key too
     return list(section.model_fields)

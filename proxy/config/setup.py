@@ -114,8 +114,8 @@ def problem_of(key: ClientKey, setup: Setup) -> str | None:
 def problems_of(keys: Iterable[ClientKey], setup: Setup) -> list[str]:
     """Return a sentence for each active key whose team or policy the configuration lacks."""
     now = time.time()
-    found = (problem_of(key, setup) for key in keys if key.state(now) == "active")
-    return [problem for problem in found if problem is not None]
+    sentences = (problem_of(key, setup) for key in keys if key.state(now) == "active")
+    return [problem for problem in sentences if problem is not None]
 
 
 def load_setup(path: Path | None, policy: str | None = None) -> Setup:
@@ -124,14 +124,14 @@ def load_setup(path: Path | None, policy: str | None = None) -> Setup:
     `policy` replaces the configured default policy. Recalibrations and facts are not loaded here.
     Raises StartupError with the file and line of every problem.
     """
-    found, config = find_config(path), load_store_config(path)
-    with _locate_policy_error(found, *(() if policy else ("policies",))):
-        default = load_config_policy(config, found, policy)
-    book = PolicyBook(default, found.parent if found else None)
+    config_path, config = find_config(path), load_store_config(path)
+    with _locate_policy_error(config_path, *(() if policy else ("policies",))):
+        default = load_config_policy(config, config_path, policy)
+    book = PolicyBook(default, config_path.parent if config_path else None)
     for name, team in config.teams.items():
-        with _locate_policy_error(found, "teams", name, "policy"):
+        with _locate_policy_error(config_path, "teams", name, "policy"):
             book.load(team.policy)
-    return Setup(found, config, book)
+    return Setup(config_path, config, book)
 
 
 @contextmanager

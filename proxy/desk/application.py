@@ -105,13 +105,13 @@ async def _unusable(request: Request, error: Exception) -> Response:
     A body that is not JSON gets a 400.
     """
     assert isinstance(error, RequestValidationError)
-    found = error.errors()[0]
-    if found["type"] == "json_invalid":
+    problem = error.errors()[0]
+    if problem["type"] == "json_invalid":
         return await envelope(request, _no_json(error))
     # pydantic ends the location of a wrong choice with the choices, which its sentence repeats
-    places = (str(part) for part in found["loc"] if part != "body")
+    places = (str(part) for part in problem["loc"] if part != "body")
     where = ".".join(place for place in places if not place.startswith("literal["))
-    text = f"{where}: {found['msg']}" if where else found["msg"]
+    text = f"{where}: {problem['msg']}" if where else problem["msg"]
     return await envelope(request, UnusableBodyError(text, param=where or None))
 
 
@@ -120,8 +120,8 @@ def _no_json(error: RequestValidationError) -> BadRequestError:
 
     FastAPI would describe it as a mistake in a field.
     """
-    found = error.errors()[0]
-    at = json.JSONDecodeError(found["ctx"]["error"], error.body, found["loc"][-1])
+    problem = error.errors()[0]
+    at = json.JSONDecodeError(problem["ctx"]["error"], error.body, problem["loc"][-1])
     text = f"the body is not JSON: {at.msg} at line {at.lineno}, column {at.colno}"
     return BadRequestError(text, code="invalid_json")
 

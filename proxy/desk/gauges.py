@@ -158,16 +158,16 @@ class Gauges:
         """
         with suppress(StoreError):
             self._patience.within(READ_WITHIN_S, self._read_store)
-        at, found = self._stored
-        return found if time.monotonic() - at < KNOWN_FOR_S else {}
+        at, figures = self._stored
+        return figures if time.monotonic() - at < KNOWN_FOR_S else {}
 
     def _read_store(self) -> None:
         """Read what the store has into `_stored`, part by part; what cannot be read is empty."""
         stats: dict[str, Any] = {"queues": [], "webhooks": {}}
         with suppress(StoreError):
             stats = self._desk.stats()
-        found = {"queues": stats["queues"], "webhooks": [*stats["webhooks"].items()]}
-        self._stored = time.monotonic(), {**found, "drift": self._drift_alarms()}
+        figures = {"queues": stats["queues"], "webhooks": [*stats["webhooks"].items()]}
+        self._stored = time.monotonic(), {**figures, "drift": self._drift_alarms()}
 
     def _configuration(self, figures: Figures) -> Iterator[Metric]:
         """Yield the metrics of what runs here: version, calibrator, configuration, reloads."""
@@ -393,8 +393,8 @@ def process_metrics(
     if len(pids) > 1 and RESIDENT in values:
         with suppress(OSError):
             values[RESIDENT] = [proportional_bytes(pid) for pid in pids]
-    for name, found in values.items():
-        total = _combine(name, found)
+    for name, value in values.items():
+        total = _combine(name, value)
         if name == CPU:
             yield CounterMetricFamily(name, meanings[name], value=total + dead_cpu_s)
         else:

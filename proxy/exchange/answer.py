@@ -102,8 +102,8 @@ class Answer:
 
     def _least_alone(self) -> float | None:
         """Return the lowest confidence of the texts alone, or None without a number."""
-        found = self.alone or self.unaided or self.confidences
-        return least_sure(found).value if found else None
+        confidences = self.alone or self.unaided or self.confidences
+        return least_sure(confidences).value if confidences else None
 
     @property
     def has_tool_calls(self) -> bool:

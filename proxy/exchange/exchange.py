@@ -279,7 +279,7 @@ class Exchange:
         """Return a value for each column of `exchanges` (`store/record/writer.py`), in order."""
         request, caller, model = self.request, self.request.caller, cut(self.model)
         outcome: Any = self.outcome or _NO_OUTCOME
-        found: Findings = outcome.findings or NOTHING
+        findings: Findings = outcome.findings or NOTHING
         # the facts of a single reply that was not escalated only repeat the columns
         others = outcome.facts and (len(outcome.facts) > 1 or outcome.escalated_from is not None)
         would = policy = label = None
@@ -312,14 +312,14 @@ class Exchange:
             caller.team,
             caller.key,
             caller.generation,
-            facts_json(outcome.facts, self.model, outcome.confidence, found if others else None)
+            facts_json(outcome.facts, self.model, outcome.confidence, findings if others else None)
             if outcome.facts
             else None,
             json.dumps(outcome.shadowed_values()) if outcome.facts and outcome.shadowed else None,
             outcome.score,
             self.conversation,
             outcome.standing_approval,
-            *found.columns,
+            *findings.columns,
         )
 
 

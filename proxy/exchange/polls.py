@@ -38,9 +38,9 @@ class Polls:
 
     def count(self, review_id: str) -> PolledReply:
         """Count another request for a held reply; return its count in this process."""
-        found = self._of_review.pop(review_id, None) or PolledReply(review_id)
-        self._of_review[review_id] = found
+        polled_reply = self._of_review.pop(review_id, None) or PolledReply(review_id)
+        self._of_review[review_id] = polled_reply
         if len(self._of_review) > self._most:
             self._of_review.popitem(last=False)
-        found.count += 1
-        return found
+        polled_reply.count += 1
+        return polled_reply

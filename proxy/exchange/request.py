@@ -332,11 +332,11 @@ def project_of(instructions: Any, messages: Any) -> str | None:
     """
     turns = messages[:_TURNS] if isinstance(messages, list) else []
     for text in _instructions(instructions, turns):
-        if found := _FOLDER.search(text[:_LOOKED_AT]):
-            return found[1].rstrip(" .`\r")
+        if match := _FOLDER.search(text[:_LOOKED_AT]):
+            return match[1].rstrip(" .`\r")
     for text in _texts_of(turns, ("user",)):
-        if text.lstrip().startswith(_SURROUNDINGS) and (found := _CODEX.search(text[:_LOOKED_AT])):
-            return found[1]
+        if text.lstrip().startswith(_SURROUNDINGS) and (match := _CODEX.search(text[:_LOOKED_AT])):
+            return match[1]
     return None
 
 

@@ -151,17 +151,17 @@ class ChatFormat(ChoicesFormat):
 
         A refusal counts as the text. Raises KeyError, TypeError or AttributeError for another form.
         """
-        found = Editable()
+        parts = Editable()
         choices = completion["choices"]
         for index, choice in enumerate(choices):
             place: Place = ("choices", index)
             message = choice["message"]
             calls = list(_chat_calls(message, (*place, "message"))) if len(choices) == 1 else []
-            found.calls.extend(calls)
+            parts.calls.extend(calls)
             content = text_of(message.get("content")) or message.get("refusal")
             if content or not (message.get("tool_calls") or message.get("function_call")):
-                found.texts.append(EditableText(content or "", _chat_text(choice, place)))
-        return found
+                parts.texts.append(EditableText(content or "", _chat_text(choice, place)))
+        return parts
 
 
 def _events(completion: Json, payload: Json) -> list[bytes]:
@@ -427,8 +427,8 @@ def _other_names(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
     Calls that came in one delta are left out.
     """
     names: dict[str, tuple[str, ...]] = {}
-    for found in names_in(calls):
-        name, *others = found.readings()
+    for called_name in names_in(calls):
+        name, *others = called_name.readings()
         names[name] = tuple(dict.fromkeys((*names.get(name, ()), *others)))
     return names
 

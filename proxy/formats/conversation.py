@@ -64,8 +64,10 @@ def read_request(request: bytes | None, path: str | None, question: str) -> list
     if payload is None:
         return [Turn("user", (Part("text", question),))]
     known = format_of(path)
-    found = [each.conversation(payload) for each in ([known] if known else FORMATS)]
-    instructions, messages = next((each for each in found if each[1] is not None), found[0])
+    conversations = [each.conversation(payload) for each in ([known] if known else FORMATS)]
+    instructions, messages = next(
+        (each for each in conversations if each[1] is not None), conversations[0]
+    )
     turns = [Turn("system", tuple(_parts(instructions)))] if instructions else []
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
@@ -171,8 +173,8 @@ def _item(item: Json, kind: str) -> Turn:
 
 def _part_of_member(item: Json, keys: tuple[str, ...], kind: PartKind) -> list[Part]:
     """Return the first text among these members as a part of this kind; none without one."""
-    found = next((item[key] for key in keys if item.get(key)), None)
-    return [Part(kind, found)] if isinstance(found, str) else []
+    value = next((item[key] for key in keys if item.get(key)), None)
+    return [Part(kind, value)] if isinstance(value, str) else []
 
 
 def _calls(item: Json) -> list[Part]:

@@ -45,18 +45,18 @@ def _find_credentials(request: Request) -> bytes:
     if len(names) == 1 and not request.query and len(values) == len(request.headers):
         [name] = names  # fast path for nearly every request
         return values[name] or values.get(b"cookie", b"")
-    found = [field for field in request.headers if field[0] in names and field[1]]
+    fields = [field for field in request.headers if field[0] in names and field[1]]
     if request.query:
-        found += [
+        fields += [
             (name.encode(), value.encode())
             for name, value in parse_qsl(request.query)
             if name.casefold() in KEY_PARAMETERS
         ]
-    if not found:
+    if not fields:
         return request.values.get(b"cookie", b"")
-    if len({value for _, value in found}) == 1:
-        return found[0][1]
-    return b"\n".join(b"%b: %b" % field for field in sorted(found))
+    if len({value for _, value in fields}) == 1:
+        return fields[0][1]
+    return b"\n".join(b"%b: %b" % field for field in sorted(fields))
 
 
 @remembers(1_024)

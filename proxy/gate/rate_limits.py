@@ -115,16 +115,16 @@ class SharedBuckets:
         fcntl.lockf(self._lock, fcntl.LOCK_EX)
         try:
             now = self._clock()
-            found: list[_Slot] = []
+            slots: list[_Slot] = []
             for owner, rate in rates:
-                found.append(self._slot(owner, rate, now, {slot.at for slot in found}))
+                slots.append(self._slot(owner, rate, now, {slot.at for slot in slots}))
             wait_s = max(
                 (1 - slot.level) * MINUTE_S / rate
-                for slot, (_, rate) in zip(found, rates, strict=True)
+                for slot, (_, rate) in zip(slots, rates, strict=True)
             )
             if wait_s > 0:
                 return wait_s
-            for slot in found:
+            for slot in slots:
                 _SLOT.pack_into(self._table, slot.at, slot.owner, slot.level - 1, now)
             return 0.0
         finally:

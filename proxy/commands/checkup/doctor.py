@@ -56,11 +56,11 @@ def doctor(
     Nothing is changed, and no model is asked: upstreams are asked for their list of models.
     """
     findings = []
-    for found in examine(config, url, scores=calibrator):
-        findings.append(found)
+    for finding in examine(config, url, scores=calibrator):
+        findings.append(finding)
         if not as_json:
-            level = typer.style(f"{found.level:<5}", fg=COLORS[found.level])
-            typer.echo(f"{level} {found.about:<22} {plain(found.text)}")
+            level = typer.style(f"{finding.level:<5}", fg=COLORS[finding.level])
+            typer.echo(f"{level} {finding.about:<22} {plain(finding.text)}")
     failed = [each for each in findings if each.level == "fail"]
     if as_json:
         values = [asdict(each) for each in findings]
@@ -125,14 +125,14 @@ def _scorer(patient: Patient) -> Iterator[Diagnosis]:
     if (load := scorer_loader(section)) is None:
         yield Diagnosis("skip", "calibrator", "none: replies get no number")
         return
-    found = try_calibrator(load, section.summary, setup.recalibrations)
-    patient.calibrator, patient.calibrator_bytes = found.name, found.memory
-    yield Diagnosis(found.level, "calibrator", found.text)
+    result = try_calibrator(load, section.summary, setup.recalibrations)
+    patient.calibrator, patient.calibrator_bytes = result.name, result.memory
+    yield Diagnosis(result.level, "calibrator", result.text)
     if (facts := setup.facts) is not None:
         yield Diagnosis("ok", "facts", f"{facts.path}: {plural(facts.count, 'entry', 'entries')}")
     if section.stand_in is not None and (load := stand_in_loader(section)) is not None:
-        found = try_calibrator(load, section.stand_in.checkpoint, setup.of_stand_in)
-        yield Diagnosis(found.level, "stand-in", found.text)
+        result = try_calibrator(load, section.stand_in.checkpoint, setup.of_stand_in)
+        yield Diagnosis(result.level, "stand-in", result.text)
 
 
 class CanaryResult(NamedTuple):
@@ -239,22 +239,22 @@ def _store(patient: Patient) -> Iterator[Diagnosis]:
     url = patient.setup.config.store
     path = path_of(url)
     try:
-        found = condition_of(url)
+        condition = condition_of(url)
         place = place_of(url)
-        if found.state == "current":
+        if condition.state == "current":
             try_to_hold(url)
-        patient.store = found
+        patient.store = condition
     except StoreError as error:
         yield Diagnosis("fail", "store", error.message)
         return
-    if found.skew_s is not None:
-        patient.skews_s["the database"] = found.skew_s
+    if condition.skew_s is not None:
+        patient.skews_s["the database"] = condition.skew_s
     state_text = {
         "missing": "the start will make it",
         "empty": "empty; the start will make its tables",
         "older": "of an older version; the start will bring it up to date",
-        "current": f"can be read, and holds replies ({found.latency_s * 1_000:.0f} ms)",
-    }[found.state]
+        "current": f"can be read, and holds replies ({condition.latency_s * 1_000:.0f} ms)",
+    }[condition.state]
     yield Diagnosis("ok", "store", f"{place}: {state_text}")
     if path is not None:
         yield _disk(path.resolve().parent)

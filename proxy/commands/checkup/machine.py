@@ -86,13 +86,13 @@ class Machine:
 def cores(cgroup: Path = CGROUP) -> float:
     """Return how many cores this process may use, such as 0.5 of a container's quota."""
     if sys.platform == "linux":
-        found: float = len(os.sched_getaffinity(0))
+        count: float = len(os.sched_getaffinity(0))
     else:
-        found = os.cpu_count() or 1
+        count = os.cpu_count() or 1
     with suppress(OSError, ValueError):  # no quota, or none that is told here
         quota, period = (cgroup / "cpu.max").read_text().split()
-        found = min(found, int(quota) / int(period))
-    return found
+        count = min(count, int(quota) / int(period))
+    return count
 
 
 def free_memory(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:

@@ -55,10 +55,10 @@ def seconds(text: str) -> float:
     """Convert a duration such as `30d` to seconds; end the process for anything else."""
     from policies import duration_s
 
-    if (found := duration_s(text)) is None:
+    if (duration := duration_s(text)) is None:
         message = f"--since must be a duration such as 90m, 12h or 30d, not {text!r}"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
-    return found
+    return duration
 
 
 class RecordedTraffic(NamedTuple):
@@ -86,17 +86,17 @@ def recorded_exchanges(
         known = ", ".join(teams) or "none"
         raise stop(ExitStatus.UNUSABLE_INPUT, f"--team: there is no team {team!r}; known: {known}")
     with opened_record(config) as findings:
-        found = list(since(findings.engine, start))
+        recorded = list(since(findings.engine, start))
         policy, hints = setup.policy, []
         if team is not None:
-            found = [each for each in found if any(fact.team == team for fact in each.facts)]
+            recorded = [each for each in recorded if any(fact.team == team for fact in each.facts)]
             policy = setup.book.load(teams[team].policy)
-        elif not is_all and any(each.policy_name == name for each in found):
-            kept = [each for each in found if each.policy_name == name]
-            hints = _left_out(len(found) - len(kept), name)
+        elif not is_all and any(each.policy_name == name for each in recorded):
+            kept = [each for each in recorded if each.policy_name == name]
+            hints = _left_out(len(recorded) - len(kept), name)
             policy = next((each for each in setup.book if each.name == name), policy)
-            found = kept
-        exchanges = [exchange for each in found for exchange in each.exchanges()]
+            recorded = kept
+        exchanges = [exchange for each in recorded for exchange in each.exchanges()]
         hints += _other_policies(exchanges, setup, policy.name)
         return RecordedTraffic(exchanges, without_withdrawn(policy, findings), hints)
 

@@ -80,18 +80,20 @@ def certify(
             raise ValueError("certify needs FILES or --from-store, one of them")
         _refuse_idle(context, from_store, splits)
         check_target(output, files or [])
-        found = (
+        labels = (
             _read_audit_labels(config, since, scope, loaded)
             if from_store
             else _labels(files or [], calibrator, scope, loaded)
         )
         if splits:
-            for labelled in found.values():
+            for labelled in labels.values():
                 _print_study(labelled, max_error, confidence, splits, as_json)
             return
         if output is not None:
-            _check_named(found)
-        each = [_print_grant(found, name, scope, max_error, confidence, as_json) for name in found]
+            _check_named(labels)
+        each = [
+            _print_grant(labels, name, scope, max_error, confidence, as_json) for name in labels
+        ]
         grants = [grant for grant in each if grant is not None]
         for grant in grants:
             _add_grant(output, grant)
@@ -116,12 +118,12 @@ def _print_grant(
         share = len(labelled) / sum(map(len, labels.values()))
         replies = plural(len(labelled), "reply", "replies")
         typer.echo(f"{calibrator}: {replies}, {share:.1%} of all")
-    found = run(labelled, max_error, confidence)
+    certification = run(labelled, max_error, confidence)
     auroc = _auroc(labelled)
-    _print_certification(found, calibrator, scope, as_json, auroc)
+    _print_certification(certification, calibrator, scope, as_json, auroc)
     if auroc is not None and holds_chance(auroc):
-        typer.echo(_cannot_rank(auroc, found), err=True)
-    return None if found.threshold is None else found.grant(calibrator or "", scope)
+        typer.echo(_cannot_rank(auroc, certification), err=True)
+    return None if certification.threshold is None else certification.grant(calibrator or "", scope)
 
 
 def _refuse_idle(context: typer.Context, from_store: bool, splits: int) -> None:
@@ -212,22 +214,22 @@ def _auroc(labelled: Sequence[LabelledScore]) -> Interval | None:
     return auroc_interval(labels, [each.confidence for each in labelled], questions)
 
 
-def _cannot_rank(auroc: Interval, found: Certification) -> str:
+def _cannot_rank(auroc: Interval, certification: Certification) -> str:
     """Return a warning that the confidences do not rank these replies, and what to do."""
     auroc_text = f"AUROC {auroc.value:.3f}, 95 % between {auroc.low:.3f} and {auroc.high:.3f}"
     note = ""
-    if found.threshold is not None:
+    if certification.threshold is not None:
         note = "the threshold holds because few replies are wrong, not because it sorts them; "
     return (
         "warning: the calibrator cannot rank these replies, as far as "
-        f"{plural(found.labels, 'label shows', 'labels show')} "
+        f"{plural(certification.labels, 'label shows', 'labels show')} "
         f"({auroc_text}); {note}do not gate on it; `pinocchio advise` with the same labels says "
         "what to do"
     )
 
 
 def _print_certification(
-    found: Certification,
+    result: Certification,
     calibrator: str | None,
     scope: Scope,
     as_json: bool,
@@ -235,27 +237,30 @@ def _print_certification(
 ) -> None:
     """Print the threshold, or why there is none and how many labels are missing; or JSON."""
     if as_json:
-        values = asdict(found) | {"coverage": found.coverage, "scope": asdict(scope)}
+        values = asdict(result) | {
+            "coverage": result.coverage,
+            "scope": asdict(scope),
+        }
         values["calibrator"] = calibrator
         values["auroc"] = auroc and asdict(auroc)
         del values["scores"]
         typer.echo(json.dumps(values))
         return
-    if found.threshold is not None:
+    if result.threshold is not None:
         typer.echo(
-            f"threshold {found.threshold:g}: of {scope} at or above it, at most "
-            f"{found.max_error:.3g} are wrong, with {found.confidence:.3g} confidence\n"
-            f"coverage {found.coverage:.3f}: {found.accepted} of "
-            f"{plural(found.labels, 'question')}, "
-            f"{found.wrong} of them wrong"
+            f"threshold {result.threshold:g}: of {scope} at or above it, at most "
+            f"{result.max_error:.3g} are wrong, with {result.confidence:.3g} confidence\n"
+            f"coverage {result.coverage:.3f}: {result.accepted} of "
+            f"{plural(result.labels, 'question')}, "
+            f"{result.wrong} of them wrong"
         )
         return
-    assert found.needed is not None
+    assert result.needed is not None
     typer.echo(
         f"No threshold found for {scope}: "
-        f"{plural(found.labels, 'labelled question does', 'labelled questions do')} not prove "
-        f"that at most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n"
-        + "\n".join(_describe_missing(found.needed))
+        f"{plural(result.labels, 'labelled question does', 'labelled questions do')} not prove "
+        f"that at most {result.max_error:.3g} are wrong ({result.confidence:.3g} confidence).\n"
+        + "\n".join(_describe_missing(result.needed))
     )
 
 
@@ -291,26 +296,26 @@ def _print_study(
     """Print how a certificate of one random half holds on the other, over `splits` splits."""
     from policies import study
 
-    found = study(labelled, max_error, confidence, splits=splits)
+    figures = study(labelled, max_error, confidence, splits=splits)
     if as_json:
-        typer.echo(json.dumps(asdict(found)))
+        typer.echo(json.dumps(asdict(figures)))
         return
     typer.echo(
-        f"{plural(found.splits, 'split')} of {plural(found.questions, 'question')}: "
-        f"{found.certified:.1%} certified\n"
+        f"{plural(figures.splits, 'split')} of {plural(figures.questions, 'question')}: "
+        f"{figures.certified:.1%} certified\n"
         f"at most {max_error:.3g} of errors asked for; best coverage with all labels in view "
-        f"{found.best_coverage:.3f}"
+        f"{figures.best_coverage:.3f}"
     )
-    if found.mean_error is not None and found.median_coverage is not None:
+    if figures.mean_error is not None and figures.median_coverage is not None:
         typer.echo(
-            f"on the other halves: mean error {found.mean_error:.4f}, median coverage "
-            f"{found.median_coverage:.3f}, more errors than asked for in {found.violations:.1%}"
+            f"on the other halves: mean error {figures.mean_error:.4f}, median coverage "
+            f"{figures.median_coverage:.3f}, more errors than asked for in {figures.violations:.1%}"
         )
 
 
-def _check_named(found: Found) -> None:
+def _check_named(labels: Found) -> None:
     """Raise ValueError where some confidences do not name the calibrator that gave them."""
-    if None in found:
+    if None in labels:
         raise ValueError(
             "a certificate is for one calibrator: the rows have to say, under `calibrator`, which "
             "version gave their confidences"

@@ -62,10 +62,10 @@ class ScoredRow:
         """
         raw = self.row.raw
         at_s = raw.get("at_s") if isinstance(raw.get("at_s"), int | float) else None
-        source, found = f"row {raw.get('id', self.row.question_id)}", self._findings()
+        source, findings = f"row {raw.get('id', self.row.question_id)}", self._findings()
         if isinstance(raw.get("facts"), dict):
             score = {"confidence": self.confidence, "calibrator": self.calibrator}
-            values = {**found, **raw["facts"], **score}
+            values = {**findings, **raw["facts"], **score}
             return Exchange(facts_from_values(values, source), self.is_correct, at_s)
         message = _message(raw["response"])
         facts = Facts(
@@ -77,7 +77,7 @@ class ScoredRow:
             length=len(self.row.answer),
             calibrator=self.calibrator,
         )
-        row_facts = facts_from_values({"model": facts.model or "none", **found}, source)
+        row_facts = facts_from_values({"model": facts.model or "none", **findings}, source)
         facts.support, facts.basis, facts.act = row_facts.support, row_facts.basis, row_facts.act
         facts.needs_facts, facts.familiar = row_facts.needs_facts, row_facts.familiar
         if self.score is not None and self.score.alone is not None:
@@ -142,8 +142,8 @@ def load_scored(paths: Sequence[Path], calibrator: str) -> tuple[list[ScoredRow]
             unscored = [index for index in unscored if not rows[index].images]
         items = [rows[index].item("served") for index in unscored]
         with Progress("scoring", len(items)) as progress:
-            found = score_items(scorer, items, progress.advance)
-        for index, score in zip(unscored, found, strict=True):
+            scores = score_items(scorer, items, progress.advance)
+        for index, score in zip(unscored, scores, strict=True):
             scored[index] = ScoredRow(
                 rows[index], score.confidence, provenance(scorer, score), score, scorer.name
             )

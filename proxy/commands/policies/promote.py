@@ -44,8 +44,8 @@ def promote(
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     span = seconds(since)
     with opened_record(config) as findings:
-        found = recorded_since(findings.engine, time.time() - span)
-        comparisons = [_compare(each, rule) for each in found if _is_by(each, now)]
+        recorded = recorded_since(findings.engine, time.time() - span)
+        comparisons = [_compare(each, rule) for each in recorded if _is_by(each, now)]
     typer.echo(
         f"{plural(len(comparisons), 'reply', 'replies')} decided by this version of policy "
         f"{now.name}, last {since}"

@@ -277,7 +277,7 @@ def _fetch_verdicts(config: Path | None, since: str, *, dry_run: bool) -> None:
 
 
 def _keep(
-    findings: VerdictStore, queue: ReviewQueue, found: ForeignVerdict, *, dry_run: bool
+    findings: VerdictStore, queue: ReviewQueue, verdict: ForeignVerdict, *, dry_run: bool
 ) -> str:
     """Keep a verdict unless it is a dry run, and return its outcome.
 
@@ -285,15 +285,15 @@ def _keep(
     """
     from proxy.store.record.reader import find
 
-    if found.request_id is None:
+    if verdict.request_id is None:
         return "ambiguous"
-    recorded = find(findings.engine, found.request_id)
+    recorded = find(findings.engine, verdict.request_id)
     if recorded is None:
         return "unknown"
-    if findings.verdict_of(recorded.request_id, found.by) == found.is_correct:
+    if findings.verdict_of(recorded.request_id, verdict.by) == verdict.is_correct:
         return "known"
     if not dry_run:
-        give(findings, queue, recorded.request_id, found.is_correct, found.by)
+        give(findings, queue, recorded.request_id, verdict.is_correct, verdict.by)
     return "kept"
 
 

@@ -96,7 +96,7 @@ def _estimate(findings: VerdictStore, start: float) -> dict[str, Any]:
             "replies": population.totals.delivered + population.totals.held,
             "labels": len(population.replies),
         }
-        values[name] = counts | {key: asdict(found) for key, found in figures.items()}
+        values[name] = counts | {key: asdict(estimate) for key, estimate in figures.items()}
     return values
 
 
@@ -134,17 +134,17 @@ def _agreement(findings: VerdictStore, start: float) -> tuple[int, Agreement]:
     return replies, agreement_of(Label(*each) for each in verdicts)
 
 
-def _agreement_lines(found: Agreement, replies: int) -> Iterator[str]:
+def _agreement_lines(agreement: Agreement, replies: int) -> Iterator[str]:
     """Yield a line for all reviewers and one for each pair; `replies` have a verdict at all."""
-    if not found.replies:
+    if not agreement.replies:
         yield f"none of {replies} replies has two verdicts"
         return
     yield (
-        f"{plural(found.replies, 'reply', 'replies')} with two verdicts or more: "
-        f"{found.raw:.1%} of the pairs agree, "
-        f"Krippendorff's alpha {_figure(found.alpha)}"
+        f"{plural(agreement.replies, 'reply', 'replies')} with two verdicts or more: "
+        f"{agreement.raw:.1%} of the pairs agree, "
+        f"Krippendorff's alpha {_figure(agreement.alpha)}"
     )
-    for pair in found.pairs:
+    for pair in agreement.pairs:
         names = " and ".join(name or "the command line" for name in (pair.first, pair.second))
         yield (
             f"  {names}: {pair.agreed} of {pair.replies} agree, Cohen's kappa {_figure(pair.kappa)}"

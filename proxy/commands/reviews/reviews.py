@@ -95,10 +95,10 @@ def list_reviews(
         message = f"--state must be one of {known}, not {state!r}"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     with _desk(config) as desk:
-        found = desk.queue.page(stored, limit, queue=queue, team=team)
-        if not found and not as_json:
+        page = desk.queue.page(stored, limit, queue=queue, team=team)
+        if not page and not as_json:
             typer.echo(f"no reply is {state_name(stored)}", err=True)
-        for entry in found:
+        for entry in page:
             if as_json:
                 typer.echo(json.dumps(_facts(desk, desk.find_reply(entry.id))))
                 continue
@@ -115,11 +115,11 @@ def list_reviews(
                 risk = f"  [{call.risk}]" if call.risk else ""
                 risk += "  [high risk]" if call.level == "high" else ""
                 typer.echo(f"    {plain(call.marked_line)}{risk}")
-        if len(found) == limit:
+        if len(page) == limit:
             total = desk.queue.count(stored, queue=queue, team=team)
             if total > limit:
                 typer.echo(f"{limit} of {total} are shown; --limit {total} shows all", err=True)
-        _warn_of_missing(desk, [entry.policy for entry in found])
+        _warn_of_missing(desk, [entry.policy for entry in page])
 
 
 def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
@@ -131,10 +131,10 @@ def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
     from proxy.desk.decisions.times import format_time_left
 
     with _desk(config) as desk:
-        found = [
+        approvals = [
             approval_json(each) for each in desk.queue.standing_approvals(is_all=state == "all")
         ]
-    for each in found:
+    for each in approvals:
         if as_json:
             typer.echo(json.dumps(each))
             continue
@@ -145,7 +145,7 @@ def _list_standing(config: Path | None, state: str, as_json: bool) -> None:
             f"{each['id']}  {plain(each['tool'])}  any: {free}"
             f"  {each['uses']} of {each['most_uses']} used  {state}  by {plain(each['created_by'])}"
         )
-    if not found and not as_json:
+    if not approvals and not as_json:
         typer.echo("no approval covers further calls", err=True)
 
 
@@ -163,10 +163,10 @@ def _whole_id(desk: Desk, id: str) -> str:
     """
     if len(id) < LEAST_OF_ID or desk.queue.get(id) is not None:
         return id
-    found = desk.queue.ids_like(id)
-    if len(found) > 1:
+    ids = desk.queue.ids_like(id)
+    if len(ids) > 1:
         raise NotFoundError(f"several reviews have {id!r} in their id; give more of it")
-    return found[0] if found else id
+    return ids[0] if ids else id
 
 
 @reviews.command("show")

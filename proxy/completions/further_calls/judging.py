@@ -60,15 +60,15 @@ class CompletionJudge:
         `facts` are those of the answer's choices. Each choice on which the policy wants a judgement
         gets one call, up to MOST_JUDGED, all at the same time and with the policy's time limit.
         """
-        found: list[Judgement | None] = [None] * len(answer.choices)
+        judgements_of_choices: list[Judgement | None] = [None] * len(answer.choices)
         at = [at for at, each in enumerate(facts) if self._judge.is_wanted(each)][:MOST_JUDGED]
         if not at or not self._can_be_shown():
-            return found
+            return judgements_of_choices
         self._calls.chosen_call(answer)
         judgements = await asyncio.gather(*(self._judgement(answer.choices[each]) for each in at))
         for each, judgement in zip(at, judgements, strict=True):
-            found[each] = judgement
-        return found
+            judgements_of_choices[each] = judgement
+        return judgements_of_choices
 
     def _can_be_shown(self) -> bool:
         """Return whether the judge can get the whole request.
@@ -182,9 +182,9 @@ def _read(reply: Choice) -> tuple[str | None, str | None] | None:
     text = reply.message.get("content")
     if not isinstance(text, str) or len(text) > 100 or _is_refusal(reply):
         return None
-    if not text.strip() or (found := _JUDGEMENT.fullmatch(text.strip())) is None:
+    if not text.strip() or (match := _JUDGEMENT.fullmatch(text.strip())) is None:
         return None
-    return found[1] and found[1].lower(), found[2]
+    return match[1] and match[1].lower(), match[2]
 
 
 def _is_refusal(reply: Choice) -> bool:

@@ -45,28 +45,28 @@ def hint(name: str, known: Collection[str]) -> str:
     return f"; did you mean {suggestion!r}?" if suggestion else f"; known here: {', '.join(known)}"
 
 
-def problem_of(document: Document, found: Any, known: Collection[str]) -> Problem:
+def problem_of(document: Document, error: Any, known: Collection[str]) -> Problem:
     """Return a finding of pydantic, one of `ValidationError.errors()`, as a problem with its line.
 
     `known` are the keys that are valid where the finding is; an unknown key's problem names them.
     """
-    loc = tuple(found["loc"])
+    loc = tuple(error["loc"])
     if loc[:2] == ("calibrator", "engine"):
         loc = loc[:2] + loc[3:]  # without the kind, which is no key of the file
-    if found["type"] == "extra_forbidden":
+    if error["type"] == "extra_forbidden":
         message = f"unknown key {loc[-1]!r}{hint(str(loc[-1]), known)}"
         return sentence(document, loc[:-1], message, at=loc)
-    if found["type"] == "union_tag_not_found":
+    if error["type"] == "union_tag_not_found":
         return sentence(document, loc, f"say which kind: {', '.join(ENGINES)}")
-    if found["type"] == "union_tag_invalid":
-        tag = found["ctx"]["tag"]
+    if error["type"] == "union_tag_invalid":
+        tag = error["ctx"]["tag"]
         message = f"there is no engine {tag!r}{hint(tag, ENGINES)}"
         return sentence(document, (*loc, "kind"), message)
-    if found["type"] in _KINDS:
+    if error["type"] in _KINDS:
         switch = ", true or false" if loc in _SWITCHES else ""
-        text = _KINDS[found["type"]].format(**found.get("ctx", {}))
+        text = _KINDS[error["type"]].format(**error.get("ctx", {}))
         return sentence(document, loc, text + switch)
-    return sentence(document, loc, found["msg"].removeprefix("Value error, "))
+    return sentence(document, loc, error["msg"].removeprefix("Value error, "))
 
 
 def sentence(document: Document, loc: Location, message: str, at: Location = ()) -> Problem:

@@ -156,8 +156,8 @@ def stays(request: Request) -> Callable[[], bool]:
 
     It is for long replies, such as event streams. Call the function on a thread.
     """
-    found: Callable[[], bool] = request.scope[_STAYS]
-    return found
+    may_stay: Callable[[], bool] = request.scope[_STAYS]
+    return may_stay
 
 
 def is_for_strangers(path: str) -> bool:

@@ -98,13 +98,13 @@ class Issuer:
             if self._failure is not None and time.monotonic() < self._failure[0] + RETRY_S:
                 raise self._failure[1]
             try:
-                found = await self._fetch_metadata()
+                fetched = await self._fetch_metadata()
             except IssuerError as error:
                 self._failure = time.monotonic(), error
                 log.error("issuer_unusable", reason=error.message)
                 raise
-            self._metadata, self._metadata_until = found, time.monotonic() + KEEP_S
-            return found
+            self._metadata, self._metadata_until = fetched, time.monotonic() + KEEP_S
+            return fetched
 
     async def login_url(self, state: str, nonce: str, verifier: str, back: str) -> str:
         """Return the issuer's address to log in; `back` is the address to return to.
@@ -158,13 +158,15 @@ class Issuer:
             raise IssuerError(text) from error
         try:
             tokens = await self._exchange_code(code, verifier, back)
-            found = await self.check_token(str(tokens.get("id_token", "")), nonce)
+            token_claims = await self.check_token(str(tokens.get("id_token", "")), nonce)
             userinfo = (await self.metadata()).userinfo
-            if claim(found, self.config.groups_claim) is None and userinfo is not None:
-                found = await self._complete_claims(found, userinfo, tokens.get("access_token"))
+            if claim(token_claims, self.config.groups_claim) is None and userinfo is not None:
+                token_claims = await self._complete_claims(
+                    token_claims, userinfo, tokens.get("access_token")
+                )
         finally:
             self._exchanges.release()
-        return found
+        return token_claims
 
     async def check_token(self, token: str, nonce: str) -> dict[str, Any]:
         """Verify an ID token and return its claims; raises LoginRefusedError.
@@ -274,13 +276,13 @@ class Issuer:
         LoginRefusedError if not exactly one fits.
         """
         now = time.monotonic()
-        found = _matching_keys(self._keys, id, algorithm)
-        if now > self._keys_at + KEEP_S or (not found and now > self._keys_at + RETRY_S):
+        keys = _matching_keys(self._keys, id, algorithm)
+        if now > self._keys_at + KEEP_S or (not keys and now > self._keys_at + RETRY_S):
             self._keys, self._keys_at = await self.keys(), time.monotonic()
-            found = _matching_keys(self._keys, id, algorithm)
-        if len(found) != 1:
+            keys = _matching_keys(self._keys, id, algorithm)
+        if len(keys) != 1:
             raise LoginRefusedError("the ID token's key is not among the issuer's keys")
-        return found[0]
+        return keys[0]
 
     async def _request_json(
         self, method: str, url: str, **options: Any
@@ -322,10 +324,10 @@ def claim(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim by its name, or None; dots lead to a claim inside others, as `roles.desk`."""
     if name in claims:
         return claims[name]
-    found: Any = claims
+    value: Any = claims
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _named_address(fields: Mapping[str, Any], name: str, issuer: str) -> str | None:

@@ -42,8 +42,8 @@ def local_token(port: int) -> str | None:
     """
     with suppress(OSError, ValueError, RuntimeError):
         path = _path_of(port)
-        found = path.lstat()
-        if found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+        stat = path.lstat()
+        if stat.st_uid == os.geteuid() and not stat.st_mode & 0o077:
             with path.open(encoding="ascii") as file:
                 return file.read(_MOST_BYTES).strip() or None
     return None

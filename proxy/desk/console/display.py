@@ -127,7 +127,7 @@ def show_turns(
     `MOST_FORMATTED` characters are used up; the others are plain text.
     """
     characters_left, marked = MOST_FORMATTED, list(calls)
-    found = []
+    shown_turns = []
     for turn in reversed(turns):
         parts = []
         for part in reversed(turn.parts):
@@ -142,8 +142,8 @@ def show_turns(
             )
         size = _size(turn) if turn.role in _INSTRUCTIONS else 0
         folded = size if size > MOST_UNFOLDED else None
-        found.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1]), folded))
-    return found[::-1]
+        shown_turns.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1]), folded))
+    return shown_turns[::-1]
 
 
 def _add_marks(part: ShownPart, call: WaitingCall) -> ShownPart:
@@ -198,8 +198,8 @@ def _fields(values: dict[str, Any]) -> Iterator[Field]:
             yield Field(name, "text", value)
         else:
             is_flat = not isinstance(value, dict | list) or not value
-            text = json.dumps(value, ensure_ascii=False, indent=None if is_flat else 2)
-            yield Field(name, "json", text)
+            json_text = json.dumps(value, ensure_ascii=False, indent=None if is_flat else 2)
+            yield Field(name, "json", json_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +220,17 @@ class EditForm:
     calls: tuple[CallForm, ...]
 
 
-def form_of(found: Editable | None, fields: Mapping[str, str] | None = None) -> EditForm | None:
+def form_of(editable: Editable | None, fields: Mapping[str, str] | None = None) -> EditForm | None:
     """Return the form of a reply, filled in with what a person wrote before, if anything.
 
     `fields` has the fields of that form: `text.0` for a choice's text, `call.0` for a call's
     arguments, `call.0.1` for one argument. None where nothing can be edited.
     """
-    if found is None or not (found.texts or found.calls):
+    if editable is None or not (editable.texts or editable.calls):
         return None
     values = fields or {}
-    texts = [values.get(f"text.{at}", each.text) for at, each in enumerate(found.texts)]
-    calls = [_call_form(call, at, values) for at, call in enumerate(found.calls)]
+    texts = [values.get(f"text.{at}", each.text) for at, each in enumerate(editable.texts)]
+    calls = [_call_form(call, at, values) for at, call in enumerate(editable.calls)]
     return EditForm(tuple(texts), tuple(calls))
 
 
@@ -245,22 +245,22 @@ def _call_form(call: EditableCall, at: int, values: Mapping[str, str]) -> CallFo
     return CallForm(call.name, arguments, tuple(fields), is_json)
 
 
-def content_of(found: Editable | None, fields: Mapping[str, str]) -> dict[str, Any]:
+def content_of(editable: Editable | None, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of an edit from a form: `text` and `tool_calls`, each if changed.
 
     Raises UnusableEditError where nothing was changed or cannot be.
     """
-    if found is None:
+    if editable is None:
         raise UnusableEditError("this reply cannot be edited: approve or reject it as it is")
-    texts = [_text(each.text, fields.get(f"text.{at}")) for at, each in enumerate(found.texts)]
-    calls = [_arguments(call, at, fields) for at, call in enumerate(found.calls)]
+    texts = [_text(each.text, fields.get(f"text.{at}")) for at, each in enumerate(editable.texts)]
+    calls = [_arguments(call, at, fields) for at, call in enumerate(editable.calls)]
     content: dict[str, Any] = {}
-    if texts != [each.text for each in found.texts]:
+    if texts != [each.text for each in editable.texts]:
         content["text"] = texts
-    if calls != [call.arguments for call in found.calls]:
+    if calls != [call.arguments for call in editable.calls]:
         content["tool_calls"] = [
             {"name": call.name, "arguments": arguments}
-            for call, arguments in zip(found.calls, calls, strict=True)
+            for call, arguments in zip(editable.calls, calls, strict=True)
         ]
     if not content:
         raise UnusableEditError("nothing was changed; approve the reply instead")
@@ -295,15 +295,15 @@ def _arguments(call: EditableCall, at: int, fields: Mapping[str, str]) -> str:
         return _text(call.arguments, fields.get(f"call.{at}"))
     values, is_changed = {}, False
     for number, field in enumerate(arguments):
-        text = _text(field.value, fields.get(f"call.{at}.{number}"))
-        is_changed |= text != field.value
-        values[field.name] = text if field.kind == "text" else _value(text, call, field)
+        written = _text(field.value, fields.get(f"call.{at}.{number}"))
+        is_changed |= written != field.value
+        values[field.name] = written if field.kind == "text" else _value(written, call, field)
     return json.dumps(values, ensure_ascii=False) if is_changed else call.arguments
 
 
-def _value(text: str, call: EditableCall, field: Field) -> Any:
+def _value(written: str, call: EditableCall, field: Field) -> Any:
     """Parse what a person wrote into an argument's field as JSON; raises UnusableEditError."""
     try:
-        return json.loads(text)
+        return json.loads(written)
     except (ValueError, RecursionError) as error:
         raise UnusableEditError(f"{call.name}: {field.name} is no JSON: {error}") from error

@@ -254,7 +254,7 @@ def _charts(
     They are "tradeoff" and "time", and "reliability" where there are `bands`.
     """
     edges = traffic.window.edges
-    found: dict[str, Any] = {
+    charts: dict[str, Any] = {
         "tradeoff": {
             "threshold": [point.threshold for point in points],
             "coverage": [point.coverage for point in points],
@@ -270,7 +270,7 @@ def _charts(
         },
     }
     if bands:
-        found["reliability"] = {
+        charts["reliability"] = {
             "x": [band.confidence for band in bands],
             "y": [band.correct.value for band in bands],
             "low": [band.correct.low for band in bands],
@@ -278,4 +278,4 @@ def _charts(
             "count": [band.count for band in bands],
             "few": quality.FEW,
         }
-    return found
+    return charts

@@ -94,13 +94,13 @@ def _files() -> dict[str, tuple[bytes, str]]:
 
     Requests look names up here, so that no path of theirs is ever opened.
     """
-    found = {}
+    files = {}
     for path in STATIC.rglob("*"):
         if path.suffix in TYPES:
             content = path.read_bytes()
             digest = hashlib.sha256(content).hexdigest()[:12]
-            found[path.relative_to(STATIC).as_posix()] = content, digest
-    return found
+            files[path.relative_to(STATIC).as_posix()] = content, digest
+    return files
 
 
 @lru_cache(maxsize=1)
@@ -133,7 +133,7 @@ def _templates() -> Environment:
         "share": lambda value: NOTHING if value is None else f"{value * 100:.1f} %",
         "short": one_line,
         "state": state_name,
-        "span": lambda found: f"{found.low * 100:.1f} to {found.high * 100:.1f} %",
+        "span": lambda interval: f"{interval.low * 100:.1f} to {interval.high * 100:.1f} %",
     }
     return templates
 

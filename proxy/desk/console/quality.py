@@ -148,15 +148,15 @@ def bands(labels: Sequence[WeightedLabel]) -> list[Band]:
     return found
 
 
-def ece(found: Sequence[Band]) -> float | None:
+def ece(confidence_bands: Sequence[Band]) -> float | None:
     """Return the expected calibration error: the mean gap of confidence and correct share.
 
     Bands count by weight. None with fewer than `LEAST` labels.
     """
-    total = sum(band.weight for band in found)
-    if sum(band.count for band in found) < LEAST:
+    total = sum(band.weight for band in confidence_bands)
+    if sum(band.count for band in confidence_bands) < LEAST:
         return None
-    gaps = (abs(band.confidence - band.correct.value) * band.weight for band in found)
+    gaps = (abs(band.confidence - band.correct.value) * band.weight for band in confidence_bands)
     return sum(gaps) / total
 
 
@@ -220,7 +220,7 @@ def over_time(
         most = sorted(by_name, key=lambda name: -sum(row.weight for row in by_name[name]))[:6]
         groups |= {name: by_name[name] for name in most if len(most) > 1}
     return [
-        {"name": name, "values": _means(sample, found)} for name, found in groups.items() if found
+        {"name": name, "values": _means(sample, group)} for name, group in groups.items() if group
     ]
 
 

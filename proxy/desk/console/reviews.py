@@ -116,8 +116,10 @@ class Claims:
     def _holder(self, id: str, name: str) -> str | None:
         """Return the name of somebody other than `name` who has a reply open, or None."""
         now = self._clock()
-        found = (by for by, claim in self._by_name.items() if claim.id == id and claim.until > now)
-        return next((by for by in found if by != name), None)
+        holders = (
+            by for by, claim in self._by_name.items() if claim.id == id and claim.until > now
+        )
+        return next((by for by in holders if by != name), None)
 
 
 class Reviews:
@@ -145,7 +147,7 @@ class Reviews:
         """Return the page of the queue, filtered and cut as the query's parameters say."""
         filters = _filters(request)
         last_event = self._desk.queue.last_event()  # read first, so that no later event is missed
-        found = self._desk.page(
+        entries = self._desk.page(
             filters["state"],
             queue=filters["queue"],
             team=filters["team"],
@@ -172,11 +174,11 @@ class Reviews:
                 "decided_by": each.decided_by,
                 "approvals": approvals_of(each),
             }
-            for each in found.items
+            for each in entries.items
         ]
         queues = {row["queue"] for row in self._desk.stats()["queues"]}
-        queues |= {each.queue for each in found.items}
-        teams = {each.team for each in found.items if each.team}
+        queues |= {each.queue for each in entries.items}
+        teams = {each.team for each in entries.items if each.team}
         if self._desk.setup is not None:
             teams |= set(self._desk.setup().config.teams)
         return page(
@@ -188,7 +190,7 @@ class Reviews:
             states=STATES,
             items=items,
             standing=[approval_json(each) for each in self._desk.queue.standing_approvals()],
-            more=found.next,
+            more=entries.next,
             queues=sorted(queues),
             teams=sorted(teams),
             done=DONE.get(request.query_params.get("done", "")),
@@ -216,7 +218,7 @@ class Reviews:
         """
         facts = self._desk.review(held.id)
         path, is_all = held.path, "all" in request.query_params
-        found, calls = editable(held.as_proposed), self._desk.calls(held)
+        parts, calls = editable(held.as_proposed), self._desk.calls(held)
         is_large = len(held.reply) > MOST_EDITED
         turns = read_request(held.request, path, held.question)
         first = 0 if is_all else max(0, len(turns) - MOST_TURNS)
@@ -249,7 +251,7 @@ class Reviews:
             ),
             revised=show_turns(read_reply(held.edit, path), calls=calls) if held.edit else [],
             tools=tools_of(held.request)[:50],
-            editable=None if is_large else form_of(found, form.fields),
+            editable=None if is_large else form_of(parts, form.fields),
             is_large=is_large,
             why=facts["why"] or [],
             like_this=facts["like_this"],
@@ -370,11 +372,11 @@ class Reviews:
         at = held.confidence, held.created_at, held.id
         skipped = {id, *self._claims.others(name)}
         most = min(1 + len(skipped), A_PAGE)
-        found = self._desk.queue.page(HELD, most, at, **narrowed)
-        others = [each.id for each in found if each.id not in skipped]
+        entries = self._desk.queue.page(HELD, most, at, **narrowed)
+        others = [each.id for each in entries if each.id not in skipped]
         if not others:
-            found = self._desk.queue.page(HELD, most, None, **narrowed)
-            others = [each.id for each in found if each.id not in skipped]
+            entries = self._desk.queue.page(HELD, most, None, **narrowed)
+            others = [each.id for each in entries if each.id not in skipped]
         where = f"/console/reviews/{others[0]}" if others else "/console/reviews"
         return f"{where}?{query({**filters, 'state': None})}"
 

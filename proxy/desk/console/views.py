@@ -54,16 +54,16 @@ def calibrator_cards(config: CalibratorConfig) -> list[Card]:
         note = "It is not a checkpoint that this configuration names, so it has no card here."
         return [Card("Engine", (("configured", config.summary),), note), *_recalibrations(config)]
     try:
-        found = checkpoint_card(config.checkpoint)
+        card = checkpoint_card(config.checkpoint)
     except CalibratorError as error:
         return [Card("Checkpoint", (("configured", config.checkpoint),), str(error))]
-    if found is None:
+    if card is None:
         note = "It has no card: it is not a checkpoint of a trained calibrator."
         return [Card("Checkpoint", (("configured", config.checkpoint),), note)]
     return [
-        _checkpoint(config, found),
-        *_quality(found),
-        _models(found),
+        _checkpoint(config, card),
+        *_quality(card),
+        _models(card),
         *_recalibrations(config),
     ]
 
@@ -249,9 +249,9 @@ def policy_views(
             for other in list(counts)
             if other[0] == policy.name and other != key
         )
-        found = counts.pop(key, {})
-        rules = tuple(_rules(policy, found, shadowed.get(key, {})))
-        total = sum(found.values())
+        policy_counts = counts.pop(key, {})
+        rules = tuple(_rules(policy, policy_counts, shadowed.get(key, {})))
+        total = sum(policy_counts.values())
         acted = sorted(would.get(key, {}).items(), key=lambda pair: -pair[1])
         shares = tuple((action, weight / total) for action, weight in acted if total)
         views.append(

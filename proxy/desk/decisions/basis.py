@@ -95,9 +95,9 @@ def mark_words(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:
     if len(low) != len(sentence):  # a few letters become two in lower case
         low = sentence
     for word in words:
-        found, at = word.lower(), -1
-        while found and (at := low.find(found, at + 1)) >= 0:
-            places[at : at + len(found)] = [True] * len(found)
+        position, at = word.lower(), -1
+        while position and (at := low.find(position, at + 1)) >= 0:
+            places[at : at + len(position)] = [True] * len(position)
     pieces: list[tuple[str, bool]] = []
     for letter, is_marked in zip(sentence, places, strict=True):
         if pieces and pieces[-1][1] is is_marked:

@@ -133,11 +133,11 @@ class Desk:
         """
         limit = max(1, min(limit, MOST_ON_A_PAGE))
         place = _place(after) if after else None
-        found = self.queue.page(
+        entries = self.queue.page(
             stored_state(state) or HELD, limit + 1, place, queue=queue, team=team, kind=kind
         )
-        items = found[:limit]
-        return QueuePage(items, _cursor(items[-1].place) if len(found) > limit else None)
+        items = entries[:limit]
+        return QueuePage(items, _cursor(items[-1].place) if len(entries) > limit else None)
 
     def calls(self, held: HeldReply | QueueEntry) -> list[WaitingCall]:
         """Return the calls of a reply, with marks on what is unusual about them."""
@@ -198,10 +198,10 @@ class Desk:
 
     def find_reply(self, id: str) -> HeldReply:
         """Return the reply under review with this id; raises NotFoundError."""
-        found = self.queue.get(id)
-        if found is None:
+        reply = self.queue.get(id)
+        if reply is None:
             raise NotFoundError(f"there is no review {id[:100]!r}", code="review_not_found")
-        return found
+        return reply
 
     def review(self, id: str) -> dict[str, Any]:
         """Return all facts of one reply, as JSON values, with `why`, how each rule evaluated it.
@@ -364,7 +364,7 @@ class Desk:
 
     def _facts(self, held: HeldReply) -> dict[str, Any]:
         """Return all facts of a reply by name, as JSON values, except `why`."""
-        found, path = editable(held.as_proposed), held.path
+        parts, path = editable(held.as_proposed), held.path
         labels, history = self.queue.said_of(held)
         return {
             **self.entry_facts(held),
@@ -385,10 +385,10 @@ class Desk:
             "reply": json_object(held.reply),
             "proposed": json_object(held.proposed) if held.proposed is not None else None,
             "revised": json_object(held.revised) if held.revised is not None else None,
-            "editable": found
+            "editable": parts
             and {
-                "texts": [each.text for each in found.texts],
-                "tool_calls": [{"name": c.name, "arguments": c.arguments} for c in found.calls],
+                "texts": [each.text for each in parts.texts],
+                "tool_calls": [{"name": c.name, "arguments": c.arguments} for c in parts.calls],
             },
             "labels": [
                 {

@@ -48,17 +48,17 @@ def edit_reply(held: HeldReply, content: Any) -> bytes:
     or a list of calls, one for each call of the reply; or `{"text", "tool_calls"}`. Raises
     UnusableEditError where it does not fit the reply, or what the client asked for.
     """
-    found, format = editable(held), format_of(held.path)
-    if found is None or format is None:
+    parts, format = editable(held), format_of(held.path)
+    if parts is None or format is None:
         raise UnusableEditError("this reply cannot be edited: release or reject it as it is")
     texts, calls = _split_content(content)
     payload = json_object(held.request) if held.request is not None else None
     changes: dict[Place, Any] = {}
     checks = SchemaChecks()
     if texts is not None:
-        changes |= _with_texts(found, texts, format, payload or {}, checks)
+        changes |= _with_texts(parts, texts, format, payload or {}, checks)
     if calls is not None:
-        changes |= _with_calls(found, calls, payload or {}, checks)
+        changes |= _with_calls(parts, calls, payload or {}, checks)
     checks.run()
     try:
         return rewrite_json(held.reply.decode(), changes).encode(errors="surrogatepass")
@@ -95,19 +95,19 @@ def _split_content(content: Any) -> tuple[list[str] | None, list[Json] | None]:
 
 
 def _with_texts(
-    found: Editable, texts: Sequence[str], format: Format, payload: Json, checks: SchemaChecks
+    parts: Editable, texts: Sequence[str], format: Format, payload: Json, checks: SchemaChecks
 ) -> dict[Place, Any]:
     """Return the changes that new texts make, by their places in the JSON.
 
     Texts for which the client gave a schema are added to `checks`. Raises UnusableEditError.
     """
-    if not found.texts:
+    if not parts.texts:
         raise UnusableEditError("the reply has no text, but calls of tools", param="content")
-    if len(texts) != len(found.texts):
-        message = f"the reply has {len(found.texts)} texts, not {len(texts)}"
+    if len(texts) != len(parts.texts):
+        message = f"the reply has {len(parts.texts)} texts, not {len(texts)}"
         raise UnusableEditError(message, param="content")
     changes: dict[Place, Any] = {}
-    for index, (new, text) in enumerate(zip(texts, found.texts, strict=True)):
+    for index, (new, text) in enumerate(zip(texts, parts.texts, strict=True)):
         where = "content" if len(texts) == 1 else f"content[{index}]"
         if not new.strip():
             raise UnusableEditError("an empty text is no reply; reject it instead", param=where)
@@ -147,20 +147,20 @@ def _arguments_error(where: str, name: str, mistake: str) -> UnusableEditError:
 
 
 def _with_calls(
-    found: Editable, calls: Sequence[Json], payload: Json, checks: SchemaChecks
+    parts: Editable, calls: Sequence[Json], payload: Json, checks: SchemaChecks
 ) -> dict[Place, Any]:
     """Return the changes that new calls make, by their places in the JSON.
 
     Arguments of a tool with a schema are added to `checks`. Raises UnusableEditError.
     """
-    if len(calls) != len(found.calls):
+    if len(calls) != len(parts.calls):
         raise UnusableEditError(
-            f"the reply has {len(found.calls)} calls that can be edited, not {len(calls)}",
+            f"the reply has {len(parts.calls)} calls that can be edited, not {len(calls)}",
             param="content",
         )
     schemas = tool_schemas(payload)
     changes: dict[Place, Any] = {}
-    for index, (new, call) in enumerate(zip(calls, found.calls, strict=True)):
+    for index, (new, call) in enumerate(zip(calls, parts.calls, strict=True)):
         where = f"content[{index}]"
         if unknown := set(new) - _CALL:
             raise UnusableEditError(f"a call has no {min(unknown)!r}", param=where)

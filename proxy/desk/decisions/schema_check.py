@@ -34,8 +34,8 @@ class SchemaChecks:
 
         Raises what the refusal makes of the first value that does not fit or cannot be checked.
         """
-        found = _mistakes(self._pairs) if self._pairs else []
-        for mistake, refusal in zip(found, self._refusals, strict=False):
+        mistakes = _mistakes(self._pairs) if self._pairs else []
+        for mistake, refusal in zip(mistakes, self._refusals, strict=False):
             if mistake is not None:
                 raise refusal(mistake)
 
@@ -55,10 +55,10 @@ def _mistakes(pairs: Sequence[tuple[Any, Any]]) -> list[str | None]:
         )
     except subprocess.TimeoutExpired:
         return [f"it could not be checked against its schema within {LIMIT_S:g} s"]
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    mistakes = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode != 0:
-        found.append("its schema cannot be used")
-    return found
+        mistakes.append("its schema cannot be used")
+    return mistakes
 
 
 def _mistake(value: Any, schema: Any) -> str | None:

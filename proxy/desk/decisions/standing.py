@@ -52,8 +52,8 @@ def standing_for(held: HeldReply, like_this: LikeThis, limits: LimitsConfig) -> 
 
     Raises BadRequestError where the reply can cover no call, or the bounds go beyond the limits.
     """
-    found = coverable(held, limits)
-    if found is None:
+    calls = coverable(held, limits)
+    if calls is None:
         text = (
             "no other call can be covered: it takes a reply with one call of a tool, held for a "
             "client that sent a key (not of a remote MCP server), and limits.standing_s above 0"
@@ -93,6 +93,6 @@ def end(queue: ReviewQueue, id: str, by: str) -> dict[str, Any]:
     """
     if queue.standing_by_id(id) is not None:
         queue.revoke(id, by)  # a second call changes nothing
-        if (found := queue.standing_by_id(id)) is not None:
-            return approval_json(found)
+        if (approval := queue.standing_by_id(id)) is not None:
+            return approval_json(approval)
     raise NotFoundError(f"there is no standing approval {id[:100]!r}", code="standing_not_found")

@@ -33,14 +33,14 @@ def visible(text: str) -> str:
     return _SUSPECT.sub(_in_place, text.replace("\r\n", "\n"))
 
 
-def _in_place(found: re.Match[str]) -> str:
+def _in_place(match: re.Match[str]) -> str:
     """Return a matched character, or its code point such as `⸨U+202E⸩` where it is not visible.
 
     Joiners and presentation selectors stay where they belong to an emoji or a script; of two in a
     row the second one has no effect and is shown.
     """
-    sign, before = found[0], found.string[found.start() - 1 : found.start()]
-    is_keycap = before in [*_KEYCAPS] and found.string.startswith(_KEYCAP, found.end())
+    sign, before = match[0], match.string[match.start() - 1 : match.start()]
+    is_keycap = before in [*_KEYCAPS] and match.string.startswith(_KEYCAP, match.end())
     if sign in _PRESENTATIONS and (_is_symbol(before) or is_keycap):
         return sign
     if sign in _JOINERS and before and not before.isascii() and before not in _JOINERS:

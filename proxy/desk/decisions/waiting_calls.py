@@ -245,12 +245,12 @@ def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
         tool_uses = [question.tool_use(each.message) for each in format.choices(completion)]
     except (NoAnswerError, NotScorableError):
         return [], [], []
-    found = [call_doubts(each) for each in tool_uses if each is not None and each.has_calls]
-    notes = [note for each in found for note in each.notes]
-    marks = [mark for each in found for mark in each.arguments]
+    doubts = [call_doubts(each) for each in tool_uses if each is not None and each.has_calls]
+    notes = [note for each in doubts for note in each.notes]
+    marks = [mark for each in doubts for mark in each.arguments]
     if len(notes) == len(marks):
         marks = [_with_others(*pair) for pair in zip(marks, notes, strict=True)]
-    reasons = list(dict.fromkeys(reason for each in found for reason in each.reasons))
+    reasons = list(dict.fromkeys(reason for each in doubts for reason in each.reasons))
     return marks, reasons, notes
 
 

@@ -104,16 +104,16 @@ def tool_schemas(payload: Json) -> dict[str, Any]:
 
     The schema is None for a tool without one. Tools in a namespace are included.
     """
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     tools = [*_list_objects(payload.get("tools")), *_list_objects(payload.get("functions"))]
     for tool in tools:
         if tool.get("type") == "namespace":
-            found |= tool_schemas(tool)
+            schemas |= tool_schemas(tool)
             continue
         inner = tool.get("function") or tool.get("custom") or tool
         if isinstance(inner, dict) and isinstance(name := inner.get("name"), str):
-            found[name] = inner.get("parameters", inner.get("input_schema"))
-    return found
+            schemas[name] = inner.get("parameters", inner.get("input_schema"))
+    return schemas
 
 
 def _list_objects(value: Any) -> list[Json]:

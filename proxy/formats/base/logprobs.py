@@ -44,7 +44,7 @@ def tokens_of(choice: Choice) -> Iterator[Token]:
                 )
         return
     names, logprobs, tops = (
-        found if isinstance(found := fields.get(name), list) else []
+        column if isinstance(column := fields.get(name), list) else []
         for name in ("tokens", "token_logprobs", "top_logprobs")
     )
     for at, (name, value) in enumerate(zip(names, logprobs, strict=False)):
@@ -59,8 +59,8 @@ def summary(choice: Choice) -> tuple[float, float] | None:
 
     None means that it has none.
     """
-    found = [token.logprob for token in tokens_of(choice)]
-    return (math.fsum(found) / len(found), min(found)) if found else None
+    logprobs = [token.logprob for token in tokens_of(choice)]
+    return (math.fsum(logprobs) / len(logprobs), min(logprobs)) if logprobs else None
 
 
 def _read_alternatives(top: Any) -> dict[str, float]:

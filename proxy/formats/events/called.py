@@ -141,8 +141,10 @@ def _offered_by(tool: Any) -> list[str]:
     if not isinstance(tool, dict):
         return []
     owners = (tool, tool.get("function"), tool.get("custom"), *_items(tool.get("tools")))
-    found = [each.get("name") for each in owners if isinstance(each, dict)]
-    names = [each for each in (*found, *_items(tool.get("allowed_tools"))) if isinstance(each, str)]
+    own_names = [each.get("name") for each in owners if isinstance(each, dict)]
+    names = [
+        each for each in (*own_names, *_items(tool.get("allowed_tools"))) if isinstance(each, str)
+    ]
     kind = tool.get("type")
     return names or ([kind] if isinstance(kind, str) and kind != "function" else [])
 
@@ -283,8 +285,8 @@ def _read_call(call: Any) -> list[ToolCall]:
     ]
     if "name" in call:
         owners.append(call)
-    found = [tool_call for owner in owners for tool_call in _each_arguments(owner, call)]
-    return found or [ToolCall(name, _text(call)) for name in _names_in(call) or [_type_of(call)]]
+    calls = [tool_call for owner in owners for tool_call in _each_arguments(owner, call)]
+    return calls or [ToolCall(name, _text(call)) for name in _names_in(call) or [_type_of(call)]]
 
 
 def _each_arguments(owner: Mapping[str, Any], call: Mapping[str, Any]) -> list[ToolCall]:

@@ -218,8 +218,8 @@ def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:
     """
     if event.count(b'"content"') != 1 or event.count(b"\n") != 2:
         return None
-    found = _TEXT.search(event)
-    return AlikeEvents(event[: found.start(1)], event[found.end(1) :], pieces) if found else None
+    match = _TEXT.search(event)
+    return AlikeEvents(event[: match.start(1)], event[match.end(1) :], pieces) if match else None
 
 
 def split_events(raw: bytes, events: int) -> tuple[bytes, bytes]:

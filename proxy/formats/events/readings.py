@@ -72,12 +72,12 @@ class StreamReading:
         data = event.data or ""
         if not self.is_strict:
             return json_object(data)
-        found = object_without_repeats(data.encode(errors="surrogatepass"))
-        if found is None:
+        value = object_without_repeats(data.encode(errors="surrogatepass"))
+        if value is None:
             return json_object(data)
-        if not differs_by_case(found):
+        if not differs_by_case(value):
             self.clear = event
-        return found
+        return value
 
     def is_ambiguous(self, event: Event) -> bool:
         """Return whether readers could differ in what an event says; quick for the `clear` one."""
@@ -93,8 +93,8 @@ def is_event_ambiguous(event: Event) -> bool:
     if not data or data == DONE or data.find("{") < 0:
         return False
     encoded = data.encode(errors="surrogatepass")
-    if (found := object_without_repeats(encoded)) is not None:
-        return differs_by_case(found)
+    if (value := object_without_repeats(encoded)) is not None:
+        return differs_by_case(value)
     try:
         check_repeated(encoded, DECISIVE)
     except RepeatedMemberError:

@@ -94,8 +94,8 @@ def answering_model(completion: Json) -> str | None:
         is_fallback = isinstance(each, dict) and each.get("type") == "fallback_message"
         if is_fallback and isinstance(model := each.get("model"), str) and model:
             return model
-    found = filter(None, map(model_after, reversed(blocks if isinstance(blocks, list) else [])))
-    model = next(found, None) or completion.get("model")
+    models = filter(None, map(model_after, reversed(blocks if isinstance(blocks, list) else [])))
+    model = next(models, None) or completion.get("model")
     return model if isinstance(model, str) else None
 
 

@@ -63,13 +63,13 @@ def logprobs_of(items: Sequence[Any]) -> Json | None:
 
     That is an object with `content`, or None if there are none.
     """
-    found: list[Any] = []
+    logprobs: list[Any] = []
     for item in items:
         if item_type(item) == "message" and isinstance(parts := item.get("content"), list):
             for part in parts:
                 if item_type(part) == "output_text" and isinstance(part.get("logprobs"), list):
-                    found += part["logprobs"]
-    return {"content": found} if found else None
+                    logprobs += part["logprobs"]
+    return {"content": logprobs} if logprobs else None
 
 
 def item_type(value: Any) -> Any:
@@ -193,11 +193,11 @@ def chat_tools(tools: Any) -> list[Json]:
 
 def tools_in_items(items: Sequence[Any]) -> list[Json]:
     """Return the tools that items of the input offer, in the form of chat, as Codex sends them."""
-    found: list[Json] = []
+    tools: list[Json] = []
     for item in items:
         if isinstance(item, dict) and item.get("type") == "additional_tools":
-            found += chat_tools(item.get("tools"))
-    return found
+            tools += chat_tools(item.get("tools"))
+    return tools
 
 
 def recent(items: Sequence[Any]) -> list[Any]:
