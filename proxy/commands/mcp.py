@@ -27,8 +27,8 @@ def mcp(
 ) -> None:
     """Serve tools over MCP: score a reply or a call; with a reviewer's key, list the queue, decide.
 
-    The key of `pinocchio keys create --role reviewer` stands in PINOCCHIO_REVIEWER_KEY. Without it
-    there are only the tools that score: an agent with a key could approve its own calls.
+    The key of `pinocchio keys create --role reviewer` is read from PINOCCHIO_REVIEWER_KEY. Without
+    it there are only the tools that score: an agent with a key could approve its own calls.
     """
     from proxy.config.setup import load_store_config
     from proxy.http.listener.logs import configure_logs

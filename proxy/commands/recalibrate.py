@@ -153,7 +153,7 @@ def recalibrate(
 def _read_config(config: Path | None) -> Config:
     """Return the configuration without its policies; end the process where it is broken.
 
-    None as path stands for the file that `find_config` finds.
+    A path of None is the file that `find_config` finds.
     """
     from proxy.config.setup import load_store_config
 

@@ -72,7 +72,7 @@ class Change:
     def by(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
         """Return the growth of a counter between the two moments, by the values of these labels.
 
-        A counter that fell was begun anew, and grew by its value.
+        A counter that fell has restarted, and grew by its value.
         """
         before = self.before.series.get(name, {})
         grown: dict[tuple[str, ...], float] = {}

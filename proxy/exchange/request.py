@@ -218,8 +218,8 @@ def _read_small(
 ) -> CompletionRequest | None:
     """Parse a request with few values; return None if it repeats a member and `decisive` is set.
 
-    `decisive` are the names on which a policy depends. Raises BadRequestError for what is no JSON
-    object and for a decisive name in another case, such as `Model`.
+    `decisive` are the names on which a policy depends. Raises BadRequestError for a body that
+    is no JSON object, and for a decisive name in another case, such as `Model`.
     """
     if not decisive:
         return _parse_request(request, format, parse_json_object(body, is_counted=True))

@@ -1,4 +1,4 @@
-"""What this machine, or its container, has for a proxy, and whether that is enough."""
+"""The cores and memory of this machine or container, and whether a proxy can do with them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from policies import plural
 CGROUP: Final = Path("/sys/fs/cgroup")
 MEMINFO: Final = Path("/proc/meminfo")
 FIRST_MB: Final = 70.0  # of one process without a calibrator (docs/performance.md)
-FURTHER_MB: Final = 25.0  # of each forked one, what it does not share
+FURTHER_MB: Final = 25.0  # of each forked process, its own pages
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Those of a proxy; `calibrator` is how many bytes it takes, None where nobody knows.
+    """The processes of a proxy; `calibrator` is its memory in bytes, None where unknown.
 
-    It `is_forked` where workers share its memory, and `has_scorer` where one process scores for
-    all.
+    With `is_forked` the workers share that memory, and with `has_scorer` one process scores for all
+    workers.
     """
 
     workers: int
@@ -32,7 +32,7 @@ class Processes:
 
     @property
     def memory_mb(self) -> float:
-        """What they take together, shared pages counted once."""
+        """The memory of all processes together, with shared pages counted once."""
         workers = self.workers if self.workers > 1 else 0
         copies = 1 if self.has_scorer or self.is_forked or not workers else workers
         own_mb = FIRST_MB + FURTHER_MB * (workers + self.has_scorer)
@@ -40,7 +40,7 @@ class Processes:
 
     @property
     def summary(self) -> str:
-        """For people: how many, and whose the calibrator is."""
+        """A phrase with the number of workers, who has the calibrator, and the memory."""
         if self.calibrator is None:
             note = " (calibrators not counted)"
         elif self.workers == 1:
@@ -56,7 +56,7 @@ class Processes:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Cores and bytes of memory that may still be used; None where nobody says how many."""
+    """The cores, and the bytes of memory that may still be used, None where unknown."""
 
     cores: float
     free: int | None
@@ -89,7 +89,7 @@ def cores(cgroup: Path = CGROUP) -> float:
         count: float = len(os.sched_getaffinity(0))
     else:
         count = os.cpu_count() or 1
-    with suppress(OSError, ValueError):  # no quota, or none that is told here
+    with suppress(OSError, ValueError):  # no quota, or none that can be read
         quota, period = (cgroup / "cpu.max").read_text().split()
         count = min(count, int(quota) / int(period))
     return count

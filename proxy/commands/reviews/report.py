@@ -168,7 +168,7 @@ def _monitors(findings: VerdictStore) -> list[MonitorState]:
     return monitor_states(findings.engine)
 
 
-def _drift_values(stands: Sequence[MonitorState]) -> dict[str, Any]:
+def _drift_values(states: Sequence[MonitorState]) -> dict[str, Any]:
     """Return the states of the monitors as JSON values."""
     monitors = [
         {
@@ -179,16 +179,16 @@ def _drift_values(stands: Sequence[MonitorState]) -> dict[str, Any]:
             and {"at": each.alarm.at, "request_id": each.alarm.request_id, "text": each.alarm.text},
             "bands": [asdict(band) | {"gap": band.gap} for band in each.bands],
         }
-        for each in stands
+        for each in states
     ]
     return {"monitors": monitors}
 
 
-def _drift_lines(stands: Sequence[MonitorState]) -> Iterator[str]:
+def _drift_lines(monitors: Sequence[MonitorState]) -> Iterator[str]:
     """Yield a line for each monitor, and one for each of its bands of confidence with verdicts."""
-    if not stands:
+    if not monitors:
         yield "no monitor has begun: replies are looked at a minute after they were asked for"
-    for each in stands:
+    for each in monitors:
         key = each.key
         subject = " ".join(filter(None, (key.calibrator, key.model, key.team)))
         unit = "conversation" if key.kind == "scores" else "audited verdict"

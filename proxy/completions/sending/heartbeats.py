@@ -50,7 +50,7 @@ async def late(
 async def pings_until(
     work: asyncio.Future[bytes], ping: bytes = STREAM_PING
 ) -> AsyncIterator[bytes]:
-    """Yield pings while `work` goes on, then its bytes; raises what it raises.
+    """Yield pings while `work` goes on, then its bytes; its exceptions are passed on.
 
     The first ping comes after `PING_EVERY_S` seconds, so that quick work needs none. If the
     iteration is closed early, the work is cancelled and awaited.

@@ -17,7 +17,7 @@ _FAILURE = re.compile(r"[45](\d\d|xx)|timeout|unreachable")
 def _failures(value: Any) -> Any:
     """Convert a list of failures such as `[5xx, 429, timeout]` to a tuple of texts.
 
-    Return what is no list unchanged. Raises ValueError for an unknown failure.
+    Anything but a list is returned unchanged. Raises ValueError for an unknown failure.
     """
     if not isinstance(value, list | tuple):
         return value

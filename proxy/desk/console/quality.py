@@ -27,7 +27,7 @@ BLIND: Final = 0.02
 
 
 class WeightedLabel(NamedTuple):
-    """A labelled reply, and how many replies it stands for."""
+    """A labelled reply, and the number of replies that it represents."""
 
     confidence: float
     is_correct: bool
@@ -64,10 +64,10 @@ class Point:
 def weight_labels(
     labels: Sequence[JudgedReply], traffic: Sequence[SampledExchange]
 ) -> list[WeightedLabel]:
-    """Return the labels of audited and held replies, with how many replies each stands for.
+    """Return the labels of audited and held replies, with the number of replies each represents.
 
     `traffic` says how many of each kind there were; labels of others are left out. Labels of a kind
-    that the window's traffic does not have stand for themselves.
+    that the window's traffic does not have represent only themselves.
     """
     known = {"held": 0.0, "audited": 0.0}
     for row in traffic:

@@ -27,8 +27,8 @@ MOST_REMEMBERED: Final = 2_000  # replies whose doubts are kept, see `Doubts`
 def plain_arguments(arguments: str) -> dict[str, Any] | None:
     """Return the arguments of a call by their names, as every tool reads them.
 
-    None for what is no JSON object, and for one in which a member is repeated: there one tool takes
-    the first and another the last, and a reviewer would see only one.
+    None for text that is no JSON object, and for an object that repeats a member: one tool takes
+    the first of them and another the last, and a reviewer would see only one.
     """
     try:
         values = json.loads(

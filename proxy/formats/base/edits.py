@@ -117,7 +117,7 @@ def tool_schemas(payload: Json) -> dict[str, Any]:
 
 
 def _list_objects(value: Any) -> list[Json]:
-    """Return the objects in a list; none for what is no list."""
+    """Return the objects in a list; empty for any other value."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 

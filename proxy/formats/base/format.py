@@ -104,7 +104,7 @@ UNREAD = EventMeaning(is_unread=True)
 def turns_in(messages: Any) -> list[Any]:
     """Return the contents of the user's messages, without tool results and empty ones.
 
-    `messages` is what a request has there; none for what is no list.
+    `messages` is that member of a request; the result is empty where it is no list.
     """
     items = messages if isinstance(messages, list) else []
     try:

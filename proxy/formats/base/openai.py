@@ -205,7 +205,7 @@ def is_failed(completion: Json) -> bool:
 def _says_nothing(choice: Any) -> bool:
     """Return whether a choice has no text and no call, though perhaps an error or a reason.
 
-    False for what is no object.
+    False for a value that is no object.
     """
     if not isinstance(choice, dict):
         return False

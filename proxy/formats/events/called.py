@@ -134,7 +134,7 @@ def offered_tools(payload: Mapping[str, Any]) -> OfferedTools:
 
 
 def _offered_by(tool: Any) -> list[str]:
-    """Return the names of a tool, or of the tools in a namespace; none for what is no object.
+    """Return the names of a tool, or of the tools in a namespace; [] for a value that is no object.
 
     For a server's own tool without a name, it is the type.
     """

@@ -150,7 +150,7 @@ class MessagesFormat:
         return {"messages": [*messages, {"role": "assistant", "content": blocks}, answer]}
 
     def choices(self, completion: Json) -> list[Choice]:
-        """Return the one choice of a message, as a chat message; none for what is no message."""
+        """Return the one choice of a message, as a chat message; [] for any other value."""
         blocks, reason = completion.get("content"), completion.get("stop_reason")
         if completion.get("type") != "message" or not isinstance(blocks, list):
             return []
@@ -345,7 +345,7 @@ def _turns(message: Any) -> Iterator[Any]:
 
 
 def _kind(block: Any) -> Any:
-    """Return the `type` of a block, or None for what is no object."""
+    """Return the `type` of a block, or None for any other value."""
     return block.get("type") if isinstance(block, dict) else None
 
 

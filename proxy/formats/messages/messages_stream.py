@@ -102,7 +102,7 @@ def answering_model(completion: Json) -> str | None:
 def finish_reason(stop_reason: Any) -> str | None:
     """Return a stop reason in the words of chat completions, such as `length`.
 
-    An unknown one is returned unchanged, and None for what is no text.
+    An unknown one is returned unchanged, and None for a value that is no text.
     """
     return _FINISH_REASONS.get(stop_reason, stop_reason) if isinstance(stop_reason, str) else None
 

@@ -179,7 +179,7 @@ class ResponsesFormat:
         return {"model": model, "instructions": instructions, "input": text, "store": False}
 
     def choices(self, completion: Json) -> list[Choice]:
-        """Return the one choice of a response, as a chat message; none for what is no response.
+        """Return the one choice of a response, as a chat message; [] for any other value.
 
         Raises NoAnswerError for a response that is not finished or has failed.
         """

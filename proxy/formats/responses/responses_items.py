@@ -73,7 +73,7 @@ def logprobs_of(items: Sequence[Any]) -> Json | None:
 
 
 def item_type(value: Any) -> Any:
-    """Return a value's `type`, or None for what is no object."""
+    """Return a value's `type`, or None for a value that is no object."""
     return value.get("type") if isinstance(value, dict) else None
 
 
@@ -92,7 +92,7 @@ def as_items(value: Any) -> list[Any]:
 def chat_messages(items: Sequence[Any]) -> list[Json]:
     """Return the items of an input as chat messages.
 
-    Raises NotScorableError for items whose text is not there, ValueError for what is no item.
+    Raises NotScorableError for items whose text is elsewhere, and ValueError for other values.
     """
     messages: list[Json] = []
     approval_ids = [i.get("approval_request_id") for i in items if item_type(i) == "mcp_call"]

@@ -166,7 +166,7 @@ class ResponsesAssembler(Assembler):
         return self._call(value)
 
     def _take(self, response: Any) -> None:
-        """Remember a response, and its model if it names one; ignore what is no object."""
+        """Remember a response, and its model if it names one; ignore any other value."""
         if isinstance(response, dict):
             self._response = response
             if isinstance(response.get("model"), str) and response["model"]:
@@ -365,7 +365,7 @@ def _is_text(item: Any, key: str) -> bool:
 
 
 def _has_begun(item: Any) -> bool:
-    """Return whether a call has arguments, input or code; True for what is no object."""
+    """Return whether a call has arguments, input or code; True for any other value."""
     return not isinstance(item, dict) or any(item.get(key) for key in _GROWN)
 
 
