@@ -125,11 +125,11 @@ class SeenCalls:
         """Read the body of a response for calls: the hook of an asynchronous client."""
         self._listen_at(response, "AsyncByteStream", _ASYNC)
 
-    def _listen_at(self, response: Any, base: str, own: dict[str, Any]) -> None:
+    def _listen_at(self, response: Any, base: str, methods: dict[str, Any]) -> None:
         """Replace the stream of a response by one that also reads it for calls.
 
         A response that is closed already is read at once; one whose body cannot hold calls is left
-        alone. `base` is the name of httpx's class of streams, `own` are the methods of the new
+        alone. `base` is the name of httpx's class of streams, `methods` are the methods of the new
         stream.
         """
         if (reading := self._reading(response)) is None:
@@ -138,7 +138,7 @@ class SeenCalls:
             reading.add(response.content)
             reading.finish()
         else:
-            response.stream = _record_body(response.stream, reading, base, own)
+            response.stream = _record_body(response.stream, reading, base, methods)
 
     def _reading(self, response: Any) -> _Reading | None:
         """Return a reader of the response's body, or None for a body that cannot hold calls.
@@ -286,14 +286,14 @@ def _put_together(events: list[Any]) -> dict[str, Any]:
     return {"model": model, "choices": [{"index": 0, "message": message}]}
 
 
-def _record_body(stream: Any, reading: _Reading, base: str, own: dict[str, Any]) -> Any:
+def _record_body(stream: Any, reading: _Reading, base: str, methods: dict[str, Any]) -> Any:
     """Return a stream that passes on the bytes of `stream`, and gives each piece to `reading`.
 
     Its class derives from the class named `base`, which the client requires, with the methods
-    `own`.
+    `methods`.
     """
     kind = next(each for each in type(stream).__mro__ if each.__name__ == base)
-    recorded = type("ReadStream", (kind,), own)()
+    recorded = type("ReadStream", (kind,), methods)()
     recorded.stream, recorded.reading = stream, reading
     return recorded
 

@@ -129,12 +129,12 @@ def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
     if held is None:
         return None
     remaining = iter(held)
-    resumed: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for interrupt, calls in zip(interrupts, stopped, strict=True):
         decisions = [_decision(next(remaining)) for _ in calls]
         is_one = "tool_call_id" in interrupt.value
-        resumed[interrupt.id] = decisions[0] if is_one else {"decisions": decisions}
-    return resumed
+        answers[interrupt.id] = decisions[0] if is_one else {"decisions": decisions}
+    return answers
 
 
 def _stopped_by(value: Any, messages: Any) -> list[StoppedCall]:

@@ -129,24 +129,24 @@ def recalibrate(
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     if signals:
         refuse(context, OF_CURVES, "is not for --signals")
-    of: Of = "signals" if signals else "others" if second_opinion else "alone"
+    numbers: Of = "signals" if signals else "others" if second_opinion else "alone"
     if rollback or history:
         refuse(context, OF_FITTING, "is for fitting; leave it out with --rollback and --history")
         with exit_on_calibrator_errors():
             versions = _versions(config)
             if rollback:
-                _roll_back(versions, of, as_json)
+                _roll_back(versions, numbers, as_json)
             else:
                 _list_history(versions, as_json)
     elif from_store:
         refuse(context, OF_FILES, "is for labelled FILES; leave it out with --from-store")
         with exit_on_calibrator_errors():
-            _learn(config, since, kind, by, of, held_only, dry_run, output, as_json)
+            _learn(config, since, kind, by, numbers, held_only, dry_run, output, as_json)
     else:
         refuse(context, (*OF_STORE, "config"), "is for verdicts; leave it out, or use --from-store")
         from calibrator import recalibrate as from_files
 
-        options_of_files = calibrator, scores, kind, by, study, of
+        options_of_files = calibrator, scores, kind, by, study, numbers
         from_files(files or [], output, *options_of_files, as_json)
 
 
@@ -179,7 +179,7 @@ def _learn(
     since: str,
     kind: Kind,
     by: By | None,
-    of: Of,
+    numbers: Of,
     held_only: bool,
     dry_run: bool,
     output: Path | None,
@@ -187,7 +187,7 @@ def _learn(
 ) -> None:
     """Fit on verdicts, try the fit, write or promote it, and print the outcome.
 
-    `of` is `alone`, `others` (numbers with second opinions) or `signals`. With `output` it is
+    `numbers` is `alone`, `others` (numbers with second opinions) or `signals`. With `output` it is
     written there, with `dry_run` nowhere, else promoted if it is better. Ends the process with
     status 3 where it was to be promoted and is not better.
     """
@@ -195,17 +195,17 @@ def _learn(
     from proxy.upstreams.router import NONE_PICKS, picks_curves
 
     check_target(output)
-    whole = _read_config(config)
-    if by == "domain" and not picks_curves(whole):
+    configuration = _read_config(config)
+    if by == "domain" and not picks_curves(configuration):
         raise stop(ExitStatus.UNUSABLE_INPUT, NONE_PICKS)
     versions = None if dry_run or output else _versions(config)
     current: Recalibration | SignalWeights | None
     with opened_record(config) as findings:
         engine, start = findings.engine, time.time() - seconds(since)
-        if of == "signals":
-            fit, current = _learn_signals(engine, start, whole, held_only)
+        if numbers == "signals":
+            fit, current = _learn_signals(engine, start, configuration, held_only)
         else:
-            fit, current = _learn_curve(engine, start, whole, kind, by, of, held_only)
+            fit, current = _learn_curve(engine, start, configuration, kind, by, numbers, held_only)
     is_promoted = versions is not None and fit.trial.is_better
     if output is not None:
         fit.recalibration.save(output)
@@ -217,11 +217,17 @@ def _learn(
 
 
 def _learn_curve(
-    engine: Any, start: float, whole: Config, kind: Kind, by: By | None, of: Of, held_only: bool
+    engine: Any,
+    start: float,
+    config: Config,
+    kind: Kind,
+    by: By | None,
+    numbers: Of,
+    held_only: bool,
 ) -> tuple[LearnedFit, Recalibration | None]:
     """Fit a curve for numbers of one kind; return the fit and the curve in force, or None.
 
-    `of` is `alone` or `others`; `start` is in seconds since 1970.
+    `numbers` is `alone` or `others`; `start` is in seconds since 1970.
     """
     from calibrator import resolve_recalibrations
     from proxy.learning.labels import read_labels
@@ -229,17 +235,17 @@ def _learn_curve(
     from proxy.scoring.engines.opening import known_name
     from proxy.upstreams.router import Domains, Router
 
-    section = whole.calibrator
-    base, counting = known_name(section), resolve_recalibrations(section.recalibration)
+    section = config.calibrator
+    base, recalibrations = known_name(section), resolve_recalibrations(section.recalibration)
     labels = read_labels(engine, start, base)
-    if of == "others":
+    if numbers == "others":
         base = name_with_others(labels.replies, base)
         labels = read_labels(engine, start, base)
-    current = counting.with_others if of == "others" else counting.alone
+    current = recalibrations.with_others if numbers == "others" else recalibrations.alone
     if current is not None and current.calibrator not in ("", base):
         current = None  # it is for numbers that are no longer given
     if "domain" in (by, current.by if current else None):
-        labels = labels.in_domains(Domains(whole, Router(whole)))
+        labels = labels.in_domains(Domains(config, Router(config)))
     fit = learn_recalibration(
         labels,
         base,
@@ -253,7 +259,7 @@ def _learn_curve(
 
 
 def _learn_signals(
-    engine: Any, start: float, whole: Config, held_only: bool
+    engine: Any, start: float, config: Config, held_only: bool
 ) -> tuple[LearnedFit, SignalWeights | None]:
     """Fit weights of signals; return the fit and the weights in force, or None."""
     from calibrator import resolve_recalibrations
@@ -262,12 +268,14 @@ def _learn_signals(
     from proxy.scoring.engines.opening import known_name
     from proxy.upstreams.router import Domains, Router
 
-    base = known_name(whole.calibrator)
-    counting = resolve_recalibrations(whole.calibrator.recalibration)
+    base = known_name(config.calibrator)
+    recalibrations = resolve_recalibrations(config.calibrator.recalibration)
     labels = read_labels(engine, start, base)
-    if any(each.by == "domain" for each in counting):
-        labels = labels.in_domains(Domains(whole, Router(whole)))
-    return learn_signals(labels, base, counting, is_held_only=held_only), counting.signals
+    if any(each.by == "domain" for each in recalibrations):
+        labels = labels.in_domains(Domains(config, Router(config)))
+    return learn_signals(
+        labels, base, recalibrations, is_held_only=held_only
+    ), recalibrations.signals
 
 
 def _known_recalibrations(
@@ -303,13 +311,13 @@ def _print_fit(
         values = {**fields, **_parts(recalibration), "unknown": fit.unknown}
         typer.echo(json.dumps({**values, **trial.as_dict()}))
         return
-    own = ""
+    curves = ""
     if "groups" in (parts := _parts(recalibration)) and getattr(recalibration, "by", None):
-        own = f", {len(parts['groups'])} with curves of their own"
+        curves = f", {len(parts['groups'])} with curves of their own"
     typer.echo(
         f"{recalibration.name}: fitted on {plural(trial.labels, 'verdict')}, worth "
         f"{trial.effective_labels:.0f} "
-        f"of equal weight{own}\n"
+        f"of equal weight{curves}\n"
         f"  for {recalibration.calibrator}"
     )
     for name in parts.get("numbers", ()):
@@ -359,9 +367,9 @@ def _conclusion(fit: LearnedFit, is_promoted: bool, output: Path | None) -> str:
     return "not promoted: it is not better beyond noise; what counted before still counts"
 
 
-def _roll_back(versions: RecalibrationVersions, of: Of, as_json: bool) -> None:
+def _roll_back(versions: RecalibrationVersions, numbers: Of, as_json: bool) -> None:
     """Take the current recalibration of this kind back, and print which one counts now."""
-    change = versions.roll_back(of)
+    change = versions.roll_back(numbers)
     if as_json:
         typer.echo(json.dumps({"before": change.before, "after": change.after}))
     else:
@@ -370,7 +378,7 @@ def _roll_back(versions: RecalibrationVersions, of: Of, as_json: bool) -> None:
 
 def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
     """Print all promotions and rollbacks, and which recalibrations count now."""
-    counting = versions.current(), versions.current("others"), versions.current("signals")
+    current = versions.current(), versions.current("others"), versions.current("signals")
     for change in versions.history():
         fields: dict[str, Any] = {"at": change.at, "kind": change.kind}
         fields |= {"before": change.before, "after": change.after}
@@ -380,12 +388,12 @@ def _list_history(versions: RecalibrationVersions, as_json: bool) -> None:
         else:
             labels = change.figures.get("labels")
             why = f", {plural(labels, 'verdict')}" if labels else ""
-            of = KINDS_OF_NUMBERS[change.of]
-            change_text = f"{change.before or 'none'} -> {change.after or 'none'}{of}"
+            suffix = KINDS_OF_NUMBERS[change.of]
+            change_text = f"{change.before or 'none'} -> {change.after or 'none'}{suffix}"
             typer.echo(f"{change.at}  {change.kind.replace('_', ' ')}  {change_text}{why}")
     if not as_json:
-        typer.echo(f"{counting[0].name if counting[0] else 'no recalibration'} counts")
-        if counting[1]:
-            typer.echo(f"{counting[1].name} counts for numbers with second opinions")
-        if counting[2]:
-            typer.echo(f"{counting[2].name} counts for judges and log-probabilities")
+        typer.echo(f"{current[0].name if current[0] else 'no recalibration'} counts")
+        if current[1]:
+            typer.echo(f"{current[1].name} counts for numbers with second opinions")
+        if current[2]:
+            typer.echo(f"{current[2].name} counts for judges and log-probabilities")

@@ -50,7 +50,9 @@ class DeskSnapshot:
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of all series of a metric that have these labels; 0 without any."""
         wanted = labels.items()
-        return sum(v for own, v in self.series.get(name, {}).items() if own >= wanted)
+        return sum(
+            v for series_labels, v in self.series.get(name, {}).items() if series_labels >= wanted
+        )
 
     def label(self, name: str, label: str) -> str:
         """Return a label's value in the first series of a name that has it, else an empty text."""
@@ -101,8 +103,8 @@ class Change:
         rank, low, passed = share * sum(count for _, count in buckets), 0.0, 0.0
         for bound, count in buckets:
             if count and passed + count >= rank:
-                inside = (rank - passed) / count
-                return low if bound == float("inf") else low + (bound - low) * inside
+                fraction = (rank - passed) / count
+                return low if bound == float("inf") else low + (bound - low) * fraction
             passed, low = passed + count, bound
         return None
 
@@ -292,12 +294,12 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _most(grown: Mapping[tuple[str, ...], float], whole: Callable[..., float]) -> Iterator[Any]:
+def _most(grown: Mapping[tuple[str, ...], float], total_of: Callable[..., float]) -> Iterator[Any]:
     """Yield (labels, growth, total) of the series that grew most, then largest; ROWS at most.
 
-    `whole` returns the total of a series by its labels.
+    `total_of` returns the total of a series by its labels.
     """
-    rows = [(key, count, whole(key)) for key, count in grown.items()]
+    rows = [(key, count, total_of(key)) for key, count in grown.items()]
     return iter(sorted(rows, key=lambda row: (-row[1], -row[2], row[0]))[:ROWS])
 
 
@@ -325,8 +327,8 @@ def _times(change: Change) -> Table:
     for name, title in (("overhead", "ours"), ("upstream", "upstream's"), ("score", "scoring")):
         metric = f"pinocchio_{name}_seconds"
         is_news = change.quantile(metric, 0.5) is not None
-        of = change if is_news else Change(DeskSnapshot(0.0, {}), change.after)
-        quantiles = [of.quantile(metric, share) for share in (0.5, 0.99)]
+        source = change if is_news else Change(DeskSnapshot(0.0, {}), change.after)
+        quantiles = [source.quantile(metric, share) for share in (0.5, 0.99)]
         table.add_row(title, *map(_duration, quantiles), style="" if is_news else "dim")
     queue = change.after.total("pinocchio_score_queue_depth")
     table.add_row("waiting to be scored", f"{queue:.0f}", "")
@@ -350,9 +352,9 @@ def _confidences(since: Change) -> Iterator[RenderableType]:
     if not sum(counts):
         yield Text("Confidence  no reply has got one yet", style="bold")
         return
-    most, total = max(counts), sum(counts)
+    highest, total = max(counts), sum(counts)
     bars = "".join(
-        BLOCKS[max(1, round(count / most * 8))] * 2 if count else "  " for count in counts
+        BLOCKS[max(1, round(count / highest * 8))] * 2 if count else "  " for count in counts
     )
     mean = sum(since.by("pinocchio_confidence_sum").values()) / total
     text = Text("Confidence  ", style="bold")
@@ -408,10 +410,10 @@ def _errors(change: Change) -> Table:
     """Return the table of errors: missing numbers, lost rows, refused files, drift, grants."""
     table = _table("Errors", "what", "#new", "#all")
     scores = change.by("pinocchio_scores_total", "status", "reason")
-    whole = change.after.total
+    total_of = change.after.total
     for (status, reason), count in sorted(scores.items()):
         if status not in UNSCORED:
-            total = whole("pinocchio_scores_total", status=status, reason=reason)
+            total = total_of("pinocchio_scores_total", status=status, reason=reason)
             text = plain(f"no number: {status} {reason}".rstrip())
             table.add_row(text, f"{count:.0f}", f"{total:,.0f}")
     for name, text in (
@@ -419,7 +421,7 @@ def _errors(change: Change) -> Table:
         ("store_dropped", "rows that were not written"),
         ("config_reload_failures", "configurations that were refused"),
     ):
-        if total := whole(f"pinocchio_{name}_total"):
+        if total := total_of(f"pinocchio_{name}_total"):
             count = sum(change.by(f"pinocchio_{name}_total").values())
             table.add_row(text, f"{count:.0f}", f"{total:,.0f}", style="red" if count else "")
     for labels, count in change.after.series.get("pinocchio_drift", {}).items():

@@ -73,14 +73,14 @@ async def call_upstream(job: Job) -> Reply | Answer | SlowReply | Live:
     if len(models := job.models()) > 1:
         return await _ask_several(job, models)
     way = _way(job)
-    sent = _prepare_request(job)
+    upstream_request = _prepare_request(job)
     if way.fallback is not None:
-        reply = await send_or_fall_back(job.further_calls(), way.fallback, sent)
+        reply = await send_or_fall_back(job.further_calls(), way.fallback, upstream_request)
     else:
         clock = job.exchange.in_upstream  # called directly, because `with` is slower
         clock.start()
         try:
-            reply = await way.upstream.send(sent)
+            reply = await way.upstream.send(upstream_request)
         finally:
             clock.stop()
     if reason := unscorable_reason(reply):

@@ -48,14 +48,14 @@ async def complete(services: Services, http: Request, parse: Parse) -> Reply:
     exchange = Exchange(http, services.records)
     with CompletionRecorder(exchange) as recording:  # record
         job = recording.begin(await parse(services.with_requested_policy(http), exchange))
-        came = await call_upstream(job)
-        if isinstance(came, Answer):
-            return _whole(await conclude(job, came))
-        if isinstance(came, Live):
-            return _live_reply(recording, job, came)
-        if isinstance(came, SlowReply):
-            return await _reply_in_time(recording, job, came)
-        return came  # there is nothing to decide on
+        received = await call_upstream(job)
+        if isinstance(received, Answer):
+            return _whole(await conclude(job, received))
+        if isinstance(received, Live):
+            return _live_reply(recording, job, received)
+        if isinstance(received, SlowReply):
+            return await _reply_in_time(recording, job, received)
+        return received  # there is nothing to decide on
 
 
 async def conclude(job: Job, answer: Answer) -> Reply | bytes:
@@ -113,9 +113,9 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
 # --- Whole replies --------------------------------------------------------------------------------
 
 
-def _whole(concluded: Reply | bytes) -> Reply:
-    assert isinstance(concluded, Reply)  # bytes only occur in live streams
-    return concluded
+def _whole(reply: Reply | bytes) -> Reply:
+    assert isinstance(reply, Reply)  # bytes only occur in live streams
+    return reply
 
 
 async def _reply_in_time(recording: CompletionRecorder, job: Job, waiting: SlowReply) -> Reply:
@@ -135,8 +135,8 @@ async def _reply_at_last(recording: CompletionRecorder, job: Job, waiting: SlowR
     The completion is recorded at the end, also after an error.
     """
     with recording:
-        came = await waiting.read()
-        return came if isinstance(came, Reply) else _whole(await conclude(job, came))
+        received = await waiting.read()
+        return received if isinstance(received, Reply) else _whole(await conclude(job, received))
 
 
 def _late_reply(job: Job, waiting: SlowReply, work: asyncio.Future[Reply]) -> Reply:
@@ -213,9 +213,9 @@ async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWrite
 
 async def _next_part(job: Job, answer: Answer) -> bytes:
     """Score and decide on an answer of a live stream, and return its next bytes."""
-    concluded = await conclude(job, answer)
-    assert isinstance(concluded, bytes)
-    return concluded
+    reply = await conclude(job, answer)
+    assert isinstance(reply, bytes)
+    return reply
 
 
 async def _release_events(job: Job, live: Live) -> bytes:

@@ -85,12 +85,12 @@ async def _decode_body(raw: bytes, reply: UpstreamReply) -> bytes:
 
 def _images(data: Any) -> list[Json]:
     """Return the images of a reply's `data` as content parts, with base64 data or their URL."""
-    drawn = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+    items = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
     return [
         {"source": {"type": "base64", "media_type": "image/png", "data": encoded}}
         if (encoded := each.get("b64_json"))
         else {"image_url": each.get("url")}
-        for each in drawn
+        for each in items
     ]
 
 

@@ -91,8 +91,8 @@ def audit_of(config: Config, writer: AuditWriter) -> Audit | None:
 
     None if the share of replies is 0 for all teams.
     """
-    own = {name: team.audit_share for name, team in config.teams.items()}
-    of_teams = {name: share for name, share in own.items() if share is not None}
+    team_shares = {name: team.audit_share for name, team in config.teams.items()}
+    of_teams = {name: share for name, share in team_shares.items() if share is not None}
     audit = config.audit
     if not audit.share and not any(of_teams.values()):
         return None

@@ -75,6 +75,6 @@ class Services:
         if policy in self.governing.policies:
             return self
         if policy.name not in self.stricter:
-            both = self.governing.with_requested(policy)
-            self.stricter[policy.name] = replace(self, governing=both)
+            governing = self.governing.with_requested(policy)
+            self.stricter[policy.name] = replace(self, governing=governing)
         return self.stricter[policy.name]

@@ -131,9 +131,11 @@ class Surfaces:
         path, headers = path_after_v1(request.path), to_upstream(request.headers)
         if is_read:
             headers = without(headers, b"accept-encoding")
-        sent = UpstreamRequest(request.method, path, headers, request.body, request.query)
+        upstream_request = UpstreamRequest(
+            request.method, path, headers, request.body, request.query
+        )
         with exchange.in_upstream:
-            return await self.router.upstream(name).send(sent)
+            return await self.router.upstream(name).send(upstream_request)
 
     async def upstream_of(self, request: Request) -> str:
         """Return the name of the upstream for a request that is relayed.

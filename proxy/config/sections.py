@@ -387,15 +387,15 @@ class Config(Section):
 
     def _lost_models(self) -> list[tuple[tuple[str | int, ...], str]]:
         """Return a problem for each route to an unknown upstream; one for all default routes."""
-        lost: list[tuple[tuple[str | int, ...], str]] = [
+        problems: list[tuple[tuple[str | int, ...], str]] = [
             (("models", i, "upstream"), _unknown_upstream(route.upstream, self.upstreams))
             for i, route in enumerate(self.models)
             if route.upstream not in self.upstreams
         ]
-        if lost and "models" not in self.model_fields_set:
+        if problems and "models" not in self.model_fields_set:
             example = f'models: [{{match: "*", upstream: {next(iter(self.upstreams), "NAME")}}}]'
             return [(("upstreams",), f"say which models these answer, for example {example}")]
-        return lost
+        return problems
 
 
 def find_config(path: Path | None) -> Path | None:
@@ -459,8 +459,8 @@ def load_config_policy(config: Config, path: Path | None, override: str | None =
 
 def load_policy_of(folder: Path, name: str) -> Policy:
     """Load the policy in the file `folder / name`, else the pack or path that `name` is."""
-    beside = folder / name
-    return load_policy(str(beside) if beside.is_file() else name)
+    path = folder / name
+    return load_policy(str(path) if path.is_file() else name)
 
 
 def _prepare_values(value: dict[str, Any]) -> dict[str, Any]:

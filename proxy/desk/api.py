@@ -54,8 +54,8 @@ class VerdictBody(BaseModel):
 
     def as_verdict(self) -> Verdict:
         """Return the body as a verdict for the desk."""
-        wish = self.like_this
-        like_this = None if wish is None else LikeThis(wish.for_s, wish.uses, wish.any)
+        body = self.like_this
+        like_this = None if body is None else LikeThis(body.for_s, body.uses, body.any)
         fields = self.verdict, self.correct, self.content, self.note, self.revision
         return Verdict(*fields, like_this)
 

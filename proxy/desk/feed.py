@@ -57,25 +57,25 @@ class Feed:
         self._traffic_at = 0.0  # when the next message about traffic is due
 
     async def watch(
-        self, last_number: int | None = None, stays: Callable[[], bool] = lambda: True
+        self, last_number: int | None = None, may_stay: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[bytes]:
         """Return a stream of events, as server-sent events, from now on or after `last_number`.
 
-        The stream ends when `stays`, which is called on a thread, returns false. Raises
+        The stream ends when `may_stay`, which is called on a thread, returns false. Raises
         RateLimitedError where too many watch, and StoreError.
         """
         if len(self._watchers) >= MOST_WATCHERS:
             raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
         if not self._is_polling():
             self._last = await asyncio.to_thread(self._queue.last_event)
-        return self._messages(last_number, stays)
+        return self._messages(last_number, may_stay)
 
     def _is_polling(self) -> bool:
         """Return whether the task that polls the store is running."""
         return self._polling is not None and not self._polling.done()
 
     async def _messages(
-        self, last_number: int | None, stays: Callable[[], bool]
+        self, last_number: int | None, may_stay: Callable[[], bool]
     ) -> AsyncIterator[bytes]:
         """Yield the messages of one watcher, with a ping every `PING_EVERY_S` seconds.
 
@@ -83,7 +83,7 @@ class Feed:
         watcher starts the task that polls.
         """
         queue: _Waiting = asyncio.Queue(MOST_WAITING)
-        self._watchers[queue] = stays
+        self._watchers[queue] = may_stay
         if not self._is_polling():
             self._loop = asyncio.get_running_loop()
             self._polling = asyncio.create_task(self._poll())

@@ -45,7 +45,7 @@ def figures_of(parts: Parts, holder: Generations) -> Figures:
     dropped = {"audits": parts.audits.shed}
     if records is not None:
         dropped["records"] = records.shed
-    boxes = [] if parts.telemetry is None else [*parts.telemetry.outboxes]
+    outboxes = [] if parts.telemetry is None else [*parts.telemetry.outboxes]
     certificates: list[tuple[str, str, bool]] = []
     if scores.name is not None:  # a certificate is for a calibrator, which may still be loading
         certificates = parts.traffic.certificates({scores.name, scores.opinion})
@@ -57,7 +57,7 @@ def figures_of(parts: Parts, holder: Generations) -> Figures:
         dict(batches),
         dropped,
         None if records is None else records.lag_s(),
-        {box.to: (box.sent, box.drop_count) for box in boxes},
+        {outbox.to: (outbox.sent, outbox.drop_count) for outbox in outboxes},
         {(policy, file): counts for policy, file, counts in certificates},
     )
 

@@ -116,9 +116,9 @@ class Gauges:
             raise ProxyError("the workers did not send their figures in time")
         dead = [] if gathered.of_dead is None else [gathered.of_dead]
         total, facts = add_figures([*gathered.of_living, *dead]), gathered.facts
-        counted = Metrics(self._engine)
-        counted.absorb(total.counted)
-        yield from counted.collect()
+        metrics = Metrics(self._engine)
+        metrics.absorb(total.counted)
+        yield from metrics.collect()
         yield from process_metrics(facts["pids"], facts["dead_cpu_s"])
         yield from _workers(len(gathered.of_living), facts["restarts"])
         yield from self._collect_figures(total)
@@ -135,8 +135,8 @@ class Gauges:
         yield from self._scorer(figures)
         yield from self._store(figures)
         yield from self._telemetry_counts(figures)
-        stored = self._stored_figures()
-        yield from self._hold_metrics(stored)
+        store_figures = self._stored_figures()
+        yield from self._hold_metrics(store_figures)
         yield _gauges(
             "pinocchio_certificate_valid",
             "1 where all that is certified for the calibrator in use counts.",
@@ -147,7 +147,7 @@ class Gauges:
             "pinocchio_drift",
             "Monitors of the calibrator in use that have raised an alarm.",
             ("kind", "calibrator"),
-            stored.get("drift", []),
+            store_figures.get("drift", []),
         )
 
     def _stored_figures(self) -> dict[str, list[Any]]:
@@ -254,9 +254,9 @@ class Gauges:
             [((to,), dropped) for to, (_, dropped) in counts],
         )
 
-    def _hold_metrics(self, stored: dict[str, list[Any]]) -> Iterator[Metric]:
+    def _hold_metrics(self, store_figures: dict[str, list[Any]]) -> Iterator[Metric]:
         """Yield the metrics of open reviews by queue and kind, and of waiting webhook messages."""
-        waiting = _limit_queues(stored.get("queues", []))
+        waiting = _limit_queues(store_figures.get("queues", []))
         now, labels = time.time(), ("queue", "kind")
 
         def series(value: Callable[[dict[str, Any]], float]) -> Iterator[tuple[Labels, float]]:
@@ -287,7 +287,7 @@ class Gauges:
             labels,
             series(lambda row: row["escalated"]),
         )
-        messages = stored.get("webhooks", [])
+        messages = store_figures.get("webhooks", [])
         yield _gauges(
             "pinocchio_webhook_messages",
             "Messages to webhooks that wait, and that were given up in the last week.",

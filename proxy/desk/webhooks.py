@@ -170,9 +170,9 @@ class Courier:
         facts["host"] = httpx.URL(webhook.url).host  # the rest of a URL may be a secret
         try:
             response = await self._send(webhook, delivery)
-            reason, wanted_s = _failure(response)
+            reason, retry_s = _failure(response)
         except (httpx.HTTPError, httpx.InvalidURL, AddressRefusedError) as error:
-            reason, wanted_s = f"{type(error).__name__}: {error}"[:200], 0.0
+            reason, retry_s = f"{type(error).__name__}: {error}"[:200], 0.0
             response = None
         if reason is None:
             await _run_to_end(self._outbox.delete_sent, delivery.id)
@@ -181,7 +181,7 @@ class Courier:
             await _run_to_end(self._outbox.give_up, delivery.id)
             log.error("webhook_given_up", **facts, attempts=delivery.attempts, reason=reason)
         else:
-            wait_s = max(wanted_s, self._wait_s(delivery.attempts))
+            wait_s = max(retry_s, self._wait_s(delivery.attempts))
             await _run_to_end(self._outbox.postpone, delivery.id, wait_s)
             log.warning("webhook_failed", **facts, reason=reason, next_in_s=round(wait_s, 1))
 
@@ -192,8 +192,8 @@ class Courier:
         either way so that not all messages retry at once.
         """
         wait_s: float = self._first_wait_s * FACTOR ** (attempts - 1)
-        spread: float = random.uniform(0.75, 1.25)
-        return min(wait_s, MOST_WAIT_S) * spread
+        jitter: float = random.uniform(0.75, 1.25)
+        return min(wait_s, MOST_WAIT_S) * jitter
 
     async def _send(self, webhook: WebhookConfig, delivery: Delivery) -> httpx.Response:
         """Send a message, signed if there is a secret.
@@ -249,11 +249,11 @@ async def _run_to_end(work: Callable[..., T], *args: Any) -> T:
 
     If cancelled, wait for its end first, since it holds a connection.
     """
-    working = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
     try:
-        return await asyncio.shield(working)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({working})
+        await asyncio.wait({task})
         raise
 
 

@@ -174,7 +174,7 @@ def _shared_fields(
     basis: tuple[str, ...],
     policy: str | None = None,
     mode: str | None = None,
-    would: str | None = None,
+    would_action: str | None = None,
     label: str | None = None,
 ) -> tuple[tuple[bytes, bytes], ...]:
     """Return the header fields that are the same for many replies, as (name, value) pairs.
@@ -186,7 +186,7 @@ def _shared_fields(
         (names.ACTION, action),
         (names.POLICY, policy),
         (names.MODE, mode),
-        (names.WOULD_ACTION, would),
+        (names.WOULD_ACTION, would_action),
         (names.CALIBRATOR, calibrator),
         (names.BASIS, ",".join(basis) or None),
     )
@@ -304,8 +304,8 @@ def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
             for other, agreement in zip(evidence.others, evidence.opinions, strict=True)
         ]
         after = confidence.value if aided is None else aided.before
-        moved = {"before": round_confidence(evidence.before), "after": round_confidence(after)}
-        found.append({"kind": "second_opinion", **moved, "opinions": opinions})
+        change = {"before": round_confidence(evidence.before), "after": round_confidence(after)}
+        found.append({"kind": "second_opinion", **change, "opinions": opinions})
     return [*found, *_signals_member(confidence, confidence.value)]
 
 
@@ -317,17 +317,17 @@ def _signals_member(confidence: Confidence, after: float) -> Iterator[dict[str, 
     """
     signals, aided = confidence.signals, confidence.aided
     before = after if aided is None else aided.before
-    moved = {"before": round_confidence(before), "after": round_confidence(after)}
+    change = {"before": round_confidence(before), "after": round_confidence(after)}
     for kind in signals.kinds:
         counts = {"counts": aided is not None and kind in aided.kinds}
         if signals.logprobs is not None and kind == LOGPROBS:
             mean, lowest = map(round_confidence, signals.logprobs)
-            yield {"kind": "logprobs", "mean": mean, "lowest": lowest, **counts, **moved}
+            yield {"kind": "logprobs", "mean": mean, "lowest": lowest, **counts, **change}
         elif signals.judged is not None:
             by = "words" if signals.judge.endswith(IN_WORDS) else "token"
             judgement: dict[str, Any] = {"model": signals.judge.removesuffix(IN_WORDS), "by": by}
             judgement |= {"p_correct": round_confidence(signals.judged)}
-            yield {"kind": "judge", **judgement, **counts, **moved}
+            yield {"kind": "judge", **judgement, **counts, **change}
 
 
 def summarise(

@@ -468,5 +468,7 @@ def _is_unread(part: Json) -> bool:
     delta = part.get("delta")
     if delta and not isinstance(delta, dict):
         return True
-    beside = part.keys() - _OF_PARTS
-    return bool(beside) and has_call({key: part[key] for key in beside} | {"": part.get("message")})
+    unknown_keys = part.keys() - _OF_PARTS
+    return bool(unknown_keys) and has_call(
+        {key: part[key] for key in unknown_keys} | {"": part.get("message")}
+    )

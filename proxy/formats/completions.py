@@ -90,8 +90,8 @@ class CompletionsFormat(ChoicesFormat):
 
         Empty if the request needs no change.
         """
-        best = {"best_of": 1} if payload.get("best_of") else {}
-        return {**(super().without_effects(payload) or {}), **best}
+        fields = {"best_of": 1} if payload.get("best_of") else {}
+        return {**(super().without_effects(payload) or {}), **fields}
 
     def message(self, choice: Json) -> Json | None:
         """Return a choice's text as a message; None without a text, or with what seems a call."""

@@ -74,8 +74,8 @@ def take_secret(scope: Scope) -> bytes:
     if len(presented) > 1:
         raise InvalidKeyError("the request carries several different keys; send one")
     path: bytes = scope.get("raw_path") or b""
-    elsewhere = (path, scope["query_string"], *(value for _, value in fields))
-    if any(_PREFIX in text for text in elsewhere):
+    other_places = (path, scope["query_string"], *(value for _, value in fields))
+    if any(_PREFIX in text for text in other_places):
         raise BadRequestError(f"a client key belongs in {WHERE} only", code="misplaced_api_key")
     secret = presented.pop()
     if not _SECRET.fullmatch(secret):
@@ -96,8 +96,10 @@ def _bearer(value: bytes) -> bytes:
 
 def _take_from_subprotocols(scope: Scope) -> set[bytes]:
     """Remove the keys from a WebSocket's subprotocols and return them."""
-    offered: list[Any] = scope["subprotocols"]
-    scope["subprotocols"] = [name for name in offered if not name.startswith(BROWSER_KEY)]
+    subprotocols: list[Any] = scope["subprotocols"]
+    scope["subprotocols"] = [name for name in subprotocols if not name.startswith(BROWSER_KEY)]
     return {
-        name.removeprefix(BROWSER_KEY).encode() for name in offered if name.startswith(BROWSER_KEY)
+        name.removeprefix(BROWSER_KEY).encode()
+        for name in subprotocols
+        if name.startswith(BROWSER_KEY)
     }

@@ -280,8 +280,8 @@ def _clock(patient: Patient) -> Iterator[Diagnosis]:
     if abs(behind_s) <= MOST_SKEW_S:
         yield Diagnosis("ok", "clock", f"agrees with that of {server} to {MOST_SKEW_S:g} s")
         return
-    which = "behind" if behind_s > 0 else "ahead of"
-    text = f"{abs(behind_s):.0f} s {which} that of {server}"
+    direction = "behind" if behind_s > 0 else "ahead of"
+    text = f"{abs(behind_s):.0f} s {direction} that of {server}"
     yield Diagnosis("warn", "clock", f"{text}: holds and keys expire by this clock")
 
 
@@ -299,8 +299,8 @@ def _limits(patient: Patient) -> Iterator[Diagnosis]:
         )
         yield Diagnosis("warn", "limits", text)
     else:
-        most = plural(maximum or room, "connection")
-        yield Diagnosis("ok", "limits", f"{files:,} open files: room for {most}")
+        room_text = plural(maximum or room, "connection")
+        yield Diagnosis("ok", "limits", f"{files:,} open files: room for {room_text}")
     if not _is_current(patient):
         return
     from proxy.store.queue import ReviewQueue
@@ -346,9 +346,9 @@ def _keys(patient: Patient) -> Iterator[Diagnosis]:
     if not callers:
         yield Diagnosis("warn", "keys", "required, and no app has one: pinocchio keys create")
         return
-    soon = [key.id for key in callers if key.expires_at and key.expires_at - now < SOON_S]
-    if soon:
-        text = f"{plural(len(soon), 'key')} will expire within a week: {', '.join(soon)}"
+    expiring = [key.id for key in callers if key.expires_at and key.expires_at - now < SOON_S]
+    if expiring:
+        text = f"{plural(len(expiring), 'key')} will expire within a week: {', '.join(expiring)}"
         yield Diagnosis("warn", "keys", text)
     yield Diagnosis("ok", "keys", f"{plural(len(callers), 'app')} may ask")
 
@@ -364,10 +364,10 @@ def _certificates(patient: Patient) -> Iterator[Diagnosis]:
             text = f"{path} has none: rules with max_error match nothing"
             yield Diagnosis("warn", about, text)
             continue
-        lost = [grant for grant in grants if grant.digest in withdrawn]
+        revoked = [grant for grant in grants if grant.digest in withdrawn]
         names = sorted({grant.calibrator for grant in grants})
-        if lost:
-            text = f"{len(lost)} of {plural(len(grants), 'grant')} withdrawn: certify again"
+        if revoked:
+            text = f"{len(revoked)} of {plural(len(grants), 'grant')} withdrawn: certify again"
             yield Diagnosis("warn", about, text)
         elif patient.calibrator is not None and patient.calibrator not in names:
             yield Diagnosis(

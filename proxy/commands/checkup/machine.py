@@ -68,18 +68,18 @@ class Machine:
 
     def suits(self, processes: Processes) -> tuple[Literal["ok", "warn"], str]:
         """Return `ok` or `warn`, and a sentence on whether this is enough for the processes."""
-        whole = max(1, int(self.cores))
-        sentence = f"{processes.summary}; here are {plural(whole, 'core')}"
+        whole_cores = max(1, int(self.cores))
+        sentence = f"{processes.summary}; here are {plural(whole_cores, 'core')}"
         if self.cores < 1:
             sentence = f"{processes.summary}; here is {self.cores:g} of a core"
         if self.free is not None:
             sentence += f" and {self.free / 1e6:,.0f} MB"
             if processes.memory_mb * 1e6 > self.free:
                 return "warn", f"{sentence}: too little memory for so many"
-        if processes.workers > whole:
+        if processes.workers > whole_cores:
             return "warn", f"{sentence}: workers that share a core only take turns"
-        if processes.workers < whole:
-            return "ok", f"{sentence}: `workers: {whole}` would use them all"
+        if processes.workers < whole_cores:
+            return "ok", f"{sentence}: `workers: {whole_cores}` would use them all"
         return "ok", sentence
 
 
@@ -102,8 +102,8 @@ def free_memory(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int | None:
         text = meminfo.read_text().partition("MemAvailable:")[2]
         found.append(int(text.split()[0]) * 1_024)
     with suppress(OSError, ValueError):
-        most = int((cgroup / "memory.max").read_text())
-        found.append(max(0, most - int((cgroup / "memory.current").read_text())))
+        limit = int((cgroup / "memory.max").read_text())
+        found.append(max(0, limit - int((cgroup / "memory.current").read_text())))
     return min(found, default=None)
 
 

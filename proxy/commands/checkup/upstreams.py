@@ -94,9 +94,9 @@ async def _ask(patient: Patient, router: Router, name: str, section: UpstreamCon
     place = address_of(section.base_url)
     if reply.status == 404 and (suggestion := meant_address(place)):
         level, text = "warn", f"it knows no /models; did you mean base_url: {suggestion} ?"
-    between = forward_proxy_for(urlsplit(place).scheme, urlsplit(place).hostname or "")
-    if between is not None:
-        text += f", through the proxy at {between.where}"
+    forward_proxy = forward_proxy_for(urlsplit(place).scheme, urlsplit(place).hostname or "")
+    if forward_proxy is not None:
+        text += f", through the proxy at {forward_proxy.where}"
     return Diagnosis(level, about, f"{place}: {text} ({reply.status}, {passed_ms:.0f} ms)")
 
 

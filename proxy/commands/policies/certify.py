@@ -178,15 +178,15 @@ def _read_audit_labels(
     with exit_on_errors():
         section = load_store_config(config).calibrator
     checkpoint = calibrator = known_name(section)
-    counting = resolve_recalibrations(section.recalibration)
-    if counting.alone is not None:
-        calibrator += f"+{counting.alone.name}"
+    recalibrations = resolve_recalibrations(section.recalibration)
+    if recalibrations.alone is not None:
+        calibrator += f"+{recalibrations.alone.name}"
     start = time.time() - seconds(since)
     with opened_record(config) as findings:
         labels = audited_labels(findings.engine, start, calibrator, scope, policy)
         return {
             calibrator: labels,
-            **audited_knowing(findings.engine, start, checkpoint, counting, scope, policy),
+            **audited_knowing(findings.engine, start, checkpoint, recalibrations, scope, policy),
         }
 
 
@@ -272,11 +272,11 @@ def _describe_missing(needed: NeededLabels) -> Iterator[str]:
             f"Nearest: {needed.wrong:,} of the {plural(needed.accepted, 'reply', 'replies')} at "
             f"or above {needed.start:g} {are} wrong."
         )
-    least = plural(needed.at_least, "more label", "more labels")
+    missing = plural(needed.at_least, "more label", "more labels")
     if needed.is_hopeless:
         yield "More labels will hardly help: look at those replies, or allow a higher --max-error."
     elif needed.expected is None or needed.expected == needed.at_least:
-        yield f"In the best case (no further errors) {least} would do."
+        yield f"In the best case (no further errors) {missing} would do."
     else:
         yield (
             f"About {needed.expected:,} more labels would do if errors go on as so far; "

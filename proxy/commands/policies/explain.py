@@ -98,8 +98,8 @@ def _review_line(held: HoldState) -> str:
         state = "waits for a reviewer" if held.expires_at > time.time() else "expired"
     by = f" by {held.decided_by}" if held.decided_by else ""
     times = "once" if held.polls == 1 else f"{held.polls} times"
-    again = f"; its client asked again {times}" if held.polls else ""
-    return f"review {held.review_id}: {state}{by}{again}"
+    poll_note = f"; its client asked again {times}" if held.polls else ""
+    return f"review {held.review_id}: {state}{by}{poll_note}"
 
 
 def _explain_record(

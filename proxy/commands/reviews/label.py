@@ -185,8 +185,8 @@ def give(
     from proxy.store.reviews.held_replies import REJECTED, RELEASED
 
     findings.give_verdict(request_id, is_correct, by)
-    if drawn := queue.audit_of(request_id):  # no other reviewer has to check it
-        queue.decide(drawn, RELEASED if is_correct else REJECTED, by)
+    if audit := queue.audit_of(request_id):  # no other reviewer has to check it
+        queue.decide(audit, RELEASED if is_correct else REJECTED, by)
 
 
 def _in_place_of(before: bool | None) -> str:
@@ -207,9 +207,9 @@ def _keep_feedback(config: Path | None, file: Path, by: str) -> None:
     with opened_record(config) as findings, exit_on_calibrator_errors():
         store = FeedbackStore(lambda: findings.engine)
         lines = _lines(file)
-        while some := list(islice(lines, AT_ONCE)):
+        while batch := list(islice(lines, AT_ONCE)):
             numbers, labels = [], []
-            for number, line in some:
+            for number, line in batch:
                 try:
                     labels.append(read_label(json.loads(line)))
                     numbers.append(number)

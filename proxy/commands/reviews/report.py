@@ -197,9 +197,9 @@ def _drift_lines(monitors: Sequence[MonitorState]) -> Iterator[str]:
         yield f"{key.kind} of {subject}: {plural(each.seen, unit)}, {state}"
         for band in each.bands:
             if band.gap is not None:
-                ends = f"{band.low:g} to {band.high:g}"
+                bounds = f"{band.low:g} to {band.high:g}"
                 yield (
-                    f"  confidence {ends}: {plural(band.verdicts, 'verdict')}, "
+                    f"  confidence {bounds}: {plural(band.verdicts, 'verdict')}, "
                     f"{'over' if band.gap >= 0 else 'under'}confident by {abs(band.gap):.3f}"
                 )
 

@@ -215,8 +215,8 @@ def approve(
     """Let the client fetch the reply."""
     from proxy.desk.decisions.standing import LikeThis
 
-    wish = None if like_this is None else LikeThis(like_this * 60, uses, any_of or ())
-    _decide(id, config, "approve", reviewer, correct, note, revision, wish)
+    further_calls = None if like_this is None else LikeThis(like_this * 60, uses, any_of or ())
+    _decide(id, config, "approve", reviewer, correct, note, revision, further_calls)
 
 
 @reviews.command("reject")
@@ -397,8 +397,8 @@ def _call(call: Mapping[str, Any]) -> Iterator[str]:
     if call.get("level"):
         reasons = plain("; ".join(map(str, call.get("reasons") or ())))
         yield f"{_INDENT}risk {plain(str(call['level']))}: {reasons}"
-    if whole := (call.get("marks") or {}).get(""):
-        yield f"{_INDENT}[{plain(str(whole))}]"
+    if call_mark := (call.get("marks") or {}).get(""):
+        yield f"{_INDENT}[{plain(str(call_mark))}]"
     arguments, marks = call.get("arguments"), call.get("marks") or {}
     if not isinstance(arguments, dict):
         yield from _indent(str(arguments))

@@ -60,8 +60,10 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
-    counting = load_recalibrations(setup.config.calibrator)
-    for line in _beyond_the_reply(setup.policy, is_weighed=bool(counting and counting.signals)):
+    recalibrations = load_recalibrations(setup.config.calibrator)
+    for line in _beyond_the_reply(
+        setup.policy, is_weighed=bool(recalibrations and recalibrations.signals)
+    ):
         typer.echo(f"  {line}")
     typer.echo(f"calibrator {setup.config.calibrator.summary}")
     for line in [*facts, *workers_line(setup.config)]:
@@ -73,7 +75,7 @@ def check(
         typer.echo(line)
     for text in _own_addresses(setup):
         typer.echo(f"  warning: {text}")
-    if text := without_domains(setup.config, counting):
+    if text := without_domains(setup.config, recalibrations):
         place = add_location(setup.path, ("calibrator", "recalibration"), text)
         typer.echo(f"  warning: {place}")
     for text in [*_no_models(setup), *setup.book.namesakes()]:

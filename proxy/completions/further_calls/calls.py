@@ -170,15 +170,15 @@ class Calls:
         text: str,
         timeout_s: float,
         purpose: Purpose = "clarification",
-        beside: Mapping[str, Any] = NOTHING,
+        extra_fields: Mapping[str, Any] = NOTHING,
     ) -> Call:
         """Send a model instructions and a text, and return the call with what it wrote.
 
         Raises nothing; a call without an answer within `timeout_s` seconds is noted as failed.
-        `beside` holds further members of the request.
+        `extra_fields` holds further members of the request.
         """
         call = self.add_call(model, purpose)
-        payload = {**self.request.format.text_request(model, instructions, text), **beside}
+        payload = {**self.request.format.text_request(model, instructions, text), **extra_fields}
         left_out = (b"content-encoding", *IDEMPOTENCY)
         headers = without(to_upstream(self.exchange.request.headers), *left_out)
         headers = with_header(headers, b"content-type", b"application/json")

@@ -93,10 +93,12 @@ class CompletionJudge:
             text = fence_texts(calls.request.question().text, message_text(choice.message))
         except (ValueError, RecursionError):  # the answer is no text
             return None
-        beside: Mapping[str, Any] = NOTHING
+        extra_fields: Mapping[str, Any] = NOTHING
         if judge.by == "token":
-            beside = calls.request.format.asks_logprobs
-        call = await calls.write(judge.model, INSTRUCTIONS, text, judge.within_s, "judge", beside)
+            extra_fields = calls.request.format.asks_logprobs
+        call = await calls.write(
+            judge.model, INSTRUCTIONS, text, judge.within_s, "judge", extra_fields
+        )
         if call.answer is None:
             return None
         reply = call.answer.choices[0]
@@ -143,11 +145,11 @@ def _share_of_true(token: Token) -> float:
     A word that is not listed gets the probability that the listed tokens leave.
     """
     probable = {"true": 0.0, "false": 0.0}
-    instead = {**token.instead, token.text: token.logprob}
-    for text, logprob in instead.items():
+    alternatives = {**token.instead, token.text: token.logprob}
+    for text, logprob in alternatives.items():
         if (word := _word(text)) in probable:
             probable[word] += math.exp(logprob)
-    rest = max(0.0, 1 - sum(map(math.exp, instead.values())))
+    rest = max(0.0, 1 - sum(map(math.exp, alternatives.values())))
     for word, value in probable.items():
         probable[word] = value or rest
     return probable["true"] / (probable["true"] + probable["false"])

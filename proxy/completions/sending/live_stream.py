@@ -242,26 +242,26 @@ class LiveStream:
         if not ready:
             return
         self._read_up()
-        passing: list[bytes] = []
+        pieces: list[bytes] = []
         for event in self._reader.split(ready):
             meaning = self.assembler.add(event)
             self._events += 1
             if self._gates_calls and self._is_unreadable(event, meaning):
-                if passing:
-                    yield b"".join(passing)
+                if pieces:
+                    yield b"".join(pieces)
                 raise UnreadableReplyError(UNREADABLE_EVENT)
             raw = event.raw if not self._gates_calls else self._passable_bytes(event, meaning)
             self._has_ended = self._has_ended or meaning.is_end
             self._has_failed = self._has_failed or meaning.is_error
             if raw and meaning.finished:
-                if passing:
-                    yield b"".join(passing)  # the text before a finish does not have to wait
-                    passing.clear()
+                if pieces:
+                    yield b"".join(pieces)  # the text before a finish does not have to wait
+                    pieces.clear()
                 yield FinishEvent(event, meaning.finished)
             elif raw:
-                passing.append(raw)
-        if passing:
-            yield b"".join(passing)
+                pieces.append(raw)
+        if pieces:
+            yield b"".join(pieces)
 
     def _is_unreadable(self, event: Event, meaning: EventMeaning) -> bool:
         """Return whether clients might read an event differently than we do."""

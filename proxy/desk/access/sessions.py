@@ -114,8 +114,10 @@ class Door:
 
     def _token_visitor(self, digest: str) -> Visitor | None:
         """Return ADMIN if this is the digest of the admin token, else None."""
-        is_it = self._token_digest is not None and hmac.compare_digest(digest, self._token_digest)
-        return ADMIN if is_it else None
+        is_token = self._token_digest is not None and hmac.compare_digest(
+            digest, self._token_digest
+        )
+        return ADMIN if is_token else None
 
     def _key_visitor(self, digest: str) -> Visitor | None:
         """Return the visitor of a key's digest, or None where it is no active key of the desk.

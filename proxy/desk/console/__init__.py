@@ -58,7 +58,7 @@ def login_page(
     login at the issuer with that `title`, and `leave` the one that ends the session there. `note`
     is a sentence to show.
     """
-    ways = {"sign_on": sign_on, "issuer": title, "note": note, "leave": leave}
+    options = {"sign_on": sign_on, "issuer": title, "note": note, "leave": leave}
     return render_page(
-        "outside/login.html", status, action=action, next_url=next_url, error=error, **ways
+        "outside/login.html", status, action=action, next_url=next_url, error=error, **options
     )

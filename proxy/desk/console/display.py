@@ -153,21 +153,21 @@ def _add_marks(part: ShownPart, call: WaitingCall) -> ShownPart:
     return replace(part, fields=fields, risk=risk, warning=call.warning)
 
 
-def _show_part(part: Part, most: int, is_formatted: bool) -> ShownPart:
-    """Return a part cut at `most` characters; a call's arguments become fields if possible.
+def _show_part(part: Part, limit: int, is_formatted: bool) -> ShownPart:
+    """Return a part cut at `limit` characters; a call's arguments become fields if possible.
 
     Images are never cut.
     """
-    head = part.text[:most]
-    cut = len(part.text) if len(part.text) > most else None
+    head = part.text[:limit]
+    cut = len(part.text) if len(part.text) > limit else None
     if part.kind in ("text", "thought"):
         html = text.render_markdown(head) if is_formatted else text.plain(head)
         return ShownPart(part.kind, "", html=html, cut=cut)
     if part.kind == "call":
         fields = fields_of(part.text)
         is_plain = plain_arguments(part.text) is not None
-        whole = text.indented_json(part.text) if is_plain else part.text
-        preview = "" if fields else whole[:most]
+        full_text = text.indented_json(part.text) if is_plain else part.text
+        preview = "" if fields else full_text[:limit]
         return ShownPart("call", preview, one_line(part.name, 80), fields=fields, cut=cut)
     if part.kind == "image":
         return ShownPart("image", part.text)  # half an image is of no use

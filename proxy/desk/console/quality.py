@@ -124,27 +124,27 @@ def share(rows: Iterable[tuple[bool, float]]) -> Interval | None:
 
     None without rows. The interval is Wilson's with the effective number of rows.
     """
-    total = squares = yes = 0.0
+    total = squares = correct = 0.0
     for is_true, weight in rows:
         total += weight
         squares += weight * weight
-        yes += weight * is_true
-    return wilson(yes / total, total * total / squares) if total else None
+        correct += weight * is_true
+    return wilson(correct / total, total * total / squares) if total else None
 
 
 def bands(labels: Sequence[WeightedLabel]) -> list[Band]:
     """Return the labels in `BANDS` bands of equal width, without those that have no labels."""
-    inside: list[list[WeightedLabel]] = [[] for _ in range(BANDS)]
+    members: list[list[WeightedLabel]] = [[] for _ in range(BANDS)]
     for label in labels:
-        inside[min(BANDS - 1, int(label.confidence * BANDS))].append(label)
+        members[min(BANDS - 1, int(label.confidence * BANDS))].append(label)
     found = []
-    for at, rows in enumerate(inside):
+    for at, rows in enumerate(members):
         weight = sum(row.weight for row in rows)
         correct = share((row.is_correct, row.weight) for row in rows)
         if correct is not None:
             mean = sum(row.confidence * row.weight for row in rows) / weight
-            ends = at / BANDS, (at + 1) / BANDS
-            found.append(Band(*ends, len(rows), weight, mean, correct))
+            bounds = at / BANDS, (at + 1) / BANDS
+            found.append(Band(*bounds, len(rows), weight, mean, correct))
     return found
 
 
@@ -217,8 +217,10 @@ def over_time(
         for row in groups["all"]:
             if (name := getattr(row, by)) is not None:
                 by_name.setdefault(name, []).append(row)
-        most = sorted(by_name, key=lambda name: -sum(row.weight for row in by_name[name]))[:6]
-        groups |= {name: by_name[name] for name in most if len(most) > 1}
+        most_frequent = sorted(by_name, key=lambda name: -sum(row.weight for row in by_name[name]))[
+            :6
+        ]
+        groups |= {name: by_name[name] for name in most_frequent if len(most_frequent) > 1}
     return [
         {"name": name, "values": _means(sample, group)} for name, group in groups.items() if group
     ]

@@ -367,15 +367,15 @@ class Reviews:
         After the end of the queue the first one follows; without any, it is the queue's address.
         The filters are kept in its query.
         """
-        narrowed = {name: filters[name] for name in ("queue", "team", "kind")}
+        queue_filters = {name: filters[name] for name in ("queue", "team", "kind")}
         held = self._desk.find_reply(id)
         at = held.confidence, held.created_at, held.id
         skipped = {id, *self._claims.others(name)}
-        most = min(1 + len(skipped), A_PAGE)
-        entries = self._desk.queue.page(HELD, most, at, **narrowed)
+        count = min(1 + len(skipped), A_PAGE)
+        entries = self._desk.queue.page(HELD, count, at, **queue_filters)
         others = [each.id for each in entries if each.id not in skipped]
         if not others:
-            entries = self._desk.queue.page(HELD, most, None, **narrowed)
+            entries = self._desk.queue.page(HELD, count, None, **queue_filters)
             others = [each.id for each in entries if each.id not in skipped]
         where = f"/console/reviews/{others[0]}" if others else "/console/reviews"
         return f"{where}?{query({**filters, 'state': None})}"

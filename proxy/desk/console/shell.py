@@ -38,18 +38,18 @@ PAGES: Final = (
 
 
 def page(
-    desk: Desk, request: Request, template: str, here: str, status: int = 200, **values: Any
+    desk: Desk, request: Request, template: str, active: str, status: int = 200, **values: Any
 ) -> Response:
     """Render a template in the frame of the desk's pages; raises StoreError.
 
-    `here` is the entry of the navigation that is marked. `values` are the template's.
+    `active` is the entry of the navigation that is marked. `values` are the template's.
     """
     visitor = visitor_of(request)
     return render_page(
         template,
         status,
         pages=PAGES,
-        here=here,
+        here=active,
         open_count=desk.stats()["open"],
         reviewer=visitor.name,
         role=visitor.role,
@@ -73,11 +73,11 @@ def with_error_pages(desk: Desk, handler: Handler) -> Handler:
             return handler(request)
         except ProxyError as error:
             path: str = request.scope["path"]
-            here = path.split("/")[2] if path.count("/") > 1 else ""
+            active = path.split("/")[2] if path.count("/") > 1 else ""
             title = "Not found" if error.status == 404 else "That did not work"
             values = {"title": title, "text": error.message}
             try:
-                return page(desk, request, "message.html", here, error.status, **values)
+                return page(desk, request, "message.html", active, error.status, **values)
             except ProxyError:  # the frame needs the store too
                 return render_page("outside/door.html", error.status, **values)
 

@@ -70,13 +70,13 @@ def calibrator_cards(config: CalibratorConfig) -> list[Card]:
 
 def _checkpoint(config: CalibratorConfig, card: Mapping[str, Any]) -> Card:
     """Return the card of the checkpoint: what was set, its version, and its origin."""
-    own = card["recalibration"]
+    recalibration = card["recalibration"]
     facts = (
         ("set in proxy.yaml", config.summary),
         ("version", str(card["version"])),
         ("architecture", str(card["architecture"])),
         ("weights", f"{card['weights_sha256'][:16]}…"),
-        ("recalibration in it", _curve(own) if own else "none"),
+        ("recalibration in it", _curve(recalibration) if recalibration else "none"),
         ("waits at most", f"{config.timeout_s:g} s for a score"),
         *_origin(card),
     )
@@ -155,28 +155,28 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
         yield Card("Recalibration", (), note)
         return
     try:
-        counting = resolve_recalibrations(paths)
+        recalibrations = resolve_recalibrations(paths)
         versions = versions_named(paths)
         history = versions.history() if versions is not None else []
     except CalibratorError as error:
         yield Card("Recalibration", tuple(("file", path.name) for path in paths), str(error))
         return
     facts = [("configured", ", ".join(path.name for path in paths))]
-    facts += [("in force", counting.alone.name if counting.alone else "none yet")]
-    if (knowing := counting.with_others) is not None:
-        facts += [("in force with second opinions", knowing.name)]
-    if counting.signals is not None:
-        facts += [("in force for judges and log-probabilities", counting.signals.name)]
+    facts += [("in force", recalibrations.alone.name if recalibrations.alone else "none yet")]
+    if (with_others := recalibrations.with_others) is not None:
+        facts += [("in force with second opinions", with_others.name)]
+    if recalibrations.signals is not None:
+        facts += [("in force for judges and log-probabilities", recalibrations.signals.name)]
     facts += [(change.at, _describe_change(change)) for change in reversed(history[-10:])]
     yield Card("Recalibration", tuple(facts))
 
 
 def _describe_change(change: Any) -> str:
     """Return a change as a text, such as `promoted, with second opinions: none → platt@9c1d`."""
-    of = ", with second opinions" if change.knows_others else ""
-    of = ", for judges and log-probabilities" if change.knows_signals else of
+    suffix = ", with second opinions" if change.knows_others else ""
+    suffix = ", for judges and log-probabilities" if change.knows_signals else suffix
     versions = f"{change.before or 'none'} → {change.after or 'none'}"
-    return f"{change.kind.replace('_', ' ')}{of}: {versions}"
+    return f"{change.kind.replace('_', ' ')}{suffix}: {versions}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,9 @@ def policy_views(
                 tuple(team for team, digest in teams.items() if digest == policy.digest),
             )
         )
-    others = [(f"{name}@{digest}", sum(of.values())) for (name, digest), of in counts.items()]
+    others = [
+        (f"{name}@{digest}", sum(actions.values())) for (name, digest), actions in counts.items()
+    ]
     return views, sorted(others, key=lambda pair: -pair[1])
 
 
@@ -281,8 +283,8 @@ def _add(
     sums: dict[tuple[str, str], dict[str, float]], key: tuple[str, str], name: str, weight: float
 ) -> None:
     """Add a weight to a sum by key and name."""
-    inside = sums.setdefault(key, {})
-    inside[name] = inside.get(name, 0.0) + weight
+    weights = sums.setdefault(key, {})
+    weights[name] = weights.get(name, 0.0) + weight
 
 
 def _shadow_rules(row: SampledExchange) -> set[str]:

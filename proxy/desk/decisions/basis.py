@@ -99,9 +99,9 @@ def mark_words(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:
         while position and (at := low.find(position, at + 1)) >= 0:
             places[at : at + len(position)] = [True] * len(position)
     pieces: list[tuple[str, bool]] = []
-    for letter, is_marked in zip(sentence, places, strict=True):
+    for character, is_marked in zip(sentence, places, strict=True):
         if pieces and pieces[-1][1] is is_marked:
-            pieces[-1] = pieces[-1][0] + letter, is_marked
+            pieces[-1] = pieces[-1][0] + character, is_marked
         else:
-            pieces.append((letter, is_marked))
+            pieces.append((character, is_marked))
     return pieces

@@ -441,8 +441,8 @@ def stored_facts(held: QueueEntry | HeldReply) -> dict[str, Any]:
     Times are seconds since the epoch. `on_expiry` is None for an audited reply.
     """
     names = ("id", "kind", "queue", "team", "model", "policy", "confidence", "calibrator")
-    later = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
-    facts = {name: getattr(held, name) for name in names + later}
+    times = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
+    facts = {name: getattr(held, name) for name in names + times}
     if held.kind == AUDIT:  # it was delivered, so its expiry changes nothing
         facts["on_expiry"] = None
     facts["approvals"] = approvals_of(held)

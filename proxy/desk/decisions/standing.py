@@ -60,8 +60,8 @@ def standing_for(held: HeldReply, like_this: LikeThis, limits: LimitsConfig) -> 
         )
         raise BadRequestError(text, param="like_this", code="not_coverable")
     if not 0 < like_this.for_s <= limits.standing_s or not 0 < like_this.uses <= MOST_USES:
-        most = f"{limits.standing_s:g} s (limits.standing_s) and {MOST_USES} uses"
-        text = f"calls like this can be approved for more than nothing, and at most {most}"
+        limits_text = f"{limits.standing_s:g} s (limits.standing_s) and {MOST_USES} uses"
+        text = f"calls like this can be approved for more than nothing, and at most {limits_text}"
         raise BadRequestError(text, param="like_this", code="beyond_limits")
     [call] = calls_in(held.as_proposed.reply, held.path)
     try:

@@ -62,11 +62,11 @@ def _show_character(character: str) -> str:
     return f"⸨U+{ord(character):04X}⸩"
 
 
-def one_line(text: str, most: int = 160) -> str:
-    """Return at most `most` characters of a text's beginning, on one line, for a list.
+def one_line(text: str, limit: int = 160) -> str:
+    """Return at most `limit` characters of a text's beginning, on one line, for a list.
 
     Each run of white space becomes one blank, a cut is shown by an ellipsis, and invisible
     characters are shown.
     """
-    head = " ".join(text[: most * 4].split())
-    return visible(head if len(head) <= most else head[: most - 1] + "…")
+    head = " ".join(text[: limit * 4].split())
+    return visible(head if len(head) <= limit else head[: limit - 1] + "…")

@@ -99,8 +99,8 @@ class WaitingCall:
     def marked_line(self) -> str:
         """The call as code, with its marks in words: `amount=842.0 [not in the conversation]`."""
         arguments = (f"{code} [{mark}]" if mark else code for code, mark in self.pieces)
-        whole = f"  [{mark}]" if (mark := self.marks.get("", "")) else ""
-        return f"{self.name}({', '.join(arguments)}){whole}"
+        call_mark = f"  [{mark}]" if (mark := self.marks.get("", "")) else ""
+        return f"{self.name}({', '.join(arguments)}){call_mark}"
 
     @property
     def warning(self) -> str:

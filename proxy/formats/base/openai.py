@@ -59,8 +59,8 @@ class ChoicesFormat(ABC):
 
         Empty if the request needs no change.
         """
-        once = {"n": 1} if self.count(payload) > 1 else {}
-        return once | ({"store": False} if payload.get("store") else {})
+        single = {"n": 1} if self.count(payload) > 1 else {}
+        return single | ({"store": False} if payload.get("store") else {})
 
     def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
         """Return None: without messages there is no turn to add."""
@@ -151,8 +151,8 @@ class ChunkAssembler(Assembler, ABC):
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
         parts = chunk.get("choices")
-        beside = chunk.keys() - _OF_CHUNKS
-        is_stray = bool(beside) and has_call({key: chunk[key] for key in beside})
+        unknown_keys = chunk.keys() - _OF_CHUNKS
+        is_stray = bool(unknown_keys) and has_call({key: chunk[key] for key in unknown_keys})
         if isinstance(parts, list):
             meaning = self.add_parts(parts)
             return replace(meaning, is_unread=True) if is_stray else meaning

@@ -58,21 +58,21 @@ def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
 
 def read_calls(
     calls: Iterable[ToolCall],
-    offered: OfferedTools,
+    tools: OfferedTools,
     names: Mapping[str, tuple[str, ...]] | None,
     project: str | None = None,
 ) -> tuple[ToolCall, ...]:
     """Return calls with the other names under which a client may look their tools up.
 
-    `offered` are the request's tools, `project` is the agent's folder. `names` are the names that
+    `tools` are the request's tools, `project` is the agent's folder. `names` are the names that
     the deltas of a stream gave besides the one in the message. Calls in the arguments of another,
     as models write parallel ones, follow it.
     """
     found = []
     for call in calls:
         for each in (call, *_calls_inside(call)):
-            beside = names.get(each.name, ()) if names and each is call else ()
-            readings = offered.readings(each.name, *beside)
+            other_names = names.get(each.name, ()) if names and each is call else ()
+            readings = tools.readings(each.name, *other_names)
             found.append(ToolCall(each.name, each.arguments, readings, project))
     return tuple(found)
 
@@ -93,8 +93,8 @@ def add_notes(
         marks = [tuple(dict.fromkeys(pair for each in marks for pair in each))] * len(calls)
         risks = [max(risks, key=RISKS.index, default=RISKS[0])] * len(calls)
     return tuple(
-        replace(call, marks=own, risk=risk)
-        for call, own, risk in zip(calls, marks, risks, strict=True)
+        replace(call, marks=call_marks, risk=risk)
+        for call, call_marks, risk in zip(calls, marks, risks, strict=True)
     )
 
 
@@ -115,9 +115,9 @@ def _calls_inside(call: ToolCall, depth: int = 0) -> Iterator[ToolCall]:
         return
     for use in uses:
         name = use.get("recipient_name") if isinstance(use, dict) else None
-        inside = ToolCall(name if isinstance(name, str) else "", _parameters(use))
-        yield inside
-        yield from _calls_inside(inside, depth + 1)
+        inner_call = ToolCall(name if isinstance(name, str) else "", _parameters(use))
+        yield inner_call
+        yield from _calls_inside(inner_call, depth + 1)
 
 
 def _parameters(use: Any) -> str:

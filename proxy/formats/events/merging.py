@@ -170,10 +170,10 @@ class AlikeEvents:
 
         Texts with escapes are left out too.
         """
-        begins, ends = len(self.before), len(raw) - len(self.after)
-        if begins > ends or not raw.startswith(self.before) or not raw.endswith(self.after):
+        start, end = len(self.before), len(raw) - len(self.after)
+        if start > end or not raw.startswith(self.before) or not raw.endswith(self.after):
             return False
-        text = raw[begins:ends]
+        text = raw[start:end]
         if len(text) != len(text.translate(None, _NOT_PLAIN)):
             return False
         try:
@@ -192,10 +192,10 @@ class AlikeEvents:
         end = raw.rfind(after) + len(after)
         if end < len(after) or not raw.startswith(before):
             return 0
-        begins, ends = len(before), 2 - len(after)
+        start, stop = len(before), 2 - len(after)
         # splitting at all bytes between two texts would be shorter, but takes far longer: CPython
         # prepares each search of a long separator; one byte is twice as fast as two
-        text_of = itemgetter(slice(begins, ends))
+        text_of = itemgetter(slice(start, stop))
         texts = [*map(text_of, raw[: end - 1].split(b"\n")[::2])]
         if not raw.startswith(before + (after + before).join(texts) + after):
             return 0

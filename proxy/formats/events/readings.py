@@ -130,12 +130,12 @@ def is_one_text(completion: Mapping[str, Any]) -> bool:
     return False
 
 
-def _holds_none(members: dict[Any, Any], but: str) -> bool:
+def _holds_none(members: dict[Any, Any], ignored: str) -> bool:
     """Return whether no member is an object or a list, except one that only describes.
 
     That member is removed from `members`.
     """
-    members.pop(but, None)
+    members.pop(ignored, None)
     return _HOLDING.isdisjoint(map(type, members.values()))
 
 
@@ -154,11 +154,11 @@ def _has_call_beside(owner: Any) -> bool:
     """Return whether there is a call beside a choice's message, or beside an answer's choices."""
     if not isinstance(owner, dict):
         return False
-    beside = owner.copy()
+    rest = owner.copy()
     for known in ("choices", "message", "logprobs", "usage"):  # the last two only describe
-        beside.pop(known, None)
-    is_plain = beside.keys() <= _PLAIN and _HOLDING.isdisjoint(map(type, beside.values()))
-    return not is_plain and has_call(beside)
+        rest.pop(known, None)
+    is_plain = rest.keys() <= _PLAIN and _HOLDING.isdisjoint(map(type, rest.values()))
+    return not is_plain and has_call(rest)
 
 
 def _is_spelled_twice(members: Mapping[str, Any]) -> bool:

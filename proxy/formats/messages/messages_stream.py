@@ -77,8 +77,8 @@ def with_unknown(message: Json, blocks: list[Any], others: Sequence[Any] = ()) -
 def model_after(block: Any) -> str | None:
     """Return the model that answers from a `fallback` block on; None for any other block."""
     is_fallback = isinstance(block, dict) and block.get("type") == "fallback"
-    goes_on = block.get("to") if is_fallback else None
-    model = goes_on.get("model") if isinstance(goes_on, dict) else None
+    next_model = block.get("to") if is_fallback else None
+    model = next_model.get("model") if isinstance(next_model, dict) else None
     return model if isinstance(model, str) and model else None
 
 
@@ -193,8 +193,8 @@ class MessagesAssembler(Assembler):
         A continuation begins there.
         """
         if self._before_calls is None:
-            sent = max(self._blocks, default=-1) + 1
-            self._before_calls = sent, frozenset(self._open)
+            sent_count = max(self._blocks, default=-1) + 1
+            self._before_calls = sent_count, frozenset(self._open)
         return _CALLS_TOOL
 
     def _extend(self, index: int, delta: Any) -> EventMeaning:

@@ -98,8 +98,8 @@ class ResponsesFormat:
             if instructions := text_of(own_instructions(payload.get("instructions"))):
                 messages.insert(0, {"role": "system", "content": instructions})
             items = as_items(payload.get("input"))
-            offered = chat_tools(payload.get("tools")) + tools_in_items(items)
-            question = read_question(messages, offered)
+            tools = chat_tools(payload.get("tools")) + tools_in_items(items)
+            question = read_question(messages, tools)
             question.listed = listed_tools(items)
             return question
         except ValueError as error:  # upstream accepted what we cannot read

@@ -181,14 +181,14 @@ def chat_tools(tools: Any) -> list[Json]:
 
     Tools in a namespace are included, and tools that run upstream left out.
     """
-    offered: list[Json] = []
+    own_tools: list[Json] = []
     for tool in tools if isinstance(tools, list) else []:
         kind = tool.get("type") if isinstance(tool, dict) else None
         if kind in ("function", "custom"):
-            offered.append({"type": kind, kind: tool})
+            own_tools.append({"type": kind, kind: tool})
         elif kind == "namespace":
-            offered += chat_tools(tool.get("tools"))
-    return offered
+            own_tools += chat_tools(tool.get("tools"))
+    return own_tools
 
 
 def tools_in_items(items: Sequence[Any]) -> list[Json]:
