@@ -196,7 +196,7 @@ class App:
         has_drift = parts.records is not None and self._leads
         self._drift = DriftWatch(store) if has_drift else None
         self._retention = Retention(store, kept.keep_days, kept.keep_content_days)
-        self._notifications = Notifications(store, self._hear, self._note_notified)
+        self._notifications = Notifications(store, self._on_notification, self._note_notified)
         self._own: ASGIApplication | None = None
         self._feedback_engine = LazyEngine(store)
         probe = partial(Endpoint, max_body=config.limits.max_body)
@@ -214,7 +214,7 @@ class App:
         peers.on("owners", parts.conversations.owned.cached_owners)
         peers.on("figures", lambda _: figures_of(parts, self._reloading))
         peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.hear, id))
-        peers.on("notification", lambda event: self._hear(*event))
+        peers.on("notification", lambda event: self._on_notification(*event))
         peers.on("notified", self._note_notified)
         peers.on("drain", lambda _: self._begin_to_drain())
         self._reloading.join(peers)
@@ -450,7 +450,7 @@ class App:
             self._courier = courier_of(config, self._admin_url)
             self._courier.start()
 
-    def _hear(self, kind: str, id: str) -> None:
+    def _on_notification(self, kind: str, id: str) -> None:
         """Handle the store's notification that keys or a decision changed; runs on a thread."""
         if self._parts.peers is not None and self._leads:
             self._parts.peers.tell_others("notification", (kind, id))

@@ -69,7 +69,7 @@ async def call_upstream(job: Job) -> Reply | Answer | SlowReply | Live:
     read later; a `Live` stream goes on while it arrives. Raises ProxyError where there is no reply.
     """
     if job.earlier is not None:
-        return _take_up(job)
+        return _resume_held(job)
     if len(models := job.models()) > 1:
         return await _ask_several(job, models)
     way = _way(job)
@@ -182,7 +182,7 @@ def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
     return Reply(reply.status, without(headers, b"content-encoding"), unread.bare)
 
 
-def _take_up(job: Job) -> SlowReply:
+def _resume_held(job: Job) -> SlowReply:
     """Return the reply that was held for the same request before, without another call.
 
     Counts that the client asked again.

@@ -20,7 +20,7 @@ from proxy.completions.escalate import escalate, is_escalated
 from proxy.completions.further_calls.judging import CompletionJudge
 from proxy.completions.further_calls.opinions import Opinions
 from proxy.completions.job import Job
-from proxy.completions.recording import CompletionRecorder, GoingOn
+from proxy.completions.recording import CompletionRecorder, OpenRecording
 from proxy.completions.sending.heartbeats import is_done, late, pings_until
 from proxy.completions.sending.live_stream import FinishEvent
 from proxy.completions.services import Services
@@ -172,17 +172,19 @@ def _live_reply(recording: CompletionRecorder, job: Job, live: Live) -> Reply:
     It is recorded when its body ends, or when the reply is closed without one.
     """
     opening = opening_of(job, live)
-    going_on = recording.goes_on()  # so that it is recorded however it ends
+    open_recording = recording.keep_open()  # so that it is recorded however it ends
 
     async def close() -> None:
-        with going_on:  # ends the block if the body was never written
+        with open_recording:  # ends the block if the body was never written
             await live.reply.aclose()
 
-    opening.body, opening.on_close = partial(_write_live, job, live, going_on), close
+    opening.body, opening.on_close = partial(_write_live, job, live, open_recording), close
     return opening
 
 
-async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWriter) -> None:
+async def _write_live(
+    job: Job, live: Live, open_recording: OpenRecording, writer: BodyWriter
+) -> None:
     """Write a live stream to the client: unchanged parts, decided ones, and pings meanwhile.
 
     Parts that end a choice are scored first; tool calls may wait for their decision.
@@ -190,7 +192,7 @@ async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: BodyWrite
     if live.short_way is not None:
         live.short_way.open(writer)
     try:
-        with going_on:
+        with open_recording:
             async with aclosing(live.pieces) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, bytes):

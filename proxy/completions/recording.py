@@ -18,7 +18,7 @@ from proxy.scoring.scoring import Status
 class CompletionRecorder:
     """Records a completion at the end of the `with` block, however it ends.
 
-    A reply that goes on after it is returned has a block of its own (`goes_on`); the last block
+    A reply that goes on after it is returned has a block of its own (`keep_open`); the last block
     that ends counts. A live stream is recorded when its last score is there; neither its end nor a
     client that left waits for that. A whole reply has been recorded by then (`Exchange.finish`).
     """
@@ -37,10 +37,10 @@ class CompletionRecorder:
             job.opinions.begin()
         return job
 
-    def goes_on(self) -> GoingOn:
+    def keep_open(self) -> OpenRecording:
         """Return a block for a reply whose body goes on; it is recorded when that ends too."""
         self._blocks += 1
-        return GoingOn(self)
+        return OpenRecording(self)
 
     def __enter__(self) -> CompletionRecorder:
         self._blocks += 1
@@ -76,7 +76,7 @@ class CompletionRecorder:
             recording.add_done_callback(job.services.recordings.discard)
 
 
-class GoingOn:
+class OpenRecording:
     """A block that has already begun, and ends with the first `with` block of this object."""
 
     __slots__ = ("_recording",)

@@ -187,7 +187,7 @@ class CalibratorConfig(Section):
         return self.timeout_s + (self.stand_in.timeout_s if self.stand_in is not None else 0.0)
 
     @model_validator(mode="after")
-    def _has_something_to_recalibrate(self) -> CalibratorConfig:
+    def _check_recalibration(self) -> CalibratorConfig:
         """Raise ValueError for `recalibration` with `checkpoint: none`."""
         if self.checkpoint == NO_CALIBRATOR and self.recalibration:
             raise ValueError(

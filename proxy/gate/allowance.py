@@ -47,7 +47,7 @@ class Share:
 
     def __del__(self) -> None:
         if self.size:
-            self._allowance.take_back_from_anywhere(self.size)
+            self._allowance.take_back_threadsafe(self.size)
 
 
 class Allowance:
@@ -103,23 +103,23 @@ class Allowance:
         if turn.done() and not turn.cancelled():  # its turn came at the same moment
             self.take_back(size)
             return
-        with suppress(ValueError):  # `_let_in` may have removed it
+        with suppress(ValueError):  # `_admit_waiting` may have removed it
             self._waiting.remove((size, turn))
-        self._let_in()
+        self._admit_waiting()
 
     def take_back(self, size: int) -> None:
         """Take a share back and admit requests that wait; call it on the event loop."""
         self.in_use -= size
-        self._let_in()
+        self._admit_waiting()
 
-    def take_back_from_anywhere(self, size: int) -> None:
+    def take_back_threadsafe(self, size: int) -> None:
         """Take a share back from any thread, such as the one that collected it as garbage."""
         loop = self._loop()
         with suppress(RuntimeError):  # the loop is closed
             if loop is not None:
                 loop.call_soon_threadsafe(self.take_back, size)
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         """Give requests their turn, the oldest first, as long as they fit into the allowance."""
         while self._waiting and self.in_use + self._waiting[0][0] <= self._most:
             size, turn = self._waiting.popleft()

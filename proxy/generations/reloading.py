@@ -130,7 +130,7 @@ class Generations:
         """Let the supervisor of several workers decide when to read the files and to use them."""
         peers.on("prepare", lambda number: self._begin_to_prepare(peers, number))
         peers.on("swap", self._swap_prepared)
-        peers.on("refused", self._hear_refusal)
+        peers.on("refused", self._on_refusal)
 
     @property
     def in_flight(self) -> int:
@@ -253,7 +253,7 @@ class Generations:
         if prepared is not None and prepared.generation.number == number:
             self._take(prepared)
 
-    def _hear_refusal(self, refusal: Refusal) -> None:
+    def _on_refusal(self, refusal: Refusal) -> None:
         self.refusal, self._prepared = refusal, None
         self.refusals += 1
 

@@ -82,7 +82,7 @@ class LiveStream:
         if passing:
             yield passing
         withheld_before = self.withholds()
-        yield from self._look_into(marked)
+        yield from self._parse_events(marked)
         if self.withholds() and not withheld_before:
             yield WithholdMarker()
 
@@ -97,7 +97,7 @@ class LiveStream:
             return False
         if self._unread and self._looks_left:
             self._looks_left -= 1
-            self._read_up()  # afterwards the form of text may be known
+            self._parse_unread()  # afterwards the form of text may be known
         if not self._unread and self._reader.is_empty() and self.assembler.add_alike(part):
             self._events += part.count(b"\n\n")
         elif self._is_plain(part):
@@ -124,7 +124,7 @@ class LiveStream:
         """
         if self._has_ended and not isinstance(failure, UnreadableReplyError):
             failure = None  # upstream's answer was complete
-        self._read_up()
+        self._parse_unread()
         rest = b"" if self.is_opaque else self._reader.rest()
         if rest and failure is None and self._gates_calls:
             failure, rest = self._take_rest(rest)
@@ -198,7 +198,7 @@ class LiveStream:
         self._unread.append(unread)
         self._unread_bytes += len(unread)
         if self._unread_bytes > READ_AT_ONCE:
-            self._read_up()
+            self._parse_unread()
         passing = read + len(unread)
         return ready[:passing], ready[passing:]
 
@@ -207,7 +207,7 @@ class LiveStream:
 
         If the form of text is unknown, the first of these events are parsed to learn it.
         """
-        self._read_up()
+        self._parse_unread()
         if taken := self.assembler.take_alike(ready):
             return taken
         read = 0
@@ -216,13 +216,13 @@ class LiveStream:
             if self._format.marks.search(first) is not None:
                 break
             self._unread.append(first)
-            self._read_up()
+            self._parse_unread()
             read += len(first)
             if taken := self.assembler.take_alike(others):
                 return read + taken
         return read
 
-    def _read_up(self) -> None:
+    def _parse_unread(self) -> None:
         """Parse the events that have been passed on."""
         if not self._unread:
             return
@@ -234,14 +234,14 @@ class LiveStream:
         self._unread.clear()
         self._unread_bytes = 0
 
-    def _look_into(self, ready: bytes) -> Iterator[bytes | FinishEvent]:
+    def _parse_events(self, ready: bytes) -> Iterator[bytes | FinishEvent]:
         """Parse events; yields bytes that go on, and FinishEvents that wait for their outcome.
 
         Raises UnreadableReplyError for an unreadable event while calls wait for decisions.
         """
         if not ready:
             return
-        self._read_up()
+        self._parse_unread()
         pieces: list[bytes] = []
         for event in self._reader.split(ready):
             meaning = self.assembler.add(event)

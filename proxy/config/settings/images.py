@@ -76,7 +76,7 @@ class ImagesConfig(Section):
     score_generated: bool = False  # whether images of `/v1/images/generations` are scored
 
     @model_validator(mode="after")
-    def _has_something_to_score(self) -> ImagesConfig:
+    def _check_generated(self) -> ImagesConfig:
         """Raise ValueError where generated images are to be scored but images are ignored."""
         if self.ignore and self.score_generated:
             raise ValueError(

@@ -74,7 +74,7 @@ class WebhookConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _says_text_as_its_format_does(self) -> WebhookConfig:
+    def _check_chat_settings(self) -> WebhookConfig:
         """Raise ValueError for `shows` in the format `json`, and for a blank reviewer."""
         if self.shows != "facts" and not self.is_chat:
             raise ValueError("shows is for slack and teams; json has include_reply")

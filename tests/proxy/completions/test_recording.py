@@ -39,9 +39,9 @@ def recording(rows: Rows) -> CompletionRecorder:
 def test_what_goes_on_is_recorded_at_its_own_end(recording: CompletionRecorder, rows: Rows) -> None:
     """The block that began it ends before, and what its body ends with is what is recorded."""
     with recording:
-        going_on = recording.goes_on()
+        open_recording = recording.keep_open()
     assert rows.told() == []
-    with pytest.raises(asyncio.CancelledError), going_on:
+    with pytest.raises(asyncio.CancelledError), open_recording:
         raise asyncio.CancelledError
     assert rows.told() == [(CLIENT_LEFT, "client_left")]
 
@@ -51,10 +51,10 @@ def test_only_the_first_block_of_what_goes_on_ends_it(
 ) -> None:
     """Its owner closes it in any case, also where the body has been written."""
     with recording:
-        going_on = recording.goes_on()
-    with pytest.raises(GeneratorExit), going_on:
+        open_recording = recording.keep_open()
+    with pytest.raises(GeneratorExit), open_recording:
         raise GeneratorExit
-    with pytest.raises(asyncio.CancelledError), going_on:
+    with pytest.raises(asyncio.CancelledError), open_recording:
         raise asyncio.CancelledError
     assert rows.told() == [(CLIENT_LEFT, "client_left")]
 
@@ -64,7 +64,7 @@ def test_what_goes_on_may_end_first(recording: CompletionRecorder, rows: Rows) -
 
     def answer() -> None:
         with recording:
-            with recording.goes_on():
+            with recording.keep_open():
                 pass
             assert rows.told() == []
             raise asyncio.CancelledError
