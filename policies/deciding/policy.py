@@ -40,8 +40,7 @@ from policies.deciding.actions import (
 from policies.deciding.asking import ASKING, ReplyCounts
 from policies.deciding.costs import COSTS, Costs
 from policies.deciding.judge import JUDGE, Judge
-from policies.deciding.narrowing import RulesFor, rules_for
-from policies.deciding.rules import RULES, Rule, canonical
+from policies.deciding.rules import RULES, Rule, RulesFor, canonical, rules_for
 from policies.deciding.second_opinion import SECOND_OPINION, SecondOpinion, check_near
 from policies.errors import InvalidDocumentError, Problem
 from policies.reading.reading import Node, abbreviate, suggestion

@@ -27,7 +27,7 @@ from policies.deciding.actions import Action, Hold
 from policies.deciding.costs import Costs
 from policies.deciding.decision import Decision
 from policies.deciding.policy import Policy
-from policies.trying.heard import counts, facts_known_to, judgements, without_opinions
+from policies.trying.known_facts import counts, facts_known_to, judgements, without_opinions
 from policies.trying.possible import possible_decisions
 
 DAY_S = 86_400.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +24,7 @@ from proxy.http.wire.caller import ANYONE, Caller
 from proxy.store.database.chain import note_change
 from proxy.store.database.client_keys import client_keys
 from proxy.store.database.database import cause, open_async_engine, open_engine, storable
-from proxy.store.database.tables import metadata, place_of
-from proxy.store.reviews.bound_replies import BoundReplies
+from proxy.store.database.tables import metadata, path_of, place_of
 from proxy.store.reviews.events import event_values, insert_event, review_events
 from proxy.store.reviews.standing import Call, candidates, match_calls, use
 
@@ -46,6 +46,7 @@ COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # seconds; replies below the limit, where
 IN_ALL = "limits.max_held"
 HELD_ALREADY = "a reply to this request is held already; ask for it again"
 MOST_OF_ONE_REQUEST = 20  # held replies read for one request, the newest first
+_IS_BOUND = "SELECT 1 FROM held_replies WHERE request_digest = ? LIMIT 1"
 
 _held = sa.Table(
     "held_replies",
@@ -208,6 +209,40 @@ def _same_request_query(held: HeldReply, asked_at: float) -> sa.Select[Any]:
     is_earlier = _held.c.id != held.id, _held.c.created_at < asked_at
     is_open = _held.c.state == HELD, _held.c.expires_at > time.time()
     return sa.select(_held.c.id).where(*is_same, *is_earlier, *is_open).limit(1)
+
+
+class BoundReplies:
+    """A quick check, on the event loop, of whether a reply may be bound to a request.
+
+    Nearly all requests have no such reply, and every request with tools under a policy that holds
+    is checked. A SQLite store is read by a connection of its own, opened by the first check; a
+    reader of its write-ahead log never waits. PostgreSQL is not asked.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._path = path_of(url)
+        self._reader: sqlite3.Connection | None = None
+
+    def may_have(self, request_digest: str) -> bool:
+        """Return whether a reply may be bound to the request with this digest.
+
+        Returns True if only the database can know: with PostgreSQL, and when SQLite fails.
+        """
+        if self._path is None:
+            return True
+        try:
+            if self._reader is None:
+                place = f"{self._path.resolve().as_uri()}?mode=ro"
+                self._reader = sqlite3.connect(place, timeout=0, uri=True)
+            return bool(self._reader.execute(_IS_BOUND, (request_digest,)).fetchone())
+        except sqlite3.Error:
+            return True
+
+    def close(self) -> None:
+        """Close the connection; the next check opens another one."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 class Store:

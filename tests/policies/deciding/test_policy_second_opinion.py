@@ -13,7 +13,7 @@ from policies.conditions.confidence import Band
 from policies.conditions.globs import Globs
 from policies.deciding.policy import with_certificate
 from policies.deciding.second_opinion import around
-from policies.trying.heard import facts_known_to
+from policies.trying.known_facts import facts_known_to
 from policies.trying.recorded import facts_as_values, facts_from_values
 from policies.trying.replays import Exchange
 
