@@ -109,9 +109,9 @@ class ImageFetcher:
         """
         if response.status_code != httpx.codes.OK:
             raise _unreachable(url, f"status {response.status_code}")
-        told = response.headers.get("content-length", "")
-        if told.isdecimal() and int(told) > self._max_bytes:
-            raise NotScorableError("image_size", f"an image has {told} bytes, too many")
+        length = response.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._max_bytes:
+            raise NotScorableError("image_size", f"an image has {length} bytes, too many")
         body = bytearray()
         async for part in response.aiter_raw():
             body += part

@@ -50,8 +50,8 @@ def pass_on(scope: Scope, mark: bytes) -> None:
     if VIA not in map(name_of, fields):
         fields.append((VIA, mark))
         return
-    given = b",".join(value for name, value in fields if name == VIA)
-    marks = [mark.strip() for mark in given.split(b",")]
+    header = b",".join(value for name, value in fields if name == VIA)
+    marks = [mark.strip() for mark in header.split(b",")]
     passed = [each for each in marks if _MARK.fullmatch(each)]
     if mark in passed or len(passed) >= _MOST_MARKS:
         raise UpstreamLoopError()

@@ -88,7 +88,7 @@ async def _merge_lists(
     longer = list(data)
     for name in others:
         for model in await _data(request, name, relay):
-            if _id(model) not in known and _goes_to(router, _id(model), name):
+            if _id(model) not in known and _leads_to(router, _id(model), name):
                 known.add(_id(model))
                 longer.append(model)
     kept = without(reply.headers, b"content-length", b"content-encoding")
@@ -111,7 +111,7 @@ def _id(model: Any) -> str:
     return str(model.get("id")) if isinstance(model, dict) else ""
 
 
-def _goes_to(router: Router, model: str, name: str) -> bool:
+def _leads_to(router: Router, model: str, name: str) -> bool:
     """Return whether a model's route leads to the upstream of this name."""
     try:
         return router.name_for(model) == name

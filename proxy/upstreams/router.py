@@ -312,19 +312,21 @@ class Domains:
         self._names_any = bool(self._teams) or any(route.domain for route in config.models)
         self._trusts_clients = config.calibrator.client_domains
 
-    def fact(self, model: str, team: str | None, told: str | None) -> str | None:
-        """Return the domain that rules and the record get: configured, else `told` by the client.
+    def fact(self, model: str, team: str | None, client_domain: str | None) -> str | None:
+        """Return the domain that rules and the record get: the configured one, else the client's.
 
-        None if there is neither.
+        Returns None if there is neither.
         """
-        return self._domain_in_config(model, team) or told
+        return self._domain_in_config(model, team) or client_domain
 
-    def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
+    def of_curve(self, model: str, team: str | None, client_domain: str | None) -> str | None:
         """Return the domain that may pick the curve of a recalibration, or None.
 
-        `told` is the client's, which counts only where clients are trusted and none is configured.
+        `client_domain` counts only where clients are trusted and no domain is configured.
         """
-        return self._domain_in_config(model, team) or (told if self._trusts_clients else None)
+        return self._domain_in_config(model, team) or (
+            client_domain if self._trusts_clients else None
+        )
 
     def _domain_in_config(self, model: str, team: str | None) -> str | None:
         """Return the domain of the caller's team, else of the model's route, else None."""

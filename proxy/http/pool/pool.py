@@ -82,7 +82,7 @@ class Pool:
         self._origin = origin_of(base_url)
         self._where = f"{self._origin.scheme}://{self._origin.authority}"
         self.forward_proxy = forward_proxy_for(self._origin.scheme, self._origin.host)
-        self._meant = meant_address(self._where + self._origin.path)
+        self._suggested_url = meant_address(self._where + self._origin.path)
         self._timeout_s = timeout_s
         self._ssl_context = ssl_context
         self._common = b"host: " + self._origin.authority.encode("ascii") + b"\r\n"
@@ -123,8 +123,8 @@ class Pool:
             if status := reply.status:
                 if self._sends_key and (status == UNAUTHORIZED or self._is_key_refused):
                     self._note_key(status)
-                if status == NOT_FOUND and self._meant:
-                    self._note_path(self._meant)
+                if status == NOT_FOUND and self._suggested_url:
+                    self._note_path(self._suggested_url)
                 return reply
             assert reply.error is not None
             is_safe = method in IDEMPOTENT or reply.is_unsent
@@ -153,10 +153,10 @@ class Pool:
                 break
             await asyncio.sleep(0)
 
-    def _note_path(self, meant: str) -> None:
+    def _note_path(self, base_url: str) -> None:
         """Log once which base_url may be meant, after upstream answered 404 to a path."""
-        self._meant = None
-        hint = f"did you mean base_url: {meant} ?"
+        self._suggested_url = None
+        hint = f"did you mean base_url: {base_url} ?"
         log.warning("upstream_knows_no_path", upstream=self._where, hint=hint)
 
     # The request's head

@@ -63,16 +63,16 @@ class Hub:
         kind, number, body = message
         match kind:
             case "tell":
-                what, said = body
+                what, content = body
                 for index, link in self._links.items():
                     if index != sender:
-                        link.send(Message(what, 0, said))
+                        link.send(Message(what, 0, content))
             case "find":
                 self._ask(sender, number, body, set(self._links) - {sender}, is_first_enough=True)
             case "gather":
                 self._ask(sender, number, body, set(self._links), is_first_enough=False)
             case "answer":
-                self._hear(sender, number, body)
+                self._note_answer(sender, number, body)
             case _:
                 return False
         return True
@@ -111,7 +111,7 @@ class Hub:
             self._links[index].send(Message("asked", ours, what))
         self._settle(ours, question)
 
-    def _hear(self, sender: int, number: int, answer: Any) -> None:
+    def _note_answer(self, sender: int, number: int, answer: Any) -> None:
         """Count a worker's answer to a question; None, or one not awaited, does not count."""
         question = self._questions.get(number)
         if question is None or sender not in question.awaited:

@@ -39,7 +39,7 @@ class Peers:
         self.standing = standing  # the state in force when this worker was started
         self._channel = channel
         self._handlers: dict[str, Handler] = {}
-        self._asked: dict[int, Future[Any]] = {}
+        self._futures: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
 
     @property
@@ -85,8 +85,8 @@ class Peers:
         """Send a question (`how` is "find" or "gather") and return the future of its answer."""
         future: Future[Any] = Future()
         number = next(self._numbers)
-        self._asked[number] = future
-        future.add_done_callback(lambda _: self._asked.pop(number, None))
+        self._futures[number] = future
+        future.add_done_callback(lambda _: self._futures.pop(number, None))
         self.tell(how, what, number)
         return future
 
@@ -105,13 +105,13 @@ class Peers:
         """Handle a message: an answer to our question, a question to answer, or a notification."""
         kind, number, body = message
         if kind == "answered":
-            future = self._asked.get(number)
+            future = self._futures.get(number)
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_result(body)
         elif kind == "asked":
-            what, given = body
+            what, question = body
             handler = self._handlers.get(what)
-            answer = None if handler is None else handler(given)
+            answer = None if handler is None else handler(question)
             self.tell("answer", answer, number)
         elif (handler := self._handlers.get(kind)) is not None:
             handler(body)

@@ -133,7 +133,7 @@ class Process:
     started_at: float = 0.0
     pause_s: float = 0.0
     due_at: float | None = None  # when it is restarted, by time.monotonic
-    is_told: bool = False  # whether it was told to end
+    is_stopping: bool = False  # whether it has been asked to end
 
     @property
     def name(self) -> str:
@@ -284,9 +284,9 @@ class Supervisor:
                 self._agreement.leave(process.index)
         if self._stops_by is not None:
             return
-        told = {"process": process.name, "status": status, "lived_s": round(lived_s, 1)}
+        fields = {"process": process.name, "status": status, "lived_s": round(lived_s, 1)}
         if not was_up and not self._restarts:  # it never worked, so a restart would not help
-            log.error("worker_not_started", **told)
+            log.error("worker_not_started", **fields)
             self._status = status if status > 0 else NOT_STARTED
             self._stop(signal.SIGTERM)
             return
@@ -295,7 +295,7 @@ class Supervisor:
             process.pause_s = FIRST_PAUSE_S
         process.due_at = time.monotonic() + process.pause_s
         self._restarts += 1
-        log.error("worker_died", **told, starts_in_s=round(process.pause_s, 1))
+        log.error("worker_died", **fields, starts_in_s=round(process.pause_s, 1))
 
     def _facts(self) -> Mapping[str, Any]:
         """Return the process ids, the number of restarts and the CPU seconds of dead processes."""
@@ -437,8 +437,8 @@ class Supervisor:
         living = [each for each in self._processes.values() if each.pid]
         workers = [each for each in living if each.index != SCORER]
         for scorer in living if not workers else ():
-            if scorer.link is not None and not scorer.is_told:
-                scorer.is_told = True
+            if scorer.link is not None and not scorer.is_stopping:
+                scorer.is_stopping = True
                 scorer.link.send(Message("stop", 0, signal.SIGINT))
         if now > self._stops_by:
             for process in living:

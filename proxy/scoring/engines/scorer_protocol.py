@@ -120,8 +120,8 @@ def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
     if used is None:
         return {}
     messages = [_without_files(message) for message in used.messages]
-    said = {"messages": messages, "tools": list(used.tools), "message": used.message}
-    return {"tool_use": said}
+    conversation = {"messages": messages, "tools": list(used.tools), "message": used.message}
+    return {"tool_use": conversation}
 
 
 def _others_written(item: Item, has_tool_use: bool) -> dict[str, Any]:
@@ -150,11 +150,11 @@ def _without_files(message: Any) -> Any:
 
 def read_items(body: bytes) -> list[Item]:
     """Parse the items of a request; raises BadRequestError, which says where the mistake is."""
-    asked = parse_json_object(body)
-    items = asked.get("items")
+    request = parse_json_object(body)
+    items = request.get("items")
     if not isinstance(items, list) or not items:
         raise BadRequestError("'items' must be a list with at least one item", param="items")
-    if unknown := sorted(asked.keys() - {"items"}):
+    if unknown := sorted(request.keys() - {"items"}):
         raise BadRequestError(f"unknown field {unknown[0]!r}", param=unknown[0])
     return [_item(value, f"items[{at}]") for at, value in enumerate(items)]
 
@@ -362,8 +362,8 @@ def _because(value: Mapping[str, Any]) -> tuple[str, ...]:
 
     () if the server gives none.
     """
-    told = value.get("because")
-    return tuple(str(each)[:200] for each in told[:5]) if isinstance(told, list) else ()
+    facts = value.get("because")
+    return tuple(str(each)[:200] for each in facts[:5]) if isinstance(facts, list) else ()
 
 
 def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
@@ -371,8 +371,8 @@ def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
 
     Raises EngineError for a damaged one.
     """
-    told = value.get("fields")
-    return tuple(map(_field, told[:20])) if isinstance(told, list) else ()
+    doubts = value.get("fields")
+    return tuple(map(_field, doubts[:20])) if isinstance(doubts, list) else ()
 
 
 def _notes(value: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
@@ -380,8 +380,8 @@ def _notes(value: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
 
     Returns None if the server gives none.
     """
-    told = value.get("notes")
-    return tuple(map(_note, told[:20])) if isinstance(told, list) else None
+    notes = value.get("notes")
+    return tuple(map(_note, notes[:20])) if isinstance(notes, list) else None
 
 
 def _note(value: Any) -> CallNotes:

@@ -117,9 +117,9 @@ def find_answers(question: str) -> tuple[DemoRow, ...]:
     """
     if len(question) > MOST_CHARACTERS:
         return ()
-    asked = words_of(question)
-    closest = max(questions(), key=lambda known: _closeness(asked, words_of(known)))
-    return questions()[closest] if _closeness(asked, words_of(closest)) >= _CLOSE else ()
+    words = words_of(question)
+    closest = max(questions(), key=lambda known: _closeness(words, words_of(known)))
+    return questions()[closest] if _closeness(words, words_of(closest)) >= _CLOSE else ()
 
 
 def words_of(text: str) -> list[str]:
@@ -169,8 +169,10 @@ def judged_choice(text: str, *, has_logprobs: bool) -> Json:
         return {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     p = SURE if found.correct != _is_mistaken(found) else 1 - SURE
     word = str(p >= 0.5)
-    told = [{"token": name, "logprob": math.log(q)} for name, q in (("True", p), ("False", 1 - p))]
-    first = {**next(each for each in told if each["token"] == word), "top_logprobs": told}
+    tokens = [
+        {"token": name, "logprob": math.log(q)} for name, q in (("True", p), ("False", 1 - p))
+    ]
+    first = {**next(each for each in tokens if each["token"] == word), "top_logprobs": tokens}
     return {
         "index": 0,
         "message": text_message(f"{word} {round(100 * p)}"),

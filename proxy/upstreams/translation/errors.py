@@ -88,10 +88,10 @@ def no_answer(response: httpx.Response) -> UpstreamBrokenError:
     It quotes the error message in the response's body, if that has been read and has one.
     """
     try:
-        told = json_object(response.content) or {}
+        body = json_object(response.content) or {}
     except httpx.ResponseNotRead:
-        told = {}
-    error = told.get("error")
+        body = {}
+    error = body.get("error")
     words = error.get("message") if isinstance(error, dict) else error
     text = (
         f"upstream's answer is an error: {words}" if words else "upstream's answer is no completion"
@@ -157,16 +157,16 @@ def error_answer(response: httpx.Response, code: str | None = None) -> UpstreamR
     except (ValueError, httpx.ResponseNotRead):
         body = None
     body = body[0] if isinstance(body, list) and body else body  # Gemini's streams send an array
-    told = body.get("error", body) if isinstance(body, dict) else body
-    told = told if isinstance(told, dict) else {"message": told}
-    kind = told.get("type") or told.get("status")
-    given = told.get("code")
+    error = body.get("error", body) if isinstance(body, dict) else body
+    error = error if isinstance(error, dict) else {"message": error}
+    kind = error.get("type") or error.get("status")
+    upstream_code = error.get("code")
     envelope = _envelope(
         status,
-        told.get("message") or told.get("detail") or f"upstream answered {status}",
+        error.get("message") or error.get("detail") or f"upstream answered {status}",
         kind=kind,
-        param=told.get("param"),
-        code=code or (given if isinstance(given, str) else kind),
+        param=error.get("param"),
+        code=code or (upstream_code if isinstance(upstream_code, str) else kind),
     )
     return json_reply(status, envelope, kept_headers(response.headers))
 
