@@ -76,17 +76,17 @@ class Approvals:
         """All hold actions of the policies."""
         return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]
 
-    def request_digest(self, asked: CompletionRequest, query: str) -> str | None:
+    def request_digest(self, request: CompletionRequest, query: str) -> str | None:
         """Return the SHA-256 (hex) of a request and its query, which binds a held reply's calls.
 
         None without tools in the request, where no policy can hold, or for a conversation or
         container that upstream keeps.
         """
-        payload = asked.payload
+        payload = request.payload
         if not self._decisions or not (payload.get("tools") or payload.get("functions")):
             return None
         besides = [query, *self._policies]
-        return digest_of_request(asked, besides, is_alike_streamed=self._is_alike_streamed)
+        return digest_of_request(request, besides, is_alike_streamed=self._is_alike_streamed)
 
     def bind_reply(
         self, held: HeldReply, decision: Decision, format: Format, request_digest: str
@@ -179,7 +179,7 @@ def _rank(standing: str) -> int:
 
 
 def digest_of_request(
-    asked: CompletionRequest, besides: Sequence[str] = (), *, is_alike_streamed: bool = False
+    request: CompletionRequest, besides: Sequence[str] = (), *, is_alike_streamed: bool = False
 ) -> str | None:
     """Return the SHA-256 of a request's content, or None where it cannot be determined.
 
@@ -196,7 +196,7 @@ def digest_of_request(
     it, unseen here.
     """
     try:
-        payload = _exactly(asked.body)
+        payload = _exactly(request.body)
         if isinstance(payload, dict):
             if any(payload.get(name) is not None for name in _GROWING):
                 return None
@@ -204,7 +204,7 @@ def digest_of_request(
                 payload = {name: each for name, each in payload.items() if name not in _STREAMING}
             payload = _without_asides(payload)
             _rename_ids([*_list_member(payload, "messages"), *_list_member(payload, "input")])
-        facts = [asked.format.name, asked.domain, sorted(asked.tags), list(besides)]
+        facts = [request.format.name, request.domain, sorted(request.tags), list(besides)]
         return hashlib.sha256(_canonical([*facts, payload])).hexdigest()
     except RecursionError:
         return None
@@ -377,9 +377,9 @@ def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -
     """
     conditions = {rule.name: rule.digest for rule in policy.rules}
     above = conditions.get(decision.rule, policy.digest)
-    told = [policy.name, decision.rule, above, repr(decision.action), *others]
+    facts = [policy.name, decision.rule, above, repr(decision.action), *others]
     if (hold := _hold_in(decision.action)) is not None and hold.approvals > 1:
-        told.append(f"approvals: {hold.approvals}")
+        facts.append(f"approvals: {hold.approvals}")
     if hold is not None and hold.escalate_s is not None:
-        told.append(f"escalate: {hold.escalate_s} {hold.escalate_to}")
-    return hashlib.sha256(_canonical(told)).hexdigest()
+        facts.append(f"escalate: {hold.escalate_s} {hold.escalate_to}")
+    return hashlib.sha256(_canonical(facts)).hexdigest()

@@ -17,7 +17,7 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import FORMATS, MEMBER, RESPONSES, Choice, Format, Json
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier, may_go_out
-from proxy.holds.conversations import Conversations, going_on_with
+from proxy.holds.conversations import Conversations, with_previous_response
 from proxy.holds.kept_scores import HELD_BEFORE, kept_score, score_to_keep
 from proxy.holds.mcp_approvals import approving_items
 from proxy.http.wire import headers as names
@@ -44,7 +44,7 @@ def held_format(id: str) -> Format | None:
 
 def held_reply(
     answer: Answer,
-    asked: CompletionRequest,
+    request: CompletionRequest,
     outcome: Outcome,
     hold: Hold,
     *,
@@ -57,11 +57,11 @@ def held_reply(
         id=id,
         key_hash=key_hash,
         queue=hold.queue,
-        model=asked.model,
+        model=request.model,
         policy=outcome.decision.label if outcome.decision else "",
         confidence=outcome.confidence,
         calibrator=outcome.calibrator,
-        question=asked.format.last_question(asked.payload),
+        question=request.format.last_question(request.payload),
         reply=answer.stored_body(),
         created_at=now,
         expires_at=now + hold.expires_s,
@@ -70,9 +70,9 @@ def held_reply(
         escalate_at=None if hold.escalate_s is None else now + hold.escalate_s,
         escalate_to=hold.escalate_to,
         request_id=outcome.request_id,
-        team=asked.caller.team,
-        path=asked.format.path,
-        request=asked.body,
+        team=request.caller.team,
+        path=request.format.path,
+        request=request.body,
         findings=score_to_keep(outcome),
     )
 
@@ -148,14 +148,14 @@ def wants_async(headers: Headers) -> bool:
     return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
 
 
-def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
+def comes_later(state: str, hold: Hold, request: CompletionRequest, http: Request) -> bool:
     """Return whether a held reply is answered with a 202 and fetched later.
 
-    True if the policy and the client want that, and the reply, in state `standing`, is still held.
+    True if the policy and the client want that, and the reply is still held (`state`).
     False for a stream.
     """
-    is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
-    return is_later and wants_async(request.headers)
+    is_later = state == HELD and hold.reply == "async" and not request.is_stream
+    return is_later and wants_async(http.headers)
 
 
 def postpone(answer: Answer, format: Format, id: str) -> None:
@@ -172,23 +172,23 @@ def later_headers(format: Format, id: str) -> Headers:
     ]
 
 
-def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
+def answer_from(held: HeldReply, request: CompletionRequest) -> Answer:
     """Return a stored reply, as it was released, as the answer to a request.
 
     It is a stream where the request asks for one.
     """
     completion = json_object(held.released_bytes) or {}
-    kind = b"text/event-stream; charset=utf-8" if asked.is_stream else b"application/json"
+    kind = b"text/event-stream; charset=utf-8" if request.is_stream else b"application/json"
     answer = Answer(
         200,
         [(b"content-type", kind)],
         completion,
-        asked.format.choices(completion),
+        request.format.choices(completion),
         held.released_bytes,
         held.released_bytes,
-        events=[] if asked.is_stream else None,
+        events=[] if request.is_stream else None,
     )
-    answer.is_restarted = asked.is_stream  # its events are written from the stored reply
+    answer.is_restarted = request.is_stream  # its events are written from the stored reply
     return answer
 
 
@@ -229,7 +229,7 @@ def _scored_before(
 
 
 async def resume_request(
-    conversations: Conversations, store: Store, asked: CompletionRequest, key_hash: str
+    conversations: Conversations, store: Store, request: CompletionRequest, key_hash: str
 ) -> CompletionRequest:
     """Return the request with the conversation it continues, and upstream's id of a released reply.
 
@@ -237,14 +237,14 @@ async def resume_request(
     asked about the response and its approvals. Raises StoreError, and NotFoundError as
     `released_id` does.
     """
-    previous = asked.payload.get("previous_response_id")
+    previous = request.payload.get("previous_response_id")
     if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
-        theirs = await released_id(store, previous, key_hash)
-        asked = asked if theirs is None else going_on_with(asked, theirs)
-    await conversations.approvals.look_for(asked.payload, key_hash)
-    if isinstance(previous := asked.payload.get("previous_response_id"), str):
+        upstream_id = await released_id(store, previous, key_hash)
+        request = request if upstream_id is None else with_previous_response(request, upstream_id)
+    await conversations.approvals.look_for(request.payload, key_hash)
+    if isinstance(previous := request.payload.get("previous_response_id"), str):
         await conversations.look_for(previous, key_hash)
-    return conversations.add_earlier_text(asked, key_hash)
+    return conversations.add_earlier_text(request, key_hash)
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:

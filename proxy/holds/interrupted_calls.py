@@ -98,8 +98,8 @@ class InterruptedCall:
         }
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-        told = {"id": self.request_id or self.id, "object": "chat.completion", "created": 0}
-        return dumps({**told, "model": self.model, "choices": [choice]})
+        envelope = {"id": self.request_id or self.id, "object": "chat.completion", "created": 0}
+        return dumps({**envelope, "model": self.model, "choices": [choice]})
 
 
 class InterruptedCalls:
@@ -115,7 +115,7 @@ class InterruptedCalls:
         self._record, self._metrics = record, metrics
 
     async def hold(self, body: Any, request: Request) -> Json:
-        """Hold a call for review, unless it is held already, and return its state (`told_of`).
+        """Hold a call for review, unless it is held already, and return its state (`state_of`).
 
         Raises BadRequestError for an invalid body, a request without a key, or more approvals than
         the held call needs; StoreError.
@@ -128,7 +128,7 @@ class InterruptedCalls:
         if call.approvals > known.quorum:  # fewer approvals than requested must not count
             text = f"the call {call.id[:100]!r} is held until {known.quorum} approve, not more"
             raise BadRequestError(text, param="approvals", code="call_differs")
-        return told_of(known)
+        return state_of(known)
 
     async def verdict(self, id: str, wait_s: float, request: Request) -> Json:
         """Return the state of a call, after at most `wait_s` seconds of waiting for a decision.
@@ -142,7 +142,7 @@ class InterruptedCalls:
             held = await self._own(id, request)
         if held.current_state == RELEASED:
             await self._store.take(held.id, AGAIN_S)  # whoever knows the id may read it again
-        return told_of(held)
+        return state_of(held)
 
     async def _in_force(self, call: InterruptedCall, key_hash: str, request: Request) -> HeldReply:
         """Return the held call of this content, held now if it is new.
@@ -204,8 +204,8 @@ def digest_of(call: InterruptedCall) -> str:
     differently. Raises BadRequestError for a conversation that is nested too deeply.
     """
     try:
-        told = [call.id, call.name, as_written(call.arguments), call.messages, call.run]
-        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        facts = [call.id, call.name, as_written(call.arguments), call.messages, call.run]
+        text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     except RecursionError as error:
         raise _wrong("messages", "less deeply nested") from error
     return hashlib.sha256(text.encode()).hexdigest()
@@ -261,22 +261,22 @@ def held_call(
     )
 
 
-def told_of(held: HeldReply) -> Json:
+def state_of(held: HeldReply) -> Json:
     """Return the state of a held call for the agent.
 
     Once `state` is decided, there is a `verdict` with the call to run (`name`, `arguments`), or the
     reason against it (`message`).
     """
-    standing = held.current_state
-    facts: Json = {"review_id": held.id, "state": state_name(standing)}
+    state = held.current_state
+    facts: Json = {"review_id": held.id, "state": state_name(state)}
     facts |= {"confidence": held.confidence, "expires_at": held.expires_at}
     facts["approvals"] = {"needed": held.quorum, "given": len(approved_by(held.approved))}
-    if standing == RELEASED and not held.is_forgotten:
+    if state == RELEASED and not held.is_forgotten:
         call = _call_in(held.released_bytes)
         verdict = "approve" if held.revised is None else "edit"
         return {**facts, "verdict": verdict, **call, "message": held.note}
-    message = held.note if standing == REJECTED else None
-    return {**facts, "verdict": None if standing == HELD else "reject", "message": message}
+    message = held.note if state == REJECTED else None
+    return {**facts, "verdict": None if state == HELD else "reject", "message": message}
 
 
 def _call_in(reply: bytes) -> Json:

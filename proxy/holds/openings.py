@@ -57,23 +57,23 @@ class Openings:
         self._most = most
         self._known: OrderedDict[int | str, _Opening] = OrderedDict()
 
-    def conversation_of(self, asked: CompletionRequest) -> str:
+    def conversation_of(self, request: CompletionRequest) -> str:
         """Return 16 hexadecimal digits that are the same for all requests of one conversation.
 
         They are computed from upstream's id of it, or from the end user and the first user turn. An
         opening that many conversations share is told apart by more of the text. Counts the request.
         """
-        payload = asked.payload
+        payload = request.payload
         if "conversation" in payload and (id := _upstreams_id(payload)) is not None:
             return conversation_under(id)
-        turns = asked.format.user_turns(payload) or [payload.get("messages")]
+        turns = request.format.user_turns(payload) or [payload.get("messages")]
         who = b"" if _END_USERS.isdisjoint(payload) else _end_user(payload)
         known = self._note_opening(who, turns)
         if len(known.hashes) < SHARED_BY:
             if known.turns == len(turns):
-                request = _hash(who, turns, payload)
-                if request not in known.hashes:
-                    known.hashes = (*known.hashes, request)
+                request_hash = _hash(who, turns, payload)
+                if request_hash not in known.hashes:
+                    known.hashes = (*known.hashes, request_hash)
             if len(known.hashes) < SHARED_BY:
                 return known.digest
         if known.turns == len(turns):
@@ -129,8 +129,8 @@ def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[b
     return who, b"".join(map(_frame_turn, turns))
 
 
-def _digest(who: bytes, said: bytes) -> str:
-    return hashlib.blake2b(who + said, digest_size=_BYTES).hexdigest()
+def _digest(who: bytes, content: bytes) -> str:
+    return hashlib.blake2b(who + content, digest_size=_BYTES).hexdigest()
 
 
 def _frame_turn(turn: Any) -> bytes:
@@ -149,8 +149,8 @@ def _instructions(payload: dict[str, Any]) -> Any:
     """
     messages = payload.get("messages")
     listed = messages if isinstance(messages, list) else []
-    told = [each.get("content") for each in listed if _is_by_application(each)]
-    return [payload.get("instructions"), payload.get("system"), *told]
+    contents = [each.get("content") for each in listed if _is_by_application(each)]
+    return [payload.get("instructions"), payload.get("system"), *contents]
 
 
 def _is_by_application(message: Any) -> bool:

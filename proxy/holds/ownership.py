@@ -40,16 +40,16 @@ _FORM: Final = "application/x-www-form-urlencoded"
 NOWHERE: Final = RequestTarget(None)
 
 
-def is_stored(asked: CompletionRequest) -> bool:
+def is_stored(request: CompletionRequest) -> bool:
     """Return whether upstream keeps the answer, as far as the request says.
 
     A response of `/v1/responses` is kept unless `store` is false, a chat completion only if `store`
     is set and not false. False for other formats.
     """
-    stores = asked.payload.get("store")
-    if asked.format is RESPONSES:
+    stores = request.payload.get("store")
+    if request.format is RESPONSES:
         return stores is not False
-    return asked.format is CHAT and stores is not None and stores is not False
+    return request.format is CHAT and stores is not None and stores is not False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,8 @@ class Ownership:
 
     def note_answer(
         self,
-        asked: CompletionRequest,
-        request: Request,
+        request: CompletionRequest,
+        http: Request,
         completion: Mapping[str, Any],
         withheld: str | None = None,
     ) -> None:
@@ -202,9 +202,9 @@ class Ownership:
         Does nothing where ids are not checked or upstream does not store the answer. `withheld` is
         the id of its held reply, or WITHHELD if nobody may read it; None if it was delivered.
         """
-        if not (self.is_active and is_stored(asked)):
+        if not (self.is_active and is_stored(request)):
             return
-        key_hash = hash_key(request)
+        key_hash = hash_key(http)
         self.ids.note(completion.get("id"), key_hash, withheld)
         for item in _as_list(completion.get("output")):
             if isinstance(item, dict):
@@ -212,7 +212,7 @@ class Ownership:
                 self.ids.note(item.get("container_id"), key_hash, withheld)
 
     def note_owner(
-        self, chunks: AsyncIterator[bytes], asked: CompletionRequest, request: Request
+        self, chunks: AsyncIterator[bytes], request: CompletionRequest, http: Request
     ) -> AsyncIterator[bytes]:
         """Return the chunks of a stream, and note the owner of the response in its first event.
 
@@ -220,8 +220,8 @@ class Ownership:
         after it and fetch it later. The chunks are returned as given if ids are not checked, and
         for answers that are not stored or of another format than `/v1/responses`.
         """
-        is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
-        return self._note_owner(chunks, request) if is_noted else chunks
+        is_noted = self.is_active and request.format is RESPONSES and is_stored(request)
+        return self._note_owner(chunks, http) if is_noted else chunks
 
     async def _note_owner(
         self, chunks: AsyncIterator[bytes], request: Request

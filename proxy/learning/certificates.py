@@ -112,7 +112,7 @@ class CertifiedPolicy:
                     return self._withdraw(grant, monitors)
         return None
 
-    def hear(self, verdict: RecordedExchange) -> Withdrawal | None:
+    def note_verdict(self, verdict: RecordedExchange) -> Withdrawal | None:
         """Show a verdict on a reply that a grant let through to its monitor of errors.
 
         Returns the withdrawal that this causes, which counts at once. Returns None if no grant let

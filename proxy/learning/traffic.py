@@ -232,7 +232,7 @@ class Traffic:
         for id, verdict in news.verdicts:
             self._last_verdict = id
             for each in self._followed.values():
-                if found := each.hear(verdict):
+                if found := each.note_verdict(verdict):
                     self._note(found)
         for each in tuple(self._followed.values()):
             for found in each.distrust(news.distrusted):

@@ -42,7 +42,7 @@ from proxy.scoring.loader import (
     recalibrations_of_stand_in,
     shares_scorer,
 )
-from proxy.store.database.chain import KEY_VARIABLE, say_if_off
+from proxy.store.database.chain import KEY_VARIABLE, warn_if_unchained
 from proxy.store.database.client_keys import KeyStore
 from proxy.store.database.database import open_engine
 from proxy.store.database.tables import path_of
@@ -206,7 +206,7 @@ def serve(
     setup = with_files(setup)
     check_store(setup.config)
     check_keys(setup)
-    is_unchained = say_if_off(setup.config.store)
+    is_unchained = warn_if_unchained(setup.config.store)
     listening = bind(host, port)
     place: tuple[str, int] = listening.getsockname()[:2]
     check_upstreams(setup.config, setup.path, *place)

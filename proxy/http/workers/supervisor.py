@@ -70,7 +70,7 @@ class Agreement:
             return "refused"
         return "pending" if self._awaited else "agreed"
 
-    def hear(self, voter: int, digest: str | None, problems: Iterable[str] = ()) -> None:
+    def note_vote(self, voter: int, digest: str | None, problems: Iterable[str] = ()) -> None:
         """Count one worker's vote: the digest that it prepared, or None and its problems.
 
         Votes of others, and second votes, are ignored.
@@ -373,7 +373,7 @@ class Supervisor:
             self._configuration.ask()
         elif message.kind == "prepared":
             if self._agreement is not None and self._agreement.number == message.number:
-                self._agreement.hear(process.index, *message.body)
+                self._agreement.note_vote(process.index, *message.body)
         else:
             self._hub.take(process.index, message)
 

@@ -95,20 +95,20 @@ class OwnedIds:
 
         Unknown ids are left out. Raises StoreError.
         """
-        found, asked = {}, []
+        found, unknown = {}, []
         with self._lock:
             for id in ids:
                 if (owner := self._unwritten.get(id) or self._known.get(id)) is not None:
                     found[id] = owner
                 elif is_id(id):
-                    asked.append(id)
-        if asked and self._engine is not None:
-            found |= await asyncio.to_thread(self._read, asked)
-        while self._ask_others and (missing := [id for id in asked if id not in found]):
-            told = await self._ask_others(missing)
-            if not told:
+                    unknown.append(id)
+        if unknown and self._engine is not None:
+            found |= await asyncio.to_thread(self._read, unknown)
+        while self._ask_others and (missing := [id for id in unknown if id not in found]):
+            answers = await self._ask_others(missing)
+            if not answers:
                 break
-            found |= told
+            found |= answers
         return found
 
     def cached_owners(self, ids: Iterable[str]) -> dict[str, Owner] | None:

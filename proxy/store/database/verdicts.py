@@ -118,8 +118,8 @@ def keep_label(
     whose = {"request_id": request_id, "reviewer": reviewer}
     new = insert_into(verdicts, connection).values(**whose, **values)
     connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
-    is_its = verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
-    note_change(connection, "labelled", verdicts, *is_its)
+    conditions = verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
+    note_change(connection, "labelled", verdicts, *conditions)
 
 
 @contextmanager

@@ -120,8 +120,8 @@ class OwnRecord:
         it from a thread. Raises StoreError.
         """
         until = time.monotonic() + within_s
-        is_its = exchanges.c.request_id == request_id, exchanges.c.key_hash == key_hash
-        query = _exchange_query().where(*is_its)
+        conditions = exchanges.c.request_id == request_id, exchanges.c.key_hash == key_hash
+        query = _exchange_query().where(*conditions)
         while (found := next(_select(self._engine(), query), None)) is None:
             if time.monotonic() > until:
                 return None
@@ -197,8 +197,8 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
     `policy` is its name. The latest `MOST_RECENT` exchanges are read. Raises StoreError.
     """
     row = exchanges.c
-    told = row.confidence, row.conversation, row.started_at, row.key, row.calibrator
-    columns = row.facts, row.model, *told
+    others = row.confidence, row.conversation, row.started_at, row.key, row.calibrator
+    columns = row.facts, row.model, *others
     query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"))
     query = query.order_by(exchanges.c.request_id.desc()).limit(MOST_RECENT)
     with reading(engine) as connection:

@@ -196,17 +196,17 @@ def _wait_for_others(connection: sa.Connection, held: HeldReply) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
 
 
-def _same_request_query(held: HeldReply, asked_at: float) -> sa.Select[Any]:
+def _same_request_query(held: HeldReply, requested_at: float) -> sa.Select[Any]:
     """Return the query for the id of another open reply, held for the same request and rule.
 
-    It was created before `asked_at`, but not stored yet when the request looked for one, else the
-    request would have got it.
+    It was created before `requested_at`, but not stored yet when the request looked for one, else
+    the request would have got it.
     """
     same = (_held.c.request_digest, held.request_digest), (_held.c.key_hash, held.key_hash)
     is_same = [
         column == value for column, value in (*same, (_held.c.rule_digest, held.rule_digest))
     ]
-    is_earlier = _held.c.id != held.id, _held.c.created_at < asked_at
+    is_earlier = _held.c.id != held.id, _held.c.created_at < requested_at
     is_open = _held.c.state == HELD, _held.c.expires_at > time.time()
     return sa.select(_held.c.id).where(*is_same, *is_earlier, *is_open).limit(1)
 
@@ -270,15 +270,16 @@ class Store:
             self._engine = None
 
     async def hold(
-        self, held: HeldReply, caller: Caller = ANYONE, asked_at: float | None = None
+        self, held: HeldReply, caller: Caller = ANYONE, requested_at: float | None = None
     ) -> None:
         """Store a held reply with its event; it is durable when this returns.
 
         Raises TooManyHeldError where as many replies as allowed are held, in all or for the
         caller's key or team, and StoreError.
 
-        `asked_at` is when the request came. A client may ask, leave and ask again, and the first
-        reply be held only now. Then a bound reply to the second request is refused with StoreError.
+        `requested_at` is when the request came. A client may ask, leave and ask again, and the
+        first reply be held only now. Then a bound reply to the second request is refused with
+        StoreError.
         """
         row = row_of(held)
         try:
@@ -290,8 +291,8 @@ class Store:
                     if whose == IN_ALL:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert(), row)
-                if held.is_bound and asked_at is not None:
-                    others = await connection.execute(_same_request_query(held, asked_at))
+                if held.is_bound and requested_at is not None:
+                    others = await connection.execute(_same_request_query(held, requested_at))
                     if others.first() is not None:
                         raise StoreError(HELD_ALREADY)
                 await connection.execute(insert_event(held.id, held.state, held.created_at))
@@ -322,8 +323,8 @@ class Store:
             of_key = waiting.where(_held.c.key_hash == caller.id)
             yield caller.max_held, of_key, f"max_held of key {caller.id}"
         if caller.team_max_held is not None:
-            its_keys = sa.select(client_keys.c.id).where(client_keys.c.team == caller.team)
-            of_team = waiting.where(_held.c.key_hash.in_(its_keys))
+            team_keys = sa.select(client_keys.c.id).where(client_keys.c.team == caller.team)
+            of_team = waiting.where(_held.c.key_hash.in_(team_keys))
             yield caller.team_max_held, of_team, f"max_held of team {caller.team}"
 
     async def get(self, id: str) -> HeldReply | None:
@@ -343,8 +344,8 @@ class Store:
 
         At most `MOST_OF_ONE_REQUEST` are returned.
         """
-        is_its = sa.and_(_held.c.request_digest == request_digest, _held.c.key_hash == key_hash)
-        newest = sa.select(_held).where(is_its).order_by(_held.c.created_at.desc())
+        condition = sa.and_(_held.c.request_digest == request_digest, _held.c.key_hash == key_hash)
+        newest = sa.select(_held).where(condition).order_by(_held.c.created_at.desc())
         return await self._select(newest.limit(MOST_OF_ONE_REQUEST))
 
     async def open_ids(self, ids: Collection[str]) -> set[str]:

@@ -135,10 +135,10 @@ def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[CountedR
 
     Raises StoreError.
     """
-    its, found = counted_conversations.c, []
+    columns, found = counted_conversations.c, []
     with reading(engine) as connection:
         for start in range(0, len(conversations), _AT_ONCE):
-            some = its.conversation.in_(conversations[start : start + _AT_ONCE])
+            some = columns.conversation.in_(conversations[start : start + _AT_ONCE])
             rows = connection.execute(counted_conversations.select().where(some)).all()
             found += [CountedReply(*row) for row in rows]
     return sorted(found, key=lambda each: each.at)
@@ -176,9 +176,9 @@ def forget_monitors(engine: sa.Engine) -> int:
     """
     try:
         with engine.begin() as connection:
-            its = monitors.delete().where(monitors.c.kind != POSITION[0])
+            statement = monitors.delete().where(monitors.c.kind != POSITION[0])
             connection.execute(counted_conversations.delete())
-            return connection.execute(its).rowcount
+            return connection.execute(statement).rowcount
     except SQLAlchemyError as error:
         raise StoreError(f"the monitors cannot be written: {cause(error)}") from error
 
@@ -291,8 +291,8 @@ def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
     """
     text, is_sqlite = exchanges.c.facts, engine.dialect.name == "sqlite"
     facts: Any = sa.type_coerce(text, sa.JSON) if is_sqlite else sa.cast(text, sa.JSON)
-    is_heard = exchanges.c.calibrator.contains(WITH_OTHERS)
-    alone = [sa.case((is_heard, facts[0, name].as_float())) for name in ("alone_score", "alone")]
+    has_others = exchanges.c.calibrator.contains(WITH_OTHERS)
+    alone = [sa.case((has_others, facts[0, name].as_float())) for name in ("alone_score", "alone")]
     return sa.func.coalesce(*alone, exchanges.c.score, exchanges.c.confidence)
 
 
@@ -316,18 +316,18 @@ def _note_counted(connection: sa.Connection, counted: Sequence[CountedReply]) ->
 
     One reply is kept for each conversation and monitor, and `MOST_COUNTED` in all.
     """
-    its = counted_conversations
+    table = counted_conversations
     for start in range(0, len(counted), _AT_ONCE):
         some = [each._asdict() for each in counted[start : start + _AT_ONCE]]
-        statement = insert_into(its, connection)
+        statement = insert_into(table, connection)
         replaced = {"at": statement.excluded.at}
         keys = ["about", "conversation"]
         connection.execute(
             statement.on_conflict_do_update(index_elements=keys, set_=replaced), some
         )
-    oldest = sa.select(its.c.at).order_by(its.c.at.desc()).offset(MOST_COUNTED).limit(1)
+    oldest = sa.select(table.c.at).order_by(table.c.at.desc()).offset(MOST_COUNTED).limit(1)
     if counted and (at := connection.execute(oldest).scalar()) is not None:
-        connection.execute(its.delete().where(its.c.at <= at))
+        connection.execute(table.delete().where(table.c.at <= at))
 
 
 def _move(connection: sa.Connection, before: Position, after: Position) -> bool:

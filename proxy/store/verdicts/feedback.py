@@ -90,10 +90,10 @@ class FeedbackStore:
     def of(self, request_id: str | None) -> list[StoredFeedback]:
         """Return the labels of one reply, the oldest first."""
         with reading(self._engine()) as connection:
-            return given_on(connection, [request_id or ""]).get(request_id or "", [])
+            return feedback_on(connection, [request_id or ""]).get(request_id or "", [])
 
 
-def given_on(
+def feedback_on(
     connection: sa.Connection, request_ids: Sequence[str]
 ) -> dict[str, list[StoredFeedback]]:
     """Return the labels of these replies as lists by request id, the oldest first.
@@ -160,15 +160,17 @@ def _requests(
     of other keys. A client gets a released reply under the id of the request that asked for it
     again.
     """
-    is_its = [] if key_hash is None else [exchanges.c.key_hash == key_hash]
-    own = sa.select(exchanges.c.request_id).where(exchanges.c.request_id.in_(ids), *is_its)
+    conditions = [] if key_hash is None else [exchanges.c.key_hash == key_hash]
+    own = sa.select(exchanges.c.request_id).where(exchanges.c.request_id.in_(ids), *conditions)
     found = {row.request_id: row.request_id for row in connection.execute(own)}
     held = sa.select(held_replies.c.id, held_replies.c.request_id).join(
         exchanges, exchanges.c.request_id == held_replies.c.request_id
     )
     again = sa.select(polls.c.request_id, polls.c.review_id).where(polls.c.request_id.in_(ids))
     reviews = {row.request_id: row.review_id for row in connection.execute(again)}
-    held = held.where(held_replies.c.id.in_([*ids, *reviews.values()]), *is_its)
-    its = {row.id: row.request_id for row in connection.execute(held)}
+    held = held.where(held_replies.c.id.in_([*ids, *reviews.values()]), *conditions)
+    request_ids = {row.id: row.request_id for row in connection.execute(held)}
     named = {id: reviews.get(id, id) for id in ids}
-    return found | {id: its[review] for id, review in named.items() if review in its}
+    return found | {
+        id: request_ids[review] for id, review in named.items() if review in request_ids
+    }

@@ -143,9 +143,9 @@ def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None)
     count = sa.func.count(sa.distinct(conversation_of_row))
     query = sa.select(stratum, count).where(*_is_counted(since))
     if calibrator is not None:
-        is_its = exchanges.c.calibrator == calibrator
+        is_plain = exchanges.c.calibrator == calibrator
         is_recalibrated = exchanges.c.calibrator.startswith(f"{calibrator}+", autoescape=True)
-        query = query.where(is_its | is_recalibrated)
+        query = query.where(is_plain | is_recalibrated)
     query = query.where(exchanges.c.upstream.is_not(None))  # a poll is no new reply
     with reading(engine) as connection:
         return Totals(**{name: of for name, of in connection.execute(query.group_by(sa.text("1")))})

@@ -30,12 +30,12 @@ from proxy.store.verdicts.labels import Stratum, held_replies
 MOST_OF_A_SLICE: Final = 300
 LOOKED_AT: Final = 20_000  # how many of the latest exchanges a search reads
 MOST_LABELS: Final = 20_000
-TOLD_BY_ACTION: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
+ACTION_CODES: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
 
 _HAS_OPINIONS: Final = '%"opinions":%'  # a pattern for the facts
-_ASKED_ONE: Final = '%"second_opinion"%'  # a pattern for the calls
+_SECOND_OPINION_CALL: Final = '%"second_opinion"%'  # a pattern for the calls
 _HAS_SIGNALS: Final = '%"judge":%', '%"logprobs":%'  # patterns for the facts
-_ASKED_JUDGE: Final = '%"judge"%'  # a pattern for the calls
+_JUDGE_CALL: Final = '%"judge"%'  # a pattern for the calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class RecentExchange:
     @property
     def failure(self) -> str | None:
         """The error's code, or None for a reply that a policy withheld, which its action says."""
-        return None if self.error in TOLD_BY_ACTION else self.error
+        return None if self.error in ACTION_CODES else self.error
 
 
 class SampledExchange(NamedTuple):
@@ -149,7 +149,7 @@ ANY: Final = ExchangeFilter()
 
 
 def latest(
-    engine: sa.Engine, asked: ExchangeFilter = ANY, *, after: str | None = None, limit: int = 100
+    engine: sa.Engine, filter: ExchangeFilter = ANY, *, after: str | None = None, limit: int = 100
 ) -> list[RecentExchange]:
     """Return up to `limit` exchanges, the newest first, that match a filter.
 
@@ -157,7 +157,7 @@ def latest(
     `LOOKED_AT` exchanges only, so that a search for a model without traffic is not slow.
     """
     columns = [exchanges.c[name] for name in RecentExchange.__slots__ if name in exchanges.c]
-    wanted = {name: value for name, value in asdict(asked).items() if value is not None}
+    wanted = {name: value for name, value in asdict(filter).items() if value is not None}
     newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
     if after is not None:
         newest = newest.where(exchanges.c.request_id > after)
@@ -268,9 +268,11 @@ def judged_replies(engine: sa.Engine, since: float, limit: int = MOST_LABELS) ->
     same = verdicts.alias()
     last = sa.select(same.c.id).where(same.c.request_id == verdicts.c.request_id)
     last = last.order_by(same.c.given_at.desc(), same.c.id.desc()).limit(1)
-    given = sa.select(verdicts.c.request_id, verdicts.c.is_correct)
-    given = given.where(verdicts.c.given_at >= since, verdicts.c.id == last.scalar_subquery())
-    few = given.order_by(verdicts.c.given_at.desc()).limit(limit).subquery()
+    verdict_query = sa.select(verdicts.c.request_id, verdicts.c.is_correct)
+    verdict_query = verdict_query.where(
+        verdicts.c.given_at >= since, verdicts.c.id == last.scalar_subquery()
+    )
+    few = verdict_query.order_by(verdicts.c.given_at.desc()).limit(limit).subquery()
     joined = few.join(exchanges, exchanges.c.request_id == few.c.request_id)
     joined = joined.outerjoin(held_replies, held_replies.c.request_id == few.c.request_id)
     query = sa.select(
@@ -334,8 +336,8 @@ def _before(facts: str | None) -> float | None:
     is about.
     """
     choices = json.loads(facts) if facts else []
-    said = choices[0] if len(choices) == 1 else {}
-    before = said.get("unaided", said.get("alone"))
+    choice = choices[0] if len(choices) == 1 else {}
+    before = choice.get("unaided", choice.get("alone"))
     return before if isinstance(before, float | int) else None
 
 
@@ -398,7 +400,7 @@ def opinion_exchanges(engine: sa.Engine, window: Window, limit: int = LOOKED_AT)
     newest = sa.select(*columns, row.calls, row.facts).where(inside)
     few = newest.order_by(row.request_id.desc()).limit(limit).subquery()
     in_facts = [few.c.facts.like(each) for each in (_HAS_OPINIONS, *_HAS_SIGNALS)]
-    in_calls = [few.c.calls.like(each) for each in (_ASKED_ONE, _ASKED_JUDGE)]
+    in_calls = [few.c.calls.like(each) for each in (_SECOND_OPINION_CALL, _JUDGE_CALL)]
     found = sa.select(few).where(sa.or_(*in_facts, *in_calls))
     with reading(engine) as connection:
         count = connection.execute(sa.select(sa.func.count()).select_from(few)).scalar() or 0
