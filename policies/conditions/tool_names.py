@@ -74,8 +74,8 @@ class OfferedTools:
         """
         if name in self.names:
             return ()
-        meant = dict.fromkeys(self._tools_in_name(name))
-        return tuple(dict.fromkeys((*meant, *spellings(name)))) if meant else None
+        tools = dict.fromkeys(self._tools_in_name(name))
+        return tuple(dict.fromkeys((*tools, *spellings(name)))) if tools else None
 
     def _tools_in_name(self, name: str) -> Iterator[str]:
         """Yield the offered tools whose folded name is a run of whole words of `name`.

@@ -177,13 +177,13 @@ def _read_policy(document: Document) -> Policy:
     problems.
     """
     root = Node.root(document)
-    given = _POLICY.read(root)
-    mode, rules = given.get("mode", "enforce"), given.get("rules", ())
-    most = max(hold.approvals for hold in [Hold(), *_holds(given["default"], rules)])
+    values = _POLICY.read(root)
+    mode, rules = values.get("mode", "enforce"), values.get("rules", ())
+    most = max(hold.approvals for hold in [Hold(), *_holds(values["default"], rules)])
     if_unscored = Hold(approvals=most) if mode == "enforce" else Deliver()
-    certificate = given.pop("certificate", None)
+    certificate = values.pop("certificate", None)
     policy = Policy(
-        **{"mode": mode, "rules": rules, "on_score_error": if_unscored} | given,
+        **{"mode": mode, "rules": rules, "on_score_error": if_unscored} | values,
         digest=hashlib.sha256(canonical(document.value)).hexdigest()[:8],
         source=document.source,
         certificate_path=Path(document.source).parent / certificate if certificate else None,

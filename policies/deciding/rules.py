@@ -90,9 +90,9 @@ def read_rules(node: Node) -> tuple[Rule, ...]:
     taken: dict[str, str] = {}
     above = hashlib.sha256()
     for item in node.items():
-        given = _RULE.read(item)
-        name, then, when = given["name"], given["then"], given.get("when", When())
-        is_shadow = given.get("shadow", False)
+        values = _RULE.read(item)
+        name, then, when = values["name"], values["then"], values.get("when", When())
+        is_shadow = values.get("shadow", False)
         _check_rule_name(item["name"], name, taken)
         if isinstance(then, Deliver) and then.notice is not None and when.needs_tool_call:
             item["then"].report(
@@ -203,9 +203,9 @@ class RuleCache:
             compile_rule(index, rule, rule.when.tests_on(_OF_ONE_REPLY))
             for index, rule in enumerate(rules)
         ]
-        given = {name for when in self._whens for name in when.condition_names()}
+        used = {name for when in self._whens for name in when.condition_names()}
         # Two names are always included, as an attrgetter of one name returns no tuple.
-        self._names = [name for name in _SHARED if name in given or name in ("model", "stream")]
+        self._names = [name for name in _SHARED if name in used or name in ("model", "stream")]
         self._shared = attrgetter(*self._names)
         self._remembered = lru_cache(_REMEMBERED)(self._narrow)
 

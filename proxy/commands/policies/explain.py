@@ -164,10 +164,10 @@ def _list_possible(recorded: RecordedExchange, policy: Policy) -> list[str]:
 
     Empty where the record has all that the policy looks at.
     """
-    from policies import possible_decisions, shown_decisions
+    from policies import describe_decisions, possible_decisions
 
     every = (possible_decisions(policy, facts, recorded.lacks) for facts in recorded.facts)
-    return [shown_decisions(possible) for possible in every if len(possible) > 1]
+    return [describe_decisions(possible) for possible in every if len(possible) > 1]
 
 
 def _explained_values(

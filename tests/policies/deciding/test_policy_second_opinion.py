@@ -149,7 +149,7 @@ def test_replay_knows_what_was_heard() -> None:
     found = replay(asking, EXCHANGES, before=plain)
     assert found.before is not None
     assert (found.after.delivered, found.before.delivered) == (2, 2)
-    assert (found.after.opinions, found.after.unheard, found.after.delivered_alone) == (2, 0, 2)
+    assert (found.after.opinions, found.after.unanswered, found.after.delivered_alone) == (2, 0, 2)
     assert (found.after.errors.wrong, found.before.errors.wrong) == (0, 1)
     assert "second opinions about 2 replies (0.50 calls a reply)" in str(found)
 
@@ -159,7 +159,7 @@ def test_replay_says_where_nobody_was_asked() -> None:
     found = replay(
         policy("{from: b, n: 2}", UNSURE, more="costs: {second_opinion: 0.5}\n"), EXCHANGES
     )
-    assert (found.after.opinions, found.after.unheard, found.after.cost) == (4, 2, 4.0)
+    assert (found.after.opinions, found.after.unanswered, found.after.cost) == (4, 2, 4.0)
     assert "what they say about 2 is not known" in str(found)
 
 
