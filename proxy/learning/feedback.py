@@ -82,8 +82,8 @@ def read_label(item: Any, place: str = "") -> Feedback:
         raise BadRequestError(f"{where}a label must be an object", param=place or None)
     for name in item:
         if name not in _KEYS:
-            meant = "; the label is called 'correct'" if name in ("label", "is_correct") else ""
-            text = f"{where}unknown field {name!r}{meant} (known: {', '.join(_KEYS)})"
+            hint = "; the label is called 'correct'" if name in ("label", "is_correct") else ""
+            text = f"{where}unknown field {name!r}{hint} (known: {', '.join(_KEYS)})"
             raise BadRequestError(text, param=str(name))
     id, correct, note = (item.get(name) for name in _KEYS)
     if not isinstance(id, str) or not id:

@@ -61,7 +61,7 @@ class Labels:
 
     def in_domains(self, domains: Domains) -> Labels:
         """Return the labels with the domains that pick curves now, instead of the recorded ones."""
-        return replace(self, replies=[_in_its_domain(each, domains) for each in self.replies])
+        return replace(self, replies=[_with_domain(each, domains) for each in self.replies])
 
     def weights(self) -> list[float]:
         """Return how many replies each label stands for, in the order of `replies`.
@@ -85,7 +85,7 @@ class Labels:
         )
 
 
-def _in_its_domain(reply: LabelledReply, domains: Domains) -> LabelledReply:
+def _with_domain(reply: LabelledReply, domains: Domains) -> LabelledReply:
     """Return the reply with its present domain; unchanged if its facts are not on record."""
     facts = reply.facts
     if facts is None:
@@ -130,9 +130,9 @@ def _arrays(replies: Iterable[LabelledReply], stratum: str, of: str) -> tuple[An
     """Return (values of the attribute `of`, weights) of one stratum's replies, both (n,)."""
     import numpy as np
 
-    its = [each for each in replies if each.stratum == stratum]
-    values = np.array([float(getattr(each, of)) for each in its])
-    return values, np.array([_drawn_weight(each) for each in its])
+    stratum_replies = [each for each in replies if each.stratum == stratum]
+    values = np.array([float(getattr(each, of)) for each in stratum_replies])
+    return values, np.array([_drawn_weight(each) for each in stratum_replies])
 
 
 def read_labels(

@@ -184,7 +184,7 @@ def gather(
         if len(waiting) == BATCH:
             read_waiting()
     read_waiting()
-    replies = [each for its, _ in batches for each in its]
+    replies = [each for batch, _ in batches for each in batch]
     labels = Labels(replies, totals(engine, since, start.version), left_out.undrawn)
     return TuningData(
         labels, CheckpointOutput.join([read for _, read in batches]) if batches else None, left_out

@@ -164,8 +164,8 @@ def with_files(setup: Setup) -> Setup:
 
 def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:
     """Return a warning if recalibrations go by domain and no reply can get a domain; else ""."""
-    goes_by_domain = any(each.by == "domain" for each in recalibrations or ())
-    return NONE_PICKS if goes_by_domain and not picks_curves(config) else ""
+    has_domains = any(each.by == "domain" for each in recalibrations or ())
+    return NONE_PICKS if has_domains and not picks_curves(config) else ""
 
 
 def check_models(setup: Setup) -> None:
@@ -213,7 +213,7 @@ def serve(
     admin, url = bind_admin(setup.config.admin), url_of(*place)
     guardrails, about_guardrails = bind_guardrails(setup.config)
 
-    def say_try() -> None:
+    def on_ready() -> None:
         """Print how to try the proxy, and log warnings about the policies."""
         settle_memory()
         for line in invitation(setup, url):
@@ -235,7 +235,7 @@ def serve(
         say(line)
     if is_unchained:
         say(f"  no audit chain: set {KEY_VARIABLE}, else nobody can tell whether rows were changed")
-    started = StartedProxy(setup, listening, admin, guardrails, reload, is_loopback(host), say_try)
+    started = StartedProxy(setup, listening, admin, guardrails, reload, is_loopback(host), on_ready)
     if setup.config.workers.count > 1:
         _run_several(started)
     else:

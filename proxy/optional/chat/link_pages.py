@@ -93,7 +93,7 @@ class LinkPages:
                 return self._outcome_page(found, link)
             assert link is not None
             if not is_sent or "verdict" not in fields:
-                return self._page(link, found, fields, is_shown=is_sent)
+                return self._page(link, found, fields, shows_content=is_sent)
             return self._decide_by_form(link, found, fields)
         except ProxyError as error:
             title = "That did not work"
@@ -168,7 +168,7 @@ class LinkPages:
         try:
             verdict = _verdict_in(fields, held, link)
         except BadRequestError as error:
-            return self._page(link, held, fields, is_shown=True, error=error.message)
+            return self._page(link, held, fields, shows_content=True, error=error.message)
         try:
             after = self._desk.decide(held.id, verdict, link.reviewer, link=link.use)
         except DecidedError:  # somebody was faster, perhaps with the same link
@@ -212,7 +212,7 @@ class LinkPages:
         held: HeldReply,
         fields: Mapping[str, str],
         *,
-        is_shown: bool,
+        shows_content: bool,
         error: str | None = None,
     ) -> Response:
         """Return the page of a link that may decide.
@@ -221,8 +221,8 @@ class LinkPages:
         """
         path, facts = held.path, self._desk.entry_facts(held)
         calls = self._desk.calls(held)
-        turns = read_request(held.request, path, held.question) if is_shown else []
-        reply = read_reply(held.edit or held.reply, path) if is_shown else []
+        turns = read_request(held.request, path, held.question) if shows_content else []
+        reply = read_reply(held.edit or held.reply, path) if shows_content else []
         first = max(0, len(turns) - MOST_TURNS)
         return render_page(
             "outside/link.html",

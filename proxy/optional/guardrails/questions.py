@@ -34,13 +34,13 @@ class Questions:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, key: Key, asked: Json) -> bool:
+    def keep(self, key: Key, question: Json) -> bool:
         """Store a question until its reply arrives; return whether there was room for it.
 
         Clients choose the gateway's id. If two different questions arrive under one id, it is
         unknown which of them a reply answers, so `find` returns neither.
         """
-        body = compact(asked)
+        body = compact(question)
         before = None if key not in self._kept or self._has_expired(key) else self._kept[key][1]
         if before is not None and before != body:
             body = b""

@@ -109,20 +109,22 @@ class Langfuse:
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
         """Yield people's annotations since a time (Unix seconds) that are about scores of ours."""
         at = datetime.fromtimestamp(since, UTC).isoformat().replace("+00:00", "Z")
-        told: defaultdict[str, set[str]] = defaultdict(set)  # requests by trace and observation
+        request_ids: defaultdict[str, set[str]] = defaultdict(
+            set
+        )  # requests by trace and observation
         ours = {"name": SCORE, "source": "API", "fields": "subject,details"}
         for score in self._pages(ours | {"fromTimestamp": at}):
             request_id = _object(score, "metadata").get("request_id")
             if isinstance(request_id, str):
                 for place in _subject(score):
-                    told[place].add(request_id)
+                    request_ids[place].add(request_id)
         theirs = {"name": VERDICT, "source": "ANNOTATION", "fields": "subject,annotation"}
         for score in self._pages(theirs | {"fromTimestamp": at}):
             is_correct = _as_label(score.get("value"))
-            places = [place for place in _subject(score) if place in told]
+            places = [place for place in _subject(score) if place in request_ids]
             if is_correct is None or not places:
                 continue
-            [*requests] = told[places[0]]  # those of the observation, where there is one
+            [*requests] = request_ids[places[0]]  # those of the observation, where there is one
             by = _person("langfuse", score.get("authorUserId"))
             yield ForeignVerdict(requests[0] if len(requests) == 1 else None, is_correct, by)
 
@@ -183,12 +185,12 @@ class Phoenix:
 
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
         """Yield people's annotations of spans that got a confidence of ours since a time."""
-        told: dict[str, str] = {}  # requests by span
+        request_ids: dict[str, str] = {}  # requests by span
         for each in self._pages({"identifier": OURS, "include_annotation_names": SCORE}):
             request_id = _object(each, "metadata").get("request_id")
             if isinstance(request_id, str) and _at(each) >= since:
-                told[str(each.get("span_id"))] = request_id
-        spans = [*told]
+                request_ids[str(each.get("span_id"))] = request_id
+        spans = [*request_ids]
         for start in range(0, len(spans), A_PAGE):
             some: dict[str, Any] = {"span_ids": spans[start : start + A_PAGE]}
             for each in self._pages(some | {"include_annotation_names": VERDICT}):
@@ -199,7 +201,7 @@ class Phoenix:
                 if each.get("annotator_kind") != "HUMAN" or is_correct is None:
                     continue
                 by = _person("phoenix", each.get("user_id") or each.get("identifier"))
-                yield ForeignVerdict(told.get(str(each.get("span_id"))), is_correct, by)
+                yield ForeignVerdict(request_ids.get(str(each.get("span_id"))), is_correct, by)
 
     def probe(self) -> None:
         """Fetch one annotation to test the connection; raises UnreadableScoresError."""
