@@ -247,12 +247,12 @@ class CommandsTest:
         found = commands_in(value)
         if found is None:
             return None
-        listed = [phrase.split() for phrase in self.phrases]
-        return bool(found) and all(_is_listed(command, listed) for command in found)
+        phrases = [phrase.split() for phrase in self.phrases]
+        return bool(found) and all(_is_listed(command, phrases) for command in found)
 
 
-def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
-    """Return whether a command begins with the words, or globs, of one of the `listed` phrases.
+def _is_listed(command: Command, phrases: Sequence[Sequence[str]]) -> bool:
+    """Return whether a command begins with the words, or globs, of one of the `phrases`.
 
     `time` and `timeout 60` before it do not count. Return False for a command that sets a variable
     with a possible effect, whose program is a variable, or for a `sed` that may do more than print.
@@ -267,7 +267,7 @@ def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
         and all(
             one == word or glob_test(one)(word) for one, word in zip(phrase, words, strict=False)
         )
-        for phrase in listed
+        for phrase in phrases
     )
 
 

@@ -51,9 +51,9 @@ class FixtureResult:
         """Return `ok` and the name, or `DIFF`, the place, the differences and the explanation."""
         if not self.differences:
             return f"ok    {self.fixture.name}"
-        why = "\n".join(f"      {line}" for line in str(self.explanation).splitlines())
+        explanation = "\n".join(f"      {line}" for line in str(self.explanation).splitlines())
         different = "\n".join(f"      {line}" for line in self.differences)
-        return f"DIFF  {self.fixture.name} ({self.fixture.place})\n{different}\n{why}"
+        return f"DIFF  {self.fixture.name} ({self.fixture.place})\n{different}\n{explanation}"
 
 
 def load_fixtures(path: Path) -> list[Fixture]:

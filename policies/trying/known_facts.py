@@ -38,8 +38,8 @@ def facts_known_to(policy: Policy, facts: Facts) -> KnownFacts:
     log-probabilities where the policy does not use these. With `Policy.ask`, opinions always count.
     """
     unaided = without_signals(facts)
-    alone, asking = without_opinions(unaided), policy.second_opinion
-    asks_others = asking is not None and asking.is_wanted(alone)
+    alone, second_opinion = without_opinions(unaided), policy.second_opinion
+    asks_others = second_opinion is not None and second_opinion.is_wanted(alone)
     uses_opinions = policy.ask is not None  # the less sure replies count
     before = unaided if asks_others or uses_opinions else alone
     is_judged = policy.judge is not None and policy.judge.is_wanted(before)

@@ -71,9 +71,9 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
             names = " and ".join(repr(each.name) for each in shadowing)
             they = "rule" if len(shadowing) == 1 else "rules"
             same = shadowing[0].when == rule.when and shadowing[0].then != rule.then
-            why = "has the same conditions and another action" if same else "decides before it"
-            why = why if len(shadowing) == 1 else "decide before it"
-            yield _warning(policy, rule, f"can never match: {they} {names} {why}")
+            reason = "has the same conditions and another action" if same else "decides before it"
+            reason = reason if len(shadowing) == 1 else "decide before it"
+            yield _warning(policy, rule, f"can never match: {they} {names} {reason}")
 
 
 def _rules_shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
@@ -265,11 +265,11 @@ def _promises(policy: Policy) -> Iterator[Problem]:
         if not isinstance(condition, MaxError):
             continue
         if not condition.grants:
-            why = "does not grant it" if policy.certificate else "is not there"
+            reason = "does not grant it" if policy.certificate else "is not there"
             yield _warning(
                 policy,
                 rule,
-                f"never matches: a certificate for max_error {condition.max_error:g} {why}; "
+                f"never matches: a certificate for max_error {condition.max_error:g} {reason}; "
                 "`pinocchio certify` writes one",
             )
         is_partial = index > 0 or rule.when.condition_names() != ["confidence"]

@@ -160,13 +160,13 @@ def _confidence_reason(condition: Confidence, facts: Facts) -> str:
 
     For a certified threshold: `confidence 0.9100 is at least the certified 0.83`.
     """
-    sure = f"confidence {facts.confidence:.4f}"
+    text = f"confidence {facts.confidence:.4f}"
     if isinstance(condition, LowestShare):
-        return f"{sure} is {condition}"
+        return f"{text} is {condition}"
     grant = condition.grant(facts) if isinstance(condition, MaxError) else None
     if grant is not None:
-        return f"{sure} is at least the certified {grant.threshold:g}"
-    return f"{sure} is {condition}"
+        return f"{text} is at least the certified {grant.threshold:g}"
+    return f"{text} is {condition}"
 
 
 def _fact_reason(condition: Any, name: str, facts: Facts) -> str:

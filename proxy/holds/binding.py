@@ -85,8 +85,8 @@ class Approvals:
         payload = request.payload
         if not self._decisions or not (payload.get("tools") or payload.get("functions")):
             return None
-        besides = [query, *self._policies]
-        return digest_of_request(request, besides, is_alike_streamed=self._is_alike_streamed)
+        extras = [query, *self._policies]
+        return digest_of_request(request, extras, is_alike_streamed=self._is_alike_streamed)
 
     def bind_reply(
         self, held: HeldReply, decision: Decision, format: Format, request_digest: str
@@ -179,14 +179,14 @@ def _rank(standing: str) -> int:
 
 
 def digest_of_request(
-    request: CompletionRequest, besides: Sequence[str] = (), *, is_alike_streamed: bool = False
+    request: CompletionRequest, extras: Sequence[str] = (), *, is_alike_streamed: bool = False
 ) -> str | None:
     """Return the SHA-256 of a request's content, or None where it cannot be determined.
 
     The body's layout makes no difference.
 
     All of the body counts, since a reply to another request was not approved, and so do `domain`,
-    `tags` and `besides`. What coding agents add beside the user's words does not count, because it
+    `tags` and `extras`. What coding agents add beside the user's words does not count, because it
     changes with every request: reminders in the user's messages, system messages after the user's
     first one, and the line that names the client. The ids of calls and of their results are
     replaced by their order, because an agent that restarts gets other ids for the same calls. With
@@ -204,7 +204,7 @@ def digest_of_request(
                 payload = {name: each for name, each in payload.items() if name not in _STREAMING}
             payload = _without_asides(payload)
             _rename_ids([*_list_member(payload, "messages"), *_list_member(payload, "input")])
-        facts = [request.format.name, request.domain, sorted(request.tags), list(besides)]
+        facts = [request.format.name, request.domain, sorted(request.tags), list(extras)]
         return hashlib.sha256(_canonical([*facts, payload])).hexdigest()
     except RecursionError:
         return None

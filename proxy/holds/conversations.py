@@ -171,11 +171,11 @@ class Conversations:
             own = as_items(request.payload.get("input"))
         except ValueError:
             return request
-        kept = {k: v for k, v in request.payload.items() if k != "previous_response_id"}
-        gone = {name: earlier[name] for name in ELSEWHERE if earlier.get(name)}
+        fields = {k: v for k, v in request.payload.items() if k != "previous_response_id"}
+        earlier_fields = {name: earlier[name] for name in ELSEWHERE if earlier.get(name)}
         items = [*_list(earlier.get("input")), *(_items(before.output)), *own]
-        whole = {**kept, **gone, "input": items}
-        return replace(request, payload=whole, conversation=before.conversation)
+        payload = {**fields, **earlier_fields, "input": items}
+        return replace(request, payload=payload, conversation=before.conversation)
 
     def note_held(self, id: Any, key_hash: str, held_id: str) -> None:
         """Remember the id under which a response is held; does nothing if `id` is no text.

@@ -259,8 +259,8 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
     if held.revised is not None:
         text = f"{id[:80]!r} was changed by a reviewer: send its text as input instead"
         raise NotFoundError(text, code="unknown_id")
-    theirs = (json_object(held.reply) or {}).get("id")
-    return theirs if isinstance(theirs, str) else None
+    upstream_id = (json_object(held.reply) or {}).get("id")
+    return upstream_id if isinstance(upstream_id, str) else None
 
 
 def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:

@@ -77,18 +77,18 @@ class Ownership:
         if not self.is_active:
             return NOWHERE
         names = names_in(request.path)
-        place = place_in(names)
+        target = place_in(names)
         if self.is_enforced:
-            _refuse_undecided(request.method, place)
+            _refuse_undecided(request.method, target)
             _refuse_answers(request, names)
         is_lasting = names[:2] == ("v1", "models") and request.method not in _READS
-        required = {place.id} if place.id is not None else set()
+        required = {target.id} if target.id is not None else set()
         if is_lasting:  # for example, deleting a fine-tuned model
             required |= {*names[2:]}
         required |= await self._in_body(request)
         others = {*names[1:], *ids_in_query(request.query)} - required
-        await self._check(hash_key(request), required, others, is_stored=_has_answers(place))
-        return place
+        await self._check(hash_key(request), required, others, is_stored=_has_answers(target))
+        return target
 
     async def check_body(self, request: Request) -> None:
         """Check the ids in a request whose answer is scored, where `is_active`.
@@ -179,15 +179,15 @@ class Ownership:
 
     # --- replies ----------------------------------------------------------------------------------
 
-    def note_made(self, request: Request, made: Mapping[str, Any]) -> None:
+    def note_made(self, request: Request, reply: Mapping[str, Any]) -> None:
         """Note the request's key as owner of the objects that upstream made, by their ids.
 
-        `made` is upstream's JSON reply. Ids that are missing or no text are ignored.
+        `reply` is upstream's JSON reply. Ids that are missing or no text are ignored.
         """
         key_hash = hash_key(request)
         for name in _MADE_WITH:
-            self.ids.note(made.get(name), key_hash)
-        for id in _as_list(made.get("result_files")):
+            self.ids.note(reply.get(name), key_hash)
+        for id in _as_list(reply.get("result_files")):
             self.ids.note(id, key_hash)
 
     def note_answer(
@@ -250,22 +250,22 @@ class Ownership:
             self.ids.note(response.get("id"), hash_key(request))
 
     async def readable(
-        self, request: Request, place: RequestTarget, listed: list[Any]
+        self, request: Request, target: RequestTarget, items: list[Any]
     ) -> list[Any]:
         """Return the entries of a list from upstream that the request's key may see, in order.
 
-        Entries without a known owner are kept if there are no client keys and `place` has no
+        Entries without a known owner are kept if there are no client keys and `target` has no
         answers.
         """
         key_hash, kept = hash_key(request), []
-        ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
+        ids = [each.get("id") if isinstance(each, dict) else None for each in items]
         owners = await self.ids.owners([id for id in ids if isinstance(id, str)])
-        for id, each in zip(ids, listed, strict=True):
+        for id, each in zip(ids, items, strict=True):
             owner = owners.get(id) if isinstance(id, str) else None
             if owner is not None:
                 is_readable = await self._may_read(owner, key_hash)
             else:
-                is_readable = not (self.needs_keys or _has_answers(place))
+                is_readable = not (self.needs_keys or _has_answers(target))
             if is_readable or (isinstance(id, str) and self._is_shared(id)):
                 kept.append(each)
         return kept
@@ -280,22 +280,22 @@ def ownership_of(ids: OwnedIds, store: Store, config: Config, is_enforced: bool)
     return Ownership(ids, store, config.needs_keys, is_enforced, patterns)
 
 
-def _has_answers(place: RequestTarget) -> bool:
+def _has_answers(target: RequestTarget) -> bool:
     """Return whether a place holds models' answers, on which a policy decides."""
-    return place.collection == ("chat", "completions")
+    return target.collection == ("chat", "completions")
 
 
-def _refuse_undecided(method: str, place: RequestTarget) -> None:
+def _refuse_undecided(method: str, target: RequestTarget) -> None:
     """Raise BadRequestError for a request that would show answers past the enforced policy.
 
     That is a new batch, and a list of a conversation's or response's items.
     """
-    if method == "POST" and place.collection in _BATCHES and place.id is None:
+    if method == "POST" and target.collection in _BATCHES and target.id is None:
         raise BadRequestError(
             "a policy decides on these answers, which it cannot in a batch; ask one by one",
             code="batch_undecided",
         )
-    read = place.collection, (place.rest[0] if place.rest else "")
+    read = target.collection, (target.rest[0] if target.rest else "")
     is_read = method != "DELETE" and not (method == "POST" and read[1] == "items")
     if is_read and read in _UNDECIDED_READS:
         raise BadRequestError(

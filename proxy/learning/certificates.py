@@ -139,11 +139,11 @@ class CertifiedPolicy:
 
         Grants that stay keep their monitors; newly withdrawn grants are logged.
         """
-        whole = with_certificate(self.original, self._certificate)
+        full = with_certificate(self.original, self._certificate)
         for grant in self._certificate.grants if self._certificate else ():
             is_news = grant in self._monitors or self.policy is self.original
             if (found := self._withdrawn.get(grant.digest)) and is_news:
-                self._log_withdrawal(grant, found, whole)
+                self._log_withdrawal(grant, found, full)
         certificate = still_granted(self._certificate, self._withdrawn)
         if certificate != self.policy.certificate:
             self.policy = with_certificate(self.original, certificate)
@@ -196,10 +196,10 @@ class CertifiedPolicy:
         self.drop([found])
         return found
 
-    def _log_withdrawal(self, grant: Grant, found: Withdrawal, whole: Policy) -> None:
+    def _log_withdrawal(self, grant: Grant, found: Withdrawal, full: Policy) -> None:
         """Log that a grant was withdrawn: why, since when, its rules, and the remedy.
 
-        `whole` is the policy with the grant.
+        `full` is the policy with the grant.
         """
         log.warning(
             "certificate_withdrawn",
@@ -209,7 +209,7 @@ class CertifiedPolicy:
             scope=found.scope,
             threshold=grant.threshold,
             max_error=grant.max_error,
-            rules=[rule.name for rule, condition in _promises(whole) if grant in condition.grants],
+            rules=[rule.name for rule, condition in _promises(full) if grant in condition.grants],
             effect="these rules match no such reply any more",
             remedy=self._remedy(grant),
         )

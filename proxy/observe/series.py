@@ -24,8 +24,8 @@ OTHER: Final = "other"
 class Counter:
     """A counter for each combination of label values."""
 
-    def __init__(self, name: str, meaning: str, *labels: str) -> None:
-        self._about, self._labels = (name, meaning), labels
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        self._about, self._labels = (name, description), labels
         self._counts: dict[tuple[str, ...], list[float]] = {}  # the count, and its start time
         self._beyond = (OTHER,) * len(labels)
         if not labels:
@@ -77,8 +77,8 @@ class _Distribution:
 class Histogram:
     """A distribution of numbers for each combination of label values; `bounds` are ascending."""
 
-    def __init__(self, name: str, meaning: str, bounds: Sequence[float], *labels: str) -> None:
-        self._about, self._bounds, self._labels = (name, meaning), tuple(bounds), labels
+    def __init__(self, name: str, description: str, bounds: Sequence[float], *labels: str) -> None:
+        self._about, self._bounds, self._labels = (name, description), tuple(bounds), labels
         self._distributions: dict[tuple[str, ...], _Distribution] = {}
         self._beyond = (OTHER,) * len(labels)
 
@@ -126,11 +126,11 @@ class Histogram:
         return [family]
 
 
-def histogram_family(name: str, meaning: str, labels: Sequence[str]) -> HistogramMetricFamily:
+def histogram_family(name: str, description: str, labels: Sequence[str]) -> HistogramMetricFamily:
     """Return an empty family of histograms."""
     from prometheus_client.core import HistogramMetricFamily
 
-    return HistogramMetricFamily(name, meaning, labels=labels)
+    return HistogramMetricFamily(name, description, labels=labels)
 
 
 def add_distribution(

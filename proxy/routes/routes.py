@@ -100,12 +100,12 @@ class Routes:
             return
         names = names_in(raw_path_of(scope))
         is_scored = any(means(names, path) for path, *_ in self._scored)
-        why = "replies are scored"
+        reason = "replies are scored"
         if self.is_enforced:
-            why = "a policy decides on these answers"
+            reason = "a policy decides on these answers"
         elif self.needs_keys:
-            why = "ids in these requests are checked"
-        sentence = f"{why}, which is not possible in a WebSocket; ask over HTTP"
+            reason = "ids in these requests are checked"
+        sentence = f"{reason}, which is not possible in a WebSocket; ask over HTTP"
         if is_scored:
             raise UpgradeRefusedError(sentence)
         if self.is_enforced and (shows_answers(names) or not is_listed(names)):

@@ -120,8 +120,8 @@ class ImageFetcher:
         return bytes(body)
 
 
-def _unreachable(url: httpx.URL, why: str) -> NotScorableError:
+def _unreachable(url: httpx.URL, reason: str) -> NotScorableError:
     """Return an error that names only the URL's host, because the rest may be secret."""
     return NotScorableError(
-        "image_fetch", f"an image could not be downloaded from {url.host}: {why}"
+        "image_fetch", f"an image could not be downloaded from {url.host}: {reason}"
     )

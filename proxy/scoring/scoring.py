@@ -326,11 +326,11 @@ class Scoring:
             return list(found)
         try:
             question, model = request.question(), self._rated_as(request.model)
-            read = tuple(_other(question, each) for each in others)
+            other_replies = tuple(_other(question, each) for each in others)
             at = [at for at, each in enumerate(found) if each.value is not None]
             items = [_item_of(question, request.choices[each], model, None) for each in at]
             for item, each in zip(items, at, strict=True):
-                item.others, item.alone = read, found[each].value
+                item.others, item.alone = other_replies, found[each].value
             tickets = await self.tickets(items)
         except (NotScorableError, QueueFullError):
             return list(found)
@@ -402,22 +402,22 @@ def _item_of(question: Question, choice: Choice, model: str, domain: str | None)
         raise NotScorableError("unreadable_event", "a part of the answer could not be read")
     if (text := choice.plain_text()) is None:
         return _item(question, choice.message, model, domain)
-    used, before = question.tool_use(choice.message), question.all_messages()
-    return Item(question.text, text, model, None, domain, (), used, messages=before)
+    tool_use, messages = question.tool_use(choice.message), question.all_messages()
+    return Item(question.text, text, model, None, domain, (), tool_use, messages=messages)
 
 
 def _item(
     question: Question, message: Mapping[str, Any], model: str | None, domain: str | None
 ) -> Item:
     """Return the scorer's input for a chat message; raises NotScorableError as `_item_of`."""
-    if (beyond := unread_part(message)) is not None:
-        raise NotScorableError(beyond, "an answer that is more than text and known calls")
+    if (unread := unread_part(message)) is not None:
+        raise NotScorableError(unread, "an answer that is more than text and known calls")
     try:
         text = message_text(message)
     except ValueError as error:
         raise NotScorableError("content", str(error)) from error
-    used, before = question.tool_use(message), question.all_messages()
-    return Item(question.text, text, model, None, domain, (), used, messages=before)
+    tool_use, messages = question.tool_use(message), question.all_messages()
+    return Item(question.text, text, model, None, domain, (), tool_use, messages=messages)
 
 
 def _other(question: Question, other: OtherAnswer) -> OtherReply:

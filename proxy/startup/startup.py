@@ -208,9 +208,9 @@ def serve(
     check_keys(setup)
     is_unchained = warn_if_unchained(setup.config.store)
     listening = bind(host, port)
-    place: tuple[str, int] = listening.getsockname()[:2]
-    check_upstreams(setup.config, setup.path, *place)
-    admin, url = bind_admin(setup.config.admin), url_of(*place)
+    address: tuple[str, int] = listening.getsockname()[:2]
+    check_upstreams(setup.config, setup.path, *address)
+    admin, url = bind_admin(setup.config.admin), url_of(*address)
     guardrails, about_guardrails = bind_guardrails(setup.config)
 
     def on_ready() -> None:
@@ -226,7 +226,7 @@ def serve(
 
     reload = None
     if setup.path:
-        reload = partial(reload_setup, setup.path, policy, host, place, workers)
+        reload = partial(reload_setup, setup.path, policy, host, address, workers)
     for line in [
         *greeting(setup, url),
         *([admin.greeting(is_terminal=sys.stdout.isatty())] if admin else []),
@@ -357,8 +357,8 @@ def workers_line(config: Config) -> list[str]:
     """Return a line with the number of workers and the place of their scores; empty for one."""
     if config.workers.count == 1:
         return []
-    whose = "one scorer for all of them" if shares_scorer(config) else "each scores for itself"
-    return [f"  {config.workers.count} workers, {whose}"]
+    scorers = "one scorer for all of them" if shares_scorer(config) else "each scores for itself"
+    return [f"  {config.workers.count} workers, {scorers}"]
 
 
 def invitation(setup: Setup, url: str) -> list[str]:
@@ -372,12 +372,12 @@ def invitation(setup: Setup, url: str) -> list[str]:
 
     body = {"model": model, "messages": [{"role": "user", "content": first_question()}]}
     quoted = json.dumps(body).replace("'", "'\\''")
-    key, whose = "", ""
+    key, hint = "", ""
     if setup.config.needs_keys:
         key = f" -H 'authorization: Bearer {PLACEHOLDER}'"
-        whose = f" ({PLACEHOLDER} is what `pinocchio keys create` prints)"
+        hint = f" ({PLACEHOLDER} is what `pinocchio keys create` prints)"
     lines = [
-        f"Ready. Try a question that the demo answers wrongly{whose}:",
+        f"Ready. Try a question that the demo answers wrongly{hint}:",
         f"  curl -si {url}/chat/completions -H 'content-type: application/json'{key} -d '{quoted}'",
     ]
     if setup.config.calibrator.summary != "embedded":

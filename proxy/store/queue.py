@@ -160,19 +160,19 @@ class ReviewQueue:
         for name, value in narrowed.items():
             if value is not None:
                 query = query.where(table[name] == storable(value))
-        listed: list[QueueEntry] = []
+        entries: list[QueueEntry] = []
         order: tuple[sa.Column[Any], ...] = (table.created_at, table.id)
         if after is None or after[0] is None:
             unscored = query.where(table.confidence.is_(None))
-            listed += self._list_entries(
+            entries += self._list_entries(
                 unscored, (table.created_at, table.id), after and after[1:], limit
             )
             after = None
-        if len(listed) < limit:
+        if len(entries) < limit:
             scored = query.where(table.confidence.is_not(None))
             order = (table.confidence, *order)
-            listed += self._list_entries(scored, order, after, limit - len(listed))
-        return listed
+            entries += self._list_entries(scored, order, after, limit - len(entries))
+        return entries
 
     def count(self, state: str, **narrowed: str | None) -> int:
         """Return how many replies have a state, in all queues, also those not in `SEEN_QUEUES`.

@@ -305,11 +305,11 @@ class _Verification:
     def _compare_exchanges(self, sequence: int, covers: Mapping[str, str]) -> None:
         """Compare covered exchanges, by id, with the table; count them and add the differences."""
         ids = iter(covers)
-        while some := list(islice(ids, _AT_ONCE)):
-            query = sa.select(exchanges).where(exchanges.c.request_id.in_(some))
-            there = {row[0]: row for row in self._connection.execute(query)}
-            for id in some:
-                if (row := there.get(id)) is not None:
+        while batch := list(islice(ids, _AT_ONCE)):
+            query = sa.select(exchanges).where(exchanges.c.request_id.in_(batch))
+            rows = {row[0]: row for row in self._connection.execute(query)}
+            for id in batch:
+                if (row := rows.get(id)) is not None:
                     self._found.count_row(exchanges.name)
                     if digest_of(exchanges, row) != covers[id]:
                         self._found.add(sequence, "row_changed", exchanges.name, id)
@@ -321,8 +321,8 @@ class _Verification:
     def _look_for_inserted_exchanges(self) -> None:
         """Add exchanges that no entry covers as inserted, if the counts show that there are any."""
         count = sa.select(sa.func.count()).select_from(exchanges)
-        there = self._connection.execute(count).scalar_one()
-        uncovered = there - self._found.rows.get(exchanges.name, 0)
+        row_count = self._connection.execute(count).scalar_one()
+        uncovered = row_count - self._found.rows.get(exchanges.name, 0)
         if uncovered <= 0:
             return
         covered = set()

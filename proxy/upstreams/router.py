@@ -81,8 +81,8 @@ class Router:
             for route in config.models
             if config.upstreams[route.upstream].demo and not re.search(r"[*?\[]", route.match)
         ]
-        served = [route.upstream for route in reversed(config.models)]  # widest route first
-        self._listed = [each for each in dict.fromkeys(served) if not config.upstreams[each].demo]
+        names = [route.upstream for route in reversed(config.models)]  # widest route first
+        self._listed = [each for each in dict.fromkeys(names) if not config.upstreams[each].demo]
         self._has_key = {name: upstream.lends_a_key for name, upstream in config.upstreams.items()}
         self.way_to: Callable[[str], Way] = remembers(MOST_MODELS)(self._way_to)
         """Return the way for requests for a model, or for none ("")."""
@@ -338,5 +338,5 @@ class Domains:
 
 def picks_curves(config: Config) -> bool:
     """Return whether the configuration lets any reply have a domain that picks a curve."""
-    named = [each.domain for each in config.teams.values()]
-    return config.calibrator.client_domains or any([*named, *(r.domain for r in config.models)])
+    domains = [each.domain for each in config.teams.values()]
+    return config.calibrator.client_domains or any([*domains, *(r.domain for r in config.models)])

@@ -22,9 +22,9 @@ def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
 
     Secrets are never included, only the names of their variables.
     """
-    written = _read_upstreams(path)
+    sections = _read_upstreams(path)
     for name, upstream in config.upstreams.items():
-        section = written.get(name)
+        section = sections.get(name)
         section = section if isinstance(section, dict) else {}
         parts = ["canned answers, no network"]
         if not upstream.demo:
@@ -71,10 +71,10 @@ def _key(upstream: UpstreamConfig, section: dict[str, Any], path: Path | None) -
         variables = _set_variables(text)
         return f"key from {', '.join(variables) or path or 'the configuration'}"
     unset = [name for name in _variables(text) if not os.environ.get(name)]
-    why = f" ({', '.join(unset)} is not set)" if unset else ""
+    reason = f" ({', '.join(unset)} is not set)" if unset else ""
     if upstream.lends_a_key:
-        return f"key that litellm finds in the environment{why}"
-    return f"each client's own key{why}"
+        return f"key that litellm finds in the environment{reason}"
+    return f"each client's own key{reason}"
 
 
 def _variables(text: Any) -> list[str]:

@@ -254,12 +254,12 @@ class Cycle:
             if self._scope is not None:
                 self._scope.pop(CLIENT, None)  # likewise, where no endpoint has removed it
 
-    def _fail(self, **why: str) -> None:
+    def _fail(self, **details: str) -> None:
         """Log `no_reply` with these facts and close the connection.
 
         The client gets 500 first if no reply has begun and it has not left.
         """
-        log.error("no_reply", path=self.scope["path"], **why)
+        log.error("no_reply", path=self.scope["path"], **details)
         if not self.response_started and not self.has_left:
             self.response_started = True
             self.keep_alive = False

@@ -103,8 +103,8 @@ async def open_tunnel(
     Raises UpstreamError where the proxy refuses or ends the connection, and OSError where the
     socket fails.
     """
-    place = authority.encode("ascii")
-    head = b"CONNECT %b HTTP/1.1\r\nhost: %b\r\n" % (place, place)
+    target = authority.encode("ascii")
+    head = b"CONNECT %b HTTP/1.1\r\nhost: %b\r\n" % (target, target)
     if proxy.authorization:
         head += b"proxy-authorization: " + proxy.authorization + b"\r\n"
     await loop.sock_sendall(sock, head + b"\r\n")

@@ -368,13 +368,13 @@ def meant_address(base_url: str) -> str | None:
     `.../v1/v1` loses a `/v1`, `.../v1/chat/completions` the path of a request, and a URL without a
     path gets `/v1`.
     """
-    place = base_url.rstrip("/")
-    if place.endswith("/v1/v1"):
-        return place.removesuffix("/v1")
+    address = base_url.rstrip("/")
+    if address.endswith("/v1/v1"):
+        return address.removesuffix("/v1")
     for path in _OF_REQUESTS:
-        if place.endswith(path):
-            return place.removesuffix(path)
-    return None if urlsplit(place).path else f"{place}/v1"
+        if address.endswith(path):
+            return address.removesuffix(path)
+    return None if urlsplit(address).path else f"{address}/v1"
 
 
 def _bracket_host(host: str) -> str:

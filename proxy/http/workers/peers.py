@@ -81,13 +81,13 @@ class Peers:
             return self._ask("gather", (kind, None)).result(ANSWER_S)
         return None
 
-    def _ask(self, how: str, what: tuple[str, Any]) -> Future[Any]:
-        """Send a question (`how` is "find" or "gather") and return the future of its answer."""
+    def _ask(self, kind: str, body: tuple[str, Any]) -> Future[Any]:
+        """Send a question (`kind` is "find" or "gather") and return the future of its answer."""
         future: Future[Any] = Future()
         number = next(self._numbers)
         self._futures[number] = future
         future.add_done_callback(lambda _: self._futures.pop(number, None))
-        self.tell(how, what, number)
+        self.tell(kind, body, number)
         return future
 
     # --- on the reading thread --------------------------------------------------------------------
@@ -109,8 +109,8 @@ class Peers:
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_result(body)
         elif kind == "asked":
-            what, question = body
-            handler = self._handlers.get(what)
+            topic, question = body
+            handler = self._handlers.get(topic)
             answer = None if handler is None else handler(question)
             self.tell("answer", answer, number)
         elif (handler := self._handlers.get(kind)) is not None:

@@ -213,18 +213,18 @@ class Supervisor:
 
     def _start(self, process: Process) -> None:
         """Fork a process with a channel to it; the child runs and never returns from here."""
-        ours, theirs = socket.socketpair()
+        own_end, worker_end = socket.socketpair()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         sys.stdout.flush()
         with warnings.catch_warnings():  # about threads, which belong to a library of numpy's
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:
-            ours.close()
-            self._run_child(process, theirs)
+            own_end.close()
+            self._run_child(process, worker_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        theirs.close()
-        process.pid, process.link = pid, WorkerLink(ours)
+        worker_end.close()
+        process.pid, process.link = pid, WorkerLink(own_end)
         process.is_up, process.due_at, process.started_at = False, None, time.monotonic()
         if process.index != SCORER:
             self._board.note(process.index, LOADING)
@@ -259,9 +259,9 @@ class Supervisor:
         for process in self._processes.values():
             if not process.pid:
                 continue
-            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
-                self._dead_cpu_s += used.ru_utime + used.ru_stime
+                self._dead_cpu_s += usage.ru_utime + usage.ru_stime
                 self._bury(process, os.waitstatus_to_exitcode(status))
 
     def _bury(self, process: Process, status: int) -> None:

@@ -98,9 +98,9 @@ def chat_message(
 
     The reply may be decided by the time that the message is sent.
     """
-    sure = "none" if event.confidence is None else f"{event.confidence:.2f}"
+    confidence = "none" if event.confidence is None else f"{event.confidence:.2f}"
     policy = event.policy.rpartition("@")[0] or event.policy
-    facts = {"Queue": event.queue, "Policy": policy, "Model": event.model, "Confidence": sure}
+    facts = {"Queue": event.queue, "Policy": policy, "Model": event.model, "Confidence": confidence}
     facts |= {"Team": event.team or "", "By": event.by or ""}
     if held is not None and held.quorum > 1:
         facts["Approved"] = _describe_approvals(held)
@@ -130,15 +130,20 @@ def as_slack(message: ChatMessage) -> bytes:
         blocks.append({"type": "section", "text": block})
     if message.buttons:
         blocks.append({"type": "actions", "elements": list(map(_slack_button, message.buttons))})
-    whole = {"text": _escape_text(message.summary), "blocks": blocks}
-    return dumps({**whole, "unfurl_links": False, "unfurl_media": False})
+    body = {"text": _escape_text(message.summary), "blocks": blocks}
+    return dumps({**body, "unfurl_links": False, "unfurl_media": False})
 
 
 def _slack_button(button: Button) -> dict[str, Any]:
     """Return a button as an element of Slack's Block Kit."""
     label = {"type": "plain_text", "text": button.label}
-    made = {"type": "button", "text": label, "url": button.url, "action_id": button.label.lower()}
-    return {**made, "style": button.kind} if button.kind else made
+    element = {
+        "type": "button",
+        "text": label,
+        "url": button.url,
+        "action_id": button.label.lower(),
+    }
+    return {**element, "style": button.kind} if button.kind else element
 
 
 def _markup_block(text: str) -> dict[str, Any]:
@@ -241,8 +246,8 @@ class Chat:
         if held.state != HELD or has_approved(held.approved, webhook.reviewer):
             return None
         until = int(min(held.expires_at, event.at + LINK_S))
-        made = DecisionLink(held.id, webhook.reviewer, revision_of(held.proposed), until)
-        return link_url(self._desk_url, self._signer.token(made))
+        decision_link = DecisionLink(held.id, webhook.reviewer, revision_of(held.proposed), until)
+        return link_url(self._desk_url, self._signer.token(decision_link))
 
     def _message(
         self, webhook: WebhookConfig, event: ReviewEvent, held: HeldReply | None
@@ -278,17 +283,17 @@ class Chat:
 
 
 def content_of(
-    held: HeldReply, calls: Sequence[WaitingCall], reasons: Sequence[str], how: str
+    held: HeldReply, calls: Sequence[WaitingCall], reasons: Sequence[str], detail: str
 ) -> MessageContent:
-    """Return as much of a reply as `how` allows: `facts`, `calls` or `excerpt`.
+    """Return as much of a reply as `detail` allows: `facts`, `calls` or `excerpt`.
 
     With `facts` only the names of the called tools are shown.
     """
-    lines = [call.name if how == "facts" else call.marked_line for call in calls]
+    lines = [call.name if detail == "facts" else call.marked_line for call in calls]
     cut = [one_line(line, MOST_OF_A_TEXT) for line in lines[:MOST_CALLS]]
     if (more := len(lines) - MOST_CALLS) > 0:
         cut.append(f"and {more} more")
-    excerpts = _excerpts(held) if how == "excerpt" else []
+    excerpts = _excerpts(held) if detail == "excerpt" else []
     return MessageContent([visible(each) for each in reasons], cut, excerpts)
 
 

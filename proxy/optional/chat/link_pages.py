@@ -69,10 +69,10 @@ class LinkPages:
 
     def routes(self) -> list[Route]:
         """Return the two routes of a link's page, GET and POST."""
-        one = f"{LINKS}{{token}}"
+        path = f"{LINKS}{{token}}"
         return [
-            Route(one, self._answer_get, methods=["GET"]),
-            Route(one, self._answer_post, methods=["POST"]),
+            Route(path, self._answer_get, methods=["GET"]),
+            Route(path, self._answer_post, methods=["POST"]),
         ]
 
     async def _answer_get(self, request: Request) -> Response:
@@ -139,8 +139,10 @@ class LinkPages:
         """
         use = found_use(self._desk.queue.engine, link.use)
         if use is not None:
-            done = "approved" if use.verdict == "approve" else "rejected"
-            text = f"You have {done} the reply by it at {_time(use.used_at)}. A link decides once."
+            decision = "approved" if use.verdict == "approve" else "rejected"
+            text = (
+                f"You have {decision} the reply by it at {_time(use.used_at)}. A link decides once."
+            )
             return LinkOutcome("used", 410, "This link was used", text)
         if held.state != HELD:
             text = f"It is {held.current_state}: nobody decided in time."

@@ -62,8 +62,8 @@ class Signer:
         content, _, signature = token.partition(".")
         if len(token) > MOST_OF_A_TOKEN:
             return None
-        good = [_signature(key, content) for key in self._keys]
-        if not any([hmac.compare_digest(each.encode(), signature.encode()) for each in good]):
+        signatures = [_signature(key, content) for key in self._keys]
+        if not any([hmac.compare_digest(each.encode(), signature.encode()) for each in signatures]):
             return None
         try:
             return DecisionLink(

@@ -53,10 +53,11 @@ def read_whole(payload: Json) -> Visit:
     return Visit(GATEWAY, CHAT, completion or {}, request, _caller(payload))
 
 
-def _caller(named: Json) -> Caller:
+def _caller(metadata: Json) -> Caller:
     """Return the caller with the key's and the team's alias that LiteLLM names."""
     return Caller(
-        key=name_in(named, "user_api_key_alias"), team=name_in(named, "user_api_key_team_alias")
+        key=name_in(metadata, "user_api_key_alias"),
+        team=name_in(metadata, "user_api_key_team_alias"),
     )
 
 

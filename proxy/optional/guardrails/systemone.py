@@ -58,9 +58,10 @@ def answer(payload: Json, outcome: Outcome) -> Json:
     if outcome.confidence is None:
         reason = outcome.reason or outcome.status.value
         raise NotScoredError(f"the reply has no number: {reason}", reason)
-    sure = {CORRECT: outcome.confidence, INCORRECT: 1.0 - outcome.confidence}
+    probabilities = {CORRECT: outcome.confidence, INCORRECT: 1.0 - outcome.confidence}
     answers = {
-        name: {"type": TYPE, TYPE: round_confidence(sure[name])} for name in payload["questions"]
+        name: {"type": TYPE, TYPE: round_confidence(probabilities[name])}
+        for name in payload["questions"]
     }
     return {"model": outcome.calibrator, "answers": answers}
 
@@ -93,14 +94,14 @@ def _parts(fields: Mapping[str, Any]) -> tuple[list[Any], Json]:
             {"role": "user", "content": fields["question"]},
             {"role": "assistant", "content": fields["answer"]},
         ]
-    listed = messages if isinstance(messages, list) else []
-    if len(listed) < 2 or not _is_reply(listed[-1]):
+    items = messages if isinstance(messages, list) else []
+    if len(items) < 2 or not _is_reply(items[-1]):
         text = (
             "'state' has to be a conversation that ends with the assistant's reply: a list of chat "
             "messages, an object with 'messages' (and 'tools'), or with 'question' and 'answer'"
         )
         raise BadRequestError(text, param="state", code="no_question")
-    return listed[:-1], dict(listed[-1])
+    return items[:-1], dict(items[-1])
 
 
 def _is_reply(message: Any) -> bool:

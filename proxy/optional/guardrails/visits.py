@@ -179,8 +179,8 @@ async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
         digest = await request.apart(services.holding.request_digest, request, http)
     if digest is not None:
         # all clients of a gateway share its token: an approval is for the one that asked
-        whose = dumps([digest, visit.caller.key, visit.caller.team])
-        digest = hashlib.sha256(whose).hexdigest()
+        identity = dumps([digest, visit.caller.key, visit.caller.team])
+        digest = hashlib.sha256(identity).hexdigest()
         calls = digest_of_calls(visit.format, dumps(visit.completion))
         earlier = await services.holding.earlier(visit.format, digest, http, calls)
     return Job(services, exchange, request, digest, earlier)

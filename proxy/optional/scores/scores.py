@@ -112,14 +112,14 @@ class Langfuse:
         request_ids: defaultdict[str, set[str]] = defaultdict(
             set
         )  # requests by trace and observation
-        ours = {"name": SCORE, "source": "API", "fields": "subject,details"}
-        for score in self._pages(ours | {"fromTimestamp": at}):
+        own_query = {"name": SCORE, "source": "API", "fields": "subject,details"}
+        for score in self._pages(own_query | {"fromTimestamp": at}):
             request_id = _object(score, "metadata").get("request_id")
             if isinstance(request_id, str):
                 for place in _subject(score):
                     request_ids[place].add(request_id)
-        theirs = {"name": VERDICT, "source": "ANNOTATION", "fields": "subject,annotation"}
-        for score in self._pages(theirs | {"fromTimestamp": at}):
+        annotation_query = {"name": VERDICT, "source": "ANNOTATION", "fields": "subject,annotation"}
+        for score in self._pages(annotation_query | {"fromTimestamp": at}):
             is_correct = _as_label(score.get("value"))
             places = [place for place in _subject(score) if place in request_ids]
             if is_correct is None or not places:

@@ -162,8 +162,8 @@ def read_unsupported(values: Any) -> tuple[UnsupportedSentence, ...]:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    listed = values if isinstance(values, list) else ()
-    return tuple(each for each in listed[:MOST_WORDS] if isinstance(each, str))
+    items = values if isinstance(values, list) else ()
+    return tuple(each for each in items[:MOST_WORDS] if isinstance(each, str))
 
 
 def findings_values(findings: Findings) -> dict[str, Any]:

@@ -105,22 +105,26 @@ def _item_json(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, 
     tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
     images = {"images": [base64.b64encode(image).decode() for image in item.images]}
     texts = {"question": item.question, "answer": item.answer}
-    written = texts | tags | (images if item.images else {})
+    values = texts | tags | (images if item.images else {})
     if has_tool_use:
-        written |= _tool_use_written(item.tool_use)
+        values |= _tool_use_written(item.tool_use)
     if has_messages and item.messages:
         if item.tool_use is not None and item.tool_use.messages is item.messages and has_tool_use:
-            del written["tool_use"]["messages"]  # the server takes those of the item
-        written["messages"] = [*map(_without_files, item.messages)]
-    return written
+            del values["tool_use"]["messages"]  # the server takes those of the item
+        values["messages"] = [*map(_without_files, item.messages)]
+    return values
 
 
-def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
+def _tool_use_written(tool_use: ToolUse | None) -> dict[str, Any]:
     """Return `{"tool_use": ..}` with messages, tools and reply; {} for None."""
-    if used is None:
+    if tool_use is None:
         return {}
-    messages = [_without_files(message) for message in used.messages]
-    conversation = {"messages": messages, "tools": list(used.tools), "message": used.message}
+    messages = [_without_files(message) for message in tool_use.messages]
+    conversation = {
+        "messages": messages,
+        "tools": list(tool_use.tools),
+        "message": tool_use.message,
+    }
     return {"tool_use": conversation}
 
 

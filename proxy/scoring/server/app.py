@@ -287,9 +287,9 @@ def serve_scorer(path: Path | None, host: str, port: int, say: Callable[[str], N
     listening = bind(host, port)
     app = scoring_app(config, is_open=is_loopback(host), on_ready=settle_memory)
     url = url_of(*listening.getsockname()[:2]).removesuffix("/v1")
-    who = "with its token" if config.scorer.token.get_secret_value() else "for this machine"
+    access = "with its token" if config.scorer.token.get_secret_value() else "for this machine"
     say(f"Scoring server listens on {url}")
-    say(f"  calibrator {config.calibrator.summary} (loading), {who}")
+    say(f"  calibrator {config.calibrator.summary} (loading), {access}")
     uvicorn.Server(server_settings(app, config.limits)).run(sockets=[listening])
 
 

@@ -179,12 +179,12 @@ class Chain:
         First, where due, come an entry for entries that are gone (which also logs an error), or the
         first entries of a new chain. The change itself, as in the arguments, comes last.
         """
-        if (lost := self._lost_entry(connection, last)) is not None:
-            log.error("audit_chain_cut", known_head=lost, hint="pinocchio audit verify")
+        if (lost_entry := self._lost_entry(connection, last)) is not None:
+            log.error("audit_chain_cut", known_head=lost_entry, hint="pinocchio audit verify")
             if last is not None:
-                yield CUT, "", orjson.dumps({"after": lost})
+                yield CUT, "", orjson.dumps({"after": lost_entry})
         if last is None:
-            yield BEGUN, "", orjson.dumps({"after": lost} if lost is not None else {})
+            yield BEGUN, "", orjson.dumps({"after": lost_entry} if lost_entry is not None else {})
             yield from _entries_before(connection, of, orjson.loads(covers))
         yield kind, of, covers
 
@@ -330,14 +330,14 @@ def _normalize_row(row: dict[str, Any], shape: _Shape) -> dict[str, Any]:
 @lru_cache(maxsize=1_024)
 def _shape(table: sa.Table, types: tuple[type, ...]) -> _Shape:
     """Return how to digest rows of a table whose values have these types, by column."""
-    there = [each for each in zip(table.columns, types, strict=True) if each[1] is not NoneType]
-    defaults = [(column.name, column.server_default) for column, _ in there]
+    columns = [each for each in zip(table.columns, types, strict=True) if each[1] is not NoneType]
+    defaults = [(column.name, column.server_default) for column, _ in columns]
     converts = [
-        (column.name, _CONVERTS.get(column.type.python_type), kind) for column, kind in there
+        (column.name, _CONVERTS.get(column.type.python_type), kind) for column, kind in columns
     ]
     return _Shape(
         [kind is not NoneType for kind in types],
-        [str(column.name) for column, _ in there],
+        [str(column.name) for column, _ in columns],
         [(str(n), each.arg) for n, each in defaults if isinstance(each, sa.DefaultClause)],
         [(str(n), convert) for n, convert, kind in converts if convert and convert is not kind],
     )
@@ -400,11 +400,11 @@ def chain_key(url: str, *, make: bool = False) -> bytes | None:
         return key.encode()
     if (path := path_of(url)) is None:
         return None
-    beside = key_file(path)
+    file = key_file(path)
     if make:
-        _make(beside)
+        _make(file)
     try:
-        return beside.read_bytes().strip() or None
+        return file.read_bytes().strip() or None
     except FileNotFoundError:
         return None
 

@@ -51,8 +51,8 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
         prepare(engine)
     except (SQLAlchemyError, sqlite3.Error, StoreError) as error:
         engine.dispose()
-        why = error.message if isinstance(error, StoreError) else cause(error)
-        raise StoreError(f"the store {place_of(url)} cannot be opened: {why}") from error
+        reason = error.message if isinstance(error, StoreError) else cause(error)
+        raise StoreError(f"the store {place_of(url)} cannot be opened: {reason}") from error
     Chain(url, is_durable=is_durable).attach(engine)
     return engine
 

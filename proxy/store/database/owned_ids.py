@@ -147,9 +147,9 @@ class OwnedIds:
         found: dict[str, Owner] = {}
         with reading(self._open_engine()) as connection:
             for start in range(0, len(ids), AT_ONCE):
-                some = ids[start : start + AT_ONCE]
+                batch = ids[start : start + AT_ONCE]
                 for id, *owner in connection.execute(
-                    sa.select(*columns).where(owned_ids.c.id.in_(some))
+                    sa.select(*columns).where(owned_ids.c.id.in_(batch))
                 ):
                     found[id] = Owner(*owner)
         return found

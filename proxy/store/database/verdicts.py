@@ -115,9 +115,9 @@ def keep_label(
     A reviewer has one label of each reply. It is noted in the audit chain.
     """
     values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
-    whose = {"request_id": request_id, "reviewer": reviewer}
-    new = insert_into(verdicts, connection).values(**whose, **values)
-    connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
+    label_key = {"request_id": request_id, "reviewer": reviewer}
+    new = insert_into(verdicts, connection).values(**label_key, **values)
+    connection.execute(new.on_conflict_do_update(index_elements=[*label_key], set_=values))
     conditions = verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
     note_change(connection, "labelled", verdicts, *conditions)
 

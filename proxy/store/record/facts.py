@@ -183,7 +183,7 @@ def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
     kept["opinions"] = tuple(values.get("opinions", ()))
     kept["logprobs"] = tuple(values.get("logprobs", ()))
     kept["tools"] = _calls(kept)
-    beside = {
+    extra = {
         "confidence": row["confidence"],
         "model": row["model"] or "",
         "stream": bool(row["is_stream"]),
@@ -199,7 +199,7 @@ def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
     }
     if "basis" in kept:
         kept["basis"] = tuple(kept["basis"])
-    return Facts(**(beside | kept))
+    return Facts(**(extra | kept))
 
 
 def _flag(value: Any) -> bool | None:

@@ -207,8 +207,8 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
     for text, model, confidence, *rest in reversed(rows):
         for values in json.loads(text or "[{}]"):  # ten times as fast as `facts_in`
             if (known := values.get("confidence", confidence)) is not None:
-                named = values.get("model", model or "")
-                found.append(RecentConfidence(named, known, *rest))
+                model_name = values.get("model", model or "")
+                found.append(RecentConfidence(model_name, known, *rest))
     return found
 
 

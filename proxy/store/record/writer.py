@@ -94,9 +94,9 @@ _NAMES = tuple(f'"{name}"' for name in COLUMNS)
 @lru_cache(maxsize=1_024)
 def _insert(columns: tuple[int, ...], rows: int) -> str:
     """Return the SQLite statement that inserts `rows` rows; `columns` are positions in COLUMNS."""
-    one = f"({', '.join('?' * len(columns))})"
+    placeholders = f"({', '.join('?' * len(columns))})"
     names = ", ".join(_NAMES[column] for column in columns)
-    return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([one] * rows)}"
+    return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([placeholders] * rows)}"
 
 
 def in_powers(batch: Sequence[Row]) -> Iterator[Sequence[Row]]:

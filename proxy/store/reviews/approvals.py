@@ -38,8 +38,8 @@ def person_of(reviewer: str) -> str:
     All spellings of a name give the same text, whatever token or login they came with.
     """
     letters = unicodedata.normalize("NFKD", reviewer)
-    seen = (each for each in letters if unicodedata.category(each) not in _UNSEEN)
-    return "".join(seen).translate(_BLANKS).casefold().strip()
+    visible = (each for each in letters if unicodedata.category(each) not in _UNSEEN)
+    return "".join(visible).translate(_BLANKS).casefold().strip()
 
 
 def approved_by(approved: str | None) -> list[dict[str, Any]]:

@@ -232,8 +232,8 @@ class BoundReplies:
             return True
         try:
             if self._reader is None:
-                place = f"{self._path.resolve().as_uri()}?mode=ro"
-                self._reader = sqlite3.connect(place, timeout=0, uri=True)
+                uri = f"{self._path.resolve().as_uri()}?mode=ro"
+                self._reader = sqlite3.connect(uri, timeout=0, uri=True)
             return bool(self._reader.execute(_IS_BOUND, (request_digest,)).fetchone())
         except sqlite3.Error:
             return True
@@ -285,10 +285,10 @@ class Store:
         try:
             async with self._open_engine().begin() as connection:
                 await connection.run_sync(_wait_for_others, held)
-                for most, waiting, whose in self._limits(caller):
+                for most, waiting, limit_name in self._limits(caller):
                     if (count := (await connection.execute(waiting)).scalar_one()) >= most:
-                        raise TooManyHeldError(f"{most} replies are held already ({whose})")
-                    if whose == IN_ALL:
+                        raise TooManyHeldError(f"{most} replies are held already ({limit_name})")
+                    if limit_name == IN_ALL:
                         self._counted = count, time.monotonic()
                 await connection.execute(_held.insert(), row)
                 if held.is_bound and requested_at is not None:
@@ -462,11 +462,11 @@ def _change_some(
 
     Returns how many were changed.
     """
-    some = sa.select(_held.c.id).where(*which).limit(EXPIRED_AT_ONCE)
-    if not connection.execute(some.limit(1)).all():
+    batch = sa.select(_held.c.id).where(*which).limit(EXPIRED_AT_ONCE)
+    if not connection.execute(batch.limit(1)).all():
         return 0  # the usual case, which takes no lock
     connection.rollback()  # SQLite may refuse to write in a transaction that has read
-    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
+    change = _held.update().where(_held.c.id.in_(batch.with_for_update(skip_locked=True)))
     change = change.values(values).returning(_held.c.id)
     if ids := connection.execute(change).scalars().all():
         connection.execute(review_events.insert(), [event_values(id, event, now) for id in ids])

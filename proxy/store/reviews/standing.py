@@ -118,9 +118,9 @@ def covers(pattern: str, arguments: str) -> bool:
     expected, values = json.loads(pattern), _comparable(arguments)
     if values is None or "text" in expected:
         return values is None and expected.get("text") == _digest(arguments)
-    left = {name: value for name, value in values.items() if name not in expected["any"]}
-    return left.keys() == expected["exact"].keys() and all(
-        _digest(value) == expected["exact"][name] for name, value in left.items()
+    rest = {name: value for name, value in values.items() if name not in expected["any"]}
+    return rest.keys() == expected["exact"].keys() and all(
+        _digest(value) == expected["exact"][name] for name, value in rest.items()
     )
 
 

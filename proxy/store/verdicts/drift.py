@@ -138,8 +138,8 @@ def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[CountedR
     columns, found = counted_conversations.c, []
     with reading(engine) as connection:
         for start in range(0, len(conversations), _AT_ONCE):
-            some = columns.conversation.in_(conversations[start : start + _AT_ONCE])
-            rows = connection.execute(counted_conversations.select().where(some)).all()
+            condition = columns.conversation.in_(conversations[start : start + _AT_ONCE])
+            rows = connection.execute(counted_conversations.select().where(condition)).all()
             found += [CountedReply(*row) for row in rows]
     return sorted(found, key=lambda each: each.at)
 
@@ -203,9 +203,9 @@ def newest_calibrators(engine: sa.Engine) -> set[str]:
     query = sa.select(exchanges.c.request_id, exchanges.c.calibrator).where(
         *_scored_before("", 1e11)
     )
-    few = query.order_by(exchanges.c.request_id.desc()).limit(LOOKED_AT).subquery()
-    last = sa.func.max(few.c.request_id)
-    by_age = sa.select(few.c.calibrator).group_by(few.c.calibrator).order_by(last)
+    recent = query.order_by(exchanges.c.request_id.desc()).limit(LOOKED_AT).subquery()
+    last = sa.func.max(recent.c.request_id)
+    by_age = sa.select(recent.c.calibrator).group_by(recent.c.calibrator).order_by(last)
     with reading(engine) as connection:
         names = connection.execute(by_age).scalars().all()
     return set({_known_by(name): name for name in names}.values())  # the last of each kind
@@ -269,8 +269,8 @@ def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[AuditVe
     joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
     joined = joined.join(held, held.c.request_id == verdicts.c.request_id)
     columns = verdicts.c.id, exchanges.c.request_id, exchanges.c.calibrator, exchanges.c.confidence
-    beside = verdicts.c.is_correct, exchanges.c.conversation, exchanges.c.started_at
-    query = sa.select(*columns, *beside).select_from(joined)
+    extra_columns = verdicts.c.is_correct, exchanges.c.conversation, exchanges.c.started_at
+    query = sa.select(*columns, *extra_columns).select_from(joined)
     query = query.where(
         verdicts.c.id > verdict_id,
         verdicts.c.id == first.scalar_subquery(),
@@ -318,12 +318,12 @@ def _note_counted(connection: sa.Connection, counted: Sequence[CountedReply]) ->
     """
     table = counted_conversations
     for start in range(0, len(counted), _AT_ONCE):
-        some = [each._asdict() for each in counted[start : start + _AT_ONCE]]
+        batch = [each._asdict() for each in counted[start : start + _AT_ONCE]]
         statement = insert_into(table, connection)
         replaced = {"at": statement.excluded.at}
         keys = ["about", "conversation"]
         connection.execute(
-            statement.on_conflict_do_update(index_elements=keys, set_=replaced), some
+            statement.on_conflict_do_update(index_elements=keys, set_=replaced), batch
         )
     oldest = sa.select(table.c.at).order_by(table.c.at.desc()).offset(MOST_COUNTED).limit(1)
     if counted and (at := connection.execute(oldest).scalar()) is not None:
@@ -344,8 +344,8 @@ def _move(connection: sa.Connection, before: Position, after: Position) -> bool:
     if before != Position():
         return False
     first = insert_into(monitors, connection).values(**values, seen=0, state=new)
-    made = first.on_conflict_do_nothing().returning(monitors.c.kind)
-    return connection.execute(made).first() is not None
+    statement = first.on_conflict_do_nothing().returning(monitors.c.kind)
+    return connection.execute(statement).first() is not None
 
 
 def _position_state(position: Position) -> str:

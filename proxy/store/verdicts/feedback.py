@@ -79,10 +79,10 @@ class FeedbackStore:
         """
         found: list[Outcome] = []
         for start in range(0, len(labels), _AT_ONCE):
-            some = labels[start : start + _AT_ONCE]
+            batch = labels[start : start + _AT_ONCE]
             try:
                 with self._engine().begin() as connection:
-                    found += _store_labels(connection, some, by, key_hash)
+                    found += _store_labels(connection, batch, by, key_hash)
             except SQLAlchemyError as error:
                 raise StoreError(f"the store cannot be written: {cause(error)}") from error
         return found
@@ -141,9 +141,9 @@ def _store_labels(
             "given_at": time.time(),
             "note": storable(each.note),
         }
-        whose = {"request_id": request_id, "given_by": by}
-        new = insert_into(feedback, connection).values(**whose, **values)
-        connection.execute(new.on_conflict_do_update(index_elements=[*whose], set_=values))
+        label_key = {"request_id": request_id, "given_by": by}
+        new = insert_into(feedback, connection).values(**label_key, **values)
+        connection.execute(new.on_conflict_do_update(index_elements=[*label_key], set_=values))
         kept.append(request_id)
     if kept:
         of_them = feedback.c.request_id.in_(kept), feedback.c.given_by == by

@@ -248,7 +248,7 @@ def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
 def _read_reply(row: Any, has_content: bool) -> LabelledReply:
     """Return the reply in a row of `labelled_replies`; its bytes only if `has_content`."""
     reply = json_object(row["reply"]) if row["reply"] else None
-    answering = (reply or {}).get("model")
+    answering_model = (reply or {}).get("model")
     facts, _ = facts_in(row)
     return LabelledReply(
         row["request_id"],
@@ -260,7 +260,7 @@ def _read_reply(row: Any, has_content: bool) -> LabelledReply:
         row["confidence"],
         row["score"],
         row["calibrator"],
-        answering if isinstance(answering, str) else row["model"] or "",
+        answering_model if isinstance(answering_model, str) else row["model"] or "",
         row["team"],
         facts[0] if facts else None,
         row["action"],

@@ -161,14 +161,14 @@ def latest(
     newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
     if after is not None:
         newest = newest.where(exchanges.c.request_id > after)
-    few = newest.limit(LOOKED_AT if wanted else limit).subquery()
-    beside = few.outerjoin(held_replies, held_replies.c.id == few.c.review_id)
-    asked_again = counted_polls(few.c.review_id).label("polls")
-    query = sa.select(*few.c, held_replies.c.decided_by, held_replies.c.state, asked_again)
-    query = query.select_from(beside)
-    query = query.where(*(few.c[name] == value for name, value in wanted.items()))
+    recent = newest.limit(LOOKED_AT if wanted else limit).subquery()
+    joined = recent.outerjoin(held_replies, held_replies.c.id == recent.c.review_id)
+    asked_again = counted_polls(recent.c.review_id).label("polls")
+    query = sa.select(*recent.c, held_replies.c.decided_by, held_replies.c.state, asked_again)
+    query = query.select_from(joined)
+    query = query.where(*(recent.c[name] == value for name, value in wanted.items()))
     with reading(engine) as connection:
-        rows = connection.execute(query.order_by(few.c.request_id.desc()).limit(limit))
+        rows = connection.execute(query.order_by(recent.c.request_id.desc()).limit(limit))
         return [RecentExchange(**row._mapping) for row in rows]
 
 
@@ -178,10 +178,10 @@ def calibrator_in_force(engine: sa.Engine) -> str | None:
     Only the latest `LOOKED_AT` exchanges are read.
     """
     newest = sa.select(exchanges.c.calibrator).order_by(exchanges.c.request_id.desc())
-    few = newest.limit(LOOKED_AT).subquery()
+    recent = newest.limit(LOOKED_AT).subquery()
     with reading(engine) as connection:
         return connection.execute(
-            sa.select(few.c.calibrator).where(few.c.calibrator.is_not(None)).limit(1)
+            sa.select(recent.c.calibrator).where(recent.c.calibrator.is_not(None)).limit(1)
         ).scalar()
 
 
@@ -235,8 +235,8 @@ def _some(at: int, since: str, until: str) -> sa.Select[Any]:
     """Return the query for the latest exchanges of the slice `at`, with the columns of a sample."""
     columns = [exchanges.c[name] for name in SampledExchange._fields if name in exchanges.c]
     newest = sa.select(*columns).where(_in_slice(since, until))
-    some = newest.order_by(exchanges.c.request_id.desc()).limit(MOST_OF_A_SLICE).subquery()
-    return sa.select(sa.literal_column(str(at)).label("at"), *some.c)
+    newest_slice = newest.order_by(exchanges.c.request_id.desc()).limit(MOST_OF_A_SLICE).subquery()
+    return sa.select(sa.literal_column(str(at)).label("at"), *newest_slice.c)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +272,12 @@ def judged_replies(engine: sa.Engine, since: float, limit: int = MOST_LABELS) ->
     verdict_query = verdict_query.where(
         verdicts.c.given_at >= since, verdicts.c.id == last.scalar_subquery()
     )
-    few = verdict_query.order_by(verdicts.c.given_at.desc()).limit(limit).subquery()
-    joined = few.join(exchanges, exchanges.c.request_id == few.c.request_id)
-    joined = joined.outerjoin(held_replies, held_replies.c.request_id == few.c.request_id)
+    recent = verdict_query.order_by(verdicts.c.given_at.desc()).limit(limit).subquery()
+    joined = recent.join(exchanges, exchanges.c.request_id == recent.c.request_id)
+    joined = joined.outerjoin(held_replies, held_replies.c.request_id == recent.c.request_id)
     query = sa.select(
         exchanges.c.confidence,
-        few.c.is_correct,
+        recent.c.is_correct,
         exchanges.c.review_id,
         held_replies.c.kind,
         held_replies.c.share,
@@ -325,8 +325,8 @@ def _judged_reply(
     is_drawn = kind == AUDIT and share is not None
     stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
     its_share = share if is_drawn else None
-    whose = model, team, conversation, calibrator, _before(facts)
-    return JudgedReply(confidence, bool(is_correct), stratum, its_share, *whose)
+    details = model, team, conversation, calibrator, _before(facts)
+    return JudgedReply(confidence, bool(is_correct), stratum, its_share, *details)
 
 
 def _before(facts: str | None) -> float | None:
@@ -398,12 +398,12 @@ def opinion_exchanges(engine: sa.Engine, window: Window, limit: int = LOOKED_AT)
     )
     columns = row.model, row.team, row.calibrator, row.confidence, row.review_id
     newest = sa.select(*columns, row.calls, row.facts).where(inside)
-    few = newest.order_by(row.request_id.desc()).limit(limit).subquery()
-    in_facts = [few.c.facts.like(each) for each in (_HAS_OPINIONS, *_HAS_SIGNALS)]
-    in_calls = [few.c.calls.like(each) for each in (_SECOND_OPINION_CALL, _JUDGE_CALL)]
-    found = sa.select(few).where(sa.or_(*in_facts, *in_calls))
+    recent = newest.order_by(row.request_id.desc()).limit(limit).subquery()
+    in_facts = [recent.c.facts.like(each) for each in (_HAS_OPINIONS, *_HAS_SIGNALS)]
+    in_calls = [recent.c.calls.like(each) for each in (_SECOND_OPINION_CALL, _JUDGE_CALL)]
+    found = sa.select(recent).where(sa.or_(*in_facts, *in_calls))
     with reading(engine) as connection:
-        count = connection.execute(sa.select(sa.func.count()).select_from(few)).scalar() or 0
+        count = connection.execute(sa.select(sa.func.count()).select_from(recent)).scalar() or 0
         rows = tuple(map(_read_exchange, connection.execute(found)))
     return Hearings(rows, count < limit)
 

@@ -226,8 +226,8 @@ def _fill_schema(schema: Json, source: Any, root: Json) -> Any:
         case {"const": value}:
             return value
         case {"enum": [first, *_] as values}:
-            named = {str(value).casefold(): value for value in values}
-            return next((named[word] for word in words_of(str(source)) if word in named), first)
+            options = {str(value).casefold(): value for value in values}
+            return next((options[word] for word in words_of(str(source)) if word in options), first)
         case {"type": [first, *_]}:
             return _fill_schema(schema | {"type": first}, source, root)
         case {"type": "object"}:

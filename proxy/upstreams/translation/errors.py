@@ -54,8 +54,8 @@ def json_reply(status: int, body: Any, headers: Headers) -> UpstreamReply:
 
 def kept_headers(headers: Mapping[str, str]) -> Headers:
     """Return those of upstream's header fields that are useful to a client of the translation."""
-    named = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
-    return encode_fields((name, value) for name, value in named.items() if _KEPT.fullmatch(name))
+    fields = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
+    return encode_fields((name, value) for name, value in fields.items() if _KEPT.fullmatch(name))
 
 
 def error_reply(error: Exception, answered: httpx.Response | None = None) -> UpstreamReply:

@@ -74,14 +74,14 @@ class MessagesUpstream:
         await self.chat.load()
         body = parse_json_object(request.body)
         fields, tool_names = _to_chat(body)
-        sent = replace(
+        chat_request = replace(
             request,
             path="/chat/completions",
             headers=_headers(request),
             body=dumps(fields),
             query="",
         )
-        reply = await self.chat.translate(sent)
+        reply = await self.chat.translate(chat_request)
         if reply.status != 200:
             return await _error_reply(reply)
         if body.get("stream"):
