@@ -121,7 +121,7 @@ class _Reader:
             end = self._text.find("\n", self._at)
             self._at = len(self._text) if end < 0 else end
         elif char == "'":
-            return self._quoted_whole()
+            return self._read_single_quoted()
         elif char == '"':
             return self._read_quoted()
         elif char == "\\":
@@ -185,7 +185,7 @@ class _Reader:
         self._is_file = True
         return True
 
-    def _quoted_whole(self) -> bool:
+    def _read_single_quoted(self) -> bool:
         """Add the text up to the closing `'` to the current word; return False without one."""
         end = self._text.find("'", self._at)
         if end < 0:

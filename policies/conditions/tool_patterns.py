@@ -199,7 +199,7 @@ class ToolPattern:
     _remembered: Any = field(init=False, repr=False, compare=False)
     """The test of whether a call of a name may match, cached; `__wrapped__` is not cached."""
     _unknown: Any = field(init=False, repr=False, compare=False)  # for a tool not offered
-    _generous: Globs = field(init=False, repr=False, compare=False)  # in lower case
+    _loose_names: Globs = field(init=False, repr=False, compare=False)  # in lower case
 
     def __post_init__(self) -> None:
         """Set the cached tests of names and the globs that match them generously."""
@@ -213,8 +213,8 @@ class ToolPattern:
 
         object.__setattr__(self, "_remembered", lru_cache(maxsize=1_024)(has_name))
         object.__setattr__(self, "_unknown", lru_cache(maxsize=1_024)(may_be))
-        generous = (fold_name(n) if is_literal(n) else n.casefold() for n in self.names.patterns)
-        object.__setattr__(self, "_generous", Globs(tuple(filter(None, generous))))
+        loose = (fold_name(n) if is_literal(n) else n.casefold() for n in self.names.patterns)
+        object.__setattr__(self, "_loose_names", Globs(tuple(filter(None, loose))))
 
     def has_name(self, name: str) -> bool:
         """Return whether this very name matches the globs and words of this pattern."""
@@ -234,22 +234,22 @@ class ToolPattern:
             if self.has_name(name):
                 return name
         is_exact = call.readings == ()  # every client finds an offered tool of another name
-        return None if is_exact else self._generously((call.name, *others))
+        return None if is_exact else self._loosely_matched((call.name, *others))
 
-    def _generously(self, names: tuple[str, ...]) -> str | None:
+    def _loosely_matched(self, names: tuple[str, ...]) -> str | None:
         """Return the first name that matches without case or separators; None if no words fit."""
         if self.words is not None and not any(map(self.words.match, names)):
             return None
-        return next(filter(self._is_generously, names), None)
+        return next(filter(self._matches_loosely, names), None)
 
-    def _is_generously(self, name: str) -> bool:
+    def _matches_loosely(self, name: str) -> bool:
         """Return whether `name` matches a glob without case, or without case and separators."""
-        match = self._generous.match
+        match = self._loose_names.match
         return match(fold_name(name)) or match(name.casefold())
 
     def may_have_name(self, name: str) -> bool:
         """Return whether this name may match, if `if_unknown` also without case and separators."""
-        return self.has_name(name) or (self.if_unknown and self._is_generously(name))
+        return self.has_name(name) or (self.if_unknown and self._matches_loosely(name))
 
     def _may_be_nameless(self, call: ToolCall) -> bool:
         """Return whether a call with a blank name may match, given its marks and risk.

@@ -60,7 +60,7 @@ class Consultation:
         if not self.is_near:
             return self
         thresholds = (t for rule in rules if not rule.is_shadow for t in _thresholds(rule))
-        return replace(self, bands=around(thresholds))
+        return replace(self, bands=bands_around(thresholds))
 
     def is_wanted(self, facts: Facts) -> bool:
         """Return whether others are to be asked about the reply with these facts.
@@ -200,7 +200,7 @@ def _thresholds(rule: Rule) -> list[float]:
     return [edge for edge in edges if 0 < edge < 1]
 
 
-def around(thresholds: Iterable[float]) -> tuple[Band, ...]:
+def bands_around(thresholds: Iterable[float]) -> tuple[Band, ...]:
     """Return the bands of confidences that one other reply can move across a threshold.
 
     A band is from `LIFT` below a threshold to `FALL` above it, in log-odds; touching bands are

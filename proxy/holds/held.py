@@ -148,7 +148,7 @@ def wants_async(headers: Headers) -> bool:
     return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
 
 
-def comes_later(state: str, hold: Hold, request: CompletionRequest, http: Request) -> bool:
+def is_answered_later(state: str, hold: Hold, request: CompletionRequest, http: Request) -> bool:
     """Return whether a held reply is answered with a 202 and fetched later.
 
     True if the policy and the client want that, and the reply is still held (`state`).

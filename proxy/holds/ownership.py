@@ -158,9 +158,9 @@ class Ownership:
             if owner is None:
                 is_refused = id in required and id not in own and not self._is_shared(id)
                 if is_refused and (self.needs_keys or is_stored):
-                    raise _not_there(id)
+                    raise _not_found(id)
             elif not await self._may_read(owner, key_hash) and not self._is_shared(id):
-                raise _not_there(id)
+                raise _not_found(id)
 
     async def _may_read(self, owner: Owner, key_hash: str) -> bool:
         """Return whether a key may read an object: it owns it, and no policy withholds it.
@@ -315,7 +315,7 @@ def _refuse_answers(request: Request, names: Sequence[str]) -> None:
         return
     places = [names, *(("", *names_in(request.header(name) or "")) for name in _IN_PLACE_OF_PATH)]
     is_other = not is_listed(names) or any(map(shows_answers, places))
-    if is_other or _converses(request.body, names):
+    if is_other or _has_inputs(request.body, names):
         text = "a policy decides on answers of models, which it cannot at this path; "
         text += _path_hint(names) or "ask at one that is scored"
         raise BadRequestError(text, code="surface_undecided")
@@ -328,7 +328,7 @@ def _path_hint(names: Sequence[str]) -> str | None:
     return f"did you mean /{'/'.join(names[1:])[:100]}? The client's base_url has /v1 twice"
 
 
-def _converses(body: bytes, names: Sequence[str]) -> bool:
+def _has_inputs(body: bytes, names: Sequence[str]) -> bool:
     """Return whether a request to `/v1/conversations` has `inputs`, so asks a model to answer."""
     if names[1:2] == () or names[1].casefold() != "conversations" or not body:
         return False
@@ -339,5 +339,5 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _not_there(id: str) -> NotFoundError:
+def _not_found(id: str) -> NotFoundError:
     return NotFoundError(f"there is no {id[:80]!r} for this key", code="unknown_id")

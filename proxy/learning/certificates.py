@@ -118,7 +118,7 @@ class CertifiedPolicy:
         Returns the withdrawal that this causes, which counts at once. Returns None if no grant let
         the reply through, or no alarm is raised.
         """
-        if verdict.is_correct is None or (grant := self._relied_on(verdict)) is None:
+        if verdict.is_correct is None or (grant := self._grant_used(verdict)) is None:
             return None
         monitors = self._monitors[grant]
         if not monitors.judged.is_first(verdict.conversation):
@@ -162,7 +162,7 @@ class CertifiedPolicy:
         rule = grant.scope.rule
         return rule is None or reaches(self.policy, rule, facts)
 
-    def _relied_on(self, recorded: RecordedExchange) -> Grant | None:
+    def _grant_used(self, recorded: RecordedExchange) -> Grant | None:
         """Return the grant that let a recorded reply through, by deciding on it again.
 
         None if no grant did, the reply was not delivered, is older than the certificate, or would

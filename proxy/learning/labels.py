@@ -104,7 +104,7 @@ class DrawnLabel(Protocol):
     def share(self) -> float | None: ...
 
 
-def stood_for(labels: Iterable[DrawnLabel]) -> dict[str, float]:
+def represented(labels: Iterable[DrawnLabel]) -> dict[str, float]:
     """Return how many replies labels stand for by their shares, by "audited" and "held"."""
     sums = {"audited": 0.0, "held": 0.0}
     for each in labels:
@@ -117,7 +117,7 @@ def weights_of(labels: Sequence[DrawnLabel], known: Mapping[str, float]) -> list
 
     They are scaled so that those of a stratum add up to `known`.
     """
-    sums = stood_for(labels)
+    sums = represented(labels)
     return [_drawn_weight(each) * known[each.stratum] / sums[each.stratum] for each in labels]
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from calibrator import Gain, gains, knows_others, knows_signals
-from proxy.learning.labels import stood_for, weights_of
+from proxy.learning.labels import represented, weights_of
 from proxy.store.record.writer import DAY_S
 from proxy.store.verdicts.statistics import (
     JudgedReply,
@@ -177,4 +177,4 @@ def _replies_by_stratum(
     """
     held = sum(row.weight for row in rows if row.review_id)
     known = {"held": held, "audited": sum(row.weight for row in rows) - held}
-    return {name: known[name] or total for name, total in stood_for(labels).items()}
+    return {name: known[name] or total for name, total in represented(labels).items()}

@@ -49,7 +49,7 @@ from proxy.scoring.engines.findings import (
 )
 from proxy.scoring.images import ImagePart, Images
 from proxy.scoring.renaming import model_renamer
-from proxy.scoring.waits import Arrivals, Deadlines, step_back
+from proxy.scoring.waits import Arrivals, Deadlines, lower_priority
 
 log = structlog.get_logger(__name__)
 
@@ -235,7 +235,7 @@ class Scoring:
 
     def _run_load(self) -> None:
         """Load the scorer on this thread, at a low priority, and then call `on_ready`."""
-        step_back()
+        lower_priority()
         if self._load is not None:
             self._try_load(self._load)
         if not self._is_closing.is_set():

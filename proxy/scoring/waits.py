@@ -183,7 +183,7 @@ class Deadlines:
             call()
 
 
-def step_back() -> None:
+def lower_priority() -> None:
     """Lower the priority of the calling thread and of those that it starts.
 
     The event loop then runs first when threads share a core. Otherwise the loop of a process on one

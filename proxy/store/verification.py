@@ -147,12 +147,12 @@ def verify(
     is an earlier result of `head_of`. Only with it can verification find that the end of the chain
     was cut off.
     """
-    with _one_moment(engine) as connection:
+    with _snapshot(engine) as connection:
         return _Verification(connection, key, has_begun=has_begun).run(head)
 
 
 @contextmanager
-def _one_moment(engine: sa.Engine) -> Iterator[sa.Connection]:
+def _snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Connect so that all reads see the database at one moment, while others go on writing."""
     with reading(engine) as connection:
         if connection.dialect.name == "sqlite":

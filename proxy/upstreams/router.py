@@ -42,7 +42,7 @@ NONE_PICKS = (
 )
 
 
-def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
+def unwrapped(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
     """Return the upstream unchanged."""
     return upstream
 
@@ -59,7 +59,9 @@ class Way:
 class Router:
     """The upstreams of a configuration, with one long-lived client each."""
 
-    def __init__(self, config: Config, before: Router | None = None, wrap: Wrap = as_it_is) -> None:
+    def __init__(
+        self, config: Config, before: Router | None = None, wrap: Wrap = unwrapped
+    ) -> None:
         """Open the upstreams; those whose section is the same in `before` are taken over.
 
         Their connections stay open.
@@ -185,7 +187,7 @@ class Router:
                 await upstream.aclose()
 
 
-def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is) -> Upstream:
+def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = unwrapped) -> Upstream:
     """Build the upstream that a section of the configuration describes, wrapped and with a breaker.
 
     `wrap` is applied inside the breaker. No connection is opened yet. Raises StartupError, which

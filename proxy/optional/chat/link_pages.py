@@ -106,7 +106,7 @@ class LinkPages:
         if link is None:
             text = "It was changed on its way, or other secrets sign links by now."
             return LinkOutcome("altered", 403, "This link is not good", text)
-        if (ending := self._of_another(request, link)) is not None:
+        if (ending := self._reviewer_refusal(request, link)) is not None:
             return ending
         SEEN_QUEUES.set(self._queues[person_of(link.reviewer)])
         try:
@@ -114,9 +114,9 @@ class LinkPages:
         except NotFoundError:
             text = "It waits in another queue by now, or it is not kept any longer."
             return LinkOutcome("not_found", 404, "This reply is not yours to decide", text)
-        return self._late(link, held) or held
+        return self._link_refusal(link, held) or held
 
-    def _of_another(self, request: Request, link: DecisionLink) -> LinkOutcome | None:
+    def _reviewer_refusal(self, request: Request, link: DecisionLink) -> LinkOutcome | None:
         """Return a refusal if the link's reviewer may not use it here, else None.
 
         That is a reviewer who is no longer configured, or a visitor who is signed in at the desk as
@@ -131,7 +131,7 @@ class LinkPages:
         text = f"You are signed in as {visitor.name}: decide at the desk, in your own name."
         return LinkOutcome("another_reviewer", 403, f"This link is for {link.reviewer}", text)
 
-    def _late(self, link: DecisionLink, held: HeldReply) -> LinkOutcome | None:
+    def _link_refusal(self, link: DecisionLink, held: HeldReply) -> LinkOutcome | None:
         """Return a refusal if a link can decide nothing any more, else None.
 
         It was used, its reply is decided or was edited since, its time is over, or this reviewer
@@ -174,7 +174,7 @@ class LinkPages:
         try:
             after = self._desk.decide(held.id, verdict, link.reviewer, link=link.use)
         except DecidedError:  # somebody was faster, perhaps with the same link
-            ending = self._late(link, self._desk.find_reply(held.id))
+            ending = self._link_refusal(link, self._desk.find_reply(held.id))
             return self._outcome_page(
                 ending or LinkOutcome("error", 409, "Nothing was decided", "Try again."), link
             )

@@ -130,7 +130,7 @@ class Langfuse:
 
     def probe(self) -> None:
         """Fetch one score to test the connection; raises UnreadableScoresError."""
-        _got(self._http, "/api/public/v3/scores", {"limit": "1"})
+        _fetch_page(self._http, "/api/public/v3/scores", {"limit": "1"})
 
     def _pages(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
         """Yield the scores of all pages that match a query."""
@@ -205,7 +205,7 @@ class Phoenix:
 
     def probe(self) -> None:
         """Fetch one annotation to test the connection; raises UnreadableScoresError."""
-        _got(self._http, self._path, {"limit": 1, "identifier": OURS})
+        _fetch_page(self._http, self._path, {"limit": 1, "identifier": OURS})
 
     @property
     def _path(self) -> str:
@@ -279,7 +279,7 @@ def _all_pages(
     seen: set[str] = set()
     more: dict[str, Any] = {}
     while True:
-        page = _got(client, path, query | {"limit": A_PAGE} | more)
+        page = _fetch_page(client, path, query | {"limit": A_PAGE} | more)
         yield from _items(page)
         if not (cursor := cursor_of(page)):
             return
@@ -289,7 +289,7 @@ def _all_pages(
         more = {"cursor": str(cursor)}
 
 
-def _got(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
+def _fetch_page(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
     """Fetch a page of scores as a JSON object; raises UnreadableScoresError."""
     try:
         answer = client.get(path, params=query)

@@ -53,7 +53,7 @@ class SocketClient:
         self._ahead: asyncio.Task[Message] | None = None
         self._take: Callable[[], None] | None = scope.get(TAKE)
 
-    async def unless_it_leaves(
+    async def unless_closed(
         self, opening: Coroutine[Any, Any, ClientConnection]
     ) -> ClientConnection:
         """Await `opening` and return its result, unless the client hangs up first.
@@ -80,7 +80,7 @@ class SocketClient:
         Beyond the limit the message is dropped, and the client gets an event with the error.
         """
         while True:
-            message = await self._next_one()
+            message = await self._next_message()
             if self._take is None or not _requests_response(message):
                 return message
             try:
@@ -91,7 +91,7 @@ class SocketClient:
                 with suppress(OSError):
                     await self.send(dumps(event).decode())
 
-    async def _next_one(self) -> Message:
+    async def _next_message(self) -> Message:
         """Return the message that was read ahead, if any, else wait for the next one."""
         if self._ahead is None:
             return await self._receive()

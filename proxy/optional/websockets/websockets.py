@@ -113,7 +113,7 @@ class Realtime:
         ]
         with exchange.in_upstream:
             try:
-                upstream = await client.unless_it_leaves(
+                upstream = await client.unless_closed(
                     self._open(section, exchange.request, client.offers)
                 )
             except InvalidStatus as refusal:

@@ -84,7 +84,7 @@ class OwnedIds:
             owner = Owner(key_hash, withheld)
             if before == owner or (before is not None and before.key_hash != key_hash):
                 return
-            self._know(id, owner)
+            self._remember(id, owner)
             self._unwritten[id] = owner
             if self._engine is not None:
                 self._worker.start()
@@ -126,7 +126,7 @@ class OwnedIds:
         if self._engine is not None:
             self._engine.close()
 
-    def _know(self, id: str, owner: Owner) -> None:
+    def _remember(self, id: str, owner: Owner) -> None:
         """Put an owner into memory as the last used; drop the oldest beyond `MOST_KNOWN`."""
         self._known.pop(id, None)
         self._known[id] = owner

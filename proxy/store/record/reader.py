@@ -76,13 +76,13 @@ class RecordedExchange:
         about a reply of one.
         """
         is_correct = self.is_correct if len(self.facts) == 1 else None
-        label = self.decided_as
+        label = self.decision_label
         return [
             Exchange(facts, is_correct, self.started_at, self.lacks, label) for facts in self.facts
         ]
 
     @property
-    def decided_as(self) -> str | None:
+    def decision_label(self) -> str | None:
         """The label of a decision that was made from these facts alone, else None.
 
         It is None for several choices, and after an escalation, which had another reply.

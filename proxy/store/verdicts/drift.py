@@ -208,10 +208,10 @@ def newest_calibrators(engine: sa.Engine) -> set[str]:
     by_age = sa.select(recent.c.calibrator).group_by(recent.c.calibrator).order_by(last)
     with reading(engine) as connection:
         names = connection.execute(by_age).scalars().all()
-    return set({_known_by(name): name for name in names}.values())  # the last of each kind
+    return set({_known_signals(name): name for name in names}.values())  # the last of each kind
 
 
-def _known_by(name: str) -> tuple[bool, str]:
+def _known_signals(name: str) -> tuple[bool, str]:
     """Return (whether a calibrator knows others' replies, the signals that it knows).
 
     Both are read from its name.

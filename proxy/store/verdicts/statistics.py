@@ -192,7 +192,7 @@ def sample(engine: sa.Engine, window: Window) -> Sample:
     """
     slices = list(enumerate(window.bounds()))
     counting = sa.union_all(*(_count(at, *bounds) for at, bounds in slices))
-    looking = sa.union_all(*(_some(at, *bounds) for at, bounds in slices))
+    looking = sa.union_all(*(_slice_query(at, *bounds) for at, bounds in slices))
     with reading(engine) as connection:
         counts: dict[int, int] = {row[0]: row[1] for row in connection.execute(counting)}
         rows = connection.execute(looking).all()
@@ -231,7 +231,7 @@ def _count(at: int, since: str, until: str) -> sa.Select[Any]:
     return sa.select(*columns).select_from(exchanges).where(_in_slice(since, until))
 
 
-def _some(at: int, since: str, until: str) -> sa.Select[Any]:
+def _slice_query(at: int, since: str, until: str) -> sa.Select[Any]:
     """Return the query for the latest exchanges of the slice `at`, with the columns of a sample."""
     columns = [exchanges.c[name] for name in SampledExchange._fields if name in exchanges.c]
     newest = sa.select(*columns).where(_in_slice(since, until))
@@ -376,7 +376,7 @@ class OpinionExchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearings:
+class OpinionExchanges:
     """The exchanges with second opinions or signals among the latest of a window.
 
     `is_whole` says whether all exchanges of the window were read.
@@ -386,7 +386,9 @@ class Hearings:
     is_whole: bool
 
 
-def opinion_exchanges(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings:
+def opinion_exchanges(
+    engine: sa.Engine, window: Window, limit: int = LOOKED_AT
+) -> OpinionExchanges:
     """Return the exchanges with second opinions or signals among the latest `limit` of a window.
 
     Raises StoreError.
@@ -405,7 +407,7 @@ def opinion_exchanges(engine: sa.Engine, window: Window, limit: int = LOOKED_AT)
     with reading(engine) as connection:
         count = connection.execute(sa.select(sa.func.count()).select_from(recent)).scalar() or 0
         rows = tuple(map(_read_exchange, connection.execute(found)))
-    return Hearings(rows, count < limit)
+    return OpinionExchanges(rows, count < limit)
 
 
 def _read_exchange(row: Any) -> OpinionExchange:

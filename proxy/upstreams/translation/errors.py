@@ -99,7 +99,7 @@ def no_answer(response: httpx.Response) -> UpstreamBrokenError:
     return UpstreamBrokenError(text, code=_NOT_TRANSLATED)
 
 
-def broken_off(error: Exception) -> UpstreamError:
+def broken_stream_error(error: Exception) -> UpstreamError:
     """Return the proxy's error for an error in the middle of a stream."""
     failure = _failure(error)
     if isinstance(failure, UpstreamTimeoutError | UpstreamBrokenError):

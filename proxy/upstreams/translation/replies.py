@@ -22,7 +22,7 @@ from proxy.http.wire.json_splice import json_object
 from proxy.http.wire.sse import DONE, EventReader, event_bytes
 from proxy.http.wire.upstream import UpstreamReply
 from proxy.upstreams.translation.errors import (
-    broken_off,
+    broken_stream_error,
     error_answer,
     json_reply,
     kept_headers,
@@ -155,7 +155,7 @@ async def _own_events(response: httpx.Response) -> AsyncGenerator[tuple[bytes, s
                 if event.data and _is_error(event.data):
                     return
     except Exception as error:
-        raise broken_off(error) from error
+        raise broken_stream_error(error) from error
     if rest := reader.rest():
         yield rest, None
 
@@ -267,7 +267,7 @@ async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator
         except UpstreamError:
             raise
         except Exception as error:
-            raise broken_off(error) from error
+            raise broken_stream_error(error) from error
     yield event_bytes(DONE.encode())
 
 

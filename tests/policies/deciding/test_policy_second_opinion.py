@@ -12,7 +12,7 @@ from policies.conditions.conditions import When
 from policies.conditions.confidence import Band
 from policies.conditions.globs import Globs
 from policies.deciding.policy import with_certificate
-from policies.deciding.second_opinion import around
+from policies.deciding.second_opinion import bands_around
 from policies.trying.known_facts import facts_known_to
 from policies.trying.recorded import facts_as_values, facts_from_values
 from policies.trying.replays import Exchange
@@ -93,11 +93,11 @@ def test_near_threshold_needs_a_threshold() -> None:
 
 def test_bands_lie_around_thresholds() -> None:
     """In log-odds, from 1.8 below to 0.9 above; those that touch are one."""
-    [band] = around([0.5])
+    [band] = bands_around([0.5])
     assert math.log(band.low / (1 - band.low)) == pytest.approx(-1.8, abs=0.05)
     assert math.log(band.high / (1 - band.high)) == pytest.approx(0.9, abs=0.05)
-    assert len(around([0.5, 0.6])) == 1
-    assert len(around([0.02, 0.95])) == 2
+    assert len(bands_around([0.5, 0.6])) == 1
+    assert len(bands_around([0.02, 0.95])) == 2
 
 
 def test_a_certified_threshold_moves_the_band() -> None:
