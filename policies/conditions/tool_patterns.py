@@ -218,8 +218,8 @@ class ToolPattern:
 
     def has_name(self, name: str) -> bool:
         """Return whether this very name matches the globs and words of this pattern."""
-        known = self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__
-        return bool(known(name))
+        cached = self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__
+        return bool(cached(name))
 
     def matched_name(self, call: ToolCall) -> str | None:
         """Return the name, of all under which a client may look up the call, that matches, or None.
@@ -273,8 +273,8 @@ class ToolPattern:
             if self.matched_name(call) is None:
                 return False
         else:  # `has_name` inlined, as a hundred patterns may be tried on one call
-            known = self._unknown if readings is None else self._remembered
-            if not (known if len(name) <= MAX_NAME else known.__wrapped__)(name):
+            cached = self._unknown if readings is None else self._remembered
+            if not (cached if len(name) <= MAX_NAME else cached.__wrapped__)(name):
                 return False
         if not self.has_notes(call):
             return False

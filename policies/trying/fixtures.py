@@ -104,9 +104,9 @@ def _differences(expected: Mapping[str, Any], decision: Decision) -> tuple[str, 
     """
     found = decision_as_values(decision)
     return tuple(
-        f"{name:9} expected {_word(wanted)}, got {_word(found.get(name))}"
-        for name, wanted in expected.items()
-        if wanted != found.get(name, [] if name == "shadowed" else None)
+        f"{name:9} expected {_word(value)}, got {_word(found.get(name))}"
+        for name, value in expected.items()
+        if value != found.get(name, [] if name == "shadowed" else None)
     )
 
 

@@ -378,7 +378,7 @@ def _side(
 ) -> Side:
     """Return a `Side` of decisions on exchanges, before second opinions and judges are priced."""
     costs = costs or policy.costs
-    known = [each[0] for each in decisions if _is_known(each)]
+    decided = [each[0] for each in decisions if _is_known(each)]
     pairs = list(zip(exchanges, decisions, strict=True))
     delivered = [each for each, possible in pairs if all(map(_is_delivered, possible))]
     maybe = [each for each, possible in pairs if any(map(_is_delivered, possible))]
@@ -390,15 +390,15 @@ def _side(
     return Side(
         f"{policy.name}@{policy.digest}",
         len(decisions),
-        dict(Counter(each.action.name for each in known)),
+        dict(Counter(each.action.name for each in decided)),
         dict(Counter(map(describe_decisions, decisions)).most_common()),
-        dict(Counter(d.action.queue for d in known if isinstance(d.action, Hold))),
+        dict(Counter(d.action.queue for d in decided if isinstance(d.action, Hold))),
         _errors(_one_per_conversation(delivered)),
         _days(exchanges),
         price,
         manual,
         costs.currency if costs else "",
-        len(decisions) - len(known),
+        len(decisions) - len(decided),
         tuple(_count_lacking(policy, exchanges, decisions)),
         len(delivered),
         len(maybe),

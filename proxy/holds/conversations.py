@@ -214,11 +214,11 @@ def _payload(payload: Json) -> Json:
     Of a long `input` only the last items are kept; an unreadable one is left out. Members that are
     null are left out, too.
     """
-    kept = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
+    fields = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
     try:
-        return {**kept, "input": recent(as_items(payload.get("input")))}
+        return {**fields, "input": recent(as_items(payload.get("input")))}
     except ValueError:
-        return kept
+        return fields
 
 
 def _list(value: Any) -> list[Any]:

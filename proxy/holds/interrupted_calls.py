@@ -124,11 +124,11 @@ class InterruptedCalls:
             text = "a held call belongs to a key: send one, as for a completion"
             raise BadRequestError(text, code="no_key")
         call, key_hash = read_call(body), hash_key(request)
-        known = await self._find_or_hold(call, key_hash, request)
-        if call.approvals > known.quorum:  # fewer approvals than requested must not count
-            text = f"the call {call.id[:100]!r} is held until {known.quorum} approve, not more"
+        held = await self._find_or_hold(call, key_hash, request)
+        if call.approvals > held.quorum:  # fewer approvals than requested must not count
+            text = f"the call {call.id[:100]!r} is held until {held.quorum} approve, not more"
             raise BadRequestError(text, param="approvals", code="call_differs")
-        return state_of(known)
+        return state_of(held)
 
     async def verdict(self, id: str, wait_s: float, request: Request) -> Json:
         """Return the state of a call, after at most `wait_s` seconds of waiting for a decision.
@@ -155,12 +155,12 @@ class InterruptedCalls:
         digest = await asyncio.to_thread(digest_of, call)
         for before in range(MOST_ROUNDS):
             id = review_id_of(key_hash, digest, before)
-            known = await self._store.get(id)
-            if known is None:
-                known = await self._hold(call, id, key_hash, request)
-            is_approved = known.current_state == RELEASED
-            if not is_approved or await self._store.take(known.id, AGAIN_S) or call.run is not None:
-                return known
+            held = await self._store.get(id)
+            if held is None:
+                held = await self._hold(call, id, key_hash, request)
+            is_approved = held.current_state == RELEASED
+            if not is_approved or await self._store.take(held.id, AGAIN_S) or call.run is not None:
+                return held
         text = f"the call {call.id[:100]!r} was approved {MOST_ROUNDS} times; send a 'run'"
         raise BadRequestError(text, param="run", code="call_differs")
 

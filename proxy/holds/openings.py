@@ -68,17 +68,17 @@ class Openings:
             return conversation_under(id)
         turns = request.format.user_turns(payload) or [payload.get("messages")]
         user = b"" if _END_USERS.isdisjoint(payload) else _end_user(payload)
-        known = self._note_opening(user, turns)
-        if len(known.hashes) < SHARED_BY:
-            if known.turns == len(turns):
+        opening = self._note_opening(user, turns)
+        if len(opening.hashes) < SHARED_BY:
+            if opening.turns == len(turns):
                 request_hash = _hash(user, turns, payload)
-                if request_hash not in known.hashes:
-                    known.hashes = (*known.hashes, request_hash)
-            if len(known.hashes) < SHARED_BY:
-                return known.digest
-        if known.turns == len(turns):
+                if request_hash not in opening.hashes:
+                    opening.hashes = (*opening.hashes, request_hash)
+            if len(opening.hashes) < SHARED_BY:
+                return opening.digest
+        if opening.turns == len(turns):
             return _digest(*_whole(user, turns, payload))
-        return _digest(user, b"".join(map(_frame_turn, turns[: known.turns])))
+        return _digest(user, b"".join(map(_frame_turn, turns[: opening.turns])))
 
     def _note_opening(self, user: bytes, turns: Sequence[Any]) -> _Opening:
         """Return the entry for a conversation's first user turn, and mark it as the newest.
@@ -89,14 +89,14 @@ class Openings:
         first = turns[0]
         is_short = type(first) is str and len(first) <= _SHORT
         key = hash((user, first.strip())) if is_short else _digest(user, _frame_turn(first))
-        known = self._known.get(key)
-        if known is None or len(turns) < known.turns:
-            digest = _digest(user, _frame_turn(first)) if known is None else known.digest
-            known = self._known[key] = _Opening(digest, len(turns))
+        opening = self._known.get(key)
+        if opening is None or len(turns) < opening.turns:
+            digest = _digest(user, _frame_turn(first)) if opening is None else opening.digest
+            opening = self._known[key] = _Opening(digest, len(turns))
         self._known.move_to_end(key)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
-        return known
+        return opening
 
 
 def _upstreams_id(payload: dict[str, Any]) -> str | None:

@@ -68,8 +68,8 @@ class Labels:
 
         They add up to the totals of their strata.
         """
-        known = {"audited": self.totals.delivered, "held": self.totals.held}
-        return weights_of(self.replies, known)
+        counts = {"audited": self.totals.delivered, "held": self.totals.held}
+        return weights_of(self.replies, counts)
 
     def estimate(self, population: Population = "all", of: str = "is_correct") -> Interval:
         """Estimate the mean of an attribute of the replies, 0 to 1, over a population.
@@ -79,9 +79,9 @@ class Labels:
         """
         from calibrator import Stratum, estimated_share
 
-        known = {"audited": self.totals.delivered, "held": self.totals.held}
+        counts = {"audited": self.totals.delivered, "held": self.totals.held}
         return estimated_share(
-            [Stratum(*_arrays(self.replies, name, of), known[name]) for name in STRATA[population]]
+            [Stratum(*_arrays(self.replies, name, of), counts[name]) for name in STRATA[population]]
         )
 
 
@@ -112,13 +112,13 @@ def represented(labels: Iterable[DrawnLabel]) -> dict[str, float]:
     return sums
 
 
-def weights_of(labels: Sequence[DrawnLabel], known: Mapping[str, float]) -> list[float]:
+def weights_of(labels: Sequence[DrawnLabel], counts: Mapping[str, float]) -> list[float]:
     """Return how many replies each label stands for, in order.
 
-    They are scaled so that those of a stratum add up to `known`.
+    They are scaled so that those of a stratum add up to `counts`.
     """
     sums = represented(labels)
-    return [_drawn_weight(each) * known[each.stratum] / sums[each.stratum] for each in labels]
+    return [_drawn_weight(each) * counts[each.stratum] / sums[each.stratum] for each in labels]
 
 
 def _drawn_weight(label: DrawnLabel) -> float:

@@ -176,5 +176,5 @@ def _replies_by_stratum(
     That is the number in `rows`; where they have none, the shares of the draw decide.
     """
     held = sum(row.weight for row in rows if row.review_id)
-    known = {"held": held, "audited": sum(row.weight for row in rows) - held}
-    return {name: known[name] or total for name, total in represented(labels).items()}
+    counts = {"held": held, "audited": sum(row.weight for row in rows) - held}
+    return {name: counts[name] or total for name, total in represented(labels).items()}

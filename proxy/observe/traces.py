@@ -89,11 +89,11 @@ def place_of(name: str, section: UpstreamConfig) -> SpanUpstream:
     """
     url = urlsplit(section.base_url or "")
     host = url.hostname
-    known = (p for end, p in PROVIDERS.items() if host and f".{host}".endswith(f".{end}"))
+    providers = (p for end, p in PROVIDERS.items() if host and f".{host}".endswith(f".{end}"))
     named = section.litellm if section.litellm not in (None, "auto") else None
     own = "anthropic" if section.speaks == "anthropic" else name
     port = url.port or ({"https": 443, "http": 80}.get(url.scheme))
-    return SpanUpstream(name, next(known, named or own), host, port if host else None)
+    return SpanUpstream(name, next(providers, named or own), host, port if host else None)
 
 
 @dataclass(slots=True)

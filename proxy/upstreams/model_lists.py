@@ -91,8 +91,8 @@ async def _merge_lists(
             if _id(model) not in known and _leads_to(router, _id(model), name):
                 known.add(_id(model))
                 longer.append(model)
-    kept = without(reply.headers, b"content-length", b"content-encoding")
-    return Reply(reply.status, kept, replace_member(body, "data", longer))
+    headers = without(reply.headers, b"content-length", b"content-encoding")
+    return Reply(reply.status, headers, replace_member(body, "data", longer))
 
 
 async def _data(request: Request, name: str, relay: Relay) -> list[Any]:

@@ -110,9 +110,9 @@ class Pool:
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
         method = request.method
-        kept = self._idle_connection()
+        idle = self._idle_connection()
         while True:
-            connection = kept or await self._connect(loop)
+            connection = idle or await self._connect(loop)
             reply = HttpReply(loop, method)
             connection.start(reply, head, request.body)
             try:
@@ -129,9 +129,9 @@ class Pool:
             assert reply.error is not None
             is_safe = method in IDEMPOTENT or reply.is_unsent
             is_broken = isinstance(reply.error, UpstreamBrokenError)
-            if kept is None or reply.has_begun or not (is_broken and is_safe):
+            if idle is None or reply.has_begun or not (is_broken and is_safe):
                 raise reply.error
-            kept = None
+            idle = None
 
     def _note_key(self, status: int) -> None:
         """Log once that upstream answered 401 to the configured key; another status resets that."""

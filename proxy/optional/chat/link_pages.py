@@ -77,8 +77,8 @@ class LinkPages:
 
     async def _answer_get(self, request: Request) -> Response:
         """Show the page of a link; a button pressed in the chat preselects the decision."""
-        wanted = request.query_params.get("verdict", "")
-        return await asyncio.to_thread(self._answer, request, {"wanted": wanted}, False)
+        verdict = request.query_params.get("verdict", "")
+        return await asyncio.to_thread(self._answer, request, {"wanted": verdict}, False)
 
     async def _answer_post(self, request: Request) -> Response:
         """Show the reply of a link, or decide by the submitted form."""

@@ -60,8 +60,8 @@ class Questions:
         """
         if key in self._kept and self._has_expired(key):
             self._drop(key)
-        kept = self._kept.get(key)
-        return json_object(kept[1]) if kept is not None and kept[1] else None
+        entry = self._kept.get(key)
+        return json_object(entry[1]) if entry is not None and entry[1] else None
 
     def _has_expired(self, key: Key) -> bool:
         """Return whether the time of a stored question is over."""

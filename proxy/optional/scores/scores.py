@@ -314,8 +314,8 @@ def _person(keeper: str, name: Any) -> str:
     The name loses its unprintable characters and is cut to `MAX_NAME`; it is `somebody` if nothing
     is left or it is no string.
     """
-    known = "".join(filter(str.isprintable, name))[:MAX_NAME] if isinstance(name, str) else ""
-    return f"{keeper}:{known or 'somebody'}"
+    printable = "".join(filter(str.isprintable, name))[:MAX_NAME] if isinstance(name, str) else ""
+    return f"{keeper}:{printable or 'somebody'}"
 
 
 def _items(page: dict[str, Any]) -> list[dict[str, Any]]:

@@ -57,8 +57,8 @@ class DecisionsEngine:
         except litellm.BadRequestError as error:
             text = "has a name by which litellm knows no provider; say which, as in typesafe/jev"
             raise EngineError("engine_refused", text) from error
-        known = litellm.utils.ProviderConfigManager
-        if known.get_provider_decisions_config(name, litellm.LlmProviders(provider)) is None:
+        providers = litellm.utils.ProviderConfigManager
+        if providers.get_provider_decisions_config(name, litellm.LlmProviders(provider)) is None:
             text = f"is served by {provider}, which has no API for decisions that litellm knows"
             raise EngineError("engine_refused", text)
         return self._name

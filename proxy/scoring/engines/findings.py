@@ -113,8 +113,8 @@ def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: b
 
     An unknown `act` becomes "answer".
     """
-    known = act if act in ACTS else "answer"
-    return Findings(basis_with(basis), None, (), known, needs_facts, not is_unfamiliar)
+    kind = act if act in ACTS else "answer"
+    return Findings(basis_with(basis), None, (), kind, needs_facts, not is_unfamiliar)
 
 
 def _limit_sizes(found: UnsupportedSentence) -> UnsupportedSentence:

@@ -77,8 +77,8 @@ class VerdictStore:
         """
         with self._write_transaction() as connection:
             new = insert_into(_withdrawn, connection).values(**asdict(withdrawal))
-            kept = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
-            if connection.execute(kept).first():
+            statement = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
+            if connection.execute(statement).first():
                 is_it = _withdrawn.c.grant_digest == withdrawal.grant_digest
                 note_change(connection, "withdrawn", _withdrawn, is_it)
 

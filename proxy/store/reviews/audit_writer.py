@@ -89,11 +89,11 @@ class AuditWriter:
             with self._engine.get().begin() as connection:
                 open_count = connection.execute(_count_open()).scalar_one()
                 room = max(0, MAX_OPEN - open_count)
-                if kept := [row_of(each) for each in batch[:room]]:
-                    connection.execute(held_replies.insert(), kept)
-                    notes = [event_values(row["id"], HELD, row["created_at"]) for row in kept]
+                if rows := [row_of(each) for each in batch[:room]]:
+                    connection.execute(held_replies.insert(), rows)
+                    notes = [event_values(row["id"], HELD, row["created_at"]) for row in rows]
                     connection.execute(review_events.insert(), notes)
-                    condition = held_replies.c.id.in_([row["id"] for row in kept])
+                    condition = held_replies.c.id.in_([row["id"] for row in rows])
                     note_change(connection, "drawn", held_replies, condition)
         except (SQLAlchemyError, StoreError) as error:
             self._shed.add(len(batch), cause(error))

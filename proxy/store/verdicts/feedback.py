@@ -128,11 +128,11 @@ def _store_labels(
     connection: sa.Connection, labels: Sequence[Feedback], by: str, key_hash: str | None
 ) -> list[Outcome]:
     """Store labels in one transaction, note them in the audit chain, and return their outcomes."""
-    known = _requests(connection, [storable(each.id) for each in labels], key_hash)
+    request_ids = _requests(connection, [storable(each.id) for each in labels], key_hash)
     found: list[Outcome] = []
     kept = []
     for each in labels:
-        request_id = known.get(storable(each.id))
+        request_id = request_ids.get(storable(each.id))
         found.append("not_found" if request_id is None else "kept")
         if request_id is None:
             continue

@@ -198,13 +198,15 @@ def format_answer(content: str, response_format: Json) -> str:
     It is unchanged for a format that does not ask for JSON. Raises BadRequestError for a schema
     that the demo cannot fill.
     """
-    known = json_object(content)
+    fields = json_object(content)
     match response_format:
         case {"type": "json_object"}:
-            return dump_json({"answer": content} if known is None else known)
+            return dump_json({"answer": content} if fields is None else fields)
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             try:
-                return dump_json(_fill_schema(schema, content if known is None else known, schema))
+                return dump_json(
+                    _fill_schema(schema, content if fields is None else fields, schema)
+                )
             except (AttributeError, KeyError, TypeError, RecursionError):
                 text = "Invalid schema for response_format: the demo cannot fill it."
                 raise BadRequestError(text, param="response_format") from None
@@ -231,9 +233,11 @@ def _fill_schema(schema: Json, source: Any, root: Json) -> Any:
         case {"type": [first, *_]}:
             return _fill_schema(schema | {"type": first}, source, root)
         case {"type": "object"}:
-            known = source if isinstance(source, dict) else {}
+            fields = source if isinstance(source, dict) else {}
             parts = schema.get("properties", {}).items()
-            return {name: _fill_schema(part, known.get(name, source), root) for name, part in parts}
+            return {
+                name: _fill_schema(part, fields.get(name, source), root) for name, part in parts
+            }
         case {"type": "array"}:
             items = source if isinstance(source, list) else [source]
             return [_fill_schema(schema.get("items", {}), item, root) for item in items]

@@ -101,10 +101,10 @@ def _adapter() -> Any:
 def _headers(request: UpstreamRequest) -> list[tuple[bytes, bytes]]:
     """Return the client's headers without Anthropic's own, its key moved to `authorization`."""
     key = header(request.headers, b"x-api-key")
-    kept = without(request.headers, *_CLIENTS_OWN)
-    if key and header(kept, b"authorization") is None:
-        kept.append((b"authorization", f"Bearer {key}".encode("latin-1")))
-    return kept
+    headers = without(request.headers, *_CLIENTS_OWN)
+    if key and header(headers, b"authorization") is None:
+        headers.append((b"authorization", f"Bearer {key}".encode("latin-1")))
+    return headers
 
 
 def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
@@ -192,8 +192,8 @@ def _readable(completion: Json) -> Json:
         {**choice, "message": {k: v for k, v in choice["message"].items() if k in _MESSAGE_FIELDS}}
         for choice in completion["choices"]
     ]
-    kept = {name: completion[name] for name in _REPLY_FIELDS if completion.get(name) is not None}
-    return {"usage": _NO_USAGE, **kept, "choices": choices}
+    fields = {name: completion[name] for name in _REPLY_FIELDS if completion.get(name) is not None}
+    return {"usage": _NO_USAGE, **fields, "choices": choices}
 
 
 def _translation_error(error: Exception) -> UpstreamBrokenError:
