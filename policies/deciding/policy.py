@@ -264,7 +264,7 @@ def _read_name(node: Node) -> str:
 
 
 _POLICY: Final = mapping(
-    lambda node, **given: given,
+    lambda node, **values: values,
     {
         "version": Shape(_read_version, {"const": 1}),
         "name": Shape(_read_name, {"type": "string", "pattern": f"^{NAME.pattern}$"}),

@@ -146,7 +146,7 @@ def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
 
 
 _RULE: Final = mapping(
-    lambda node, **given: given,
+    lambda node, **values: values,
     {
         "name": Shape(TEXT.read, {**TEXT.schema, "maxLength": MAX_RULE_NAME}),
         "when": Shape(WHEN.read, {"$ref": "#/$defs/when"}),

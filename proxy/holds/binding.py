@@ -171,8 +171,8 @@ def _is_in_force(held: HeldReply) -> bool:
     return held.current_state != EXPIRED and not held.is_forgotten
 
 
-def _rank(standing: str) -> int:
-    return _ORDER.index(standing) if standing in _ORDER else len(_ORDER)
+def _rank(state: str) -> int:
+    return _ORDER.index(state) if state in _ORDER else len(_ORDER)
 
 
 # --- digests of requests and rules ------------------------------------------------------------

@@ -105,23 +105,23 @@ async def fetch_held(
     held = await store.get(id)
     if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
         raise NotFoundError(f"there is no held reply {id!r}", code="held_reply_not_found")
-    standing, status = held.current_state, 200
+    state, status = held.current_state, 200
     fields: Headers = [(b"content-type", b"application/json")]
-    if standing == HELD:
+    if state == HELD:
         body = dumps(_placeholder(format, id, int(held.created_at), held.model))
         if wants_async(request.headers):
             status, fields = 202, later_headers(format, id)
-    elif standing == BLOCKED:
+    elif state == BLOCKED:
         raise BlockedByPolicyError("nobody released this reply in time, and a policy blocks it")
-    elif standing == RELEASED and held.is_forgotten:
+    elif state == RELEASED and held.is_forgotten:
         raise NotFoundError(f"the held reply {id} is no longer kept", code="held_reply_forgotten")
-    elif standing != RELEASED:
+    elif state != RELEASED:
         raise _gone_error(held)
     elif await may_go_out(store, format, held):
         body = replace_member(held.released_bytes, "id", id)  # the client knows it by our id
     else:
         raise NotFoundError(f"the held reply {id} was handed out", code="held_reply_taken")
-    facts = _facts(held, "hold" if standing == HELD else "deliver", format)
+    facts = _facts(held, "hold" if state == HELD else "deliver", format)
     body = add_member(body, MEMBER, facts) if attach.body else body
     return Reply(status, [*fields, *(_headers(facts) if attach.headers else [])], body)
 
@@ -131,10 +131,10 @@ def _gone_error(held: HeldReply) -> NotFoundError:
 
     For a rejected one it also has the reviewer's note, if there is one.
     """
-    standing = held.current_state
-    error = NotFoundError(f"the held reply {held.id} was {standing}", code=f"held_reply_{standing}")
+    state = held.current_state
+    error = NotFoundError(f"the held reply {held.id} was {state}", code=f"held_reply_{state}")
     error.details["review_id"] = held.id
-    if standing == REJECTED and held.note:
+    if state == REJECTED and held.note:
         error.details["note"] = held.note
     return error
 

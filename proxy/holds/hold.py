@@ -167,7 +167,7 @@ class Holds:
         """
         if held.current_state != HELD or hold.reply != "wait":
             return held.current_state, held
-        standing = await self._verdicts.wait(held, hold.wait_s)
-        if standing == RELEASED and not await may_go_out(self._store, format, held):
+        state = await self._verdicts.wait(held, hold.wait_s)
+        if state == RELEASED and not await may_go_out(self._store, format, held):
             return EXPIRED, held
-        return standing, await self._store.get(held.id) or held
+        return state, await self._store.get(held.id) or held

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 import structlog
 
-Given = ParamSpec("Given")
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 log = structlog.get_logger(__name__)
@@ -23,7 +23,7 @@ AT_A_TIME = 2  # large bodies that are read at once; others wait, which bounds t
 _threads = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="read-large")
 
 
-async def apart(work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
+async def apart(work: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
     """Run `work` on one of few shared threads and return its result; raises what it raises."""
     call = partial(work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_threads, call)

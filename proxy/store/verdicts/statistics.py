@@ -324,9 +324,9 @@ def _judged_reply(
     """Return the reply in a row of `judged_replies`, with its stratum."""
     is_drawn = kind == AUDIT and share is not None
     stratum: Stratum = "held" if review_id else "audited" if is_drawn else "other"
-    its_share = share if is_drawn else None
+    audit_share = share if is_drawn else None
     details = model, team, conversation, calibrator, _before(facts)
-    return JudgedReply(confidence, bool(is_correct), stratum, its_share, *details)
+    return JudgedReply(confidence, bool(is_correct), stratum, audit_share, *details)
 
 
 def _before(facts: str | None) -> float | None:
